@@ -97,6 +97,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="rewrite docs/trace-contract.md from the table of rules instead of comparing it",
     )
     parser.addoption(
+        "--keep-schema",
+        action="store_true",
+        help="write the trails that the current audit schema version writes to tests/fixtures/trails",
+    )
+    parser.addoption(
         "--refresh-settings",
         action="store_true",
         help="rewrite docs/service-configuration.md from the settings instead of comparing it",

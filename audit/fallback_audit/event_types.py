@@ -1,10 +1,13 @@
-"""The field types that events share."""
+"""What every event is, and the field types that events share."""
 
-from typing import Annotated, Final
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, NamedTuple
 
 from pydantic import Field
 
 from fallback_audit.frozen import Frozen
+from fallback_audit.metrics import Move
 from fallback_audit.vocabulary import BlockerKind, LadderStep, ProofLevel, TestsLevel
 
 #: Longest excerpt of untrusted text that an event may carry: enough to triage, too short to leak a
@@ -22,6 +25,15 @@ class _FreeText:
 
 FREE_TEXT: Final = _FreeText()
 
+
+class _StructuralText:
+    """A mark on text that rules, readers or a resumed run go by, and that a program of ours chose, or a
+    registry. It is never redacted. A text of an event has this mark or the other, or a pattern."""
+
+
+STRUCTURAL: Final = _StructuralText()
+
+Structural = Annotated[str, STRUCTURAL]
 Prose = Annotated[str, FREE_TEXT]
 Excerpt = Annotated[str, Field(max_length=MAX_EXCERPT_CHARS), FREE_TEXT]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -29,6 +41,69 @@ Attempt = Annotated[int, Field(ge=1)]
 Call = Annotated[int, Field(ge=1)]
 #: Dollars as a decimal string: an estimate from a dated price table.
 Dollars = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$")]
+
+
+class Role(Enum):
+    """What an event is to the gate transition that it stands in."""
+
+    #: Part of the fix: it happens between its beginning and its end.
+    STEP = auto()
+    #: The fix ends here; for a budget until BudgetRaised.
+    END = auto()
+    #: What may stand behind the end: a patch goes out, a person answers.
+    AFTER_THE_END = auto()
+    #: What a process says of itself when it resumes a fix: no verdict, and no answer to one.
+    RESUMING = auto()
+    #: Said of other events of this trail, wherever it stands: no rule about the fix itself sees it.
+    NOTE = auto()
+
+
+class Badge(NamedTuple):
+    """How readers mark an event.
+
+    ``tone``: its class on the portal's pages (good, bad, warn, fresh, person). ``style``: rich's, on a
+    terminal. ``warns``: a log line of level warning. ``routine``: several in a row are folded.
+    """
+
+    tone: str = ""
+    style: str = ""
+    warns: bool = False
+    routine: bool = False
+
+
+class Event(Frozen):
+    """One kind of evidence, declared once: its fields, its words, its badge and the metrics it moves.
+
+    A subclass with a ``kind`` of its own is an event; one without is what events share. The chapters of
+    ``fallback_audit.events`` hold them all, and every list of kinds is made from those. The rules that an
+    event is held to stand in the chapter of the same name of ``fallback_audit.contract``.
+
+    ``since``: the schema version that brought it; one behind the current makes it the current one.
+    """
+
+    role: ClassVar[Role] = Role.STEP
+    since: ClassVar[int] = 1
+    BADGE: ClassVar[Badge] = Badge()
+
+    if TYPE_CHECKING:
+        kind: str
+
+    def in_words(self) -> str:
+        """Return what happened, in one line. Untrusted text stands as it is (``showing.describe``)."""
+        raise NotImplementedError
+
+    def excerpt(self) -> str | None:
+        """Return the lines that stand below it: a summary, a gate's detail, problems. Not neutralised."""
+        return None
+
+    def moves(self) -> Iterator[Move]:
+        """Yield what this event does to metrics."""
+        yield from ()
+
+    @property
+    def badge(self) -> Badge:
+        """Return how this very event is marked; as a rule by its kind."""
+        return self.BADGE
 
 
 class UnreadItem(Frozen):
@@ -128,4 +203,4 @@ class StartedOn(Frozen):
     """
 
     machine: Prose | None = None
-    evidence_store: str | None = None
+    evidence_store: Structural | None = None

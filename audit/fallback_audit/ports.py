@@ -14,7 +14,7 @@ class Scope(Frozen):
     gate_transition_id: str
 
 
-#: Where events stand that are about the record as a whole (``maintenance_events``), not about one fix.
+#: Where events stand that are about the record as a whole (``events.maintenance``), not about one fix.
 MAINTENANCE = Scope(fix_id="audit", gate_transition_id="upkeep")
 
 

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from fallback_audit.model_events import BudgetRaised, Charge
+from fallback_audit.events import BudgetRaised, Charge
 from fallback_audit.ports import AuditStore, Scope
 from fallback_audit.vocabulary import BudgetLimit
 from fallback_tier.budget.charging import input_tokens_at_most, tokens_at_most

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 from pydantic import Field
 
 from fallback_audit.event_types import Dollars
+from fallback_audit.events import BudgetReached, Charge
 from fallback_audit.frozen import Frozen
-from fallback_audit.model_events import BudgetReached, Charge
 from fallback_audit.ports import Scope
 from fallback_audit.vocabulary import BudgetLimit
 from fallback_tier.errors import FallbackError

@@ -3,8 +3,7 @@
 from decimal import Decimal
 from typing import NamedTuple
 
-from fallback_audit.events import ModelAnswered
-from fallback_audit.model_events import Charge
+from fallback_audit.events import Charge, ModelAnswered
 from fallback_audit.ports import AuditReader, Scope
 from fallback_tier.budget.calls import UsageLedger
 from fallback_tier.budget.prices import Prices

@@ -8,8 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from decimal import Decimal
 from typing import NamedTuple, Self
 
-from fallback_audit.events import BudgetRaised, ModelAnswered, ModelCalled, ModelFailed
-from fallback_audit.model_events import Charge
+from fallback_audit.events import BudgetRaised, Charge, ModelAnswered, ModelCalled, ModelFailed
 from fallback_audit.ports import AuditReader, Scope, StoredEvent
 from fallback_audit.vocabulary import CallType
 from fallback_tier.budget.prices import Prices

@@ -20,7 +20,6 @@ from fallback_audit.events import (
     SegmentScored,
 )
 from fallback_audit.showing.describe import excerpt_of, sentence
-from fallback_audit.showing.render import style_of
 from fallback_tier.attempt.task import DraftDiscarded, DraftText, Finished, TierEvent
 from fallback_tier.cli.remediation import line, safe
 from fallback_tier.execution import tests_so_far
@@ -216,7 +215,7 @@ def describe(event: TierEvent) -> str | None:
     more = None if isinstance(event, _REPORTED_BEFORE) else excerpt_of(event)
     first = (more or "").partition("\n")[0]
     message = escape(f"{sentence(event)}: {first}" if first else sentence(event))
-    style = style_of(event)
+    style = event.badge.style
     if isinstance(event, AttemptStarted):
         return f"[bold]{message}[/]"
     return f"  [{style}]{message}[/]" if style else f"  {message}"

@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fallback_audit.event_types import JudgedTests, ProvedProject
-from fallback_audit.events import Digest, RecipeCandidateFailed
+from fallback_audit.events import Charge, Digest, RecipeCandidateFailed
 from fallback_audit.frozen import Frozen
-from fallback_audit.model_events import Charge
 from fallback_audit.vocabulary import (
     TESTS_GATE,
     EscalationReason,

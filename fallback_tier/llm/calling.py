@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from fallback_audit.events import (
     MAX_EXCERPT_CHARS,
     AnswerReused,
+    Candidate,
+    Charge,
     ModelAnswered,
     ModelCalled,
     ModelFailed,
 )
-from fallback_audit.model_events import Candidate, Charge
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import CallType, ModelFailureKind
 from fallback_tier.answers.reading import beginning

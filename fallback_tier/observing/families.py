@@ -1,20 +1,16 @@
 """The metrics: names, labels, buckets. ``docs/observability.md`` says what each is for.
 
 One object holds them all, over a registry that is passed in: two services in one process, or two tests,
-don't meet. Every label has few values: closed vocabularies, route templates, or ``Few``.
+don't meet. Every label has few values: closed vocabularies, route templates, or ``Few``. What events move
+is declared with them (``fallback_audit.events``); the rest is declared here.
 """
-
-from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from fallback_audit.vocabulary import (
-    BudgetLimit,
-    CallType,
-    FailureKind,
-    RetrievalVerdict,
-    Tier,
-)
+from fallback_audit.events import METRICS
+from fallback_audit.metrics import Metric
+
+AnyMetric = Counter | Gauge | Histogram
 
 #: Distinct values that a label may take which others choose (a gate's name, a model's).
 MAX_LABEL_VALUES = 50
@@ -25,19 +21,8 @@ MAX_LABEL_CHARS = 60
 #: Stands for all that come after.
 OTHER = "other"
 
-#: Seconds. HTTP: answers of milliseconds; streams last for hours. Retrieval: a memory of thousands, to one
-#: with reranking. Models: a short verdict, to a long answer of a slow server. Gates: to an hour.
+#: Seconds: answers of milliseconds; streams last for hours.
 HTTP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-RAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-MODEL_BUCKETS = (0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
-GATE_BUCKETS = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
-
-#: How a fix ends, and what became of a tier's patch.
-FIX_OUTCOMES = ("verified", "patched", "refused", "unknown", "escalated")
-TIER_OUTCOMES = ("proposed", "failed", "verified", "patched")
-
-#: Kinds of tokens, as servers bill them.
-DIRECTIONS = ("input", "output", "cache_read", "cache_write")
 
 
 class Few:
@@ -58,26 +43,28 @@ class Few:
 
 
 class Families:
-    """Every metric of ours. Raises ValueError where the registry has one of these names already."""
+    """Every metric of ours. Raises ValueError where the registry has one of these names already.
+
+    ``moved``: those that events of the audit trail move.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
-        #: Those without labels.
-        self._plain: list[Counter | Gauge | Histogram] = []
         self._http()
-        before = set(vars(self))
-        self._fixes()
-        self._models()
-        own = [value for name, value in vars(self).items() if name not in before]
+        self.moved: dict[Metric, AnyMetric] = {one: self._made(one) for one in METRICS}
         self._record()
-        #: Those that the record's events move.
-        self._moved: list[Counter | Gauge | Histogram] = [*own, self.flagged]
         self._zeros()
+
+    @property
+    def all(self) -> tuple[AnyMetric, ...]:
+        """Every metric, in the order in which the page has them."""
+        own = [one for one in vars(self).values() if isinstance(one, AnyMetric)]
+        return (self.http_requests, self.http_duration, *self.moved.values(), *own[2:])
 
     def begin_again(self) -> None:
         """What the record's events move is as before the first of them."""
-        for metric in self._moved:
-            if metric not in self._plain:
+        for declared, metric in self.moved.items():
+            if declared.labels:
                 metric.clear()
             elif isinstance(metric, Counter):
                 metric.reset()
@@ -86,26 +73,24 @@ class Families:
         self._zeros()
 
     def _zeros(self) -> None:
-        _at_zero(self.tier_outcomes, ((t, o) for t in Tier for o in TIER_OUTCOMES))
-        _at_zero(self.rag_skipped, ((kind,) for kind in FailureKind))
-        _at_zero(self.rag_phase, ((verdict,) for verdict in RetrievalVerdict))
-        _at_zero(self.tokens, ((c, d) for c in CallType for d in DIRECTIONS))
-        _at_zero(self.calls, ((c, o) for c in CallType for o in ("answered", "failed", "reused")))
-        _at_zero(self.cost, ((call,) for call in CallType))
-        _at_zero(self.budget_refusals, ((limit,) for limit in BudgetLimit))
-        _at_zero(self.judgements, (("true",), ("false",)))
+        """So that a rate is right from the first event on."""
+        for declared, metric in self.moved.items():
+            for labels in declared.zeros:
+                metric.labels(*labels)
+
+    def _made(self, declared: Metric) -> AnyMetric:
+        name, says, labels = declared.name, declared.says, declared.labels
+        if declared.kind == "counter":
+            return self._counter(name, says, *labels)
+        if declared.kind == "gauge":
+            return self._gauge(name, says, *labels)
+        return self._histogram(name, says, declared.buckets, *labels)
 
     def _counter(self, name: str, says: str, *labels: str) -> Counter:
-        counter = Counter(name, says, labels, registry=self.registry)
-        if not labels:
-            self._plain.append(counter)
-        return counter
+        return Counter(name, says, labels, registry=self.registry)
 
     def _gauge(self, name: str, says: str, *labels: str) -> Gauge:
-        gauge = Gauge(name, says, labels, registry=self.registry)
-        if not labels:
-            self._plain.append(gauge)
-        return gauge
+        return Gauge(name, says, labels, registry=self.registry)
 
     def _histogram(
         self, name: str, says: str, buckets: tuple[float, ...], *labels: str
@@ -124,85 +109,6 @@ class Families:
             "route",
         )
 
-    def _fixes(self) -> None:
-        self.fixes_started = self._counter(
-            "fallback_tier_fixes_started_total", "Fixes that began.", "ecosystem"
-        )
-        self.fixes_ended = self._counter(
-            "fallback_tier_fixes_ended_total", "Fixes that ended, and why.", "outcome", "reason"
-        )
-        self.attempts = self._counter("fallback_tier_attempts_total", "Attempts that began.")
-        self.retries = self._counter(
-            "fallback_tier_retries_total", "Those of them that were retries."
-        )
-        self.rag_skipped = self._counter(
-            "fallback_tier_rag_skipped_total",
-            "Retries that did without retrieval, by what had failed.",
-            "last_failure_kind",
-        )
-        self.tier_outcomes = self._counter(
-            "fallback_tier_tier_outcomes_total",
-            "What became of a tier's patches.",
-            "tier",
-            "outcome",
-        )
-        self.attempt_refusals = self._counter(
-            "fallback_tier_attempt_refusals_total", "Attempts without a patch, and why.", "reason"
-        )
-        self.attempt_failures = self._counter(
-            "fallback_tier_attempt_failures_total", "Attempts that failed, and why.", "failure_kind"
-        )
-        self.gate_verdicts = self._counter(
-            "fallback_tier_gate_verdicts_total", "Verdicts of gates.", "gate", "status"
-        )
-        self.gate_failures = self._counter(
-            "fallback_tier_gate_failures_total",
-            "Gates that failed a patch.",
-            "gate",
-            "failure_kind",
-        )
-        self.gate_duration = self._histogram(
-            "fallback_tier_gate_duration_seconds", "What gates took.", GATE_BUCKETS, "gate"
-        )
-        self.sandbox_disabled = self._counter(
-            "fallback_tier_sandbox_disabled_total", "Fixes whose gates ran without a sandbox."
-        )
-        self.rag_phase = self._histogram(
-            "rag_phase_duration_seconds",
-            "From the recipe's no to the memory's answer, as the record dates them.",
-            RAG_BUCKETS,
-            "verdict",
-        )
-
-    def _models(self) -> None:
-        self.tokens = self._counter(
-            "llm_tokens_total", "Tokens, as servers count them.", "call_type", "direction"
-        )
-        self.calls = self._counter(
-            "llm_calls_total", "Model calls and their ends.", "call_type", "outcome"
-        )
-        self.call_duration = self._histogram(
-            "llm_call_duration_seconds", "What answered calls took.", MODEL_BUCKETS, "call_type"
-        )
-        self.cost = self._counter(
-            "llm_cost_usd_estimate_total", "Dollars, from dated list prices.", "call_type"
-        )
-        self.model_failures = self._counter(
-            "llm_call_failures_total", "Calls without an answer, and why.", "call_type", "failure"
-        )
-        self.low_confidence = self._counter(
-            "fallback_tier_low_confidence_total", "Patches that no judge found supported."
-        )
-        self.budget_refusals = self._counter(
-            "fallback_tier_budget_refusals_total", "Calls that a cap did not let pass.", "limit"
-        )
-        self.judgements = self._counter(
-            "fallback_tier_judgements_total", "Verdicts of the judge.", "supported"
-        )
-        self.judge_failing = self._gauge(
-            "fallback_tier_judge_failing", "Calls of the judge that failed since its last verdict."
-        )
-
     def _record(self) -> None:
         self.chain_events = self._gauge(
             "fallback_tier_chain_events", "Number of the record's last event."
@@ -212,10 +118,6 @@ class Families:
         )
         self.chain_lag_seconds = self._gauge(
             "fallback_tier_chain_lag_seconds", "Age of the oldest of them; 0 where there is none."
-        )
-        self.flagged = self._counter(
-            "fallback_tier_contract_breaches_total",
-            "Events that broke a rule, recorded all the same.",
         )
         self.trail_behind = self._gauge(
             "fallback_tier_trail_behind_events", "Events that these metrics have not counted yet."
@@ -234,9 +136,3 @@ class Families:
         self.build = self._gauge(
             "fallback_tier_build_info", "1, with the release in its label.", "version"
         )
-
-
-def _at_zero(metric: Counter | Histogram, values: Iterable[tuple[str, ...]]) -> None:
-    """So that a rate is right from the first event on."""
-    for labels in values:
-        metric.labels(*(str(value) for value in labels))

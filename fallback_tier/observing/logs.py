@@ -38,19 +38,6 @@ _TOLD = (
 #: Characters of a word; the rest is prose.
 _MAX_WORD = 60
 
-#: What somebody should look at.
-_WARNINGS = frozenset(
-    {
-        "AppendFlagged",
-        "BudgetReached",
-        "ConsumerLeft",
-        "FixEscalated",
-        "ModelFailed",
-        "SandboxDisabled",
-        "StrategyDegraded",
-    }
-)
-
 _TIMES = structlog.processors.TimeStamper(fmt="iso", utc=True)
 
 
@@ -75,7 +62,7 @@ class Logs:
     def take(self, stored: StoredEvent) -> None:
         """An event of the record, with its own time as ``recorded_at``."""
         self._write(
-            self._log.warning if stored.kind in _WARNINGS else self._log.info,
+            self._log.warning if stored.payload.badge.warns else self._log.info,
             stored.kind,
             seq=stored.seq,
             fix_id=stored.scope.fix_id,

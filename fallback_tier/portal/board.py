@@ -29,9 +29,10 @@ from fallback_audit.events import (
     RetrievalQueried,
     ReviewDecided,
     TransitionReopened,
+    decided_words,
+    reopened_words,
 )
 from fallback_audit.ports import StoredEvent
-from fallback_audit.showing.describe_human import decided_words, reopened_words
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.observing.following import Follower, Position, Taker
 from fallback_tier.portal.lines import (

@@ -11,8 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec
 
-from fallback_audit.contract.fence import WriterFence
-from fallback_audit.model_events import BudgetRaised
+from fallback_audit.contract.guard import ContractGuard
+from fallback_audit.events import BudgetRaised
 from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory
@@ -39,7 +39,7 @@ from fallback_tier.wiring.places import check_caches, check_places
 from fallback_tier.wiring.trail import RecordSettings as RecordSettings
 from fallback_tier.wiring.trail import audit_db as audit_db
 from fallback_tier.wiring.trail import evidence_dir as evidence_dir
-from fallback_tier.wiring.trail import fence_of, open_evidence, open_trail
+from fallback_tier.wiring.trail import guard_of, open_evidence, open_trail
 
 if TYPE_CHECKING:
     from fallback_tier.budget.limiter import CallLimiter
@@ -65,7 +65,7 @@ class Services:
     tier: FallbackTier
     models: tuple[LanguageModel, ...] = ()
     #: The write guard of ``audit``; None: the store has none.
-    fence: WriterFence | None = None
+    fence: ContractGuard | None = None
 
     def close(self) -> None:
         """Release stores and models. Idempotent."""
@@ -249,15 +249,15 @@ def wire(
     check_places(configuration, clients, ecosystems)
     # Opened last: whatever is wrong with the configuration, no store is left open.
     evidence = open_evidence(configuration.state_dir)
-    fence = fence_of(configuration.record)
-    audit = open_trail(configuration.state_dir, configuration.record, fence)
+    guard = guard_of(configuration.record)
+    audit = open_trail(configuration.state_dir, configuration.record, guard)
     leaf = None
     if author is not None:
         leaf = build_leaf(configuration, author, judge, retriever, nonces, audit, evidence)
     tier = FallbackTier(
         plugins=plugins, retriever=retriever, leaf=leaf, audit=audit, evidence=evidence
     )
-    return Services(configuration, clients, plugins, audit, evidence, tier, models, fence)
+    return Services(configuration, clients, plugins, audit, evidence, tier, models, guard)
 
 
 def _closed_at_its_end(

@@ -14,8 +14,6 @@ from fallback_audit.checkpoints.covering import CheckpointedStore
 from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.checkpoints.writer import Checkpointer
-from fallback_audit.checkpoints.written import Written
-from fallback_audit.contract.fence import WriterFence
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.errors import RequestError
 from fallback_audit.event_types import StartedOn
@@ -98,22 +96,22 @@ class ReadOnlyTrail(AuditReader, HeaderReader, VerifiableStore, Protocol):
         ...
 
 
-def fence_of(record: RecordSettings) -> WriterFence:
+def guard_of(record: RecordSettings) -> ContractGuard:
     """Return a guard: one session per fix may write (ADR-0086), and events must keep the contract."""
-    return WriterFence(ContractGuard(record.on_violation.value))
+    return ContractGuard(record.on_violation.value)
 
 
 def open_trail(
-    state_dir: Path, record: RecordSettings, fence: WriterFence | None = None
+    state_dir: Path, record: RecordSettings, guard: ContractGuard | None = None
 ) -> CheckpointedStore:
     """The store to write to: it refuses (or flags) what breaks the trace contract, refuses what a session
-    that was overtaken has to say, and is checkpointed. ``fence``: its own, for who takes fixes in hand.
+    that was overtaken has to say, and is checkpointed. ``guard``: its own, for who takes fixes in hand.
 
     Raises AuditStoreError, KeyringError.
     """
-    written = Written(fence or fence_of(record))
+    guard = guard or guard_of(record)
     shared = record.database is not None  # by machines: each keeps the evidence of its own part
-    store = open_bare(state_dir, record, guard=written)
+    store = open_bare(state_dir, record, guard=guard)
     checkpointer = Checkpointer(
         store,
         CheckpointLog(checkpoint_dir(state_dir, record)),
@@ -124,7 +122,7 @@ def open_trail(
     return CheckpointedStore(
         store,
         checkpointer,
-        written,
+        guard.written,
         events=record.checkpoint_events,
         seconds=record.checkpoint_seconds,
         from_first=True,

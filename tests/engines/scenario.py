@@ -17,7 +17,6 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from fallback_audit.contract.fence import WriterFence
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.errors import AuditStoreError
 from fallback_audit.events import AuditEvent
@@ -177,7 +176,7 @@ class EngineScenario:
 
     @contextmanager
     def services(self, fix_id: str) -> Iterator[Services]:
-        fence = WriterFence(ContractGuard())
+        fence = ContractGuard()
         event, before, worker = self._next_kill(fix_id)
         audit = open_bare(self.state, self.record, guard=Killing(fence, event, before, worker))
         evidence = FileEvidenceStore(evidence_dir(self.state))

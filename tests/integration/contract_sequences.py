@@ -9,8 +9,7 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
-from fallback_audit.contract.guard import ContractGuard
-from fallback_audit.contract.judged import JudgedFix
+from fallback_audit.contract.guard import ContractGuard, JudgedFix
 from fallback_audit.contract.trail import Entry
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from tests.fakes.repository import context

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fallback_audit.contract.fence import WriterFence
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.events import AuditEvent, GateJudged, PatchProposed
 from fallback_audit.evidence.store import FileEvidenceStore
@@ -187,7 +186,7 @@ class CrashScenario:
     @contextmanager
     def services(self, kill: Kill | None = None) -> Iterator[Services]:
         """All parts as a process of its own has them."""
-        fence = WriterFence(ContractGuard())
+        fence = ContractGuard()
         audit = CrashingStore(audit_db(self.state), kill, guard=fence)
         evidence = FileEvidenceStore(evidence_dir(self.state))
         configuration = Configuration(

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fallback_audit.contract.links import link_of
 from fallback_audit.contract.table import link_violations, violations
-from fallback_audit.contract.trail import Entry, Trail
+from fallback_audit.contract.trail import Entry, Trail, link_of
 from fallback_audit.events import AuditEvent
 from fallback_audit.ports import Scope
 from fallback_audit.vocabulary import ModelFailureKind, Provenance, RefusalReason

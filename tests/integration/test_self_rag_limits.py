@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_audit.model_events import Charge
+from fallback_audit.events import Charge
 from fallback_audit.ports import Scope
 from fallback_audit.vocabulary import BudgetLimit, RefusalReason
 from fallback_tier.budget.meter import OverBudget

@@ -56,7 +56,7 @@ TimerFactory = Callable[[float, Callable[[], None]], Timer]
 class CheckpointedStore:
     """An ``AuditStore`` around ``store``. Threads may share it, and processes its parts.
 
-    ``written``: the store's guard, which knows what was written here.
+    ``written``: what the store's guard noted as written here.
     ``events``, ``seconds``: the N and T above. Where several processes write, each counts what it knows
     of, so at most that many more events than N can be uncovered. ``from_first``: where nothing is covered
     yet, that is made good at once: then a log without any checkpoint was robbed of it.

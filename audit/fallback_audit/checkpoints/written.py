@@ -4,32 +4,24 @@ import threading
 from collections.abc import Sequence
 
 from fallback_audit.checkpoints.checkpoint import Span
-from fallback_audit.events import AuditEvent
-from fallback_audit.ports import AppendGuard, Record, StoredEvent, TrailReader
 
 
 class Written:
-    """An ``AppendGuard`` around ``guard`` that notes every event its store made durable, a keeper's and a
-    flag among them. Threads may share it."""
+    """Numbers of the events that became durable through one guard, a keeper's and a flag among them.
+    Threads may share it."""
 
-    def __init__(self, guard: AppendGuard) -> None:
-        self._guard = guard
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._spans: list[Span] = []
 
-    def admit(self, record: Record, seq: int, recorded: TrailReader) -> tuple[AuditEvent, ...]:
-        """As the guard's. Raises ContractError."""
-        return self._guard.admit(record, seq, recorded)
-
-    def appended(self, event: StoredEvent) -> None:
-        """This one is ours."""
-        self._guard.appended(event)
+    def add(self, seq: int) -> None:
+        """Event ``seq`` is ours."""
         with self._lock:
             last = self._spans[-1] if self._spans else None
-            if last is not None and last.last + 1 == event.seq:
-                self._spans[-1] = Span(last.first, event.seq)
+            if last is not None and last.last + 1 == seq:
+                self._spans[-1] = Span(last.first, seq)
             else:
-                self._spans.append(Span(event.seq, event.seq))
+                self._spans.append(Span(seq, seq))
 
     def spans(self) -> tuple[Span, ...]:
         """All of them that are not forgotten, ascending."""

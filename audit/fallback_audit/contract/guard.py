@@ -1,4 +1,11 @@
-"""The trace contract on line: each append is judged, inside its transaction, before it is one (ADR-0035).
+"""The one guard that an append passes, inside its transaction (ADR-0035, ADR-0086, ADR-0127).
+
+It asks two questions, then notes what became durable:
+
+1. Is the writer still the one that goes on with the fix? A lock file holds on one machine. A worker that
+   was given up for dead may still be at work on another, and what it records would stand between the events
+   of whoever goes on. It can append no more.
+2. Does the event keep to the trace contract?
 
 An event is refused where the trail with it would break a rule that the trail without it does not; or it
 is let through, and an AppendFlagged right behind it says so. What another process appended is caught up
@@ -12,16 +19,33 @@ with from the store itself, which holds its write lock meanwhile, so no two appe
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from fallback_audit.contract.judged import JudgedFix
-from fallback_audit.contract.table import SENTENCES, Violation
-from fallback_audit.contract.trail import Entry
-from fallback_audit.errors import AuditIntegrityError, ContractError
+from fallback_audit.checkpoints.written import Written
+from fallback_audit.contract.rule import Kind, Rule
+from fallback_audit.contract.table import (
+    FIX_RULES,
+    RULES,
+    SENTENCES,
+    Violation,
+    link_violations,
+    violations,
+)
+from fallback_audit.contract.trail import NOTES, AnyEntry, Entry, Trail, link_of
+from fallback_audit.errors import AuditIntegrityError, ContractError, OvertakenError
 from fallback_audit.event_types import MAX_EXCERPT_CHARS
-from fallback_audit.events import AppendFlagged, AuditEvent, SegmentSealed
-from fallback_audit.ports import MAINTENANCE, Record, StoredEvent, TrailReader
+from fallback_audit.events import (
+    KINDS,
+    AppendFlagged,
+    AuditEvent,
+    FixResumed,
+    FixStarted,
+    PatchDelivered,
+    SegmentSealed,
+)
+from fallback_audit.ports import MAINTENANCE, Record, Scope, StoredEvent, TrailReader
 
 #: What to do with an event that breaks a rule.
 OnBreach = Literal["refuse", "flag"]
@@ -29,9 +53,169 @@ OnBreach = Literal["refuse", "flag"]
 #: Events of recently used fixes that are held in memory, about 2 KiB each. One fix alone may have more.
 MAX_CACHED_EVENTS: Final = 10_000
 
+#: Whoever records one of these goes on with the fix.
+TAKES_IN_HAND = (FixStarted, FixResumed)
+
+
+@dataclass
+class _Session:
+    """``seen``: number of the fix's last event that this session knows; ``begun``: it has taken the fix
+    in hand, and did not only read."""
+
+    seen: int
+    begun: bool = False
+
+
+_LINKING = frozenset[Kind]().union(*(rule.sees for rule in FIX_RULES))
+
+
+class Asked(NamedTuple):
+    """The rules that an event can break when it is appended: ``Rule.local`` ones, and others."""
+
+    local: tuple[Rule, ...]
+    whole: tuple[Rule, ...]
+
+
+def _asked(kind: Kind) -> Asked:
+    """A note is seen by the rules about notes only."""
+    of_kind = [
+        rule
+        for rule in RULES
+        if (kind in rule.sees if rule.sees is not None else kind not in NOTES)
+    ]
+    return Asked(
+        tuple(rule for rule in of_kind if rule.local),
+        tuple(rule for rule in of_kind if not rule.local),
+    )
+
+
+#: By kind of event.
+RULES_FOR: dict[Kind, Asked] = {kind: _asked(kind) for kind in KINDS}
+
+
+class _Known(NamedTuple):
+    """A violation, as far as it is the same one after another event."""
+
+    rule: str
+    seq: int
+
+
+class _Placed(NamedTuple):
+    """An event of this fix that is not known to be durable."""
+
+    seq: int
+    scope: Scope
+    event: AuditEvent
+
+
+class JudgedFix:
+    """The gate transitions of one fix.
+
+    ``confirmed``: number of the last event known to be durable. ``known_to``: up to this number of the
+    chain, all events of the fix are here. ``base``: number of the last event in a sealed segment, set
+    where a trail does not begin here.
+    """
+
+    def __init__(self, fix_id: str) -> None:
+        self.fix_id = fix_id
+        self.confirmed = 0
+        self.known_to = 0
+        self.size = 0
+        self._base = 0
+        self._trails: dict[Scope, Trail] = {}
+        self._known: set[_Known] = set()
+        self._tail: list[_Placed] = []
+
+    @property
+    def base(self) -> int:
+        """See the class."""
+        return self._base
+
+    @base.setter
+    def base(self, base: int) -> None:
+        self._base = base
+        for trail in self._trails.values():
+            trail.base = base
+        if self._trails:
+            self._known = {_known(found) for found in self._everything_wrong()}
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Everything here is known to be durable."""
+        return not self._tail
+
+    def is_whole_with(self, record: Record) -> bool:
+        """Does every trail begin as a fix does, with this event appended? That of maintenance can't say."""
+        trail = self._trails.get(record.scope)
+        if trail is None:
+            trail = Trail(record.scope, [Entry(1, record.event)])
+        others = self._trails.values()
+        return trail.of_a_fix and all(one.begins for one in (trail, *others))
+
+    def catch_up(self, behind: Iterable[StoredEvent]) -> bool:
+        """Go on with what is stored behind ``confirmed``. False: that is not what was held here."""
+        rows = [_Placed(stored.seq, stored.scope, stored.payload) for stored in behind]
+        held = len(self._tail)
+        if rows[:held] != self._tail:
+            return False
+        for seq, scope, event in rows[held:]:
+            self._append(Entry(seq, event), scope)
+        if rows[held:]:
+            self._known.update(map(_known, self._everything_wrong()))
+        return True
+
+    def add(self, entry: AnyEntry, scope: Scope) -> list[Violation]:
+        """One more event; returns what it breaks that was not broken before."""
+        opens = scope not in self._trails
+        trail = self._append(entry, scope)
+        found = list(_broken_by(trail, type(entry.event)))
+        if opens or type(entry.event) in _LINKING:
+            found += self._between()
+        new = [violation for violation in found if _known(violation) not in self._known]
+        self._known.update(map(_known, new))
+        return new
+
+    def confirm(self, event: StoredEvent) -> None:
+        """This one is durable, and so is everything before it."""
+        if any(placed.seq == event.seq for placed in self._tail):
+            self._tail = [placed for placed in self._tail if placed.seq > event.seq]
+            self.confirmed = event.seq
+
+    def _append(self, entry: AnyEntry, scope: Scope) -> Trail:
+        trail = self._trails.get(scope)
+        if trail is None:
+            trail = self._trails[scope] = Trail(scope, (), base=self._base)
+        trail.append(entry)
+        self._tail.append(_Placed(entry.seq, scope, entry.event))
+        self.size += 1
+        return trail
+
+    def _everything_wrong(self) -> Iterator[Violation]:
+        for trail in self._trails.values():
+            yield from violations(trail)
+        yield from self._between()
+
+    def _between(self) -> Iterable[Violation]:
+        trails = self._trails.values()
+        if any(trail.is_cut or not trail.of_a_fix for trail in trails):
+            return ()
+        return link_violations(self.fix_id, [link_of(trail) for trail in trails])
+
+
+def _broken_by(trail: Trail, kind: Kind) -> Iterator[Violation]:
+    """What the last event, of this kind, may have broken: no less than what is wrong with it in."""
+    local, whole = RULES_FOR[kind]
+    # FixStarted makes it a gate runner's trail: then more is asked of all attempts.
+    yield from violations(trail if kind is FixStarted else trail.latest(), local)
+    yield from violations(trail, whole)
+
+
+def _known(violation: Violation) -> _Known:
+    return _Known(violation.rule, violation.seq)
+
 
 class _Transaction(NamedTuple):
-    """The one that is open: whoever asks shows himself by ``recorded``, a new one each time.
+    """The open one: ``recorded`` is a new object each time.
 
     ``first``: number of its first event; ``judged``: the fixes that it has added to, all of them here.
     """
@@ -42,14 +226,19 @@ class _Transaction(NamedTuple):
 
 
 class ContractGuard:
-    """Implements ``ports.AppendGuard`` by the table of rules. One guard a store; threads may share it.
+    """Implements ``ports.AppendGuard``. One guard a store, which is one session of each fix that it takes
+    in hand (``expect``); threads may share it.
 
-    ``on_violation``: ``refuse`` (ContractError, nothing is recorded) or ``flag``.
+    ``on_violation``: ``refuse`` (ContractError, nothing is recorded) or ``flag``. ``written``: what became
+    durable through this guard. Who takes no fix in hand (a person who decides, another orchestrator) is
+    judged by the contract alone.
     """
 
     def __init__(
         self, on_violation: OnBreach = "refuse", *, max_cached_events: int = MAX_CACHED_EVENTS
     ) -> None:
+        self.written = Written()
+        self._sessions: dict[str, _Session] = {}
         self._refuses = on_violation == "refuse"
         self._max_cached_events = max_cached_events
         self._fixes: OrderedDict[str, JudgedFix] = OrderedDict()
@@ -60,44 +249,76 @@ class ContractGuard:
         self._transaction = _Transaction(None, 0, set())
         self._lock = threading.Lock()
 
+    def expect(self, fix_id: str, seen: int) -> None:
+        """This session has read the fix up to event ``seen`` (0: nothing), and is to take it in hand: that
+        is refused where anything else is on record by then."""
+        with self._lock:
+            self._sessions[fix_id] = _Session(seen)
+
+    def let_go(self, fix_id: str) -> None:
+        """The session of this fix is over. Idempotent."""
+        with self._lock:
+            self._sessions.pop(fix_id, None)
+
     def admit(self, record: Record, seq: int, recorded: TrailReader) -> tuple[AuditEvent, ...]:
         """Judge ``record`` as event ``seq`` of its fix. Returns the flags to append right behind it.
 
-        Raises ContractError: it breaks a rule and flags are not wanted, or its trail can't be read.
+        Raises OvertakenError: another session goes on with this fix; ContractError: it breaks a rule and
+        flags are not wanted, or its trail can't be read.
         """
         with self._lock:
-            fix_id = record.scope.fix_id
-            fix = self._take(fix_id)  # put back only when nothing went wrong
             if self._transaction.recorded is not recorded:
                 self._transaction = _Transaction(recorded, seq, set())
-            if fix is None or not self._holds_everything(fix):
-                fix = self._caught_up(fix, record, recorded)
-            fix.known_to = seq - 1
-            if not fix.is_whole_with(record):
-                fix.base = _base(recorded)
-            new = fix.add(Entry(seq, record.event), record.scope)
-            if new and self._refuses:
-                raise _refusal(record, seq, new[0])
-            flags = tuple(
-                AppendFlagged(at=seq, rule=v.rule, detail=v.detail[:MAX_EXCERPT_CHARS]) for v in new
-            )
-            for number, flag in enumerate(flags, start=seq + 1):
-                fix.add(Entry(number, flag), record.scope)
-            self._fixes[fix_id] = fix
-            self._held += fix.size
-            self._transaction.judged.add(fix_id)
-            self._forget()
-            return flags
+            self._check_writer(record, recorded)
+            return self._judge(record, seq, recorded)
 
     def appended(self, event: StoredEvent) -> None:
-        """It is durable: its fix need not be read again up to here."""
+        """It is durable: it was written here, and its fix need not be read again up to here."""
         with self._lock:
+            session = self._sessions.get(event.scope.fix_id)
+            if session is not None:
+                session.begun = session.begun or isinstance(event.payload, TAKES_IN_HAND)
+                session.seen = event.seq
             first = self._own.start if event.seq == self._own.stop else event.seq
             self._own = range(first, event.seq + 1)
             self._transaction = _Transaction(None, 0, set())
             fix = self._fixes.get(event.scope.fix_id)
             if fix is not None:
                 fix.confirm(event)
+        self.written.add(event.seq)
+
+    def _check_writer(self, record: Record, recorded: TrailReader) -> None:
+        session = self._sessions.get(record.scope.fix_id)
+        if session is None:
+            return
+        first = self._transaction.first  # from here on the events are this transaction's own
+        others = recorded.trail(record.scope.fix_id, after=session.seen)
+        delivers = isinstance(record.event, PatchDelivered)
+        overtaken = _in_the_way((one for one in others if one.seq < first), session, delivers)
+        if overtaken is not None:
+            raise _overtaken(record, overtaken)
+
+    def _judge(self, record: Record, seq: int, recorded: TrailReader) -> tuple[AuditEvent, ...]:
+        fix_id = record.scope.fix_id
+        fix = self._take(fix_id)  # put back only when nothing went wrong
+        if fix is None or not self._holds_everything(fix):
+            fix = self._caught_up(fix, record, recorded)
+        fix.known_to = seq - 1
+        if not fix.is_whole_with(record):
+            fix.base = _base(recorded)
+        new = fix.add(Entry(seq, record.event), record.scope)
+        if new and self._refuses:
+            raise _refusal(record, seq, new[0])
+        flags = tuple(
+            AppendFlagged(at=seq, rule=v.rule, detail=v.detail[:MAX_EXCERPT_CHARS]) for v in new
+        )
+        for number, flag in enumerate(flags, start=seq + 1):
+            fix.add(Entry(number, flag), record.scope)
+        self._fixes[fix_id] = fix
+        self._held += fix.size
+        self._transaction.judged.add(fix_id)
+        self._forget()
+        return flags
 
     def _take(self, fix_id: str) -> JudgedFix | None:
         fix = self._fixes.pop(fix_id, None)
@@ -131,6 +352,31 @@ class ContractGuard:
         """The least recently used fixes, but never the one in hand."""
         while self._held > self._max_cached_events and len(self._fixes) > 1:
             self._held -= self._fixes.popitem(last=False)[1].size
+
+
+def _in_the_way(
+    others: Iterator[StoredEvent], session: _Session, delivers: bool
+) -> StoredEvent | None:
+    """Return one that takes the fix in hand, or has delivered what this session ``delivers``; if it has not
+    begun yet, any that it has not read; else None."""
+    for one in others:
+        if isinstance(one.payload, TAKES_IN_HAND):
+            return one
+        if delivers and isinstance(one.payload, PatchDelivered):
+            return one
+        if not session.begun and not isinstance(one.payload, NOTES):
+            return one
+    return None
+
+
+def _overtaken(record: Record, other: StoredEvent) -> OvertakenError:
+    fix_id = record.scope.fix_id
+    return OvertakenError(
+        f"{record.event.kind} can't be recorded: somebody else goes on with fix {fix_id} "
+        f"({other.kind}, event {other.seq}, {other.recorded_at}).",
+        next_step=f"End this process; `fallback-tier audit show {fix_id}` shows how the other gets on, "
+        f"and `fallback-tier resume {fix_id}` goes on if that one has died.",
+    )
 
 
 def _base(recorded: TrailReader) -> int:

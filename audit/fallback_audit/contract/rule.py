@@ -4,12 +4,11 @@ A rule stands in one place: its sentence, its source, what breaks it and its pre
 function, and the function's name is the rule's (``attempts_in_order`` is ``attempts-in-order``).
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from fallback_audit.contract.links import Link
-from fallback_audit.contract.trail import Finding, Trail
+from fallback_audit.contract.trail import Finding, Link, Trail
 
 Kind = type[Any]
 
@@ -96,14 +95,21 @@ def fix_rule(
     return lambda check: FixRule(_name(check), sentence, source, check, breaches, frozenset(sees))
 
 
-def rules_of(*modules: ModuleType) -> tuple[Rule, ...]:
-    """The rules that these modules define, in the order in which they stand there."""
-    return tuple(
-        found
-        for module in modules
-        for found in vars(module).values()
-        if isinstance(found, Rule) and found.check.__module__ == module.__name__
-    )
+def rules_of(*chapters: ModuleType) -> tuple[Rule, ...]:
+    """The rules over one trail that these modules define, in the order in which they stand there."""
+    return tuple(found for found in _defined(chapters) if isinstance(found, Rule))
+
+
+def fix_rules_of(*chapters: ModuleType) -> tuple[FixRule, ...]:
+    """As ``rules_of``, the rules over all gate transitions of a fix."""
+    return tuple(found for found in _defined(chapters) if isinstance(found, FixRule))
+
+
+def _defined(chapters: Iterable[ModuleType]) -> Iterator[object]:
+    for chapter in chapters:
+        for found in vars(chapter).values():
+            if isinstance(found, Rule | FixRule) and found.check.__module__ == chapter.__name__:
+                yield found
 
 
 def _name(check: TrailCheck | FixCheck) -> str:

@@ -6,27 +6,9 @@ by what it demands. A fix that has not ended is *open*, never wrong for what may
 
 from collections.abc import Iterator, Sequence
 
-from fallback_audit.contract import (
-    rules_again,
-    rules_attempt,
-    rules_batch,
-    rules_budget,
-    rules_candidates,
-    rules_chain,
-    rules_delivery,
-    rules_ends,
-    rules_fix,
-    rules_grounding,
-    rules_human,
-    rules_links,
-    rules_maintenance,
-    rules_model,
-    rules_retry,
-    rules_selfrag,
-)
-from fallback_audit.contract.links import Link
-from fallback_audit.contract.rule import Altered, FixRule, Rule, rule, rules_of
-from fallback_audit.contract.trail import Entry, Finding, Trail
+from fallback_audit.contract import attempt, fix, maintenance, model, parts, people
+from fallback_audit.contract.rule import Altered, FixRule, Rule, fix_rules_of, rule, rules_of
+from fallback_audit.contract.trail import Entry, Finding, Link, Trail
 from fallback_audit.events import AppendFlagged
 from fallback_audit.frozen import Frozen
 
@@ -68,33 +50,21 @@ def _flags(trail: Trail) -> Iterator[Entry[AppendFlagged]]:
             yield Entry(seq, event)
 
 
+#: The chapters of rules, with the titles that they have on the page ``docs/trace-contract.md``.
+CHAPTERS = {
+    "An attempt": attempt,
+    "Gates and ends": fix,
+    "People": people,
+    "Parts of a fix": parts,
+    "Model traffic": model,
+    "The audit trail itself": maintenance,
+}
+
 #: Every rule has mutants in the tests, made by its breaches: valid trails that it alone keeps valid.
-RULES: tuple[Rule, ...] = (
-    *rules_of(
-        rules_retry,
-        rules_chain,
-        rules_attempt,
-        rules_fix,
-        rules_ends,
-        rules_human,
-        rules_again,
-        rules_delivery,
-        rules_candidates,
-        rules_batch,
-        rules_model,
-        rules_grounding,
-        rules_budget,
-        rules_selfrag,
-        rules_maintenance,
-    ),
-    flags_are_real,
-)
+RULES: tuple[Rule, ...] = (*rules_of(*CHAPTERS.values()), flags_are_real)
 
 #: Rules over all gate transitions of a fix.
-FIX_RULES: tuple[FixRule, ...] = (
-    rules_links.transitions_are_opened,
-    rules_again.gates_again_are_of_record,
-)
+FIX_RULES: tuple[FixRule, ...] = fix_rules_of(*CHAPTERS.values())
 
 #: Both sorts.
 ALL_RULES: tuple[Rule | FixRule, ...] = (*RULES, *FIX_RULES)

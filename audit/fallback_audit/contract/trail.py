@@ -1,4 +1,5 @@
-"""One gate transition's events, arranged so that rules over them read as sentences.
+"""One gate transition's events, arranged so that rules over them read as sentences; and what the gate
+transitions of one fix say of each other.
 
 An event is looked at by its exact type: no kind has a subclass, and ``isinstance`` of a pydantic model is
 ten times as dear where it is another one. A verification asks this some hundred times a trail.
@@ -12,9 +13,11 @@ from itertools import chain, pairwise
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from fallback_audit.event_types import Role
 from fallback_audit.events import (
+    KINDS,
     AnswerReused,
-    AppendFlagged,
+    AttemptFailed,
     AttemptRefused,
     AttemptStarted,
     AuditEvent,
@@ -23,16 +26,12 @@ from fallback_audit.events import (
     FixEscalated,
     FixPatched,
     FixRefused,
-    FixResumed,
     FixStarted,
     FixVerified,
     ModelCalled,
-    PatchDelivered,
     PatchProposed,
-    PayloadRedacted,
+    RagSkippedOnRetry,
     RecipeCandidateFailed,
-    ReviewDecided,
-    SandboxDisabled,
     TransitionReopened,
 )
 from fallback_audit.ports import MAINTENANCE, Scope
@@ -45,20 +44,20 @@ _SEQ = itemgetter(0)
 #: Where a rule of the trace contract is broken, and how.
 Finding = tuple[int, str]
 
-#: The types of TERMINAL_KINDS.
-TERMINALS = (FixVerified, FixPatched, FixRefused, FixEscalated)
 
-#: What may stand behind the end of a fix: a patch goes out, a person answers.
-AFTER_THE_END = (PatchDelivered, ReviewDecided, TransitionReopened)
+def _of_role(role: Role) -> tuple[type[Any], ...]:
+    return tuple(kind for kind in KINDS if kind.role is role)
+
+
+#: Kinds by what they are to a gate transition: see ``Role``.
+TERMINALS: tuple[type[FixVerified | FixPatched | FixRefused | FixEscalated], ...] = _of_role(
+    Role.END
+)
+AFTER_THE_END = _of_role(Role.AFTER_THE_END)
+RESUMING = _of_role(Role.RESUMING)
+NOTES = _of_role(Role.NOTE)
 
 _ENDING = frozenset({*TERMINALS, BudgetRaised})
-
-#: What a process says of itself when it resumes a fix: no verdict, and no answer to one.
-RESUMING = (FixResumed, SandboxDisabled)
-
-#: What is said of events of this trail, wherever it stands: no rule about the fix itself sees it.
-NOTES = (AppendFlagged, PayloadRedacted)
-
 _NOTES, _RESUMING = frozenset(NOTES), frozenset(RESUMING)
 
 
@@ -315,3 +314,59 @@ def _split(entries: Iterable[AnyEntry]) -> tuple[list[AnyEntry], list[Run]]:
     for run, successor in pairwise(runs):
         run.successor = successor
     return preamble, runs
+
+
+class Link(NamedTuple):
+    """One gate transition, as far as others of its fix concern it.
+
+    ``carried``: digest of the failure summary that it began with; ``last``: of the one to go on with, as
+    far as this one tells. ``not_made``: the model was unavailable for its first attempt.
+    """
+
+    transition: str
+    seq: int
+    started: FixStarted | None
+    prior_attempts: int | None
+    carried: Digest | None
+    last: Digest | None
+    not_made: bool
+    opened: tuple[Entry[TransitionReopened], ...]
+    proposed: tuple[Entry[PatchProposed], ...]
+
+    @property
+    def linked(self) -> str | None:
+        """The gate transition that it says it was opened for."""
+        return self.started.linked_transition if self.started else None
+
+    @property
+    def judges_again(self) -> Digest | None:
+        """The patch whose gates alone are run again here."""
+        return self.started.judges_again if self.started else None
+
+
+def link_of(trail: Trail) -> Link:
+    """The facts of one transition, of at least one event."""
+    starts, failures = trail.of(FixStarted), trail.of(AttemptFailed)
+    first = trail.runs[0] if trail.runs else None
+    skips = first.of(RagSkippedOnRetry) if first else []
+    carried = skips[0].event.summary_sha256 if skips else None
+    return Link(
+        transition=trail.scope.gate_transition_id,
+        seq=trail.everything[0].seq,
+        started=starts[0].event if starts else None,
+        prior_attempts=first.start.event.prior_attempt_count if first else None,
+        carried=carried,
+        last=failures[-1].event.summary_sha256 if failures else carried,
+        not_made=trail.not_made,
+        opened=tuple(trail.of(TransitionReopened)),
+        proposed=tuple(trail.of(PatchProposed)),
+    )
+
+
+class FixLinks:
+    """What the gate transitions of one fix say of each other; not ``whole``: one can't be read."""
+
+    def __init__(self, fix_id: str) -> None:
+        self.fix_id = fix_id
+        self.links: list[Link] = []
+        self.whole = True

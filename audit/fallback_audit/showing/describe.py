@@ -7,17 +7,9 @@ from typing import Any
 from fallback_audit import events
 from fallback_audit.contract.trail import refused_by_cap
 from fallback_audit.event_types import JudgedTests
+from fallback_audit.events.fix import UNCOMPARED
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import StoredEvent
-from fallback_audit.showing.describe_human import (
-    decided_words,
-    delivered_words,
-    human_sentence,
-    reopened_words,
-)
-from fallback_audit.showing.describe_maintenance import maintenance_sentence
-from fallback_audit.showing.describe_model import grounded_words, model_sentence
-from fallback_audit.showing.describe_start import started_words
 from fallback_audit.vocabulary import PromptShape, TestsLevel, Tier
 
 # Control, format (bidi overrides, zero width), surrogate, private use, unassigned, line and
@@ -121,11 +113,11 @@ def _update(summary: FixSummary, link: StoredEvent) -> dict[str, object]:
         case events.FixEscalated() as event:
             return {"outcome": f"escalated: {event.reason}"}
         case events.ReviewDecided() as event:
-            return {"outcome": decided_words(event)}
+            return {"outcome": events.decided_words(event)}
         case events.TransitionReopened() as event:
-            return {"outcome": reopened_words(event)}
+            return {"outcome": events.reopened_words(event)}
         case events.PatchDelivered() as event:
-            return {"delivered": delivered_words(event)}
+            return {"delivered": events.delivered_words(event)}
         case events.BudgetRaised():
             return {"outcome": "open"}
         case event:
@@ -172,20 +164,7 @@ def _update_attempt(summary: FixSummary, event: events.AuditEvent) -> dict[str, 
 
 def sentence(event: events.AuditEvent) -> str:
     """What happened, in one line of safe text."""
-    return visible(
-        _attempt_sentence(event)
-        or model_sentence(event)
-        or human_sentence(event)
-        or maintenance_sentence(event)
-        or _fix_sentence(event)
-    )
-
-
-#: How far tests were judged, as a reader is told; comparing them is what is expected.
-_UNCOMPARED = {
-    TestsLevel.RAN: "not compared with the base commit's",
-    TestsLevel.NOT_JUDGED: "not judged",
-}
+    return visible(event.in_words())
 
 
 def tests_lines(tests: JudgedTests) -> list[str]:
@@ -195,7 +174,7 @@ def tests_lines(tests: JudgedTests) -> list[str]:
         return []
     where = "" if tests.project == "." else f" of {tests.project}"
     why = f": {tests.reason}" if tests.reason else ""
-    lines = [f"tests{where} {_UNCOMPARED[tests.tests_level]}{why}"]
+    lines = [f"tests{where} {UNCOMPARED[tests.tests_level]}{why}"]
     if tests.command:
         lines.append(f"command: {tests.command}{f' ({tests.source})' if tests.source else ''}")
     if tests.last_line and tests.last_line not in lines[0]:
@@ -205,104 +184,5 @@ def tests_lines(tests: JudgedTests) -> list[str]:
 
 def excerpt_of(event: events.AuditEvent) -> str | None:
     """The lines to show below the sentence, safe to print: a summary, a gate's detail, problems."""
-    match event:
-        case events.RagSkippedOnRetry() | events.AttemptFailed():
-            return visible(event.summary_excerpt, lines=True)
-        case events.GateJudged(status="failed"):
-            return visible(event.detail, lines=True)
-        case events.PlanRejected():
-            return visible("\n".join(event.problems), lines=True)
-        case events.GroundingJudged(supported=False):
-            return visible("\n".join(event.unsupported), lines=True)
-        case events.FixEscalated():
-            return visible(event.question, lines=True)
-        case events.AppendFlagged():
-            return visible(event.detail, lines=True)
-        case _:
-            return None
-
-
-def _attempt_sentence(event: events.AuditEvent) -> str:
-    """Events of the tier."""
-    match event:
-        case events.AttemptStarted(prompt_shape=PromptShape.NONE):
-            return f"attempt {event.attempt}: its patch alone is judged again, no tier is asked"
-        case events.AttemptStarted():
-            before = event.prior_attempt_count
-            return (
-                f"attempt {event.attempt} started{f', {before} failed before it' if before else ''}"
-            )
-        case events.RecipeEvaluated():
-            steps = f" ({', '.join(step.label for step in event.steps)})" if event.steps else ""
-            message = f"selected {event.recipe}{steps}" if event.selected else f"no: {event.reason}"
-            return f"recipe: {message}"
-        case events.RetrievalQueried():
-            found = ", ".join(event.example_ids) or "no example"
-            return f"solved examples: {event.verdict} ({found}): {event.reason}"
-        case events.ExampleReplayed():
-            return f"example {event.example_id} replayed; no model asked"
-        case events.RagSkippedOnRetry():
-            return (
-                f"{PromptShape.RETRY.label}: in place of examples, the summary of the last failure"
-                f" ({event.last_failure_kind})"
-            )
-        case events.PatchProposed():
-            made = f", made in {event.taken_from}" if event.taken_from else ""
-            return (
-                f"patch {event.patch_sha256[:12]} by {event.tier}{made}: {', '.join(event.files)}"
-                f"{_confidence(event)}"
-            )
-        case events.AttemptRefused():
-            return f"refused ({event.reason}): {event.sentence}"
-        case events.ConsumerLeft():
-            return f"the consumer left. {event.resume_rule}"
-        case _:
-            return ""
-
-
-def _confidence(event: events.PatchProposed) -> str:
-    """Only a model's claims can be grounded."""
-    messages = [grounded_words(event.grounded)] if event.tier is Tier.LLM else []
-    messages += ["LOW CONFIDENCE"] if event.low_confidence else []
-    loose = len(event.loose_edits)
-    messages += [f"{loose} edits matched only without white space"] if loose else []
-    return f" ({', '.join(messages)})" if messages else ""
-
-
-def _fix_sentence(event: events.AuditEvent) -> str:
-    """Events of the gate runner."""
-    match event:
-        case events.FixStarted():
-            return started_words(event)
-        case events.SandboxDisabled():
-            return f"SANDBOX DISABLED: {event.reason}"
-        case events.GateJudged():
-            why = f" ({event.failure_kind})" if event.failure_kind else ""
-            detail = "" if event.status == "failed" else f": {event.detail}"
-            flaky = f" (flaky: {', '.join(event.flaky)})" if event.flaky else ""
-            kept = f" (not asked: {', '.join(event.refused_hosts)})" if event.refused_hosts else ""
-            level = _UNCOMPARED.get(event.tests_level) if event.tests_level else None
-            tests = f" (tests {level})" if level else ""
-            return f"gate {event.gate} {event.status}{why}{tests}{flaky}{kept}{detail}"
-        case events.RecipeCandidateFailed():
-            gates = ", ".join(event.failing_gates)
-            without = " and ".join(step.label for step in event.left_out)
-            return (
-                f"candidate {event.candidate} failed: {event.failure_kind} at {gates}; the recipe tries"
-                f" another, without {without}"
-            )
-        case events.AttemptFailed():
-            gates = ", ".join(event.failing_gates) or "no gate"
-            return f"attempt {event.attempt} failed: {event.failure_kind} at {gates}"
-        case events.FixVerified():
-            passed = ", ".join(event.gates_passed)
-            return f"VERIFIED ({event.proof_level}): passed {passed}"
-        case events.FixPatched():
-            passed = ", ".join(event.gates_passed)
-            return f"PATCHED, nothing shows the flaw ({event.proof_level}): passed {passed}"
-        case events.FixRefused():
-            return f"REFUSED ({event.reason}): {event.sentence}"
-        case events.FixEscalated():
-            return f"ESCALATED ({event.reason})"
-        case _:
-            return event.kind
+    excerpt = event.excerpt()
+    return None if excerpt is None else visible(excerpt, lines=True)

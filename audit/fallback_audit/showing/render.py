@@ -12,10 +12,9 @@ from fallback_audit.errors import EvidenceError
 from fallback_audit.events import (
     TERMINAL_KINDS,
     AttemptStarted,
-    AuditEvent,
     GateJudged,
-    GroundingJudged,
     RetrievalQueried,
+    grounded_words,
 )
 from fallback_audit.evidence.account import read_account
 from fallback_audit.evidence.store import FileEvidenceStore
@@ -30,44 +29,10 @@ from fallback_audit.showing.describe import (
     tests_lines,
     visible,
 )
-from fallback_audit.showing.describe_model import grounded_words
 from fallback_audit.vocabulary import PromptShape
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-_STYLES = {
-    "FixVerified": "bold green",
-    "FixPatched": "bold yellow",
-    "FixRefused": "bold yellow",
-    "FixEscalated": "bold yellow",
-    "SandboxDisabled": "bold red",
-    "AttemptFailed": "red",
-    "RecipeCandidateFailed": "yellow",
-    "PlanRejected": "yellow",
-    "RepeatedPatchRejected": "yellow",
-    "MoreCodeShown": "cyan",
-    "RagSkippedOnRetry": "cyan",
-    "LowConfidenceFlagged": "bold yellow",
-    "BudgetReached": "bold yellow",
-    "BudgetRaised": "cyan",
-    "AnswerReused": "cyan",
-    "StrategyDegraded": "yellow",
-    "FixResumed": "cyan",
-    "ReviewDecided": "bold cyan",
-    "TransitionReopened": "bold cyan",
-}
-
-
-def style_of(event: AuditEvent) -> str:
-    """How rich is to print an event's sentence; empty: as it is."""
-    match event:
-        case GroundingJudged():
-            return "green" if event.supported else "yellow"
-        case GateJudged():
-            return {"passed": "green", "failed": "red"}.get(event.status, "yellow")
-        case _:
-            return _STYLES.get(event.kind, "")
 
 
 def log_json(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
@@ -150,7 +115,7 @@ class Renderer:
                 shape = event.prompt_shape if called else PromptShape.NONE
                 self._line(f"── Attempt {event.attempt}: {shape.label}", "bold cyan")
             where = f"{stored.seq:>6}  {visible(stored.recorded_at)}"
-            self._line(f"{where}  {sentence(event)}", style_of(event))
+            self._line(f"{where}  {sentence(event)}", event.badge.style)
             excerpt = excerpt_of(event) or ""
             for line in ["(as above)"] if excerpt in printed else excerpt.splitlines():
                 self._line(f"          │ {line}", "dim")

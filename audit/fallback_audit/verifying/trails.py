@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache, partial
 from itertools import groupby
 from operator import contains
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -19,13 +19,13 @@ from fallback_audit.chain import (
     unreadable,
 )
 from fallback_audit.checkpoints.note import Verifier
-from fallback_audit.contract.links import FixLinks, link_of
 from fallback_audit.contract.rule import Rule
 from fallback_audit.contract.table import RULES, Violation, link_violations, violations
-from fallback_audit.contract.trail import AnyEntry, Entry, Trail
+from fallback_audit.contract.trail import AnyEntry, Entry, FixLinks, Trail, link_of
 from fallback_audit.errors import AuditIntegrityError, EvidenceError, UnreadEvidenceError
 from fallback_audit.event_types import StartedOn
 from fallback_audit.events import (
+    KINDS,
     AppendFlagged,
     AuditEvent,
     PayloadRedacted,
@@ -48,11 +48,9 @@ parse_event = event_adapter.validator.validate_json
 
 _BEHIND_SCOPE = b',"kind":"'
 
-_EVENTS, *_ = get_args(AuditEvent)
-
 # What a header says of the kind of event that it is over.
 _NAMED: dict[type[AuditEvent], bytes] = {
-    kind: b',"kind":"%b",' % kind.__name__.encode() for kind in get_args(_EVENTS)
+    kind: b',"kind":"%b",' % kind.__name__.encode() for kind in KINDS
 }
 
 # ``Entry._make`` without its Python frame, as for ``StoredRow`` in the store.

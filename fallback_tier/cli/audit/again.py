@@ -7,7 +7,6 @@ from fallback_audit.checkpoints.checkpoint import Previous
 from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.checkpoints.writer import Checkpointer, gone_from
-from fallback_audit.checkpoints.written import Written
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.events import RecordBegunAgain
 from fallback_audit.ports import MAINTENANCE
@@ -28,8 +27,8 @@ def begin_again(arguments: argparse.Namespace) -> int:
     log = CheckpointLog(checkpoint_dir(folder, settings))
     gone_from(log, Keyring.load(keys_dir(settings)))  # before a store is made at a wrong path
     lost: list[Previous] = []
-    written = Written(ContractGuard())
-    with closing(open_bare(folder, settings, guard=written)) as store:
+    guard = ContractGuard()
+    with closing(open_bare(folder, settings, guard=guard)) as store:
 
         def announce(gone: Previous) -> None:
             event = RecordBegunAgain(
@@ -44,7 +43,7 @@ def begin_again(arguments: argparse.Namespace) -> int:
         keys, named = keys_dir(settings), called(folder, settings)
         checkpointer = Checkpointer(store, log, keys, segments=store.segments, called=named)
         checkpointer.begin_again(announce)
-        signed = checkpointer.checkpoint(written.spans())
+        signed = checkpointer.checkpoint(guard.written.spans())
     size = signed.checkpoint.size if signed is not None else 0
     return print_result(
         arguments,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from fallback_audit.events import grounded_words
 from fallback_audit.evidence.store import FileEvidenceStore
-from fallback_audit.showing.describe_model import grounded_words
 from fallback_audit.vocabulary import EscalationReason
 from fallback_tier.advisory.vulnerability import as_lines
 from fallback_tier.cli.remediation import MAX_PATCH_LINES, line, safe, show_block

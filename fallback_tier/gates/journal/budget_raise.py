@@ -2,9 +2,8 @@
 
 from decimal import Decimal
 
-from fallback_audit.events import BudgetRaised, BudgetReached, ReviewDecided
+from fallback_audit.events import BudgetRaised, BudgetReached, ReviewDecided, decided_words
 from fallback_audit.ports import AuditStore
-from fallback_audit.showing.describe_human import decided_words
 from fallback_audit.vocabulary import BudgetLimit
 from fallback_tier.budget.meter import amount, is_of_a_day
 from fallback_tier.errors import InputError

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from fallback_audit.contract.trail import attempt_was_not_made, is_budget_stop
 from fallback_audit.events import (
+    MAX_WORDS_CHARS,
     AttemptFailed,
     FixEscalated,
     FixRefused,
@@ -20,10 +21,10 @@ from fallback_audit.events import (
     PatchProposed,
     ReviewDecided,
     TransitionReopened,
+    decided_words,
+    reopened_words,
 )
-from fallback_audit.human_events import MAX_WORDS_CHARS
 from fallback_audit.ports import AuditStore, EvidenceStore
-from fallback_audit.showing.describe_human import decided_words, reopened_words
 from fallback_audit.vocabulary import EscalationReason, ReviewVerdict
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.budget_raise import how_to_go_on

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final
 
-from fallback_audit.model_events import Charge
+from fallback_audit.events import Charge
 from fallback_tier.budget.meter import OverBudget
 from fallback_tier.llm.selfrag.search_context import SearchContext
 from fallback_tier.llm.selfrag.trying import CandidateCall

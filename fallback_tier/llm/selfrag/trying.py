@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fallback_audit.model_events import Candidate
+from fallback_audit.events import Candidate
 from fallback_tier.answers.segment import RefuseSegment, Segment, read_segment
 from fallback_tier.errors import EditError, ModelError, RepositoryError
 from fallback_tier.grounding.validity import check_plan

@@ -5,46 +5,22 @@ from dataclasses import dataclass, field
 
 from fallback_audit.events import (
     AnswerReused,
-    AttemptFailed,
     AttemptStarted,
     AuditEvent,
-    BudgetReached,
-    FixEscalated,
-    FixPatched,
-    FixRefused,
-    FixVerified,
-    GateJudged,
     GroundingJudged,
     LowConfidenceFlagged,
     ModelCalled,
     PatchProposed,
-    RagSkippedOnRetry,
-    RepeatedPatchRejected,
-    RetrieveDecided,
-    ReviewDecided,
-    SandboxDisabled,
-    SegmentScored,
-    TransitionReopened,
 )
 from fallback_audit.evidence.kept import kept_digests
 from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe import excerpt_of, sentence
-from fallback_audit.vocabulary import GateStatus, TestsLevel
 
 #: Events in one page: what a browser lays out at once.
 PAGE = 200
 
 #: So many routine events in a row are folded into one line.
 _FOLD = 3
-
-_TONES: tuple[tuple[tuple[type, ...], str], ...] = (
-    ((FixVerified, FixPatched), "good"),
-    ((FixRefused, AttemptFailed, BudgetReached, SandboxDisabled, RepeatedPatchRejected), "bad"),
-    ((FixEscalated, LowConfidenceFlagged), "warn"),
-    ((RagSkippedOnRetry,), "fresh"),
-    ((ReviewDecided, TransitionReopened), "person"),
-)
-
 
 #: What a field's evidence is.
 _PIECES = {
@@ -95,7 +71,7 @@ def timeline(events: Sequence[StoredEvent]) -> list[Group]:
     groups: list[Group] = []
     for at, stored in enumerate(events):
         line = _line(stored, events[at + 1 :])
-        routine = _is_routine(stored.payload)
+        routine = stored.payload.badge.routine
         if not groups or groups[-1].folded != routine:
             groups.append(Group(routine))
         groups[-1].lines.append(line)
@@ -114,7 +90,7 @@ def _line(stored: StoredEvent, later: Sequence[StoredEvent]) -> Line:
         transition=stored.scope.gate_transition_id,
         says=sentence(event),
         excerpt=excerpt_of(event),
-        tone=_tone(event),
+        tone=event.badge.tone,
         heading=isinstance(event, AttemptStarted),
         evidence=_evidence(event),
         led_to=_led_to(event, later),
@@ -136,22 +112,6 @@ def _each(value: object) -> tuple[object, ...]:
     if isinstance(value, tuple):
         return tuple(one for one in value if isinstance(one, str))
     return (value,) if isinstance(value, str) else ()
-
-
-def _tone(event: AuditEvent) -> str:
-    if isinstance(event, GateJudged):
-        tones = {GateStatus.FAILED: "bad", GateStatus.UNDECIDED: "warn"}
-        return tones.get(event.status, "")
-    if isinstance(event, GroundingJudged):
-        return "" if event.supported else "warn"
-    return next((tone for kinds, tone in _TONES if isinstance(event, kinds)), "")
-
-
-def _is_routine(event: AuditEvent) -> bool:
-    if isinstance(event, GateJudged):
-        is_quiet = event.status in (GateStatus.PASSED, GateStatus.SKIPPED) and not event.flaky
-        return is_quiet and event.tests_level in (None, TestsLevel.COMPARED)
-    return isinstance(event, RetrieveDecided | SegmentScored)
 
 
 def _led_to(event: AuditEvent, later: Sequence[StoredEvent]) -> tuple[str, int] | None:

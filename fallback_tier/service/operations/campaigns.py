@@ -9,8 +9,8 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, SecretStr
 
+from fallback_audit.events import MAX_WORDS_CHARS
 from fallback_audit.frozen import Frozen
-from fallback_audit.human_events import MAX_WORDS_CHARS
 from fallback_tier.budget.tally import in_dollars
 from fallback_tier.fleet import steering
 from fallback_tier.fleet.model import (

@@ -12,9 +12,8 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from fallback_audit.event_types import Digest
-from fallback_audit.events import AttemptStarted, BudgetRaised, FixStarted
+from fallback_audit.events import MAX_WORDS_CHARS, AttemptStarted, BudgetRaised, FixStarted
 from fallback_audit.frozen import Frozen
-from fallback_audit.human_events import MAX_WORDS_CHARS
 from fallback_audit.ports import AuditStore
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal import review

@@ -14,8 +14,7 @@ from fallback_audit.events import (
 )
 from fallback_audit.vocabulary import EscalationReason, PromptShape, Tier
 from tests.unit.audit import trails as t
-from tests.unit.audit.altered import before, changed, without
-from tests.unit.audit.trails import Events, digest
+from tests.unit.audit.trails import Events, before, changed, digest, without
 
 GATES = ("applies", "tests", "proof")
 

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from fallback_audit.events import AuditEvent, FixRefused, FixStarted
 from fallback_audit.vocabulary import GateStatus, RefusalReason, Tier
 from tests.unit.audit import trails as t
-from tests.unit.audit.altered import changed
-from tests.unit.audit.trails import Events, digest
+from tests.unit.audit.trails import Events, changed, digest
 
 
 def part(*ids: str, in_part: tuple[str, ...] = ()) -> AuditEvent:

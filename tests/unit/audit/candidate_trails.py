@@ -12,8 +12,7 @@ from fallback_audit.vocabulary import (
     Tier,
 )
 from tests.unit.audit import trails as t
-from tests.unit.audit.altered import before, changed, without
-from tests.unit.audit.trails import Events, digest
+from tests.unit.audit.trails import Events, before, changed, digest, without
 
 
 def failed(candidate: int) -> AuditEvent:

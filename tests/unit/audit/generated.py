@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from fallback_audit.contract.links import link_of
+from fallback_audit.contract.maintenance import MAINTAINING
 from fallback_audit.contract.rule import Added, Altered, Breach, Kind, Removed, Rule
-from fallback_audit.contract.rules_maintenance import MAINTAINING
 from fallback_audit.contract.table import RULES, link_violations, violations
-from fallback_audit.contract.trail import Entry, Trail
+from fallback_audit.contract.trail import Entry, Trail, link_of
 from fallback_audit.events import AttemptStarted, AuditEvent
 from fallback_audit.ports import MAINTENANCE, Scope
 from tests.unit.audit import human_trails as h

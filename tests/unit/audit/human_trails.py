@@ -1,8 +1,16 @@
 """Valid trails with interruptions, people's answers and deliveries: the material of more mutants."""
 
+from collections.abc import Callable
+
 from fallback_audit.events import (
+    AttemptFailed,
+    AttemptStarted,
     AuditEvent,
+    FixEscalated,
+    FixResumed,
     FixStarted,
+    FixVerified,
+    GateJudged,
     PatchDelivered,
     ReviewDecided,
     SandboxDisabled,
@@ -23,7 +31,7 @@ from tests.unit.audit.again_trails import AGAIN_VALID, GATES, resumed
 from tests.unit.audit.batch_trails import BATCH_VALID
 from tests.unit.audit.candidate_trails import CANDIDATE_VALID
 from tests.unit.audit.proof_trails import PROOF_VALID
-from tests.unit.audit.trails import Events, digest
+from tests.unit.audit.trails import Events, before, changed, digest, swapped, without
 
 
 def planned(linked: str | None = None) -> AuditEvent:
@@ -185,3 +193,106 @@ HUMAN_VALID = (
 
 #: Every valid trail.
 VALID = (*m.VALID, *HUMAN_VALID, *PROOF_VALID, *AGAIN_VALID, *CANDIDATE_VALID, *BATCH_VALID)
+
+
+HUMAN_MUTANTS: dict[str, list[Callable[[], Events]]] = {
+    "verified-ran-its-gates": [
+        lambda: changed(verified_and_delivered(), FixStarted, gates=(*GATES, "build")),
+        lambda: changed(verified_and_delivered(), FixStarted, gates=GATES[:-1]),
+        lambda: changed(verified_and_delivered(), FixStarted, gates=GATES[::-1]),
+        lambda: changed(verified_and_delivered(), FixStarted, gates=()),
+        lambda: without(resumed_between_gates(), GateJudged, attempt=2),
+    ],
+    "resumes-are-of-open-fixes": [
+        lambda: [*t.recipe_verified(), resumed("FixVerified")],
+        lambda: [*cap_then_rejected(), resumed("ReviewDecided")],
+        lambda: [*m.stopped_at_budget(), resumed("FixEscalated"), m.raised()],
+        lambda: changed(resumed_between_gates(), FixResumed, after="AttemptStarted"),
+        lambda: before(t.foreign_orchestrator(), AttemptStarted, resumed("PatchProposed")),
+    ],
+    "reviews-are-signed": [
+        lambda: changed(cap_then_approved(), ReviewDecided, by=" "),
+        lambda: changed(cap_then_rejected(), ReviewDecided, reason=""),
+        lambda: changed(cap_then_reopened(), TransitionReopened, by=""),
+        lambda: changed(cap_then_reopened(), TransitionReopened, reason="\n"),
+        lambda: [*t.recipe_verified(), approved(1)],
+        lambda: [*t.not_affected(), reopened()],
+        lambda: before(t.cap_reached(), FixEscalated, rejected()),
+        lambda: [*m.stopped_at_budget(), approved(1)],
+        lambda: [*m.stopped_at_budget(), reopened()],
+        lambda: [*budget_then_rejected(), rejected()],
+        lambda: [*m.stopped_at_budget(), m.raised(), rejected()],
+        lambda: [*cap_then_rejected(), approved(4)],
+        lambda: [*cap_then_approved(), reopened()],
+        lambda: [*cap_then_rejected(), reopened()],
+        lambda: [*cap_then_reopened(), approved(4)],
+        lambda: [*cap_then_reopened(), reopened("transition-3")],
+    ],
+    "approvals-name-a-patch": [
+        lambda: changed(cap_then_approved(), ReviewDecided, patch_sha256=digest("another")),
+        lambda: changed(cap_then_approved(), ReviewDecided, patch_sha256=None),
+        lambda: changed(cap_then_approved(), ReviewDecided, verdict=ReviewVerdict.REJECTED),
+        lambda: changed(cap_then_rejected(), ReviewDecided, verdict=ReviewVerdict.APPROVED),
+    ],
+    "reopens-carry-a-failure": [
+        lambda: [*unproved_then_approved()[:-1], reopened()],
+        lambda: [*t.infrastructure_failed(), reopened()],
+        lambda: without(cap_then_reopened(), AttemptFailed),
+        lambda: changed(
+            unavailable_then_reopened(), FixEscalated, reason=EscalationReason.NOTHING_PROVED
+        ),
+    ],
+    "deliveries-are-earned": [
+        lambda: changed(verified_and_delivered(), PatchDelivered, patch_sha256=digest("other")),
+        lambda: changed(cap_then_approved(), PatchDelivered, patch_sha256=digest("patch 3")),
+        lambda: without(cap_then_approved(), ReviewDecided),
+        lambda: [*cap_then_rejected(), delivered(4)],
+        lambda: swapped(cap_then_approved(), ReviewDecided, PatchDelivered),
+        lambda: before(verified_and_delivered(), FixVerified, delivered(1)),
+    ],
+}
+
+#: More mutants for rules whose first ones are elsewhere.
+HUMAN_ALSO: dict[str, list[Callable[[], Events]]] = {
+    "one-terminal-event": [
+        lambda: [*cap_then_approved(), t.verified(4)],
+        lambda: [*cap_then_reopened(), *t.retry(5)],
+        lambda: [*cap_then_rejected(), m.raised()],
+        lambda: [*budget_then_rejected(), m.raised()],
+    ],
+    "gates-judge-proposals": [
+        lambda: changed(flaky_and_verified(), GateJudged, flaky=("test_clock",)),
+        lambda: before(resumed_between_gates(), FixResumed, t.judged(1, "applies"), which=2),
+    ],
+    "failed-attempts-act": [
+        lambda: [
+            planned(),
+            *t.first_by_recipe(),
+            *t.failing_gates(1, tier=Tier.RECIPE),
+            resumed("AttemptFailed"),
+            t.judged(1, "proof", GateStatus.SKIPPED),
+        ],
+    ],
+    "verified-is-proved": [
+        lambda: changed(flaky_and_verified(), FixVerified, proof_level=ProofLevel.RESOLVED_TREE),
+        lambda: changed(
+            changed(t.recipe_verified(), GateJudged, 1, status=GateStatus.SKIPPED),
+            FixVerified,
+            gates_passed=("applies",),
+            gates_skipped=("tests", "proof"),
+        ),
+    ],
+    "budget-raises-are-signed": [
+        lambda: changed(
+            resumed_after_raise(), FixEscalated, reason=EscalationReason.NOTHING_PROVED
+        ),
+    ],
+    "budget-raises-reopen": [
+        lambda: [
+            *m.stopped_at_budget(),
+            m.raised(),
+            resumed("BudgetRaised"),
+            *m.exchange(2),
+        ],
+    ],
+}

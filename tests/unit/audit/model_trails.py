@@ -1,12 +1,22 @@
 """Valid trails of the LLM leaf, as it writes them: verdicts, budgets, resumed attempts, self-RAG."""
 
+from collections.abc import Callable
+
+from fallback_audit.contract.model import MAX_CANDIDATE_CALLS
 from fallback_audit.events import (
     AnswerReused,
+    AttemptRefused,
+    AttemptStarted,
     AuditEvent,
     BudgetRaised,
     BudgetReached,
+    Candidate,
+    Charge,
     ConsumerLeft,
+    FixEscalated,
     FixRefused,
+    FixVerified,
+    GateJudged,
     GroundingJudged,
     GroundingNotEvaluated,
     LowConfidenceFlagged,
@@ -14,12 +24,14 @@ from fallback_audit.events import (
     ModelCalled,
     ModelFailed,
     MoreCodeShown,
+    PatchProposed,
+    PlanRejected,
+    RepeatedPatchRejected,
     RetrievalQueried,
     RetrieveDecided,
     SegmentScored,
     StrategyDegraded,
 )
-from fallback_audit.model_events import Candidate, Charge
 from fallback_audit.vocabulary import (
     BudgetLimit,
     CallType,
@@ -33,7 +45,7 @@ from fallback_audit.vocabulary import (
     Tier,
 )
 from tests.unit.audit import trails as t
-from tests.unit.audit.trails import Events, digest
+from tests.unit.audit.trails import Events, before, changed, digest, swapped, without
 
 AUTHOR, JUDGE, CRITIQUE = CallType.AUTHOR, CallType.JUDGE, CallType.CRITIQUE
 
@@ -529,3 +541,278 @@ MODEL_VALID = (
 
 #: Every valid trail.
 VALID = (*t.VALID, *MODEL_VALID)
+
+
+def many_candidates() -> Events:
+    """One candidate over the bound, all asked at the same time."""
+    calls = range(1, MAX_CANDIDATE_CALLS + 2)
+    return [
+        *begun(),
+        decided(1, Retrieve.NO),
+        *(asked(call, candidate=candidate(1, call)) for call in calls),
+    ]
+
+
+def not_scored(events: Events, number: int = 0) -> Events:
+    """The last score of this candidate is missing."""
+    lost = [e for e in events if isinstance(e, SegmentScored) and e.candidate.number == number][-1]
+    return [event for event in events if event is not lost]
+
+
+def not_fetched(events: Events) -> Events:
+    """The chain's query is there, the later one is not."""
+    lost = [event for event in events if isinstance(event, RetrievalQueried)][-1]
+    return [event for event in events if event is not lost]
+
+
+def asked_anew(events: Events) -> Events:
+    """The answer of before the interruption is not looked up: the same request is sent again."""
+    place = next(i for i, event in enumerate(events) if isinstance(event, AnswerReused))
+    return [*events[:place], *exchange(1), *events[place + 1 :]]
+
+
+def goes_on_without_raise() -> Events:
+    return without(raised_and_verified(), BudgetRaised)
+
+
+MODEL_MUTANTS: dict[str, list[Callable[[], Events]]] = {
+    # --- Model calls ---
+    "calls-are-answered": [
+        lambda: without(t.model_with_examples(), ModelAnswered),
+        lambda: before(t.model_with_examples(), GroundingNotEvaluated, t.answered(1)),
+        lambda: before(t.model_with_examples(), ModelAnswered, t.called(1, examples=("e1",))),
+        lambda: before(self_rag(), SegmentScored, asked(9), which=0),
+        lambda: without(withheld(), ModelFailed),
+        lambda: changed(self_rag(), ModelCalled, call_type=CallType.CRITIQUE),
+        lambda: before(died_and_resumed(), PatchProposed, reused(1)),
+    ],
+    "rejections-act": [
+        lambda: before(t.model_with_examples(), GroundingNotEvaluated, t.rejected(1)),
+        lambda: before(t.verified_on_retry(), GroundingNotEvaluated, t.repeated(2)),
+        lambda: without(t.invalid_then_verified(), AttemptRefused),
+        lambda: without(t.model_unavailable(), AttemptRefused),
+        lambda: without(doubted_then_invalid(), LowConfidenceFlagged),
+        lambda: without(withheld(), AttemptRefused),
+        lambda: before(judge_failed(), PatchProposed, t.repeated(1, 1)),
+        lambda: before(supported(), PatchProposed, t.rejected(1, 1)),
+    ],
+    "reasks-have-reasons": [
+        lambda: without(t.verified_on_retry(), PlanRejected),
+        lambda: without(doubted_then_supported(), GroundingJudged),
+        lambda: changed(doubted_twice(), GroundingJudged, which=0, supported=True),
+        lambda: without(raised_and_verified(), PlanRejected),
+        lambda: without(self_rag_degraded(), PlanRejected),
+        lambda: without(more_code_then_supported(), MoreCodeShown),
+    ],
+    "more-code-was-asked-for": [
+        lambda: before(more_code_then_supported(), ModelCalled, more_code(1)),
+        lambda: changed(more_code_then_supported(), MoreCodeShown, call=2),
+        lambda: before(more_code_then_supported(), GroundingJudged, more_code(2)),
+        lambda: before(supported(), PatchProposed, more_code(1)),
+        lambda: before(supported(), GateJudged, more_code(1), which=0),
+        lambda: before(doubted_then_invalid(), RepeatedPatchRejected, more_code(2)),
+        lambda: before(doubted_then_supported(), GroundingJudged, more_code(2), which=1),
+        lambda: before(withheld(), AttemptRefused, more_code(1)),
+        lambda: before(self_rag_degraded(), GroundingJudged, more_code(1)),
+    ],
+    "author-calls-bounded": [
+        lambda: before(
+            t.verified_on_retry(),
+            GroundingNotEvaluated,
+            t.rejected(2, 3),
+            t.called(2, 4),
+            t.answered(2, 4),
+        ),
+        lambda: before(doubted_then_invalid(), LowConfidenceFlagged, *exchange(4, strict=True)),
+        lambda: before(
+            self_rag_degraded(),
+            GroundingJudged,
+            t.rejected(1, 4),
+            *exchange(5),
+            t.rejected(1, 5),
+            *exchange(6),
+        ),
+        many_candidates,
+    ],
+    "answers-reused-were-paid": [
+        lambda: before(supported(), GroundingJudged, reused(2)),
+        lambda: changed(raised_and_verified(), AnswerReused, answer_evidence=digest("other")),
+        lambda: changed(raised_and_verified(), AnswerReused, answer_sha256=digest("other")),
+        lambda: changed(raised_and_verified(), AnswerReused, request_key=digest("other")),
+        lambda: changed(raised_and_verified(), AnswerReused, model="another"),
+        lambda: changed(died_and_resumed(), AnswerReused, call_type=CallType.AUTHOR),
+        lambda: changed(raised_and_verified(), ModelCalled, which=0, request_key=None),
+        lambda: before(raised_and_verified(), GateJudged, reused(3, of=2), which=0),
+        lambda: before(died_and_resumed(), PatchProposed, reused(3, of=1)),
+    ],
+    "no-finished-call-paid-twice": [
+        lambda: asked_anew(raised_and_verified()),
+        lambda: asked_anew(died_and_resumed()),
+        lambda: asked_anew(self_rag_resumed()),
+    ],
+    # --- Support ---
+    "grounding-is-recorded": [
+        lambda: without(t.model_with_examples(), GroundingNotEvaluated),
+        lambda: swapped(t.model_with_examples(), GroundingNotEvaluated, PatchProposed),
+        lambda: without(supported(), GroundingJudged),
+        lambda: before(supported(), GroundingJudged, verdict(1, supported=False)),
+        lambda: before(supported(), GroundingJudged, unjudged(1)),
+        lambda: changed(supported(), PatchProposed, grounded=None),
+        lambda: changed(doubted_twice(), PatchProposed, grounded=True),
+        lambda: changed(judge_failed(), PatchProposed, grounded=True),
+        lambda: changed(doubted_then_supported(), GroundingJudged, call=1),
+        lambda: without(regenerated_not_judged(), GroundingNotEvaluated),
+        lambda: without(doubted_then_invalid(), RepeatedPatchRejected),
+        lambda: changed(doubted_then_the_same_not_judged(), PatchProposed, grounded=None),
+        lambda: without(self_rag(), GroundingJudged),
+        lambda: changed(more_code_then_supported(), GroundingJudged, call=1),
+        lambda: before(
+            more_code_then_supported(), ModelCalled, verdict(1, supported=True), which=1
+        ),
+        lambda: changed(t.recipe_verified(), PatchProposed, grounded=True),
+    ],
+    "grounding-acts": [
+        lambda: changed(supported(), GroundingJudged, supported=False),
+        lambda: before(supported(), GroundingJudged, verdict(1, supported=False)),
+        lambda: without(doubted_at_the_ceiling(), LowConfidenceFlagged),
+        lambda: without(doubted_twice(), LowConfidenceFlagged),
+        lambda: changed(doubted_then_supported(), ModelCalled, which=2, strict=False),
+        lambda: without(doubted_at_the_ceiling(), LowConfidenceFlagged, PatchProposed),
+        lambda: without(doubted_twice(), LowConfidenceFlagged, PatchProposed, GateJudged),
+    ],
+    "low-confidence-has-grounds": [
+        lambda: before(supported(), PatchProposed, flagged(1)),
+        lambda: changed(doubted_twice(), LowConfidenceFlagged, attempts=1),
+        lambda: before(doubted_twice(), PatchProposed, flagged(2)),
+        lambda: changed(doubted_twice(), PatchProposed, low_confidence=False),
+        lambda: changed(supported(), PatchProposed, low_confidence=True),
+        lambda: changed(t.recipe_verified(), PatchProposed, low_confidence=True),
+        lambda: before(doubted_twice(), PatchProposed, *exchange(3, strict=True)),
+    ],
+    "strict-only-after-doubt": [
+        lambda: changed(supported(), ModelCalled, which=0, strict=True),
+        lambda: changed(doubted_then_supported(), ModelCalled, strict=True),
+        lambda: changed(doubted_then_invalid(), ModelCalled, strict=False),
+        lambda: changed(raised_and_verified(), AnswerReused, strict=True),
+        lambda: without(doubted_then_supported(), GroundingJudged),
+        lambda: before(doubted_twice(), LowConfidenceFlagged, *exchange(3, strict=True)),
+    ],
+    # --- Budgets ---
+    "budget-acts": [
+        lambda: before(stopped_at_budget(), AttemptRefused, *exchange(2)),
+        lambda: changed(
+            stopped_at_budget(), AttemptRefused, reason=RefusalReason.MODEL_UNAVAILABLE
+        ),
+        lambda: before(stopped_at_budget(), AttemptRefused, at_budget()[-2]),
+        lambda: before(without(stopped_at_budget(), AttemptRefused), FixEscalated, proposed(None)),
+    ],
+    "budget-stops-are-real": [
+        lambda: without(stopped_at_budget(), BudgetReached),
+        lambda: changed(stopped_at_budget(), FixEscalated, reason=EscalationReason.RETRY_REFUSED),
+        lambda: changed(t.cap_reached(), FixEscalated, reason=EscalationReason.BUDGET_EXHAUSTED),
+    ],
+    "budget-raises-are-signed": [
+        lambda: changed(raised_and_verified(), BudgetRaised, by=" "),
+        lambda: changed(raised_and_verified(), BudgetRaised, reason=""),
+        lambda: before(supported(), FixVerified, raised()),
+        lambda: before(supported(), AttemptStarted, raised()),
+        lambda: [*t.cap_reached(), raised()],
+        lambda: before(stopped_at_budget(), BudgetReached, raised()),
+        lambda: before(raised_and_verified(), PatchProposed, raised()),
+    ],
+    "budget-raises-reopen": [
+        lambda: [*stopped_at_budget(), raised(), *t.retry(2, 0)],
+        lambda: [*stopped_at_budget(), raised(), *exchange(2)],
+        lambda: before(stopped_at_budget(), AttemptRefused, raised()),
+        lambda: [*at_budget(), raised(), *t.retry(2, 1)],
+    ],
+    # --- Self-RAG ---
+    "retrieve-forced-on-retry": [
+        lambda: changed(self_rag_on_retry(), RetrieveDecided, decision=Retrieve.YES),
+        lambda: changed(self_rag_on_retry(), RetrieveDecided, forced=False),
+    ],
+    "retrieve-acts": [
+        lambda: without(self_rag_on_retry(), RetrieveDecided),
+        lambda: changed(self_rag(), RetrieveDecided, path=1),
+        lambda: before(self_rag(), ModelCalled, decided(3, Retrieve.YES)),
+        lambda: changed(self_rag(), RetrieveDecided, decision=Retrieve.NO),
+    ],
+    "retrieve-yes-fetches": [
+        lambda: not_fetched(self_rag()),
+        lambda: without(self_rag(), RetrievalQueried),
+        lambda: changed(self_rag(), RetrieveDecided, which=1, decision=Retrieve.CONTINUE),
+        lambda: changed(self_rag(), RetrieveDecided, decision=Retrieve.YES),
+    ],
+    "candidates-come-first": [
+        lambda: before(
+            self_rag_degraded(),
+            GroundingJudged,
+            decided(3, Retrieve.NO),
+            *exchange(5, candidate=candidate(3, 0)),
+            scored(candidate(3, 0), kept=True),
+        ),
+    ],
+    "segments-are-scored": [
+        lambda: without(self_rag(), SegmentScored),
+        lambda: not_scored(self_rag(), number=1),
+        lambda: not_scored(self_rag_degraded()),
+        lambda: not_scored(self_rag_on_retry(), number=1),
+        lambda: not_scored(self_rag_resumed()),
+        lambda: changed(self_rag(), SegmentScored, score=None),
+        lambda: changed(self_rag(), SegmentScored, problem="no such file"),
+        lambda: before(self_rag(), SegmentScored, scored(candidate(1, 1)), which=0),
+        lambda: before(self_rag(), SegmentScored, scored(candidate(9, 0))),
+    ],
+}
+
+#: More mutants for rules whose first ones are in ``test_contract``.
+ALSO: dict[str, list[Callable[[], Events]]] = {
+    "rag-skip-recorded": [
+        lambda: [
+            *t.first_by_recipe(),
+            *t.failing_gates(1, tier=Tier.RECIPE),
+            t.started(2, 1),
+            reused(1, attempt=2),
+        ],
+    ],
+    "chain-ends-where-it-answers": [
+        lambda: before(t.replayed(), PatchProposed, reused(1)),
+    ],
+    "patches-have-a-source": [
+        lambda: without(self_rag_resumed(), AnswerReused, ModelAnswered),
+    ],
+    "prompt-shapes-agree": [
+        lambda: changed(raised_and_verified(), AnswerReused, prompt_shape=PromptShape.RETRY),
+    ],
+    "examples-come-from-retrieval": [
+        lambda: changed(self_rag_resumed(), AnswerReused, example_ids=("e9",)),
+    ],
+    "retrieval-acts": [
+        lambda: [_bare(event) for event in self_rag()],
+        lambda: [_bare(event) for event in self_rag_resumed()],
+    ],
+    "attempts-in-order": [
+        lambda: [*supported()[:-4], t.started(1, 0)],
+    ],
+    "refusals-act": [
+        lambda: [
+            *stopped_at_budget()[:-1],
+            FixRefused(attempt=1, reason=RefusalReason.BUDGET_EXHAUSTED, sentence="No."),
+        ],
+        lambda: [*stopped_at_budget()[:-1], *t.retry(2, 1)],
+    ],
+    "one-terminal-event": [
+        goes_on_without_raise,
+        lambda: changed(
+            raised_and_verified(), FixEscalated, reason=EscalationReason.MODEL_UNAVAILABLE
+        ),
+        lambda: before(raised_and_verified(), BudgetRaised, t.recipe(selected=False)),
+    ],
+}
+
+
+def _bare(event: AuditEvent) -> AuditEvent:
+    """Its prompt without examples."""
+    if isinstance(event, ModelCalled | AnswerReused):
+        return event.model_copy(update={"example_ids": ()})
+    return event

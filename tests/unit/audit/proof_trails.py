@@ -24,8 +24,7 @@ from fallback_audit.vocabulary import (
     Tier,
 )
 from tests.unit.audit import trails as t
-from tests.unit.audit.altered import changed, without
-from tests.unit.audit.trails import Events, digest
+from tests.unit.audit.trails import Events, changed, digest, without
 
 GATES = ("applies", "not_vulnerable", "proof", "tests")
 

@@ -1,7 +1,7 @@
 """Valid trails, as the tier and the gate runner write them: the material of mutants."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from fallback_audit.contract.trail import Entry, Trail
 from fallback_audit.event_types import AgeException, UnreadItem
@@ -428,3 +428,188 @@ VALID = (
     linked_transition,
     foreign_orchestrator,
 )
+
+
+def without(events: Events, *kinds: type, attempt: int | None = None) -> Events:
+    """The action removed."""
+    return [
+        event
+        for event in events
+        if not (isinstance(event, kinds) and attempt in {None, getattr(event, "attempt", None)})
+    ]
+
+
+def changed(events: Events, kind: type, which: int = -1, **update: object) -> Events:
+    """One event of a kind altered: the last."""
+    place = [i for i, event in enumerate(events) if isinstance(event, kind)][which]
+    return [*events[:place], events[place].model_copy(update=update), *events[place + 1 :]]
+
+
+def before(events: Events, kind: type, *added: AuditEvent, which: int = -1) -> Events:
+    """Events inserted before one of a kind."""
+    place = [i for i, event in enumerate(events) if isinstance(event, kind)][which]
+    return [*events[:place], *added, *events[place:]]
+
+
+def swapped(events: Events, first: type, second: type) -> Events:
+    """The first of one kind after the first of another one."""
+    moved = next(event for event in events if isinstance(event, first))
+    rest = [event for event in events if event is not moved]
+    place = next(i for i, event in enumerate(rest) if isinstance(event, second))
+    return [*rest[: place + 1], moved, *rest[place + 1 :]]
+
+
+#: Rule → mutants: a valid trail, with an action removed or changed.
+MUTANTS: dict[str, list[Callable[[], Events]]] = {
+    "rag-skip-recorded": [
+        lambda: without(verified_on_retry(), RagSkippedOnRetry),
+        lambda: swapped(verified_on_retry(), RagSkippedOnRetry, ModelCalled),
+        lambda: before(verified_on_retry(), ModelCalled, skipped(2, 1)),
+        lambda: before(model_with_examples(), ModelCalled, skipped(1, 0)),
+    ],
+    "retrieval-untouched-on-retry": [
+        lambda: before(
+            verified_on_retry(),
+            RagSkippedOnRetry,
+            retrieved().model_copy(update={"attempt": 2}),
+        ),
+        lambda: before(
+            verified_on_retry(), PatchProposed, ExampleReplayed(attempt=2, example_id="e1")
+        ),
+        lambda: before(
+            verified_on_retry(), PatchProposed, RecipeEvaluated(attempt=2, selected=True)
+        ),
+    ],
+    "skip-counts-priors": [lambda: changed(cap_reached(), RagSkippedOnRetry, attempt_count=2)],
+    "retry-carries-last-failure": [
+        lambda: changed(cap_reached(), RagSkippedOnRetry, summary_sha256=digest("summary 1")),
+        lambda: changed(
+            cap_reached(), RagSkippedOnRetry, last_failure_kind=FailureKind.BUILD_FAILED
+        ),
+    ],
+    "history-grows": [
+        lambda: changed(verified_on_retry(), AttemptStarted, prior_attempt_count=0),
+        lambda: changed(cap_reached(), AttemptStarted, prior_attempt_count=2),
+        lambda: changed(recipe_verified(), FixStarted, linked_transition="transition-0"),
+    ],
+    "attempts-in-order": [
+        lambda: changed(cap_reached(), AttemptStarted, attempt=2),
+        lambda: changed(foreign_orchestrator(), AttemptStarted, attempt=3),
+        lambda: [*first_by_recipe(), *retry(3, 1), *retry(2, 2)],
+    ],
+    "retry-cap-holds": [
+        lambda: [*cap_reached()[:-1], *retry(5, 4)],
+        lambda: [*foreign_orchestrator()[:-1], *retry(5, 3)],
+    ],
+    "edits-are-new": [
+        lambda: changed(verified_on_retry(), PatchProposed, edit_digest=digest("edit 1"))
+    ],
+    "chain-ends-where-it-answers": [
+        lambda: before(recipe_verified(), PatchProposed, retrieved("e1")),
+        lambda: before(replayed(), PatchProposed, called(1), answered(1)),
+    ],
+    "patches-have-a-source": [
+        lambda: changed(recipe_verified(), RecipeEvaluated, selected=False),
+        lambda: without(replayed(), ExampleReplayed),
+        lambda: without(verified_on_retry(), ModelAnswered),
+        lambda: changed(verified_on_retry(), PatchProposed, tier=Tier.RECIPE),
+    ],
+    "examples-come-from-retrieval": [
+        lambda: changed(model_with_examples(), ModelCalled, example_ids=("e1", "e9")),
+        lambda: changed(verified_on_retry(), ModelCalled, example_ids=("e1",)),
+        lambda: [*first_by_model(*"abcde")],
+    ],
+    "retrieval-means-what-it-says": [
+        lambda: changed(model_with_examples(), RetrievalQueried, verdict=RetrievalVerdict.MISS),
+        lambda: changed(replayed(), ExampleReplayed, example_id="e2"),
+        lambda: without(replayed(), RetrievalQueried),
+    ],
+    "retrieval-acts": [lambda: changed(model_with_examples(), ModelCalled, example_ids=())],
+    "prompt-shapes-agree": [
+        lambda: changed(verified_on_retry(), AttemptStarted, prompt_shape=PromptShape.INITIAL),
+        lambda: changed(verified_on_retry(), ModelCalled, prompt_shape=PromptShape.INITIAL),
+        lambda: changed(recipe_verified(), PatchProposed, prompt_shape=PromptShape.INITIAL),
+        lambda: changed(not_affected(), AttemptRefused, prompt_shape=PromptShape.INITIAL),
+    ],
+    "events-stand-in-their-attempt": [
+        lambda: without(recipe_verified(), AttemptStarted),
+        lambda: changed(verified_on_retry(), GateJudged, attempt=1),
+    ],
+    "attempts-have-one-outcome": [
+        lambda: without(not_affected(), AttemptRefused),
+        lambda: without(foreign_orchestrator(), PatchProposed, attempt=2),
+        lambda: before(
+            recipe_verified(),
+            GateJudged,
+            refused(1, RefusalReason.NOTHING_CHANGED, asked=False),
+        ),
+        lambda: before(recipe_verified(), PatchProposed, ConsumerLeft(attempt=1, resume_rule="")),
+    ],
+    "proposals-are-judged": [
+        lambda: without(recipe_verified(), GateJudged),
+        lambda: without(verified_on_retry(), GateJudged, attempt=1),
+        lambda: without(verified_on_retry(), GateJudged, AttemptFailed, attempt=1),
+        lambda: [
+            fix_started(),
+            *first_by_recipe(),
+            FixRefused(attempt=1, reason=RefusalReason.NOTHING_CHANGED, sentence="No."),
+        ],
+    ],
+    "gates-judge-proposals": [
+        lambda: swapped(recipe_verified(), PatchProposed, GateJudged),
+        lambda: changed(recipe_verified(), GateJudged, failure_kind=FailureKind.TESTS_FAILED),
+        lambda: changed(verified_on_retry(), GateJudged, status=GateStatus.FAILED),
+        lambda: before(recipe_verified(), FixVerified, judged(1, "tests")),
+    ],
+    "failed-gates-act": [
+        lambda: without(verified_on_retry(), AttemptFailed),
+        lambda: [
+            fix_started(),
+            *first_by_recipe(),
+            *failing_gates(1)[:2],
+            escalated(1, EscalationReason.GATE_INFRASTRUCTURE),
+        ],
+    ],
+    "failures-have-grounds": [
+        lambda: without(cap_reached(), GateJudged, attempt=4),
+        lambda: changed(cap_reached(), AttemptFailed, failing_gates=("build",)),
+        lambda: changed(cap_reached(), AttemptFailed, failure_kind=FailureKind.BUILD_FAILED),
+        lambda: changed(
+            invalid_then_verified(), AttemptFailed, failure_kind=FailureKind.REPEATED_PATCH
+        ),
+    ],
+    "failed-attempts-act": [
+        lambda: before(recipe_verified(), FixVerified, failed(1, "tests")),
+        lambda: before(cap_reached(), FixEscalated, judged(4, "proof")),
+    ],
+    "refusals-act": [
+        lambda: without(invalid_then_verified(), AttemptFailed),
+        lambda: [*not_affected()[:-1], *retry(2)],
+        lambda: changed(invalid_then_verified(), AttemptRefused, reason=RefusalReason.OWN_CODE),
+    ],
+    "retries-follow-failures": [lambda: [*recipe_verified()[:-1], *retry(2)]],
+    "same-failure-stops": [lambda: [*same_failure_three_times()[:-1], *retry(4)]],
+    "same-failure-is-real": [
+        lambda: changed(cap_reached(), FixEscalated, reason=EscalationReason.SAME_FAILURE_REPEATED)
+    ],
+    "fix-starts-first": [
+        lambda: without(recipe_verified(), FixStarted),
+        lambda: before(recipe_verified(), GateJudged, fix_started()),
+        lambda: swapped(recipe_verified(), FixStarted, AttemptStarted),
+    ],
+    "one-terminal-event": [
+        lambda: [*recipe_verified(), verified(1, Tier.RECIPE)],
+        lambda: [*cap_reached(), *retry(5)],
+    ],
+    "verified-is-proved": [
+        lambda: changed(recipe_verified(), FixVerified, patch_sha256=digest("another")),
+        lambda: changed(recipe_verified(), FixVerified, tier=Tier.LLM),
+        lambda: changed(recipe_verified(), FixVerified, gates_passed=("applies",)),
+        lambda: changed(recipe_verified(), FixVerified, gates_skipped=()),
+        lambda: changed(verified_on_retry(), FixVerified, attempt=1),
+        lambda: [*cap_reached()[:-2], verified(4)],
+        lambda: changed(
+            without(recipe_verified(), GateJudged), FixVerified, gates_passed=(), gates_skipped=()
+        ),
+    ],
+}

@@ -7,11 +7,11 @@ from fallback_audit.events import (
     AnswerReused,
     AuditEvent,
     BudgetRaised,
+    Charge,
     ModelAnswered,
     ModelCalled,
     ModelFailed,
 )
-from fallback_audit.model_events import Charge
 from fallback_audit.ports import Scope
 from fallback_audit.vocabulary import (
     BudgetLimit,

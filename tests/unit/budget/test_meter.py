@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from fallback_audit.model_events import Charge
+from fallback_audit.events import Charge
 from fallback_audit.ports import Scope
 from fallback_audit.vocabulary import (
     BudgetLimit,

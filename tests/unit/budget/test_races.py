@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fallback_audit.events import Charge
 from fallback_audit.evidence.store import FileEvidenceStore
-from fallback_audit.model_events import Charge
 from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import ModelFailureKind

@@ -7,8 +7,8 @@ import promql_parser
 from prometheus_client import CollectorRegistry
 from promql_parser import AggregateExpr, BinaryExpr, MatchOp, VectorSelector
 
+from fallback_audit.events.attempt import TIER_OUTCOMES
 from fallback_audit.vocabulary import BudgetLimit, CallType, Tier
-from fallback_tier.observing.families import FIX_OUTCOMES, TIER_OUTCOMES
 from fallback_tier.service.queue.orders import OrderState
 
 #: What Prometheus adds to every series, and the metric that it makes of each scrape.
@@ -20,8 +20,12 @@ _INTERVAL = re.compile(r"\$__(rate_)?interval")
 
 #: Label of a metric → the values that it may have, where they are closed.
 VALUES: dict[tuple[str, str], frozenset[str]] = {
-    ("fallback_tier_fixes_ended_total", "outcome"): frozenset(FIX_OUTCOMES),
-    ("fallback_tier_tier_outcomes_total", "outcome"): frozenset(TIER_OUTCOMES),
+    ("fallback_tier_fixes_ended_total", "outcome"): frozenset(
+        {"verified", "patched", "refused", "unknown", "escalated"}
+    ),
+    ("fallback_tier_tier_outcomes_total", "outcome"): frozenset(
+        outcome for _, outcome in TIER_OUTCOMES.zeros
+    ),
     ("fallback_tier_tier_outcomes_total", "tier"): frozenset(Tier),
     ("fallback_tier_budget_refusals_total", "limit"): frozenset(BudgetLimit),
     ("fallback_tier_queue_depth", "state"): frozenset(OrderState),

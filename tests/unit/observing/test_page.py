@@ -12,8 +12,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "observability.md"
 def table() -> str:
     rows = ["| metric | kind | labels | what |", "|---|---|---|---|"]
     registry = CollectorRegistry()
-    metrics = [one for one in vars(Families(registry)).values() if hasattr(one, "_labelnames")]
-    for metric in metrics:
+    for metric in Families(registry).all:
         (family,) = metric.describe()
         name = f"{family.name}_total" if family.type == "counter" else family.name
         labels = ", ".join(f"`{label}`" for label in metric._labelnames)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fallback_audit.contract.fence import TAKES_IN_HAND
+from fallback_audit.contract.guard import TAKES_IN_HAND
 from fallback_audit.events import TransitionReopened
 from fallback_tier.engines.temporal.connecting import connect
 from fallback_tier.engines.temporal.dev import dev_server, free_port

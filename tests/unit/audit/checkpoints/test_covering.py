@@ -25,7 +25,6 @@ from tests.unit.audit.checkpoints.trail_folder import (
     END,
     EVENT,
     SCOPE,
-    Anything,
     TrailFolder,
     intact,
     sizes,
@@ -127,7 +126,7 @@ def test_the_real_timer_leaves_no_thread(trail: TrailFolder) -> None:
     store = CheckpointedStore(
         raw,
         trail.checkpointer(raw),
-        Written(Anything()),
+        Written(),
         events=9,
         seconds=60,
         timer=timer,

@@ -57,13 +57,16 @@ class StoppedTimer:
 
 
 class Anything:
-    """A guard that lets every event in."""
+    """A guard that lets every event in, and notes which became durable."""
+
+    def __init__(self) -> None:
+        self.written = Written()
 
     def admit(self, record: Record, seq: int, recorded: TrailReader) -> tuple[AuditEvent, ...]:
         return ()
 
     def appended(self, event: StoredEvent) -> None:
-        return
+        self.written.add(event.seq)
 
 
 @dataclass
@@ -97,12 +100,12 @@ class TrailFolder:
         return Checkpointer(store, self.log, self.keys, notify=self.said.append)
 
     def store(self, events: int = 256, seconds: float = 60) -> CheckpointedStore:
-        written = Written(Anything())
-        raw = SqliteAuditStore(self.db, guard=written)
+        guard = Anything()
+        raw = SqliteAuditStore(self.db, guard=guard)
         return CheckpointedStore(
             raw,
             self.checkpointer(raw),
-            written,
+            guard.written,
             events=events,
             seconds=seconds,
             timer=self.clock.timer,

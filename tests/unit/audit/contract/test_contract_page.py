@@ -11,22 +11,6 @@ from pkgutil import iter_modules
 import pytest
 
 from fallback_audit import contract
-from fallback_audit.contract import (
-    rules_again,
-    rules_attempt,
-    rules_batch,
-    rules_budget,
-    rules_candidates,
-    rules_chain,
-    rules_delivery,
-    rules_ends,
-    rules_fix,
-    rules_grounding,
-    rules_human,
-    rules_model,
-    rules_retry,
-    rules_selfrag,
-)
 from fallback_audit.contract.rule import (
     Added,
     Altered,
@@ -35,9 +19,10 @@ from fallback_audit.contract.rule import (
     Kind,
     Removed,
     Rule,
+    fix_rules_of,
     rules_of,
 )
-from fallback_audit.contract.table import ALL_RULES, FIX_RULES, RULES
+from fallback_audit.contract.table import ALL_RULES, CHAPTERS, flags_are_real
 
 DOCS = Path(__file__).parents[4] / "docs"
 PAGE = DOCS / "trace-contract.md"
@@ -62,17 +47,8 @@ This page is made from the table in `audit/fallback_audit/contract`
 MOST_NAMED = 12
 
 PARTS: dict[str, tuple[Rule | FixRule, ...]] = {
-    "An attempt": rules_of(rules_retry, rules_chain, rules_attempt),
-    "Gates, ends, people": rules_of(
-        rules_fix, rules_ends, rules_human, rules_again, rules_delivery
-    ),
-    "A recipe's candidates": rules_of(rules_candidates),
-    "Several advisories": rules_of(rules_batch),
-    "Model traffic": rules_of(rules_model, rules_grounding, rules_budget),
-    "Self-RAG": rules_of(rules_selfrag),
-    "The record itself": tuple(rule for rule in RULES if rule.of_maintenance),
-    "Between gate transitions": FIX_RULES,
-}
+    title: (*rules_of(chapter), *fix_rules_of(chapter)) for title, chapter in CHAPTERS.items()
+} | {"Flags": (flags_are_real,)}
 
 
 def page() -> str:

@@ -6,11 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fallback_audit.contract.guard import ContractGuard
-from fallback_audit.contract.judged import JudgedFix
-from fallback_audit.contract.links import link_of
+from fallback_audit.contract.guard import ContractGuard, JudgedFix
 from fallback_audit.contract.table import ALL_RULES, RULES, link_violations, violations
-from fallback_audit.contract.trail import Entry, Trail
+from fallback_audit.contract.trail import Entry, Trail, link_of
 from fallback_audit.errors import ContractError
 from fallback_audit.events import AuditEvent, ModelCalled, RagSkippedOnRetry
 from fallback_audit.ports import MAINTENANCE, Record, Scope
@@ -19,10 +17,9 @@ from tests.unit.audit import generated as g
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import maintenance_trails as u
 from tests.unit.audit import trails as t
-from tests.unit.audit.altered import without
 from tests.unit.audit.contract.test_contract import EVERY
 from tests.unit.audit.guarding import Guarded, Transaction, stored
-from tests.unit.audit.trails import SCOPE, Events
+from tests.unit.audit.trails import SCOPE, Events, without
 
 VALID = {name: lines for name, lines in g.corpus().items() if not g.broken(lines)}
 

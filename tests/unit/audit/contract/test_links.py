@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fallback_audit.contract import rules_again
-from fallback_audit.contract.links import link_of
+from fallback_audit.contract import people
 from fallback_audit.contract.table import FIX_RULES, RULES, link_violations, violations
-from fallback_audit.contract.trail import Entry, Trail
+from fallback_audit.contract.trail import Entry, Trail, link_of
 from fallback_audit.events import (
     AttemptStarted,
     AuditEvent,
@@ -27,9 +26,8 @@ from tests.unit.audit import again_trails as again
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
-from tests.unit.audit.altered import changed, without
 from tests.unit.audit.tamper import fixed_clock
-from tests.unit.audit.trails import Events
+from tests.unit.audit.trails import Events, changed, without
 
 #: The transitions of one fix, in the order in which they were written.
 Fix = dict[str, Events]
@@ -311,7 +309,7 @@ def test_a_patch_whose_files_were_redacted_where_it_was_made_is_the_same() -> No
     fix[FIRST] = changed(fix[FIRST], PatchProposed, files=("[redacted]",))
     assert not broken(fix)
     free = free_text_fields(PatchProposed)
-    assert {*rules_again._RECORDED, *free, "kind", "taken_from"} == set(PatchProposed.model_fields)
+    assert {*people._RECORDED, *free, "kind", "taken_from"} == set(PatchProposed.model_fields)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)

@@ -7,110 +7,79 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
-from fallback_audit.event_types import FREE_TEXT, Blocker, StepDeclined
-from fallback_audit.events import AuditEvent, FixRefused, SandboxDisabled, event_adapter
+from fallback_audit.event_types import (
+    FREE_TEXT,
+    STRUCTURAL,
+    Blocker,
+    Digest,
+    StepDeclined,
+    Structural,
+)
+from fallback_audit.events import KINDS, AuditEvent, FixRefused, SandboxDisabled, event_adapter
 from fallback_audit.retention.free_text import REDACTED, free_text_fields, residue, with_words
 from fallback_audit.vocabulary import BlockerKind, LadderStep, RefusalReason
 from tests.unit.audit import trails
 
-#: Text that rules, readers or a resumed run go by, and that a program of ours chose, or a registry.
-STRUCTURAL = {
-    "AppendFlagged": {"rule"},
-    "AnswerReused": {"answer_evidence", "answer_sha256", "example_ids", "model", "request_key"},
-    "AttemptFailed": {"edit_digest", "failing_gates", "failure_signature", "summary_sha256"},
-    "AttemptStarted": {"advisory_id", "evidence_store"},
-    "BudgetRaised": {"usd_per_fix"},
-    "BudgetReached": {"cap", "used", "wanted"},
-    "ConsumerLeft": {"resume_rule"},
-    "EvidenceCollected": {"list_sha256", "older_than"},
-    "ExampleReplayed": {"example_id"},
-    "FixEscalated": {"evidence_sha256"},
-    "FixResumed": {"after", "evidence_store", "tool_version"},
-    "FixStarted": {
-        "advisory_id",
-        "advisory_ids",
-        "base_commit",
-        "batch_sha256",
-        "ecosystem",
-        "evidence_store",
-        "gates",
-        "in_part",
-        "inputs_sha256",
-        "judges_again",
-        "linked_transition",
-        "own_packages",
-        "tool_version",
-    },
-    "FixPatched": {"gates_passed", "gates_skipped", "patch_sha256"},
-    "FixVerified": {"gates_passed", "gates_skipped", "patch_sha256"},
-    "GateJudged": {"evidence_sha256", "gate", "resolutions"},
-    "GroundingJudged": {"judge_model", "judgement_sha256"},
-    "ModelAnswered": {"answer_evidence", "answer_sha256", "cost_usd_estimate"},
-    "ModelCalled": {"example_ids", "model", "prompt_evidence", "prompt_sha256", "request_key"},
-    "PatchDelivered": {"patch_sha256"},
-    "PatchProposed": {
-        "application_sha256",
-        "edit_digest",
-        "patch_sha256",
-        "remediation_sha256",
-        "taken_from",
-    },
-    "PayloadRedacted": {"fields", "payload_sha256", "tombstone_sha256"},
-    "RagSkippedOnRetry": {"summary_sha256"},
-    "RecipeCandidateFailed": {"failing_gates", "patch_sha256"},
-    "RecipeEvaluated": {"recipe"},
-    "RecordBegunAgain": {"lost_sha256"},
-    "RepeatedPatchRejected": {"edit_digest"},
-    "RetrievalQueried": {"account_sha256", "example_ids"},
-    "ReviewDecided": {"patch_sha256"},
-    "SegmentRetired": {"sha256"},
-    "SegmentScored": {"example_id"},
-    "SegmentSealed": {"sha256"},
-    "SigningKeyRotated": {"new_vkey", "old_vkey"},
-    "TransitionReopened": {"judges_again", "opens"},
-}
 
-EVENTS: tuple[type[AuditEvent], ...] = get_args(get_args(AuditEvent)[0])
+def undecided(event: type[BaseModel]) -> set[str]:
+    """Members that hold plain text, with no mark and no pattern."""
+    return {
+        f"{event.__name__}.{name}"
+        for name, field in event.model_fields.items()
+        if any(_undecided(Annotated[(field.annotation, None, *field.metadata)]))
+    }
 
 
-def _texts(annotation: object) -> Iterator[object]:
-    """The plain ``str`` types inside an annotation, as far as they are not enumerations."""
-    if annotation is str:
+def _undecided(annotation: object, *, decided: bool = False) -> Iterator[object]:
+    """The ``str`` types inside an annotation that are not marked, as far as they are not enumerations."""
+    if annotation is str and not decided:
         yield annotation
     elif get_origin(annotation) is Annotated:
-        yield from _texts(get_args(annotation)[0])
+        inner, *marks = get_args(annotation)
+        decided = decided or any(map(_decides, marks))
+        yield from _undecided(inner, decided=decided)
     else:
         for inner in get_args(annotation):
-            yield from _texts(inner)
+            yield from _undecided(inner, decided=decided)
 
 
-def test_each_text_is_decided_on() -> None:
-    undecided = {
-        f"{event.__name__}.{name}"
-        for event in EVENTS
-        for name, field in event.model_fields.items()
-        if any(_texts(field.annotation)) and name not in free_text_fields(event)
-        if name not in STRUCTURAL.get(event.__name__, set())
-    }
-    assert undecided == set()
+def _decides(mark: object) -> bool:
+    if isinstance(mark, FieldInfo):
+        return any(map(_decides, mark.metadata))
+    return mark in (FREE_TEXT, STRUCTURAL) or getattr(mark, "pattern", None) is not None
 
 
-def test_what_is_structural_is_not_marked() -> None:
-    by_name = {event.__name__: event for event in EVENTS}
-    for kind, names in STRUCTURAL.items():
-        assert names <= set(by_name[kind].model_fields), kind
-        assert names.isdisjoint(free_text_fields(by_name[kind])), kind
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_text_is_decided_on(kind: type[AuditEvent]) -> None:
+    assert undecided(kind) == set()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_structural_text_can_not_be_redacted(kind: type[AuditEvent]) -> None:
+    structural = {name for name, field in kind.model_fields.items() if _marks(field, STRUCTURAL)}
+    assert structural.isdisjoint(free_text_fields(kind))
+
+
+def _marks(field: FieldInfo, mark: object) -> bool:
+    def found(annotation: object) -> bool:
+        return annotation is mark or any(map(found, get_args(annotation)))
+
+    return mark in field.metadata or found(field.annotation)
 
 
 def test_a_text_without_a_decision_is_noticed() -> None:
     class Undecided(BaseModel):
         marked: Annotated[str, FREE_TEXT] | None = None
         several: tuple[Annotated[str, FREE_TEXT], ...] = ()
+        ours: tuple[Structural, ...] = ()
+        digest: Digest | None = None
         plain: str | None = None
+        plains: tuple[str, ...] = ()
 
     assert free_text_fields(Undecided) == ("marked", "several")  # type: ignore[arg-type]
-    assert any(_texts(Undecided.model_fields["plain"].annotation))
+    assert undecided(Undecided) == {"Undecided.plain", "Undecided.plains"}
 
 
 _VALID = [

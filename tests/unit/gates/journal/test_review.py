@@ -12,9 +12,14 @@ from fallback_audit.checkpoints.keyring import generate
 from fallback_audit.contract.table import violations
 from fallback_audit.contract.trail import Entry, Trail
 from fallback_audit.errors import EvidenceError
-from fallback_audit.events import BudgetRaised, PatchProposed, ReviewDecided, TransitionReopened
+from fallback_audit.events import (
+    MAX_WORDS_CHARS,
+    BudgetRaised,
+    PatchProposed,
+    ReviewDecided,
+    TransitionReopened,
+)
 from fallback_audit.evidence.store import FileEvidenceStore
-from fallback_audit.human_events import MAX_WORDS_CHARS
 from fallback_audit.ports import Scope, StoredEvent
 from fallback_audit.retention.redact import Redactor
 from fallback_audit.stores.appending import utc_now

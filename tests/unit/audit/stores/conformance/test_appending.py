@@ -9,8 +9,7 @@ import pytest
 
 from fallback_audit.canonical import GENESIS, leaf_digest, payload_digest
 from fallback_audit.errors import AuditStoreError, ContractError
-from fallback_audit.events import AuditEvent, SandboxDisabled
-from fallback_audit.maintenance_events import AppendFlagged
+from fallback_audit.events import AppendFlagged, AuditEvent, SandboxDisabled
 from fallback_audit.ports import Record, Scope, StoredEvent, TrailReader
 from tests.unit.audit.stores.conformance.backends import Backend, Store, report, report_of
 from tests.unit.audit.trails import SCOPE, recipe_verified, verified_on_retry

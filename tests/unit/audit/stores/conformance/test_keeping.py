@@ -6,8 +6,7 @@ import pytest
 
 from fallback_audit.canonical import GENESIS
 from fallback_audit.errors import AuditIntegrityError, AuditStoreError, ContractError
-from fallback_audit.events import AuditEvent, SandboxDisabled
-from fallback_audit.maintenance_events import PayloadRedacted, SegmentSealed
+from fallback_audit.events import AuditEvent, PayloadRedacted, SandboxDisabled, SegmentSealed
 from fallback_audit.ports import MAINTENANCE, Record, Segment, StoredEvent
 from tests.unit.audit.stores.conformance.backends import Backend, Store
 from tests.unit.audit.trails import SCOPE, digest

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from fallback_audit.contract.fence import WriterFence
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.errors import ContractError, OvertakenError
 from fallback_audit.events import AttemptStarted, AuditEvent, FixResumed
@@ -24,18 +23,18 @@ BEFORE, RESUMED, THEN = WHOLE[:AT], WHOLE[AT], WHOLE[AT + 1 :]
 
 
 class Session:
-    """One worker: a store of its own, with its fence."""
+    """One worker: a store of its own, with its guard."""
 
-    def __init__(self, store: AuditStore, fence: WriterFence) -> None:
+    def __init__(self, store: AuditStore, guard: ContractGuard) -> None:
         self.store = store
-        self.fence = fence
+        self.guard = guard
 
     def begin(self) -> None:
-        self.fence.expect(SCOPE.fix_id, 0)
+        self.guard.expect(SCOPE.fix_id, 0)
         self.append(*BEFORE)
 
     def resume(self, seen: int) -> None:
-        self.fence.expect(SCOPE.fix_id, seen)
+        self.guard.expect(SCOPE.fix_id, seen)
         self.append(RESUMED)
 
     def append(self, *events: AuditEvent) -> None:
@@ -59,14 +58,14 @@ def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     with ExitStack() as opened:
 
         def one_more() -> Session:
-            fence = WriterFence(ContractGuard())
+            guard = ContractGuard()
             store: AuditStore = (
-                SqliteAuditStore(tmp_path / "audit.db", guard=fence)
+                SqliteAuditStore(tmp_path / "audit.db", guard=guard)
                 if url is None
-                else PostgresAuditStore(url, guard=fence)
+                else PostgresAuditStore(url, guard=guard)
             )
             opened.callback(store.close)
-            return Session(store, fence)
+            return Session(store, guard)
 
         yield one_more
 
@@ -99,7 +98,7 @@ def test_who_has_not_read_all_goes_on_with_nothing(session: Open) -> None:
 def test_an_event_that_was_not_read_stops_who_would_go_on(session: Open) -> None:
     """Though nobody has taken the fix in hand: the dead one's last words."""
     old, new = session(), session()
-    old.fence.expect(SCOPE.fix_id, 0)
+    old.guard.expect(SCOPE.fix_id, 0)
     old.append(*BEFORE)
     with pytest.raises(OvertakenError):
         new.resume(seen=len(BEFORE) - 1)
@@ -129,7 +128,7 @@ def test_what_was_rolled_back_counts_for_nobody(session: Open) -> None:
 def test_one_sessions_own_batch_is_not_in_its_way(session: Open) -> None:
     old, new = session(), session()
     old.begin()
-    new.fence.expect(SCOPE.fix_id, len(BEFORE))
+    new.guard.expect(SCOPE.fix_id, len(BEFORE))
     new.store.append_all([Record(SCOPE, event) for event in (RESUMED, *THEN)])
     assert new.kinds == [event.kind for event in WHOLE]
 
@@ -139,9 +138,9 @@ def test_a_delivery_is_put_on_record_once(session: Open, *, first_is_new: bool) 
     """The fix had ended when the second opened it, so neither takes it in hand any more."""
     *fix, delivered, _ = verified_and_delivered()
     old, new = session(), session()
-    old.fence.expect(SCOPE.fix_id, 0)
+    old.guard.expect(SCOPE.fix_id, 0)
     old.append(*fix)
-    new.fence.expect(SCOPE.fix_id, len(fix))
+    new.guard.expect(SCOPE.fix_id, len(fix))
     first, second = (new, old) if first_is_new else (old, new)
     first.append(delivered)
     with pytest.raises(OvertakenError, match="PatchDelivered"):
@@ -161,6 +160,6 @@ def test_a_session_that_was_let_go_is_over(session: Open) -> None:
     one, other = session(), session()
     one.begin()
     other.resume(seen=len(BEFORE))
-    one.fence.let_go(SCOPE.fix_id)
+    one.guard.let_go(SCOPE.fix_id)
     one.append(*THEN)
     assert one.kinds == [event.kind for event in WHOLE]

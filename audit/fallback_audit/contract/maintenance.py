@@ -107,7 +107,7 @@ def upkeep_stands_apart(trail: Trail) -> Iterator[Finding]:
 )
 def upkeep_is_signed(trail: Trail) -> Iterator[Finding]:
     for seq, event in trail.any_of(*MAINTAINING):
-        if not (event.by.strip() and event.reason.strip()):  # type: ignore[union-attr]
+        if not (event.by.strip() and event.reason.strip()):  # type: ignore[attr-defined]
             yield seq, f"{event.kind} without a name and a reason"
 
 
@@ -150,7 +150,7 @@ def retired_were_sealed(trail: Trail) -> Iterator[Finding]:
     known = next((entry.event.first_seq for entry in trail.of(SegmentSealed)), None)
     cut = bool(trail.base and trail.entries and trail.entries[0].seq > trail.base)
     for seq, event in trail.any_of(SegmentSealed, SegmentRetired):
-        place = (event.first_seq, event.last_seq, event.sha256)  # type: ignore[union-attr]
+        place = (event.first_seq, event.last_seq, event.sha256)  # type: ignore[attr-defined]
         if isinstance(event, SegmentSealed):
             sealed.add(place)
             continue

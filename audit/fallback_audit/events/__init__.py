@@ -1,0 +1,59 @@
+"""The event vocabulary: evidence of what happened, one frozen model a kind.
+
+Each chapter declares its events once: ``Event`` says what belongs to a declaration. Everything here is made
+from the chapters, so that a new event is named nowhere else. A chapter's names are imported from here.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Union
+
+from pydantic import ConfigDict, Field, TypeAdapter
+
+from fallback_audit.event_types import MAX_EXCERPT_CHARS as MAX_EXCERPT_CHARS
+from fallback_audit.event_types import Attempt as Attempt
+from fallback_audit.event_types import Digest as Digest
+from fallback_audit.event_types import Event as Event
+from fallback_audit.event_types import Excerpt as Excerpt
+from fallback_audit.event_types import Role
+from fallback_audit.events import attempt, fix, maintenance, model, people
+from fallback_audit.events.attempt import *  # noqa: F403
+from fallback_audit.events.fix import *  # noqa: F403
+from fallback_audit.events.maintenance import *  # noqa: F403
+from fallback_audit.events.model import *  # noqa: F403
+from fallback_audit.events.people import *  # noqa: F403
+from fallback_audit.metrics import Metric
+
+_CHAPTERS = (fix, attempt, model, people, maintenance)
+
+#: Every kind of event, chapter by chapter.
+KINDS: tuple[type[Event], ...] = tuple(
+    one
+    for chapter in _CHAPTERS
+    for one in vars(chapter).values()
+    if isinstance(one, type)
+    and one.__module__ == chapter.__name__
+    and issubclass(one, Event)
+    and "kind" in one.model_fields
+)
+
+#: Every metric that events move.
+METRICS: tuple[Metric, ...] = tuple(
+    dict.fromkeys(
+        one for chapter in _CHAPTERS for one in vars(chapter).values() if isinstance(one, Metric)
+    )
+)
+
+#: Readers accept every version up to this one. A change to an event's fields raises the number here; a new
+#: event has its own (``Event.since``).
+SCHEMA_VERSION = max(16, *(kind.since for kind in KINDS))
+
+if TYPE_CHECKING:
+    AuditEvent = Event
+else:
+    AuditEvent = Annotated[Union[KINDS], Field(discriminator="kind")]  # noqa: UP007
+
+#: Terminal events: each fix ends in exactly one. FixEscalated for a budget ends it until BudgetRaised.
+TERMINAL_KINDS = frozenset(kind.__name__ for kind in KINDS if kind.role is Role.END)
+
+event_adapter: TypeAdapter[AuditEvent] = TypeAdapter(
+    AuditEvent, config=ConfigDict(defer_build=True)
+)

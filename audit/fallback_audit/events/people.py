@@ -1,0 +1,115 @@
+"""What happens after an interruption, and after the end: a run is resumed, a person decides, a patch goes
+out."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fallback_audit.event_types import (
+    FREE_TEXT,
+    Badge,
+    Digest,
+    Event,
+    Prose,
+    Role,
+    StartedOn,
+    Structural,
+)
+from fallback_audit.vocabulary import DeliveryPlace, ReviewVerdict
+
+#: Who decided, and why, in a person's own words: a paragraph, not a file.
+MAX_WORDS_CHARS = 2_000
+
+Words = Annotated[str, Field(max_length=MAX_WORDS_CHARS), FREE_TEXT]
+
+
+class FixResumed(StartedOn, Event):
+    """Another process resumes a fix that was interrupted; verdicts on record are not given again.
+
+    ``after``: kind of the last event that it found.
+    """
+
+    kind: Literal["FixResumed"] = "FixResumed"
+    role = Role.RESUMING
+    BADGE = Badge(style="cyan")
+    after: Structural
+    tool_version: Structural
+
+    def in_words(self) -> str:
+        return f"resumed after {self.after} (version {self.tool_version})"
+
+
+class ReviewDecided(Event):
+    """A person answered an escalated fix: its last patch is taken as it is, or nothing of it is.
+
+    ``patch_sha256``: what was approved, a patch that this gate transition proposed; None when rejected.
+    An approval is no proof: readers print "approved by", never "verified".
+    """
+
+    kind: Literal["ReviewDecided"] = "ReviewDecided"
+    role = Role.AFTER_THE_END
+    BADGE = Badge(tone="person", style="bold cyan")
+    verdict: ReviewVerdict
+    by: Words
+    reason: Words
+    patch_sha256: Digest | None = None
+
+    def in_words(self) -> str:
+        what = f"patch {self.patch_sha256[:12]} " if self.patch_sha256 else ""
+        return f"{what}{decided_words(self)}: {self.reason}"
+
+
+class TransitionReopened(Event):
+    """A person opens a new gate transition (``opens``), linked to this one, which has ended.
+
+    It starts with this one's last failure summary as its first prior attempt, so that it never regains
+    retrieval (ADR-0011, ADR-0014). ``judges_again``: a patch that this fix has proposed, whose gates alone
+    are run again there, without a prior attempt and without any question (ADR-0042). Since schema
+    version 8.
+    """
+
+    kind: Literal["TransitionReopened"] = "TransitionReopened"
+    role = Role.AFTER_THE_END
+    BADGE = Badge(tone="person", style="bold cyan")
+    by: Words
+    reason: Words
+    opens: Structural
+    judges_again: Digest | None = None
+
+    def in_words(self) -> str:
+        return f"{reopened_words(self)} as {self.opens}: {self.reason}"
+
+
+class PatchDelivered(Event):
+    """A verified or approved patch was put where a user wanted it. ``reference``: branch and commit."""
+
+    kind: Literal["PatchDelivered"] = "PatchDelivered"
+    role = Role.AFTER_THE_END
+    patch_sha256: Digest
+    place: DeliveryPlace
+    reference: Prose | None = None
+
+    def in_words(self) -> str:
+        return f"patch {self.patch_sha256[:12]} {delivered_words(self)}"
+
+
+def decided_words(event: ReviewDecided) -> str:
+    """Who decided what: ``approved by NAME (not proved)``. A person's word is no proof, and no reader may
+    take it for one."""
+    if event.verdict is ReviewVerdict.APPROVED:
+        return f"approved by {event.by} (not proved)"
+    return f"rejected by {event.by}"
+
+
+def reopened_words(event: TransitionReopened) -> str:
+    """Who had it tried again; or one of its patches judged again, and nothing tried."""
+    if event.judges_again is None:
+        return f"reopened by {event.by}"
+    return f"gates run again on patch {event.judges_again[:12]}, asked by {event.by}"
+
+
+def delivered_words(event: PatchDelivered) -> str:
+    """Where the patch is: ``delivered on a branch (fix-1 at 1a2b3c)``."""
+    place = "on a branch" if event.place is DeliveryPlace.BRANCH else "on the working tree"
+    where = f" ({event.reference})" if event.reference else ""
+    return f"delivered {place}{where}"
