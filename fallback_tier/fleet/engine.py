@@ -67,6 +67,10 @@ class FleetEngine(Protocol):
         """A person has decided, which is on record: whoever waits is to look. It may be lost."""
         ...
 
+    def forget(self, fix_id: str) -> None:
+        """Its end is in the campaign's list: what the engine keeps of it on this machine may go."""
+        ...
+
     def close(self) -> None:
         """Let go of what this process holds. Workers of this process end in good order, and their fixes
         can be submitted again; others go on. ``state`` may be asked still: an engine whose fixes go on

@@ -190,17 +190,17 @@ class Runner:
         was done is not done again."""
         problem = found.problem
         if found.phase is Phase.ENDED or not self._is_to_deliver(facts):
-            self.store.end(fix.fix_id, self.holder, facts)
+            self._over(fix, facts)
         elif found.phase is Phase.FAILED and problem is not None and problem.code in PASSING:
             self._again(fix, problem, not_before=self.store.clock() + PAUSE_S)
         elif found.phase is Phase.WAITING and not cancelling:  # woken: it has not looked yet
             self._again(fix, CUT_OFF, not_before=self.store.clock() + PAUSE_S)
         elif found.phase is Phase.FAILED:
-            self.store.end(fix.fix_id, self.holder, undelivered(facts, problem))
+            self._over(fix, undelivered(facts, problem))
         elif fix.takes >= MAX_TAKES:
-            self.store.end(fix.fix_id, self.holder, undelivered(facts, _died(fix.takes)))
+            self._over(fix, undelivered(facts, _died(fix.takes)))
         elif cancelling:
-            self.store.end(fix.fix_id, self.holder, undelivered(facts, CANCELLED))
+            self._over(fix, undelivered(facts, CANCELLED))
         else:
             facts = undelivered(facts, CUT_OFF)
             self.store.queue_again(fix.fix_id, facts, holder=self.holder, takes=fix.takes)
@@ -217,7 +217,11 @@ class Runner:
         update: dict[str, object] = {"state": state, "why": None, "sentence": None}
         if why is not None:
             update |= {"why": why.code, "sentence": f"{why.problem} {why.next_step}"}
-        self.store.end(fix.fix_id, self.holder, facts.model_copy(update=update))
+        self._over(fix, facts.model_copy(update=update))
+
+    def _over(self, fix: FleetFix, facts: FixFacts) -> None:
+        self.store.end(fix.fix_id, self.holder, facts)
+        self.engine.forget(fix.fix_id)
 
     def _again(self, fix: FleetFix, why: Problem, *, not_before: float = 0.0) -> None:
         """It can't go on now, which is not its fault: this take does not count. That nobody has its patch
@@ -256,14 +260,14 @@ class Runner:
     def _hand_back(self, fix: FleetFix) -> None:
         facts = self.facts(fix.fix_id) or FixFacts()
         if facts.state is not None and not self._is_to_deliver(facts):
-            self.store.end(fix.fix_id, self.holder, facts)
+            self._over(fix, facts)
             return
         try:
             found = self.engine.state(fix.fix_id)
         except FallbackError:  # closed, or away: it runs elsewhere, and whoever comes next looks
             return
         if found.phase is Phase.ENDED and facts.state is not None:
-            self.store.end(fix.fix_id, self.holder, facts)
+            self._over(fix, facts)
         elif found.phase is Phase.UNKNOWN:
             takes = max(0, fix.takes - 1)
             facts = facts if facts.state is None else undelivered(facts, CUT_OFF)

@@ -49,6 +49,9 @@ class TemporalEngine:
         """Raises EngineUnreachableError."""
         self._workflows.hint(fix_id)
 
+    def forget(self, fix_id: str) -> None:
+        """Nothing of it is kept here."""
+
     def close(self) -> None:
         """Workers go on: they belong to nobody's campaign. Idempotent."""
         self._workflows.close()

@@ -95,6 +95,12 @@ class LocalEngine:
     def wake(self, fix_id: str) -> None:
         """Nobody waits here: a fix that may go on is submitted again."""
 
+    def forget(self, fix_id: str) -> None:
+        """Remove its word: a campaign may have a million fixes."""
+        for path in (word_path(self._place, fix_id), self._cancelled(fix_id)):
+            with contextlib.suppress(OSError):  # it costs a block of the disk, and no more
+                path.unlink(missing_ok=True)
+
     def close(self) -> None:
         """End this process's workers in good order. Their fixes are unknown then, and can be submitted."""
         for fix_id in self._children:

@@ -146,6 +146,7 @@ def test_a_campaign_that_is_killed_goes_on_and_shares_its_work(place: Path) -> N
     asked([*command(place, "report", "spring"), "--html", str(page)])
     assert "not_shown" in page.read_text()
     assert not list((state / "fleet" / "checkouts").iterdir())
+    assert {it.suffix for it in (state / "fleet" / "workers").iterdir()} <= {".log"}
 
 
 def test_a_dry_run_keeps_nothing(place: Path) -> None:

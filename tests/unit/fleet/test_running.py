@@ -39,6 +39,7 @@ class FakeEngine:
     submitted: list[str] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     woken: list[str] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
     renewed: list[FixOrder] = field(default_factory=list)
     fails: bool = False
     goes_on_elsewhere: bool = False
@@ -64,6 +65,9 @@ class FakeEngine:
 
     def wake(self, fix_id: str) -> None:
         self.woken.append(fix_id)
+
+    def forget(self, fix_id: str) -> None:
+        self.forgotten.append(fix_id)
 
     def close(self) -> None:
         self.closed = True
@@ -127,6 +131,7 @@ def test_what_has_ended_is_read_from_the_record(bench: Bench) -> None:
     bench.engine.room = 0
     assert not bench.runner.step()
     assert bench.states() == ["fixed", "running", "queued"]
+    assert bench.engine.forgotten == ["fix-0"]
     bench.engine.room = 1
     bench.runner.step()
     for name in ("fix-1", "fix-2"):

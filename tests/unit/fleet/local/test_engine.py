@@ -212,3 +212,16 @@ def test_checkouts_in_use_outlive_the_engine(engine: LocalEngine, place: Place) 
     assert not unused.exists()
     engine.close()
     assert not used.exists()
+
+
+def test_what_is_kept_of_a_fix_goes_once_its_end_is_listed(
+    engine: LocalEngine, place: Place
+) -> None:
+    (place.home / "workers").mkdir(parents=True)
+    keep_room(place, ORDER.fix_id)
+    leave_word(place, ORDER.fix_id, EngineState(phase=Phase.ENDED))
+    assert engine.state(ORDER.fix_id).phase is Phase.ENDED
+    engine.forget(ORDER.fix_id)
+    engine.forget(ORDER.fix_id)
+    assert not list((place.home / "workers").iterdir())
+    assert engine.state(ORDER.fix_id).phase is Phase.UNKNOWN
