@@ -78,7 +78,8 @@ class Event(Frozen):
     ``fallback_audit.events`` hold them all, and every list of kinds is made from those. The rules that an
     event is held to stand in the chapter of the same name of ``fallback_audit.contract``.
 
-    ``since``: the schema version that brought it; one behind the current makes it the current one.
+    ``since``: the schema version that brought it; one behind the current makes it the current one. Kinds
+    of versions 2 to 9 have 1, too.
     """
 
     role: ClassVar[Role] = Role.STEP

@@ -97,11 +97,11 @@ class Delivery(Frozen):
         )
 
     def instead_of(self, began: Setup) -> Setup:
-        """What a fix that goes on began with, and what is asked for now. Raises ConfigurationError."""
+        """Return what a resumed fix began with, with what is requested now. Raises ConfigurationError."""
         if self.commit is not None or self.report is not None:
             raise ConfigurationError(
                 "A resumed fix is delivered as it began: another branch or report can't be chosen.",
-                next_step="Leave them out; or give the advisory, and its task's `resume`.",
+                next_step="Leave them out; or give the advisory, and `--resume` to `fallback-tier fix`.",
             )
         if self.output:
             check_output(self.output)

@@ -114,13 +114,20 @@ class Fixer:
         ``repository``: where its checkout is now. ``given``: its advisory, for a fix that is configured and
         delivered anew. Raises as ``fix``, and InputError if nothing is to be continued.
         """
-        if given is not None and repository is not None:
+        if given is not None:
+            if repository is None:
+                raise ConfigurationError(
+                    "An advisory is given for a fix that is resumed, and no repository.",
+                    next_step="Give both, or neither.",
+                )
             repo, one = self._look(given, repository, None)
             if one is None:
                 raise ConfigurationError(
                     "--resume continues the fix of one advisory, and several are given.",
                     next_step="Give the advisory that the fix began with.",
                 )
+            for note in unused(given):
+                self.watch.note(note)
             setup, place = self._checked(delivery, one, repo), repo.root
         else:
             recorded = self._recorded(fix_id)

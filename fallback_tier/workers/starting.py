@@ -13,8 +13,16 @@ from fallback_tier.sandbox.clients import passed_to_clients
 #: Python without the user's own modules, and the guard of every worker.
 _COMMAND = (sys.executable, "-I", "-m", "fallback_tier.workers.guarded")
 
-#: What a worker needs of our environment beside what its clients may know: where libraries are.
-_ENVIRONMENT = ("LD_LIBRARY_PATH",)
+#: What a worker needs of our environment in addition to what its clients may know: where libraries are, and
+#: how PostgreSQL is reached (libpq's variables, but for the password itself).
+_ENVIRONMENT = (
+    "LD_LIBRARY_PATH",
+    "PGPASSFILE",
+    "PGSERVICE",
+    "PGSERVICEFILE",
+    "PGSSLMODE",
+    "PGSSLROOTCERT",
+)
 
 
 def guarded(module: str, limit_s: float) -> tuple[str, ...]:

@@ -234,7 +234,7 @@ def chain_ends_where_it_answers(trail: Trail) -> Iterator[Finding]:
     local=True,
 )
 def patches_have_a_source(trail: Trail) -> Iterator[Finding]:
-    """Where gates alone are run again, it came from there once: ``rules_again`` compares the two."""
+    """Where gates alone are run again, it came from there once: a rule of ``people`` compares the two."""
     for run in trail.runs if trail.judges_again is None else ():
         for seq, patch in run.of(PatchProposed):
             if not _was_made_by(patch.tier, run):

@@ -86,16 +86,20 @@ def examine(
     digest: Digest,
     removed: frozenset[bytes],
     started_on: StartedOn | None = None,
+    *,
+    is_private: bool,
 ) -> tuple[Finding, str] | None:
     """Return why a piece of evidence isn't available, as a finding and in words, or None if it is sound.
 
-    ``started_on``: the event with which the process began that stored it. A finding ELSEWHERE has the
-    machine's name in place of words. Raises UnreadEvidenceError if the system failed to read it.
+    ``started_on``: the event with which the process began that stored it. ``is_private``: an earlier
+    release may have encrypted it (``private_digests``); other evidence that looks encrypted is altered. A
+    finding ELSEWHERE has the machine's name in place of words. Raises UnreadEvidenceError if the system
+    failed to read it.
     """
     try:
         evidence.get(digest)
     except EncryptedEvidenceError as error:
-        return Finding.LOCKED, error.problem
+        return Finding.LOCKED if is_private else Finding.BAD, error.problem
     except UnreadEvidenceError:
         raise
     except EvidenceError as error:
@@ -139,7 +143,8 @@ def check_evidence(
             seen.add(bytes.fromhex(digest))
             if progress is not None:
                 progress(len(seen))
-            found = examine(evidence, digest, removed, started_on.get(stored.scope))
+            its_start = started_on.get(stored.scope)
+            found = examine(evidence, digest, removed, its_start, is_private=digest in private)
             if found is None:
                 continue
             counts[found[0]] += 1

@@ -35,7 +35,7 @@ from fallback_audit.events import (
 from fallback_audit.evidence.account import read_account
 from fallback_audit.evidence.checking import Finding, examine
 from fallback_audit.evidence.collected import collected_in
-from fallback_audit.evidence.kept import kept_digests
+from fallback_audit.evidence.kept import kept_digests, private_digests
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import Scope
 from fallback_audit.verifying.covering import Interruptions
@@ -108,7 +108,10 @@ class EvidenceCheck:
         except EvidenceError as error:
             if self._collected is None:  # read when it is first needed: mostly nothing is missing
                 self._collected = collected_in(self._maintenance, self._evidence)
-            finding = examine(self._evidence, digest, self._collected, started_on)
+            is_private = digest in private_digests(event)
+            finding = examine(
+                self._evidence, digest, self._collected, started_on, is_private=is_private
+            )
             if finding is not None and finding[0] is not Finding.BAD:
                 self.removed += finding[0] is Finding.REMOVED
                 self.locked += finding[0] is Finding.LOCKED

@@ -35,7 +35,10 @@ _LINE_CHARS = 200
 _UNTRIED_NAMED = 3
 
 #: Options of a command that choose no tests: long ones, and letters for the output.
-_NO_CHOICE = re.compile(r"^--[\w-]+(?:=\S*)?$|^-[vqsx]+$")
+_NO_CHOICE = re.compile(
+    r"(?i)^--(?!(?:select)?projects?\b|config|workspaces?\b|suite|filter|grep|scope|package|testmatch|testpath|dir\b|env\b)"
+    r"[\w-]+(?:=\S*)?$|^-[vqsx]+$"
+)
 
 #: What starts a program, whichever that is.
 _STARTER = re.compile(r"^(?:python[\d.]* -m |\S*/node_modules/\.bin/)")
@@ -81,7 +84,8 @@ class Choice:
         if self.untried:
             others = some_of(self.untried, _UNTRIED_NAMED)
             chosen.append(f"CI tests in other ways too, which were not run: {others}")
-            of = f"the tests of one of {len(self.untried) + 1} ways in which CI tests"
+            count = len(self.untried) + bool(self.way.ci_lines)
+            of = f"the tests of one of {count} ways in which CI tests"
             update["tests"] = tuple(
                 it if it.reason else it.model_copy(update={"reason": of}) for it in verdict.tests
             )
@@ -103,7 +107,8 @@ def choose(context: GateContext, gate: str, folder: str, on: On, ways: Sequence[
     over = {label for label, _ in choice.passed_over}
     run = _what_runs(choice.way)
     others = [it.label for it in ways if it.label not in over and _what_runs(it) - run]
-    return replace(choice, untried=tuple(others) if run else ())
+    # What a user states, or a project without CI tests by, is all that was asked for.
+    return replace(choice, untried=tuple(others) if run or over else ())
 
 
 def _what_runs(way: Way) -> set[str]:

@@ -57,11 +57,12 @@ class JobStep:
 
 @dataclass(frozen=True)
 class Job:
-    """One job with a matrix settled. ``group``: names the whole job, of which this may be a part;
-    ``rank``: the lower, the likelier it is the project's unit tests."""
+    """One job with a matrix settled. ``group``: names the whole job, of which this is another part if
+    ``is_part``; ``rank``: the lower, the likelier it is the project's unit tests."""
 
     source: str
     group: str
+    is_part: bool
     steps: tuple[JobStep, ...]
     services: tuple[str, ...]
     rank: tuple[int, ...]
@@ -185,8 +186,10 @@ def _matrix(matrix: Mapping[str, Any]) -> dict[str, Any]:
 
 #: Values and names of a matrix that are other settings of the same tests, not other tests.
 _SETTING = re.compile(
-    r"(?i)^\S*\d\S*$|\s\d+\b|^(?:true|false|yes|no|on|off|none|null|default)?$|linux|ubuntu|debian|sqlite|flaky"
-    r"|chrom|firefox|webkit|safari|\bedge\b|\bbun\b"
+    r"(?i)(?<![a-z])(?:linux|ubuntu|debian|alpine|win|windows|mac|macos|osx|freebsd|arm|sqlite|chrome|chromium|firefox"
+    r"|webkit|safari|edge|bun|deno|pypy|graal|nightly|canary|flaky|experimental|preview|dev|alpha|beta|main|master|min"
+    r"|minimum|lowest|lint|quality|docs|style|mypy|typing|coverage|format|true|false|yes|no|on|off|none|null|default)"
+    r"(?![a-z])"
 )
 _SETTINGS = re.compile(
     r"(?i)^(?:os|platform|arch|runs?[-_]?on|runner|image|database|db|browser)$|version|backend|mode$"
@@ -197,23 +200,26 @@ def _is_part(name: str, value: Any) -> bool:
     """May a value of a matrix name a part of the tests, or be a command for one?"""
     if not isinstance(value, str) or len(value) > _MAX_VALUE or _SETTINGS.search(name):
         return False
-    settings = (_SETTING, _OTHER_SYSTEM, _PREVIEW)
     plain = value.replace("e2e", "end-to-end")
-    return not (_known(value) or any(it.search(plain) for it in settings))
+    words = plain.split()
+    is_version = any(map(str.isdigit, plain if len(words) < 2 else words))
+    return bool(words) and not (is_version or _known(value) or _SETTING.search(value))
 
 
 def _parts(matrix: Mapping[str, Any], best: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield combinations that differ from the chosen one only in what may name a part of the tests."""
-    axes = {it: values for it, values in matrix.items() if items(values) and it not in _ROWS}
+    names = [it for it in matrix if it not in _ROWS and items(matrix[it])][:MAX_AXES]
+    axes = {it: matrix[it] for it in names}
     for name, values in axes.items():
-        named = [it for it in items(values)[:MAX_JOBS] if _is_part(name, it)]
+        named = [it for it in items(values)[: 4 * MAX_PARTS] if _is_part(name, it)]
         if best.get(name) in named:
             for value in dict.fromkeys(named):
                 yield {**best, name: value}
-    for row in () if axes else rows(matrix.get("include"))[:MAX_COMBINATIONS]:
-        other = [key for key in row.keys() | best.keys() if row.get(key) != best.get(key)]
-        if all(_is_part(key, row.get(key)) and _is_part(key, best.get(key)) for key in other):
-            yield row
+    for row in rows(matrix.get("include"))[:MAX_COMBINATIONS]:
+        whole = {**best, **row} if axes else row
+        other = [key for key in whole.keys() | best.keys() if whole.get(key) != best.get(key)]
+        if all(_is_part(key, whole.get(key)) and _is_part(key, best.get(key)) for key in other):
+            yield whole
 
 
 def _matrices(job: Mapping[str, Any], places: frozenset[str]) -> Iterator[tuple[str, Any, bool]]:
@@ -281,6 +287,7 @@ class _At:
     scope: Scope
     usual: Mapping[str, Any] = field(default_factory=dict)
     depth: int = 0
+    is_part: bool = False
 
     def within(self, owner: Mapping[str, Any], **names: Any) -> "_At":
         """Return the same with the variables of an owner, and with other names."""
@@ -393,10 +400,11 @@ class _File:
             if self.left < 0:
                 return
             for suffix, matrix, is_part in _matrices(job, self._places):
-                self.left -= 1
+                self.left -= 1 + is_part
                 inner = at.within({}, matrix=matrix)
                 group = f"{at.group}, job {name}{'' if is_part else suffix}"
                 inner = replace(inner, label=f"{at.label}, job {name}{suffix}", group=group)
+                inner = replace(inner, is_part=at.is_part or is_part)
                 if self.left < 0 or not _holds(dig(job, "if"), inner.scope):
                     continue
                 if isinstance(job.get("uses"), str):
@@ -427,7 +435,7 @@ class _File:
         runs_on = _filled(text_of(job.get("runs-on")), at.scope) or ""
         is_other = re.search(r"(?i)win|mac|osx", runs_on) or job.get("continue-on-error") == "true"
         rank = (when, int(bool(is_other)), by_name, len(services) > 0, by_file)
-        return Job(at.label, at.group, scripts, tuple(dict.fromkeys(services)), rank)
+        return Job(at.label, at.group, at.is_part, scripts, tuple(dict.fromkeys(services)), rank)
 
     def _lines(self, value: Any, depth: int) -> Iterator[str]:
         """Yield the lines of a script: a text, a list, or a ``!reference`` of GitLab to another job's."""

@@ -21,7 +21,8 @@ from fallback_tier.repo import RepoContext
 
 __all__ = ["CommandKind", "TestCommand", "lines_of_ci", "own_commands", "suites_of"]
 
-MAX_COMMANDS = 60  # that are returned: a gate tries a few, and a person reads the list
+MAX_COMMANDS = 60  # of one job or script: a matrix of twelve suites has about 50
+MAX_LISTED = 240  # that are returned: a gate tries a few jobs, and a person reads the list
 MAX_BEFORE = 12  # commands before one: more than that is no preparation of tests
 
 
@@ -129,7 +130,12 @@ class _Finder:
             others = tuple(sorted(item for item in one.env.items() if item[0] != "CI"))
             is_part = one.kind in CHECKS and is_of_script(one, "test")
             unique.setdefault((one.line, one.folder, one.kind, is_part, others), one)
-        return tuple(unique.values())[:MAX_COMMANDS]
+        counts: dict[str, int] = {}
+        listed: list[TestCommand] = []
+        for one in unique.values():
+            counts[one.group] = counts.get(one.group, 0) + 1
+            listed += [one] if counts[one.group] <= MAX_COMMANDS else []
+        return tuple(listed[:MAX_LISTED])
 
     def _distance(self, folder: str) -> int:
         """Return how far a command's folder is from the project: 0 its own, 1 above it, 2 a member's."""
@@ -157,10 +163,9 @@ class _Finder:
         """Yield the commands of a job; of a further part of one, only other lines: its matrix may be of
         settings."""
         known = self._lines.setdefault(job.group, set())
-        is_part = bool(known)
         for command in self._of_steps(job):
             place = (command.kind, command.folder, command.line)
-            if not is_part or place not in known:
+            if not job.is_part or place not in known:
                 yield command
             known.add(place)
 

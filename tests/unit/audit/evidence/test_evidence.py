@@ -88,10 +88,10 @@ def test_what_the_system_can_not_read_is_not_called_bad(store: FileEvidenceStore
         with pytest.raises(DiskError, match="Too many open files"):
             store.get(digest)
         with pytest.raises(DiskError):
-            examine(store, digest, frozenset())
+            examine(store, digest, frozenset(), is_private=False)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert examine(store, digest, frozenset()) is None
+    assert examine(store, digest, frozenset(), is_private=False) is None
 
 
 def test_a_planted_link_is_not_followed(root: Path, store: FileEvidenceStore) -> None:
@@ -101,7 +101,7 @@ def test_a_planted_link_is_not_followed(root: Path, store: FileEvidenceStore) ->
     place(root, digest).symlink_to(target)
     with pytest.raises(EvidenceError, match="symbolic links"):
         store.get(digest)
-    found = examine(store, digest, frozenset())
+    found = examine(store, digest, frozenset(), is_private=False)
     assert found is not None
     assert found[0] is Finding.BAD
 
@@ -159,9 +159,20 @@ def test_what_an_earlier_release_encrypted_is_named_as_that(
         store.get(encrypted)
     assert caught.value.code == "evidence_encrypted"
     assert str(place(root, encrypted)) in caught.value.problem
-    found = examine(store, encrypted, frozenset())
+    found = examine(store, encrypted, frozenset(), is_private=True)
     assert found is not None
     assert found[0] is Finding.LOCKED
+
+
+def test_what_no_release_encrypted_is_altered_if_it_looks_so(
+    root: Path, store: FileEvidenceStore
+) -> None:
+    """A patch, or a gate's log."""
+    digest = store.put(b"a patch")
+    place(root, digest).write_bytes(ENCRYPTED_ANSWER)
+    found = examine(store, digest, frozenset(), is_private=False)
+    assert found is not None
+    assert found[0] is Finding.BAD
 
 
 def test_what_was_encrypted_is_readable_once_it_is_put_again(

@@ -401,6 +401,72 @@ def test_other_settings_are_no_other_suites(tmp_path: Path, matrix: dict[str, ob
     assert len(lines_of(tmp_path, {WORKFLOW: text})) == 1
 
 
+def test_rows_beside_a_name_are_parts_too(tmp_path: Path) -> None:
+    matrix = {"suite": ["unit"], "include": [{"suite": "admin"}, {"suite": "formatting"}]}
+    text = workflow("pytest ${{ matrix.suite }}", strategy={"matrix": matrix})
+    lines = lines_of(tmp_path, {WORKFLOW: text})
+    assert lines == ["pytest unit", "pytest admin", "pytest formatting"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (
+            ".travis.yml",
+            """
+            language: python
+            jobs:
+              include:
+                - {stage: test, script: pytest, env: SUITE=unit}
+                - {stage: test, script: pytest, env: SUITE=integration}
+            """,
+        ),
+        (
+            "azure-pipelines.yml",
+            """
+            stages:
+              - stage: a
+                jobs: [{job: Test, steps: [{script: pytest, env: {SUITE: unit}}]}]
+              - stage: b
+                jobs: [{job: Test, steps: [{script: pytest, env: {SUITE: integration}}]}]
+            """,
+        ),
+    ],
+)
+def test_jobs_of_one_name_are_other_jobs(tmp_path: Path, path: str, text: str) -> None:
+    """Only a further part of one job leaves out what that runs already."""
+    commands = [one for one in found(tmp_path, {path: text}) if one.kind is TESTS]
+    assert [one.env["SUITE"] for one in commands] == ["unit", "integration"]
+
+
+def test_many_parts_leave_other_ways_to_test(tmp_path: Path) -> None:
+    matrix = {"suite": [f"suite-{'x' * number}" for number in range(1, 20)]}
+    run = "\n".join(f"pytest {{{{0}}}} part{number}" for number in range(9))
+    run = run.replace("{{0}}", "${{ matrix.suite }}")
+    files = {
+        WORKFLOW: workflow(run, strategy={"matrix": matrix}),
+        "Makefile": "test:\n\tpytest make\n",
+    }
+    commands = found(tmp_path, files)
+    assert commands[-1].line == "make test"
+    assert len(commands) == test_commands.MAX_COMMANDS + 1
+
+
+def test_a_huge_matrix_takes_no_longer(tmp_path: Path) -> None:
+    values = [f"{'a1' * 140}{number}" for number in range(1_600)]
+    called = {"on": {"workflow_call": {}}, "jobs": json.loads(workflow("pytest"))["jobs"]}
+    called["jobs"]["test"]["strategy"] = {"matrix": {"suite": values}}
+    words = [f"suite-{'x' * number}" for number in range(1, 15)]
+    calling = json.loads(workflow(""))
+    uses = "./.github/workflows/_test.yml"
+    calling["jobs"] = {
+        f"job{number}": {"uses": uses, "strategy": {"matrix": {"suite": words}}}
+        for number in range(20)
+    }
+    files = {WORKFLOW: json.dumps(calling), ".github/workflows/_test.yml": json.dumps(called)}
+    assert lines_of(tmp_path, files)
+
+
 def test_what_a_matrix_sets_beside_the_command_is_no_other_suite(tmp_path: Path) -> None:
     matrix = {"suite": ["thin", "thick"]}
     env = {"KIND": "${{ matrix.suite }}"}
@@ -1258,7 +1324,7 @@ def in_memory(files: dict[str, str]) -> RepoContext:
 
 
 def is_bounded(commands: tuple[TestCommand, ...]) -> bool:
-    return len(commands) <= test_commands.MAX_COMMANDS and all(
+    return len(commands) <= test_commands.MAX_LISTED and all(
         len(one.before) <= test_commands.MAX_BEFORE
         and one.line
         and "\0" not in one.line
