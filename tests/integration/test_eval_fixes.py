@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fallback_audit.events import AuditEvent, FixVerified
+from fallback_audit.events import AuditEvent, FixVerified, ModelAnswered
 from fallback_audit.vocabulary import FailureKind, PromptShape, Provenance
 from fallback_eval.fixes.projects import MiniProject, WrongFix, load_projects
 from fallback_eval.fixes.report import page
@@ -173,9 +173,10 @@ def test_a_transcript_keeps_no_secret_that_a_model_says(run: Run) -> None:
     plan = ONE.reference.plan(ONE.advisory.id).model_copy(update={"rationale": f"uses {token}"})
     run.go([ONE], lambda _project: ScriptedModel([plan]))
     packed = (run.folder.path / "transcripts" / "mailhead-1.json.gz").read_bytes()
-    message = json.dumps(unpack(packed))
-    assert "uses [REDACTED" in message
-    assert token not in message
+    transcript = unpack(packed)
+    answered = [event for event in events_of(transcript) if isinstance(event, ModelAnswered)]
+    assert [event.answer_evidence for event in answered] == [None], "such an answer is not kept"
+    assert token not in json.dumps(transcript)
 
 
 def test_a_model_that_never_gets_there_is_a_row_too(run: Run) -> None:
