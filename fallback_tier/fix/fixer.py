@@ -96,8 +96,7 @@ class Fixer:
         repo, one = self._look(given, repository, fix_id)
         if one is None:
             return self._fix_several(given, repo, delivery)
-        for note in unused(given):
-            self.watch.note(note)
+        self._note_unused(given)
         with self._begun(one, repo, self._checked(delivery, one, repo)) as fix:
             return fix.to_the_end()
 
@@ -126,8 +125,7 @@ class Fixer:
                     "--resume continues the fix of one advisory, and several are given.",
                     next_step="Give the advisory that the fix began with.",
                 )
-            for note in unused(given):
-                self.watch.note(note)
+            self._note_unused(given)
             setup, place = self._checked(delivery, one, repo), repo.root
         else:
             recorded = self._recorded(fix_id)
@@ -181,6 +179,10 @@ class Fixer:
             repo = repo.model_copy(update={"fix_id": fix_id})
         concerned = services.concerned(given.advisories[0], repo) if is_one else ()
         return repo, concerned[0] if len(concerned) == 1 else None
+
+    def _note_unused(self, given: AdvisorySet) -> None:
+        for note in unused(given):
+            self.watch.note(note)
 
     def _checked(self, delivery: Delivery, one: Advisory, repo: RepoContext) -> Setup:
         return delivery.checked([one.id], repo, self.services.clients)

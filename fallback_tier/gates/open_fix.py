@@ -176,9 +176,9 @@ class OpenFix:
 
         An attempt without an outcome begins again under its own number; verdicts on record are not given
         again. A reopened fix starts a new transition, either from the earlier failure or to run the gates
-        again on a stored patch. What the fix needs and is missing, now or in a later
-        step, raises SettingMissingError or ToolMissingError: the fix stays as it is, and can be resumed. A
-        batch asks no model.
+        again on a stored patch. What the fix needs and is missing, now or in a later step, raises
+        SettingMissingError or ToolMissingError: the fix stays as it is, and can be resumed. A batch asks no
+        model.
         """
         state, needs_model = recorded.state, recorded.needs_model and not self._parts.setup.several
         following = next_step(state, self._parts.gate_names)

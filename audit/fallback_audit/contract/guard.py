@@ -243,9 +243,8 @@ class ContractGuard:
         self._max_cached_events = max_cached_events
         self._fixes: OrderedDict[str, JudgedFix] = OrderedDict()
         self._held = 0  # events of all of them
-        self._own = range(
-            0
-        )  # numbers of the latest durable events, as far as all were appended here
+        # Numbers of the latest durable events, as far as all were appended here.
+        self._own = range(0)
         self._transaction = _Transaction(None, 0, set())
         self._lock = threading.Lock()
 

@@ -76,8 +76,7 @@ class SegmentSealed(Event):
     reason: Words
 
     def in_words(self) -> str:
-        segment = f"events {self.first_seq} to {self.last_seq} ({self.sha256[:12]})"
-        return f"{segment} sealed by {self.by}: {self.reason}"
+        return f"{_segment(self)} sealed by {self.by}: {self.reason}"
 
 
 class SegmentRetired(Event):
@@ -91,8 +90,7 @@ class SegmentRetired(Event):
     reason: Words
 
     def in_words(self) -> str:
-        segment = f"events {self.first_seq} to {self.last_seq} ({self.sha256[:12]})"
-        return f"{segment} deleted by {self.by}, its retention over: {self.reason}"
+        return f"{_segment(self)} deleted by {self.by}, its retention over: {self.reason}"
 
 
 class EvidenceCollected(Event):
@@ -150,3 +148,8 @@ class SigningKeyRotated(Event):
 def _key(vkey: str) -> str:
     """Name and key hash, without the key itself."""
     return "+".join(vkey.split("+")[:2])
+
+
+def _segment(event: SegmentSealed | SegmentRetired) -> str:
+    """Its events, and the beginning of its digest."""
+    return f"events {event.first_seq} to {event.last_seq} ({event.sha256[:12]})"

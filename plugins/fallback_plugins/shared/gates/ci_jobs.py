@@ -206,11 +206,15 @@ def _is_part(name: str, value: Any) -> bool:
     return bool(words) and not (is_version or _known(value) or _SETTING.search(value))
 
 
+def _axes(matrix: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the names of a matrix that have values."""
+    return {it: values for it, values in matrix.items() if items(values) and it not in _ROWS}
+
+
 def _parts(matrix: Mapping[str, Any], best: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield combinations that differ from the chosen one only in what may name a part of the tests."""
-    names = [it for it in matrix if it not in _ROWS and items(matrix[it])][:MAX_AXES]
-    axes = {it: matrix[it] for it in names}
-    for name, values in axes.items():
+    axes = _axes(matrix)
+    for name, values in [*axes.items()][:MAX_AXES]:
         named = [it for it in items(values)[: 4 * MAX_PARTS] if _is_part(name, it)]
         if best.get(name) in named:
             for value in dict.fromkeys(named):
@@ -235,7 +239,7 @@ def _matrices(job: Mapping[str, Any], places: frozenset[str]) -> Iterator[tuple[
     best = _matrix(matrix)
     yield "", best, False
     included = rows(matrix.get("include"))
-    axes = {it: values for it, values in matrix.items() if items(values) and it not in _ROWS}
+    axes = _axes(matrix)
     for name in axes or (included[0] if included else ()):
         values = map(text_of, axes.get(name) or [row.get(name) for row in included])
         named = [it for it in dict.fromkeys(values) if posixpath.normpath(it) in places]
