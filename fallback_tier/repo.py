@@ -184,6 +184,11 @@ class RepoContext(Frozen):
         """Where the files are."""
         return self.layers or FileTree(root=self.root)
 
+    @property
+    def affected_code(self) -> AffectedCode:
+        """Whose code is affected; a dependency's if that was not looked up."""
+        return AffectedCode.DEPENDENCY if self.affected is None else self.affected.code
+
     def once(self, key: object, make: Callable[[], _Made]) -> _Made:
         """Return what ``make`` returned the first time for this key: something expensive to derive from the
         files, or what a client made of them. Copies with the same files share it."""

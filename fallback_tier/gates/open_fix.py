@@ -272,8 +272,7 @@ class OpenFix:
                 EndEscalated(EscalationReason.GATE_INFRASTRUCTURE, question), self._repo.fix_id
             )
             return self._ended(ask, state)
-        affected = self._repo.affected
-        code = affected.code if affected else AffectedCode.DEPENDENCY
+        code = self._repo.affected_code
         recalls, divisible = self._repo.settings.recalls_attempts, self._parts.setup.divisible
         decision = decide(state, self._repo.fix_id, code, recalls=recalls, divisible=divisible)
         if not isinstance(decision, Failure):

@@ -26,7 +26,6 @@ from fallback_audit.evidence.store import MAX_EVIDENCE_BYTES
 from fallback_audit.ports import AuditStore, EvidenceStore, Scope
 from fallback_audit.vocabulary import (
     TESTS_GATE,
-    AffectedCode,
     GateStatus,
     PromptShape,
     ProofLevel,
@@ -92,7 +91,6 @@ class FixRecord:
         """The fix began, with these gates after ``applies``; ``recorded``: for them alone.
         ``allowed_hosts``: those that its clients may ask."""
         repo, advisory, affected = self.repo, self.advisory, self.repo.affected
-        code = affected.code if affected else AffectedCode.DEPENDENCY  # as the runner decides
         inputs = FixInputs(repository=repo.root, advisory=advisory, setup=setup)
         self._record(
             FixStarted(
@@ -105,7 +103,7 @@ class FixRecord:
                 linked_transition=linked,
                 gates=(APPLIES, *gates),
                 inputs_sha256=put_document(self.evidence, inputs),
-                affected_code=code,
+                affected_code=repo.affected_code,
                 decided_by=affected.decided_by if affected else None,
                 own_packages=tuple(package.name for package in affected.own) if affected else (),
                 judges_again=recorded.proposal.patch_sha256 if recorded else None,
