@@ -286,3 +286,6 @@ RULES = (
         r"[^\s\"'`,;(){}\[\]<>$&|:][^\s\"'`,;(){}\[\]<>$&|]{5,}",
     ),
 )
+
+#: The place of the one with the issuers' tokens.
+TOKENS = 2

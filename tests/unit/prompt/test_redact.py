@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fallback_tier.prompt import redact
 from fallback_tier.prompt.redact import REDACTED, excerpt, redact_secrets
 
 HEX = "0123456789abcdef"
@@ -476,6 +477,16 @@ def filled() -> st.SearchStrategy[str]:
 def test_any_text_can_be_redacted_twice(text: str) -> None:
     once, _ = redact_secrets(text)
     assert redact_secrets(once) == (once, 0)
+
+
+@settings(deadline=None)
+@given(filled())
+def test_a_screen_hides_no_rule_and_runs_of_base64_are_all_found(text: str) -> None:
+    data = text.encode("utf-8", "surrogatepass")
+    for screen in redact._screens():
+        finds = any(redact._compiled(rule).pattern.search(data) for rule in screen.rules)
+        assert bool(screen.pattern.search(data)) == finds
+    assert list(redact._runs(data)) == [match.span() for match in redact._RUN.finditer(data)]
 
 
 @settings(deadline=None)

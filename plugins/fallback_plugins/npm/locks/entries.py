@@ -77,23 +77,23 @@ def contradiction(lock: str, text: str, packages: Collection[str]) -> RecipeErro
     known: dict[str, LockEntry] = {}
     packages = frozenset(packages)  # a bundle of advisories names hundreds
     for entry in lock_entries(lock, text):
-        said = f"{lock} lists {entry.name} {entry.version or 'without a version'} ({entry.key!r})"
         if entry.contradicts(packages):
             label = origin_of(entry.address).label or "another package"
-            return _unknown(lock, f"{said}, and its archive is that of {label} ({entry.address})")
+            return _unknown(lock, entry, f", and its archive is that of {label} ({entry.address})")
         # A lock of version 2 has each entry twice, for newer and for older clients.
         other = known.setdefault(entry.key, entry)
         if entry.name not in packages and other.name not in packages:
             continue
         if entry.name != other.name or _differ(entry.version, other.version):
-            return _unknown(lock, f"{said}, and {other.name} {other.version} at the same place")
+            return _unknown(lock, entry, f", and {other.name} {other.version} at the same place")
         if entry.is_half:
-            return _unknown(lock, f"{said} in one of its two parts alone")
+            return _unknown(lock, entry, " in one of its two parts alone")
     return None
 
 
-def _unknown(lock: str, problem: str) -> RecipeError:
-    problem = f"{problem}: which of them is installed is unknown."
+def _unknown(lock: str, entry: LockEntry, problem: str) -> RecipeError:
+    said = f"{lock} lists {entry.name} {entry.version or 'without a version'} ({entry.key!r})"
+    problem = f"{said}{problem}: which of them is installed is unknown."
     return unknown(lock, problem, next_step=_REPAIR)
 
 
@@ -145,10 +145,13 @@ def _npms(lock: str, text: str) -> Iterator[LockEntry]:
             is_npms=True,
             is_half=has_both and keys[key] == 1,
             digest=str(entry.get("integrity", "")),
-            bundles=frozenset(
-                one for one in _bundled(entry) if f"{key}/{MODULES}{one}" not in keys
-            ),
+            bundles=_unlisted(key, entry, keys),
         )
+
+
+def _unlisted(key: str, entry: Mapping[str, Any], keys: Collection[str]) -> frozenset[str]:
+    bundled = _bundled(entry)  # nearly none has any
+    return frozenset(one for one in bundled if f"{key}/{MODULES}{one}" not in keys)
 
 
 def _bundled(entry: Mapping[str, Any]) -> Sequence[str]:
