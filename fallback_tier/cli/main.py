@@ -93,6 +93,8 @@ def build_parser() -> argparse.ArgumentParser:
     _family(commands, "review", "answer the questions of escalated fixes", "review.parser")
     what = "check what a fix needs: store, checkpoints, keys, disk, sandbox, model"
     _family(commands, "health", what, "health.parser")
+    what = "check what a fix needs of this machine, and of a repository"
+    _family(commands, "doctor", what, "health.parser", "add_doctor")
     _family(commands, "cache", "what is kept to make the next fix faster", "cache_parser")
     _family(commands, "examples", "the solved-example memory", "examples.parser")
     what = "run campaigns: many advisories in many repositories"
@@ -187,11 +189,13 @@ def _add_local_model(commands: "Commands") -> None:
     fetch.set_defaults(handler="fallback_tier.cli.local_model:fetch")
 
 
-def _family(commands: "Commands", name: str, what: str, module: str) -> None:
+def _family(
+    commands: "Commands", name: str, what: str, module: str, adds: str = "add_verbs"
+) -> None:
     """What a command's own module adds to its parser is imported when the command is given."""
 
     def add(parser: argparse.ArgumentParser) -> None:
-        import_module(f"fallback_tier.cli.{module}").add_verbs(parser)
+        getattr(import_module(f"fallback_tier.cli.{module}"), adds)(parser)
 
     commands.add_parser(name, help=what, verbs=add)
 

@@ -1,7 +1,10 @@
 """What is said where a command can't be started: for want of a sandbox, or for its own length."""
 
 import errno
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import CommandResult
@@ -17,6 +20,62 @@ WHERE_TO_SANDBOX = (
     "Run it on Linux (a container or a virtual machine will do), or with --no-sandbox if you trust "
     "this repository's code."
 )
+
+
+class _KernelLimit(NamedTuple):
+    """A setting of the kernel, or of what this runs in, that denies user namespaces. ``file``: below /proc,
+    and what its text is then."""
+
+    file: str
+    denies: Callable[[str], bool]
+    allow: str
+
+
+_LIMITS = (
+    _KernelLimit(
+        "sys/user/max_user_namespaces",
+        lambda text: text == "0",
+        "user.max_user_namespaces is 0: `sysctl -w user.max_user_namespaces=15000`.",
+    ),
+    _KernelLimit(
+        "sys/kernel/unprivileged_userns_clone",
+        lambda text: text == "0" and os.geteuid() != 0,
+        "kernel.unprivileged_userns_clone is 0: `sysctl -w kernel.unprivileged_userns_clone=1`.",
+    ),
+    _KernelLimit(
+        "sys/kernel/apparmor_restrict_unprivileged_userns",
+        lambda text: text == "1" and os.geteuid() != 0,
+        "AppArmor restricts user namespaces (Ubuntu from 23.10 on): give bwrap a profile with "
+        "`userns,` in /etc/apparmor.d, or `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`.",
+    ),
+    _KernelLimit(
+        "self/attr/current",
+        lambda text: text.endswith("(enforce)"),
+        "An AppArmor profile confines this process, as Docker's does: start the container with "
+        "`--security-opt apparmor=unconfined`, or a profile that allows mounts.",
+    ),
+    _KernelLimit(
+        "self/status",
+        lambda text: "Seccomp:\t2" in text,
+        "A seccomp filter confines this process, as Docker's does: start the container with "
+        "`--security-opt seccomp=unconfined`, or a filter that allows unshare, mount and pivot_root.",
+    ),
+)
+
+
+def how_to_allow(proc: Path = Path("/proc")) -> str:
+    """Return the next step where a sandbox can't be started: which settings deny it, and what allows it."""
+    return " ".join([*_denying(proc), _HOW_TO_SANDBOX])
+
+
+def _denying(proc: Path) -> Iterator[str]:
+    for limit in _LIMITS:
+        try:
+            text = (proc / limit.file).read_text(encoding="utf-8").strip()
+        except (OSError, ValueError):  # not this kernel's
+            continue
+        if limit.denies(text):
+            yield limit.allow
 
 
 def no_sandbox(reason: str, next_step: str = _HOW_TO_SANDBOX) -> SandboxError:

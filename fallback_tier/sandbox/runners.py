@@ -51,7 +51,12 @@ from fallback_tier.sandbox.launching import (
 )
 from fallback_tier.sandbox.mounting import can_mount_layers, mounting, plain_folder
 from fallback_tier.sandbox.process import run_bounded
-from fallback_tier.sandbox.refusing import WHERE_TO_SANDBOX, no_sandbox, not_started
+from fallback_tier.sandbox.refusing import (
+    WHERE_TO_SANDBOX,
+    how_to_allow,
+    no_sandbox,
+    not_started,
+)
 from fallback_tier.sandbox.seccomp import seccomp_file, seccomp_program
 
 #: One trivial command in a fresh sandbox takes 5 ms; a minute means that it hangs.
@@ -303,5 +308,6 @@ def _target_result(result: CommandResult, argv: Sequence[str], nonce: str) -> Co
     complaint, started, output = result.output.partition(f"{nonce}\n")
     if not started:
         what = "it did not start in time" if result.timed_out else complaint.strip()
-        raise no_sandbox(f"a sandbox can't be started here ({what or result.exit_code})")
+        reason = f"a sandbox can't be started here ({what or result.exit_code})"
+        raise no_sandbox(reason, how_to_allow())
     return result.model_copy(update={"argv": tuple(argv), "output": output})

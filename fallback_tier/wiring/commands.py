@@ -25,6 +25,7 @@ TAKES: Mapping[str, tuple[str, ...]] = {
     "audit": _RECORD,
     "review": _RECORD,
     "health": _RECORD,
+    "doctor": _RECORD,
     "serve": _RECORD,
     "cache": _STATE,
     "keys": _STATE,

@@ -77,7 +77,7 @@ def test_what_a_users_settings_name_is_allowed(tmp_path: Path) -> None:
         "//two.example:81/:_authToken=x\n@s:registry=http://three.example:4873\n"
         "@my-proxy:registry=https://eleven.example\nproxy=http://proxy.example:3128\nnoproxy=https://no.example\n",
         "uv.toml": '[[index]]\nurl = "https://user@four.example/simple"\n# url = "https://no.example"\n',
-        "pip.conf": "[global]\nextra-index-url =\n    https://five.example/simple\n",
+        "pip.conf": "[global]\nextra-index-url =\n    https://five.example/simple file:///no/simple\n",
         "yarnrc": 'registry "https://six.example"\nhttps-proxy "http://proxy.example:3129"\n',
     }
     for name, text in settings.items():

@@ -1,7 +1,8 @@
-"""``fallback-tier health``: can fixes be made now?"""
+"""``fallback-tier health`` and ``doctor``: can fixes be made now, and on this machine?"""
 
 import argparse
 import sys
+from pathlib import Path
 
 from fallback_audit.showing.describe import visible
 from fallback_tier.cli import exit_codes
@@ -12,12 +13,29 @@ from fallback_tier.errors import ConfigurationError
 from fallback_tier.observing.health.checks import checks_of
 from fallback_tier.observing.health.report import Health
 from fallback_tier.observing.health.running import Check, Checks
+from fallback_tier.repo import Settings
 from fallback_tier.wiring import Configuration
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run every check, tell them, and let the exit code say whether fixes can be made."""
-    health = Checks(_checks(arguments)).run()
+    return _print(arguments, Checks(_checks(arguments)).run())
+
+
+def diagnose(arguments: argparse.Namespace) -> int:
+    """The same, with the checks of this machine first."""
+    from fallback_tier.observing.health.machine import MACHINE_TIMEOUT_S, machine_checks
+
+    configured = configuration(arguments)
+    settings = Settings(offline=arguments.offline, allow_hosts=tuple(arguments.allow_host))
+    configured = configured.model_copy(update={"settings": settings})
+    named = arguments.repository
+    repository = None if named is None else Path(named)
+    checks = (*machine_checks(configured, repository), *checks_of(configured))
+    return _print(arguments, Checks(checks, timeout_s=MACHINE_TIMEOUT_S).run())
+
+
+def _print(arguments: argparse.Namespace, health: Health) -> int:
     code = exit_codes.OK if health.ready else exit_codes.ENVIRONMENT
     return print_shown(arguments, health, lambda: sys.stdout.write(as_text(health)), code)
 

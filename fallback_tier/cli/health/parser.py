@@ -1,8 +1,13 @@
-"""The options of ``health``, added when it is called."""
+"""The options of ``health`` and ``doctor``, added when one of them is called."""
 
 import argparse
 
-from fallback_tier.cli.arguments import add_json, add_record
+from fallback_tier.cli.arguments import add_allow_host, add_json, add_record
+
+_EXIT_CODES = (
+    "exit codes:\n  0  ready; what is degraded is listed\n  2  bad input\n"
+    "  6  not ready: no fix should be begun"
+)
 
 
 def add_verbs(parser: argparse.ArgumentParser) -> None:
@@ -13,10 +18,38 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
         "and, where something is wrong, the next step. Nothing is written, and no model is\n"
         "asked: only whether its server answers and takes the key."
     )
-    parser.epilog = (
-        "exit codes:\n  0  ready; what is degraded is listed\n  2  bad input\n"
-        "  6  not ready: no fix should be begun"
+    _add_parts(parser)
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="a service's file (`serve --config`): state folder, record and model are the service's",
     )
+    parser.set_defaults(handler="fallback_tier.cli.health.command:run")
+
+
+def add_doctor(parser: argparse.ArgumentParser) -> None:
+    """What `health` looks at, and this machine."""
+    parser.description = (
+        "Look at all that a fix needs, without beginning one: what `health` looks at, and\n"
+        "whether REPO is a clean checkout, git and the package clients with their versions,\n"
+        "the registries that they may ask, proxies, the clock, and folders that must be\n"
+        "written. Each is shown with its reason and, where something is wrong, the next\n"
+        "step. Nothing is written. Each registry is asked for one page; with --offline none."
+    )
+    parser.add_argument(
+        "repository",
+        nargs="?",
+        metavar="REPO",
+        help="the checkout to be fixed: its ecosystems alone are looked at (default: all)",
+    )
+    _add_parts(parser)
+    parser.add_argument("--offline", action="store_true", help="ask no registry")
+    add_allow_host(parser)
+    parser.set_defaults(handler="fallback_tier.cli.health.command:diagnose")
+
+
+def _add_parts(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = _EXIT_CODES
     parser.add_argument("--model", metavar="NAME", help="as for fix")
     parser.add_argument("--base-url", metavar="URL", help="as for fix")
     parser.add_argument("--judge-model", metavar="NAME", help="as for fix")
@@ -24,11 +57,5 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-sandbox", action="store_true", help="as for fix: the sandbox is not tried"
     )
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="a service's file (`serve --config`): state folder, record and model are the service's",
-    )
     add_record(parser)
     add_json(parser)
-    parser.set_defaults(handler="fallback_tier.cli.health.command:run")

@@ -7,15 +7,13 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import SecretStr
 
 from fallback_tier.errors import ConfigurationError, ToolError
+from fallback_tier.observing.health.first_answer import first_answer
 from fallback_tier.observing.health.report import Finding, degraded, ok
 from fallback_tier.wiring import Configuration
 from fallback_tier.wiring.configuration import LOCAL_PREFIX
 
 #: For a server's first word; below what is waited for a check.
 TIMEOUT_S = 4.0
-
-#: The provider's list of models may be long, and is not read.
-_MAX_BYTES = 1024 * 1024
 
 #: Statuses that say what is wrong with a key.
 _KEY_REFUSED = frozenset({401, 403})
@@ -100,7 +98,10 @@ def _served(asked: _Asked, model: str) -> Finding:
     given = asked.base_url or PROVIDER_URL
     url = _shown(given)
     try:
-        status = _status_of(f"{given.rstrip('/')}/v1/models", asked.key)
+        headers = {"anthropic-version": "2023-06-01"}
+        if asked.key is not None:
+            headers["x-api-key"] = asked.key.get_secret_value()
+        status = first_answer(f"{given.rstrip('/')}/v1/models", headers, TIMEOUT_S).status
     except OSError as error:
         return degraded(
             f"{url}, which serves the {asked.what} {model}, can't be reached: {error}.",
@@ -123,29 +124,3 @@ def _shown(url: str) -> str:
     """Scheme, host and port: an address may have a password in it."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "", "", ""))
-
-
-def _status_of(url: str, key: SecretStr | None) -> int:
-    """Of one GET. Any status is an answer. Raises OSError: there is none."""
-    import httpx2
-
-    from fallback_tier.network import TimeLimit, bounds
-
-    headers = {"accept-encoding": "identity", "anthropic-version": "2023-06-01"}
-    if key is not None:
-        headers["x-api-key"] = key.get_secret_value()
-    try:
-        host = httpx2.URL(url).host
-        with (
-            TimeLimit(TIMEOUT_S) as limit,
-            httpx2.Client(
-                headers=headers,
-                event_hooks=bounds(limit, _MAX_BYTES),
-                timeout=TIMEOUT_S,
-                trust_env=host not in {"127.0.0.1", "::1", "localhost"},
-            ) as client,
-            client.stream("GET", url) as response,
-        ):
-            return response.status_code
-    except (httpx2.HTTPError, httpx2.InvalidURL, ImportError, ValueError) as error:
-        raise OSError(str(error) or type(error).__name__) from error
