@@ -25,62 +25,23 @@ from fallback_tier.cli.arguments import (
 )
 from fallback_tier.cli.exit_codes import BAD_INPUT, TERMINATION, epilog
 from fallback_tier.cli.model_options import add_model
+from fallback_tier.cli.parsing import Parser
 from fallback_tier.cli.suggesting import suggest_with
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
 if TYPE_CHECKING:
     from typing import Any, NoReturn, TypeAlias
 
-    Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"
+    Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 DESCRIPTION = (
     "Fix a known vulnerability: a patch, proved in a sandbox, with a record an\nauditor can check."
 )
 
-#: Columns of a help text that goes to no terminal (as in shutil.get_terminal_size).
-_NO_TERMINAL = 80
-
-
-class _Help(argparse.RawDescriptionHelpFormatter):
-    """Asks for the terminal's width itself: argparse imports shutil and its compressors to do so."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=_columns() - 2)
-
-
-class _Parser(argparse.ArgumentParser):
-    """Every command's parser is of this class: one formatter.
-
-    ``verbs`` adds a command's own commands when it is given: the others don't pay for many of them.
-    """
-
-    def __init__(
-        self, *, verbs: "Callable[[argparse.ArgumentParser], None] | None" = None, **options: "Any"
-    ) -> None:
-        super().__init__(formatter_class=_Help, **options)
-        self._verbs = verbs
-
-    def parse_known_args(self, args: "Any" = None, namespace: "Any" = None) -> "Any":
-        """As argparse's, once the verbs are there."""
-        verbs, self._verbs = self._verbs, None
-        if verbs is not None:
-            verbs(self)
-        return super().parse_known_args(args, namespace)
-
-
-def _columns() -> int:
-    given = os.environ.get("COLUMNS", "")
-    if given.isdecimal() and int(given):
-        return int(given)
-    try:
-        return os.get_terminal_size().columns or _NO_TERMINAL
-    except OSError:
-        return _NO_TERMINAL
-
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command tree."""
-    parser = _Parser(prog="fallback-tier", description=DESCRIPTION, epilog=epilog())
+    parser = Parser(prog="fallback-tier", description=DESCRIPTION, epilog=epilog())
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_fix(commands)
@@ -109,6 +70,15 @@ def build_parser() -> argparse.ArgumentParser:
     demo.add_argument("--keep", metavar="DIR", help="keep repositories and audit trail in DIR")
     demo.set_defaults(handler="fallback_tier.demo.show:run")
     return parser
+
+
+#: What most people give `fix` and `plan`; the rest is in `--help-all`.
+_USUAL = ("--advisory", "--offline", "--json")
+_USUAL_FIX = (
+    *(*_USUAL, "--dry-run", "--output", "--commit", "--report", "--proof", "--require-tests"),
+    *("--model", "--max-usd"),
+)
+_SHORT = "fallback-tier {} REPO --advisory PATH [OPTION ...]"
 
 
 def _add_fix(commands: "Commands") -> None:
@@ -149,6 +119,7 @@ def _add_fix(commands: "Commands") -> None:
     add_record(fix)
     add_on_violation(fix)
     add_json(fix)
+    fix.show_first(_SHORT.format("fix"), _USUAL_FIX)
     fix.set_defaults(handler="fallback_tier.cli.fix.command:run")
 
 
@@ -175,6 +146,7 @@ def _add_plan(commands: "Commands") -> None:
     add_tests(plan)
     plan.add_argument("--state-dir", metavar="DIR", help="as for fix; a plan keeps nothing there")
     add_json(plan)
+    plan.show_first(_SHORT.format("plan"), (*_USUAL, "--no-resolve"))
     plan.set_defaults(handler="fallback_tier.cli.fix.plan:run")
 
 

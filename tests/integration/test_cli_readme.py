@@ -99,7 +99,10 @@ def test_every_command_has_a_row(
 
 
 def _help(command: list[str]) -> str:
-    ended = run(*command, "--help", env={"COLUMNS": "80", "NO_COLOR": "1"})
+    """Every option."""
+    env = {"COLUMNS": "80", "NO_COLOR": "1"}
+    whole = run(*command, "--help-all", env=env)
+    ended = run(*command, "--help", env=env) if whole.code else whole
     assert ended.code == 0
     return ended.out
 
