@@ -71,6 +71,10 @@ def _own_words(command: Sequence[str]) -> list[str]:
     words = [*command]
     if words[:2] == ["sh", "-c"] and words[2].endswith(_BECOMES):
         words = words[4 + words[2].count("shift") :]
+    while (
+        words[:2] == ["sh", "-c"] and "\n" in words[2] and words[4:]
+    ):  # a script of ours around what it is given
+        words = [word for word in words[4:] if word != words[4] or not word.startswith("/")]
     short = [Path(word).name if word.startswith("/") else word for word in words]
     kept = [
         word

@@ -261,7 +261,11 @@ def _own(
         stated = {name: value for it in commands for name, value in it.env.items() if needs}
         stated = {name: value for name, value in stated.items() if "PATH" not in name}
         result = target.shell(
-            _script(commands, lines), {**stated, **env}, needs, time_of(target.context)
+            _script(commands, lines),
+            {**stated, **env},
+            needs,
+            time_of(target.context),
+            shown="; ".join(it.line for it in commands),
         )
         report, others = read_suite(record.read(), header)
         acts = read_acts(others, header, target.place)

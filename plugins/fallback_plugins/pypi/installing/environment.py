@@ -312,13 +312,16 @@ class Environment:
         env: Mapping[str, str],
         servers: Sequence[str] = (),
         time: SuiteTime | None = None,
+        *,
+        shown: str,
     ) -> CommandResult:
         """Run a shell script in the root of the tree, with stand-ins of clients (``observed.add_shims``)
         and the environment's programs first on the path. What it prints is as ``sandboxed`` has it.
+        ``shown``: what people know it by, while it runs.
         ``servers``: started before it, and stopped after it (``services``). ``time``: as ``sandboxed``."""
         self.write_versions()
         lines = f'PATH="$1:$PATH"; export PATH\n{script}'
-        words = ["sh", "-c", lines, "sh", str(self.place / SHIMS)]
+        words = ["sh", "-c", lines, "sh", str(self.place / SHIMS), shown]
         result = run_as_given(
             self.context,
             self.repo,
