@@ -4,6 +4,7 @@ import hashlib
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
@@ -183,6 +184,12 @@ class Campaign(_Table):
             raise ValueError("name repositories: a [repositories.NAME] table, or checkouts")
         if not (self.advisories or any(it.advisories for it in self.repositories.values())):
             raise ValueError("name advisories, for all or for a repository")
+        for name in ("base_url", "judge_base_url"):
+            if "@" in urlsplit(getattr(self.model, name) or "").netloc:
+                raise ValueError(
+                    f"model.{name} has a user in it, which no order keeps: workers would ask without it. "
+                    "Give the key in the environment (FALLBACK_TIER_API_KEY, FALLBACK_TIER_JUDGE_API_KEY)"
+                )
         about = [(it.repository, it.advisory, it.ecosystem) for it in self.proofs]
         if len(set(about)) < len(about):
             raise ValueError("proofs: two are about the same advisory in the same repository")

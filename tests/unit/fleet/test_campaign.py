@@ -61,6 +61,8 @@ def test_paths_are_below_the_files_folder(tmp_path: Path) -> None:
         ('name = "spring"\n[repositories.x]\npath = "x"', "name advisories"),
         ('name = "spring"\nrepositories = 3', "repositories"),
         (SMALL + "[provider]\nrequests_per_minute = 0", "provider.requests_per_minute"),
+        (SMALL + "[model]\nbase_url = 'https://me:pw@h.example'", "model.base_url"),
+        (SMALL + "[model]\njudge_base_url = 'https://me@h.example'", "model.judge_base_url"),
     ],
 )
 def test_what_is_wrong_is_named(text: str, words: str, tmp_path: Path) -> None:
