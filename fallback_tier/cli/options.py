@@ -9,6 +9,7 @@ from pydantic import SecretStr
 
 from fallback_audit.event_types import AgeException
 from fallback_audit.vocabulary import AffectedCode, LadderStep
+from fallback_tier.advisory.lookup import DEFAULT_URL, FOLDER, OsvLookup
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.cli.arguments import parse_days
 from fallback_tier.cli.proof_options import own_of, proof_of
@@ -51,6 +52,9 @@ FLEET_STORE = "FALLBACK_TIER_FLEET_STORE"
 #: Days that releases must be old, for a whole shell or service.
 RELEASE_AGE = "FALLBACK_TIER_RELEASE_AGE"
 
+#: The OSV API that identifiers are looked up at, for a whole shell.
+ADVISORY_URL = "FALLBACK_TIER_ADVISORY_URL"
+
 #: Why no sandbox is used, as the audit trail has it.
 NO_SANDBOX = "--no-sandbox was given"
 
@@ -63,6 +67,16 @@ def state_dir(arguments: argparse.Namespace) -> Path:
     if arguments.state_dir:
         return as_given(arguments.state_dir)
     return users_folder("state")
+
+
+def advisory_lookup(arguments: argparse.Namespace) -> OsvLookup:
+    """Return what finds the records of identifiers: an option, else its variable, else the public database.
+    Raises ConfigurationError: the address is not usable."""
+    return OsvLookup(
+        arguments.advisory_url or os.environ.get(ADVISORY_URL) or DEFAULT_URL,
+        lambda: state_dir(arguments) / "cache" / FOLDER,
+        offline=arguments.offline,
+    )
 
 
 def as_given(path: str) -> Path:
