@@ -6,7 +6,8 @@ A format is recognised by what only it has, never by a file's name. Four kinds o
 - ranges (npm audit);
 - an installed version and fixed ones (pip-audit, uv audit, Trivy, Grype, SARIF): all else is affected
   (``ranges_up_to``);
-- identifiers (CycloneDX, an OSV batch answer, SARIF without a package): the caller looks them up (``Named``).
+- identifiers (CycloneDX, an OSV batch answer, SARIF without a package), which the caller looks up
+  (``Named``).
 """
 
 import re
@@ -69,7 +70,8 @@ def read(document: object, source: str) -> Iterator[Found] | None:
 
 
 def array(items: Sequence[object], source: str) -> Iterator[Found]:
-    """A JSON array, or JSON lines: OSV records, GitHub's objects, pages of them, an older pip-audit report."""
+    """A JSON array, or JSON lines: OSV records, GitHub's objects, pages of either, or an older pip-audit
+    report."""
     if items and all(isinstance(it, list) for it in items):
         items = [one for page in items if isinstance(page, list) for one in page]
     audited = [

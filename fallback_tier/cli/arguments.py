@@ -314,8 +314,7 @@ def add_offline(parser: "Options") -> None:
     parser.add_argument(
         "--offline",
         action="store_true",
-        help="do not ask a registry if the files suffice, nor an OSV API; yanked releases are not noticed "
-        "then",
+        help="do not ask a registry if the files suffice; yanked releases are not noticed then",
     )
 
 

@@ -3,13 +3,12 @@
 import argparse
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
 from fallback_audit.event_types import AgeException
 from fallback_audit.vocabulary import AffectedCode, LadderStep
-from fallback_tier.advisory.lookup import DEFAULT_URL, FOLDER, OsvLookup
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.cli.arguments import parse_days
 from fallback_tier.cli.proof_options import own_of, proof_of
@@ -31,6 +30,9 @@ from fallback_tier.wiring import Configuration, RecordSettings
 from fallback_tier.wiring.configuration import answer_form_for, is_local
 from fallback_tier.wiring.models import prices
 from fallback_tier.wiring.trail import OnViolation
+
+if TYPE_CHECKING:
+    from fallback_tier.advisory import OsvLookup
 
 #: The provider's key is never sent to another server: one behind --base-url has a variable of its own.
 PROVIDER_KEY, OTHER_KEY = "ANTHROPIC_API_KEY", "FALLBACK_TIER_API_KEY"
@@ -69,9 +71,11 @@ def state_dir(arguments: argparse.Namespace) -> Path:
     return users_folder("state")
 
 
-def advisory_lookup(arguments: argparse.Namespace) -> OsvLookup:
+def advisory_lookup(arguments: argparse.Namespace) -> "OsvLookup":
     """Return what finds the records of identifiers: an option, else its variable, else the public database.
     Raises ConfigurationError: the address is not usable."""
+    from fallback_tier.advisory.lookup import DEFAULT_URL, FOLDER, OsvLookup
+
     return OsvLookup(
         arguments.advisory_url or os.environ.get(ADVISORY_URL) or DEFAULT_URL,
         lambda: state_dir(arguments) / "cache" / FOLDER,

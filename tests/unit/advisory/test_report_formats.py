@@ -335,6 +335,15 @@ def test_what_github_withdrew_is_withdrawn(tmp_path: Path) -> None:
     assert [item.unknown for item in found.skipped] == [False]
 
 
+def test_a_github_advisory_without_a_package_is_looked_up(tmp_path: Path) -> None:
+    """Advisories that nobody reviewed name none."""
+    unreviewed = edited(GITHUB, {"vulnerabilities": [], "type": "unreviewed"})
+    assert [item.unknown for item in read(tmp_path, unreviewed).skipped] == [True]
+    with osv_api(RECORDS) as api:
+        record = only(read(tmp_path, unreviewed, lookup_at(api.url, tmp_path)))
+    assert record.packages("PyPI") == ("idna",)
+
+
 @pytest.mark.parametrize(
     ("state", "is_read"),
     [("open", True), ("fixed", True), ("dismissed", False), ("auto_dismissed", False)],
@@ -469,6 +478,16 @@ def test_a_list_of_components_alone_is_unknown_and_an_empty_result_is_not(tmp_pa
     bom = {key: value for key, value in CYCLONEDX.items() if key != "vulnerabilities"}
     assert [item.unknown for item in read(tmp_path, bom).skipped] == [True]
     assert read(tmp_path, edited(CYCLONEDX, {"vulnerabilities": []})) == AdvisorySet()
+
+
+def test_offline_the_address_and_the_file_are_in_the_reason(tmp_path: Path) -> None:
+    with osv_api(RECORDS) as api:
+        lookup = OsvLookup(api.url, lambda: tmp_path / "kept", offline=True)
+        found = read(tmp_path, CYCLONEDX, lookup)
+        assert api.requests == []
+    (skipped,) = found.skipped
+    assert f"{api.url}/v1/vulns/{CVE}" in skipped.reason
+    assert str(tmp_path / "kept") in skipped.reason
 
 
 def test_an_osv_batch_answer_is_looked_up(tmp_path: Path) -> None:
