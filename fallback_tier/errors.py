@@ -7,7 +7,12 @@
     ├── DiskError                    a disk that fails or is full (fallback_audit.errors)
     ├── InputError                   bad input: nothing was done
     │   ├── AdvisoryError            not OSV, too large
-    │   │   └── WithdrawnError       there is nothing to fix
+    │   │   ├── WithdrawnError       there is nothing to fix
+    │   │   ├── AdvisoryIdError      not an identifier of the database that it names
+    │   │   ├── AdvisoryNotFoundError     the database has no record of it
+    │   │   ├── AdvisoryUnreachableError  no answer, and none is kept
+    │   │   ├── AdvisoryResponseError     an answer that can't be used
+    │   │   └── NoPackageError       no record of it names a package
     │   ├── RepositoryError          not a git repository, dirty, no such path
     │   ├── AttemptHistoryError      prior attempts out of order, summary too long
     │   ├── ConfigurationError       a setting or an option that can't be
@@ -73,6 +78,7 @@ from fallback_tier.limits import MAX_UNREAD_LISTED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from pydantic import ValidationError
 
@@ -80,6 +86,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdvisoryError",
+    "AdvisoryIdError",
+    "AdvisoryNotFoundError",
+    "AdvisoryResponseError",
+    "AdvisoryUnreachableError",
     "AttemptHistoryError",
     "ConfigurationError",
     "EditError",
@@ -87,6 +97,7 @@ __all__ = [
     "HeldError",
     "InputError",
     "ModelError",
+    "NoPackageError",
     "PatchError",
     "PatchSyntaxError",
     "PluginError",
@@ -128,6 +139,44 @@ class AdvisoryError(InputError):
 
 class WithdrawnError(AdvisoryError):
     """The advisory was withdrawn: it says nothing any more, which is no gap in what is known."""
+
+
+class AdvisoryIdError(AdvisoryError):
+    """A text is not an identifier of the database that it names."""
+
+    code = "advisory_id"
+
+
+class AdvisoryNotFoundError(AdvisoryError):
+    """A database has no record of an identifier."""
+
+    code = "advisory_not_found"
+
+
+class AdvisoryUnreachableError(AdvisoryError):
+    """A database did not answer, or must not be asked, and no earlier answer is kept.
+
+    ``url``: the address to fetch. ``file``: where its answer is to be written.
+    """
+
+    code = "advisory_unreachable"
+
+    def __init__(self, problem: str, *, next_step: str, url: str, file: "Path") -> None:
+        super().__init__(problem, next_step=next_step)
+        self.url = url
+        self.file = file
+
+
+class AdvisoryResponseError(AdvisoryError):
+    """A database's answer, or a kept one, can't be used."""
+
+    code = "advisory_response"
+
+
+class NoPackageError(AdvisoryError):
+    """No record of an advisory names a package, so nothing can be compared with it."""
+
+    code = "advisory_no_package"
 
 
 class RepositoryError(InputError):

@@ -7,6 +7,8 @@ from fallback_tier.advisory.bundles import lets_stay as lets_stay
 from fallback_tier.advisory.bundles import one_per_flaw as one_per_flaw
 from fallback_tier.advisory.found import CodeFinding as CodeFinding
 from fallback_tier.advisory.found import Skipped as Skipped
+from fallback_tier.advisory.lookup import AdvisorySource as AdvisorySource
+from fallback_tier.advisory.lookup import OsvLookup as OsvLookup
 from fallback_tier.advisory.osv import Advisory as Advisory
 from fallback_tier.advisory.osv import load_advisory as load_advisory
 from fallback_tier.advisory.osv import parse_advisory as parse_advisory

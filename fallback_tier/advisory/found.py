@@ -22,7 +22,7 @@ MAX_VERSION_LENGTH = 256
 class Skipped(Frozen):
     """A part of the input that gives no advisory, and why: unknown, never clean.
 
-    ``unknown`` is False only for what was withdrawn: nothing is missing then.
+    ``unknown`` is False if nothing is missing: what was withdrawn, or is not about a vulnerability.
     """
 
     source: str
@@ -72,7 +72,20 @@ class FoundAdvisory(NamedTuple):
     whole: bool = True
 
 
-Found = FoundAdvisory | Skipped | CodeFinding
+class Named(NamedTuple):
+    """An advisory of which a report has identifiers, the main one first, and maybe the versions it found.
+
+    ``stated``: what the report says without a fix: a record looked up by the identifiers says more.
+    ``lacks``: a clause that says why the report does not suffice.
+    """
+
+    ids: tuple[str, ...]
+    source: str
+    stated: tuple[FoundAdvisory, ...] = ()
+    lacks: str = "only the record's id is here, not the record: fetch it by its id"
+
+
+Found = FoundAdvisory | Skipped | CodeFinding | Named
 
 
 class Reported(NamedTuple):

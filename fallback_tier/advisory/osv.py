@@ -192,11 +192,18 @@ def parse_advisory(data: bytes, source: str) -> Advisory:
 
 def advisory_from(record: object, source: str) -> Advisory:
     """As ``parse_advisory``, from JSON that was read already."""
+    return _usable(record_from(record, source), source)
+
+
+def record_from(record: object, source: str) -> Advisory:
+    """Return an OSV record of which nothing more is known: it may be withdrawn, or name no package.
+
+    For one database's part of an advisory. Raises AdvisoryError: it is not an OSV record.
+    """
     try:
-        advisory = Advisory.model_validate(record)
+        return Advisory.model_validate(record)
     except ValidationError as error:
         raise AdvisoryError(_what_it_is_not(error, source), next_step=_GET_OSV) from error
-    return _usable(advisory, source)
 
 
 def _usable(advisory: Advisory, source: str) -> Advisory:

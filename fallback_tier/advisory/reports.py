@@ -1,12 +1,25 @@
-"""Scanner reports other than SARIF: osv-scanner, pip-audit, npm audit (pnpm writes npm 6's form)."""
+"""From a JSON document to advisories: every format that is read, how it is recognised, and what it states.
+
+A format is recognised by what only it has, never by a file's name. Four kinds of statement are read:
+
+- whole records (OSV, GitHub's advisories): ranges as the database has them;
+- ranges (npm audit);
+- an installed version and fixed ones (pip-audit, uv audit, Trivy, Grype, SARIF): all else is affected
+  (``ranges_up_to``);
+- identifiers (CycloneDX, an OSV batch answer, SARIF without a package), which the caller looks up
+  (``Named``).
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
+from fallback_tier.advisory import sarif
 from fallback_tier.advisory.found import (
     Found,
     FoundAdvisory,
+    Named,
     Reported,
     Skipped,
     mapping,
@@ -19,54 +32,84 @@ from fallback_tier.advisory.found import (
 )
 from fallback_tier.advisory.npm_ranges import NPM, osv_ranges
 from fallback_tier.advisory.osv import advisory_from
+from fallback_tier.advisory.packages import Installed, ecosystem_of_type, from_purl
+from fallback_tier.advisory.versions import is_orderable, served, sort_key, successor
 from fallback_tier.errors import AdvisoryError
 
-#: pip-audit reads this ecosystem alone.
+#: pip-audit and uv audit read this ecosystem alone.
 PYPI = "PyPI"
 
 _GHSA = re.compile(r"GHSA(?:-[23456789cfghjmpqrvwx]{4}){3}")
 
-
 Reader = Callable[[Mapping[str, Any], str], Iterator[Found]]
 
 
-def reader_of(document: Mapping[str, Any]) -> Reader | None:
-    """Who reads this JSON object, by what its form alone has; None: it is no report."""
-    forms: tuple[tuple[str, type, Reader], ...] = (
-        ("vulnerabilities", dict, npm_audit),
-        ("advisories", dict, npm6_audit),
-        ("dependencies", list, pip_audit),
-        ("results", list, osv_scanner),
-        ("vulns", list, osv_answer),
-    )
-    return next((read for key, kind, read in forms if isinstance(document.get(key), kind)), None)
+class Format(NamedTuple):
+    """A format of JSON objects. ``name``: as a person knows it."""
+
+    name: str
+    is_it: Callable[[Mapping[str, Any]], bool]
+    read: Reader
+
+
+def supported() -> str:
+    """Return the names of all formats, as a list for a person."""
+    names = dict.fromkeys(one.name for one in (*FORMATS, OSV_RECORD))
+    return ", ".join(sorted(names, key=str.lower))
+
+
+def read(document: object, source: str) -> Iterator[Found] | None:
+    """Return what a JSON document states; None: it is not of any format."""
+    if isinstance(document, list):
+        return array(document, source)
+    found = mapping(document)
+    for one in (*FORMATS, OSV_RECORD):
+        if one.is_it(found):
+            return one.read(found, source)
+    return None
 
 
 def array(items: Sequence[object], source: str) -> Iterator[Found]:
-    """A JSON array, or JSON lines: OSV records, or the report of an older pip-audit."""
+    """A JSON array, or JSON lines: OSV records, GitHub's objects, pages of either, or an older pip-audit
+    report."""
+    if items and all(isinstance(it, list) for it in items):
+        items = [one for page in items if isinstance(page, list) for one in page]
     audited = [
         mapping(it).keys() & {"vulns", "skip_reason"} and "name" in mapping(it) for it in items
     ]
     if audited and all(audited):
         return pip_audit({"dependencies": items}, source)
-    return osv_records(items, source)
+    return _each(items, source)
+
+
+def _each(items: Sequence[object], source: str) -> Iterator[Found]:
+    for place, item in enumerate(items):
+        document, where = mapping(item), f"{source}[{place}]"
+        if _is_alert(document):
+            yield from github_alert(document, where)
+        elif _is_github_advisory(document):
+            yield from github_advisory(document, where)
+        else:
+            yield from _osv_record(item, where)
 
 
 def osv_records(items: object, source: str) -> Iterator[Found]:
     """An array of OSV records, each of which may be unusable by itself."""
     yield from unread(items, source, (object,))
     for place, item in enumerate(items if isinstance(items, list) else ()):
-        where = f"{source}[{place}]"
-        if isinstance(item, dict) and item.keys() <= {"id", "modified"}:
-            reason = "only the record's id is here, not the record: fetch it by its id"
-            yield Skipped(source=where, reason=f"{text(item.get('id'))!r}: {reason}.")
-            continue
-        try:
-            advisory = advisory_from(item, where)
-        except AdvisoryError as error:
-            yield Skipped.because(where, error)
-        else:
-            yield FoundAdvisory(advisory)
+        yield from _osv_record(item, f"{source}[{place}]")
+
+
+def _osv_record(item: object, where: str) -> Iterator[Found]:
+    """A record among others, or only its identifier, as OSV's batch query answers."""
+    document = mapping(item)
+    if document.keys() <= {"id", "modified"} and text(document.get("id")):
+        yield Named((text(document["id"]),), where)
+        return
+    try:
+        yield FoundAdvisory(advisory_from(item, where))
+    except AdvisoryError as error:
+        yield Skipped.because(where, error)
 
 
 def osv_answer(answer: Mapping[str, Any], source: str) -> Iterator[Found]:
@@ -176,3 +219,414 @@ def _ghsa(link: str) -> str:
 def _versions_found(advisory: Mapping[str, Any]) -> tuple[str, ...]:
     found = mappings(advisory.get("findings"))
     return tuple(version for it in found if (version := text(it.get("version"))))
+
+
+# --- uv audit -------------------------------------------------------------------------------------
+
+
+def uv_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
+    """One report, or one for each tool (`uv tool audit`). Statuses of projects are no vulnerabilities."""
+    yield from unread(report.get("tools"), source)
+    for body in (report, *mappings(report.get("tools"))):
+        yield from unread(body.get("vulnerabilities"), source)
+        for flaw in mappings(body.get("vulnerabilities")):
+            dependency = mapping(flaw.get("dependency"))
+            name, version = text(dependency.get("name")), text(dependency.get("version"))
+            reported = Reported(
+                id=text(flaw.get("display_id")) or text(flaw.get("id")),
+                ecosystem=PYPI,
+                package=name,
+                ranges=ranges_up_to(PYPI, version, texts(flaw.get("fix_versions"))),
+                versions=(version,) if version else (),
+                aliases=(*texts(flaw.get("id")), *texts(flaw.get("aliases"))),
+                summary=text(flaw.get("summary")),
+                details=text(flaw.get("description")),
+                url=text(flaw.get("link")),
+            )
+            yield from records(iter((reported,)), f"{source}: {name}")
+        for status in mappings(body.get("adverse_statuses")):
+            name, what = text(status.get("name")), text(status.get("status"))
+            reason = f"uv reports the project as {what!r}, which is not a vulnerability."
+            yield Skipped(source=f"{source}: {name}", reason=reason, unknown=False)
+
+
+# --- GitHub ---------------------------------------------------------------------------------------
+
+#: OSV's names of the ecosystems that GitHub names in its own way and no plugin of ours serves.
+_GITHUB_ECOSYSTEMS = {
+    "actions": "GitHub Actions",
+    "composer": "Packagist",
+    "erlang": "Hex",
+    "go": "Go",
+    "maven": "Maven",
+    "nuget": "NuGet",
+    "pub": "Pub",
+    "rubygems": "RubyGems",
+    "rust": "crates.io",
+    "swift": "SwiftURL",
+}
+
+#: States of an alert in which a person, or a rule of theirs, decided to leave it. A *fixed* alert is fixed
+#: on the default branch, which need not be what is checked out: it is read.
+_DISMISSED = frozenset({"dismissed", "auto_dismissed"})
+
+_BOUND = re.compile(r"(?P<operator>[<>]=?|=)\s*(?P<version>[^\s,<>=]+)")
+
+
+def github_alert(alert: Mapping[str, Any], source: str) -> Iterator[Found]:
+    """An alert of Dependabot: its whole advisory, and the package that it was raised for."""
+    state = text(alert.get("state"))
+    advisory = mapping(alert.get("security_advisory"))
+    if state in _DISMISSED:
+        name = text(advisory.get("ghsa_id")) or "The alert"
+        yield Skipped(source=source, reason=f"{name}: the alert's state is {state!r}.")
+        return
+    stated = alert.get("security_vulnerability")
+    listed = advisory.get("vulnerabilities")
+    entries = [*(listed if isinstance(listed, list) else ())]
+    if isinstance(stated, dict) and stated not in entries:
+        entries.append(stated)
+    yield from unread(listed, source)
+    yield from github_advisory({**advisory, "vulnerabilities": entries}, source)
+
+
+def github_advisory(advisory: Mapping[str, Any], source: str) -> Iterator[Found]:
+    """An advisory of GitHub's REST API, global or of a repository, as the OSV record that it is."""
+    yield from unread(advisory.get("vulnerabilities"), source)
+    affected = []
+    for entry in mappings(advisory.get("vulnerabilities")):
+        try:
+            affected.append(_github_affected(entry))
+        except AdvisoryError as error:
+            yield Skipped.because(source, error)
+    names = [text(advisory.get("ghsa_id")), text(advisory.get("cve_id"))]
+    names += [text(it.get("value")) for it in mappings(advisory.get("identifiers"))]
+    ids = tuple(dict.fromkeys(filter(None, names)))
+    if not affected and ids and not advisory.get("withdrawn_at"):
+        yield Named(ids, source)
+        return
+    vectors = mapping(advisory.get("cvss_severities"))
+    scores = {
+        "CVSS_V3": text(mapping(vectors.get("cvss_v3")).get("vector_string"))
+        or text(mapping(advisory.get("cvss")).get("vector_string")),
+        "CVSS_V4": text(mapping(vectors.get("cvss_v4")).get("vector_string")),
+    }
+    links = [
+        text(it) or text(mapping(it).get("url"))
+        for it in (advisory.get("html_url"), *_listed(advisory.get("references")))
+    ]
+    document = {
+        "id": ids[0] if ids else "",
+        "aliases": ids[1:],
+        "summary": text(advisory.get("summary")),
+        "details": text(advisory.get("description")),
+        "affected": affected,
+        "severity": [{"type": kind, "score": score} for kind, score in scores.items() if score],
+        "references": [{"type": "ADVISORY", "url": link} for link in dict.fromkeys(links) if link],
+        "database_specific": {
+            "cwe_ids": [text(it.get("cwe_id")) for it in mappings(advisory.get("cwes"))]
+        },
+        "modified": text(advisory.get("updated_at")),
+        "withdrawn": text(advisory.get("withdrawn_at")) or None,
+    }
+    try:
+        yield FoundAdvisory(advisory_from(document, source))
+    except AdvisoryError as error:
+        yield Skipped.because(source, error)
+
+
+def _github_affected(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a package and its range as OSV's ``affected``. Raises AdvisoryError: it can't be read."""
+    package = mapping(entry.get("package"))
+    kind, name = text(package.get("ecosystem")).lower(), text(package.get("name"))
+    ecosystem = ecosystem_of_type(kind) or _GITHUB_ECOSYSTEMS.get(kind, "")
+    if not ecosystem or not name:
+        raise AdvisoryError(
+            f"The advisory's package {name!r} is of the ecosystem {kind!r}, which is not known.",
+            next_step="Give an OSV record of it.",
+        )
+    patched = entry.get("first_patched_version") or entry.get("patched_versions")
+    fixed = text(mapping(patched).get("identifier")) or text(patched)
+    stated = text(entry.get("vulnerable_version_range"))
+    return {
+        "package": {"ecosystem": ecosystem, "name": name},
+        "ranges": [_github_range(ecosystem, stated, fixed)],
+    }
+
+
+def _github_range(ecosystem: str, stated: str, fixed: str) -> dict[str, Any]:
+    """Return a range such as ``>= 1.0, < 1.2`` as OSV has it.
+
+    Without a bound below, it begins with the first version; without one above, it has no end. ``<= 1.1``
+    ends at the first patched version, as in GitHub's own OSV export: what lies between is not called safe.
+    Raises AdvisoryError: the text is not such a range.
+    """
+    is_served = bool(ecosystem_of_type(ecosystem))
+    low, high, closed = "0", "", False
+    for part in filter(None, (it.strip() for it in stated.split(","))):
+        bound = _BOUND.fullmatch(part)
+        if bound is None or (is_served and not is_orderable(ecosystem, bound["version"])):
+            raise AdvisoryError(
+                f"The range {stated[:200]!r} of an advisory can't be read.",
+                next_step="Give an OSV record of it.",
+            )
+        operator, version = bound["operator"], bound["version"]
+        if operator in (">=", "="):
+            low = version
+        elif operator == ">":
+            # A version that can't be compared stays affected: more is affected than stated, not less.
+            low = successor(ecosystem, version) if is_served else version
+        if operator in ("<", "<=", "="):
+            high, closed = version, operator != "<"
+    events = [{"introduced": low}]
+    can_end_later = closed and is_served and is_orderable(ecosystem, fixed)
+    if can_end_later and sort_key(ecosystem, fixed) > sort_key(ecosystem, high):
+        high, closed = fixed, False
+    if high:
+        events.append({"last_affected" if closed else "fixed": high})
+    kind = served(ecosystem).range_type if is_served else "ECOSYSTEM"
+    return {"type": kind, "events": events}
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _is_alert(document: Mapping[str, Any]) -> bool:
+    return isinstance(document.get("security_advisory"), dict)
+
+
+def _is_github_advisory(document: Mapping[str, Any]) -> bool:
+    return isinstance(document.get("ghsa_id"), str)
+
+
+# --- Trivy and Grype ------------------------------------------------------------------------------
+
+
+def trivy(report: Mapping[str, Any], source: str) -> Iterator[Found]:
+    """Vulnerabilities of Trivy's results; misconfigurations, secrets and licences are not advisories."""
+    yield from unread(report.get("Results"), source)
+    for result in mappings(report.get("Results")):
+        where = f"{source}: {text(result.get('Target'))}"
+        yield from unread(result.get("Vulnerabilities"), where)
+        for flaw in mappings(result.get("Vulnerabilities")):
+            purl = text(mapping(flaw.get("PkgIdentifier")).get("PURL"))
+            stated = Installed(
+                ecosystem_of_type(text(result.get("Type"))),
+                text(flaw.get("PkgName")),
+                text(flaw.get("InstalledVersion")),
+            )
+            yield from _of_package(
+                from_purl(purl) or stated,
+                where,
+                ids=(text(flaw.get("VulnerabilityID")), *texts(flaw.get("VendorIDs"))),
+                fixes=text(flaw.get("FixedVersion")).split(","),
+                summary=text(flaw.get("Title")),
+                details=text(flaw.get("Description")),
+                cwe=texts(flaw.get("CweIDs")),
+                url=text(flaw.get("PrimaryURL")),
+                cvss=_trivy_cvss(mapping(flaw.get("CVSS"))),
+            )
+
+
+def _trivy_cvss(by_source: Mapping[str, Any]) -> str:
+    vectors = {name: text(mapping(one).get("V3Vector")) for name, one in by_source.items()}
+    preferred = (vectors.get("ghsa"), vectors.get("nvd"), *vectors.values())
+    return next(filter(None, preferred), "")
+
+
+def grype(report: Mapping[str, Any], source: str) -> Iterator[Found]:
+    """Matches of Grype. What its own rules ignore (``ignoredMatches``) is set aside by name."""
+    yield from unread(report.get("matches"), source)
+    yield from unread(report.get("ignoredMatches"), source)
+    for match in mappings(report.get("matches")):
+        artifact, flaw = mapping(match.get("artifact")), mapping(match.get("vulnerability"))
+        stated = Installed(
+            ecosystem_of_type(text(artifact.get("type"))),
+            text(artifact.get("name")),
+            text(artifact.get("version")),
+        )
+        related = [text(it.get("id")) for it in mappings(match.get("relatedVulnerabilities"))]
+        vectors = (
+            it for it in mappings(flaw.get("cvss")) if text(it.get("version")).startswith("3")
+        )
+        yield from _of_package(
+            from_purl(text(artifact.get("purl"))) or stated,
+            source,
+            ids=(text(flaw.get("id")), *related),
+            fixes=texts(mapping(flaw.get("fix")).get("versions")),
+            summary="",
+            details=text(flaw.get("description")),
+            cwe=tuple(text(it.get("cwe")) for it in mappings(flaw.get("cwes"))),
+            url=text(flaw.get("dataSource")),
+            cvss=next((text(it.get("vector")) for it in vectors), ""),
+        )
+    for match in mappings(report.get("ignoredMatches")):
+        name = text(mapping(match.get("vulnerability")).get("id")) or "A match"
+        yield Skipped(source=source, reason=f"{name}: it is ignored in the report.")
+
+
+def _of_package(
+    package: Installed,
+    where: str,
+    *,
+    ids: Sequence[str],
+    fixes: Sequence[str],
+    summary: str,
+    details: str,
+    cwe: Sequence[str],
+    url: str,
+    cvss: str,
+) -> Iterator[Found]:
+    """What a scanner says of one installed version."""
+    name = ids[0] or "A vulnerability"
+    if not package.ecosystem or not package.version:
+        reason = f"{name}: {package.name or 'its package'} is of no ecosystem that is served."
+        yield Skipped(source=where, reason=reason)
+        return
+    known = [it for one in fixes if (it := one.strip().removeprefix(">=").strip())]
+    reported = Reported(
+        id=ids[0],
+        ecosystem=package.ecosystem,
+        package=package.name,
+        ranges=ranges_up_to(package.ecosystem, package.version, known),
+        versions=(package.version,),
+        aliases=[it for it in dict.fromkeys(ids) if it],
+        summary=summary,
+        details=details,
+        cwe=[it for it in cwe if it],
+        url=url,
+        cvss=cvss,
+    )
+    yield from records(iter((reported,)), where)
+
+
+# --- CycloneDX ------------------------------------------------------------------------------------
+
+#: States of CycloneDX's analysis in which a person found that nothing is to be fixed.
+_SETTLED = frozenset({"not_affected", "false_positive", "resolved", "resolved_with_pedigree"})
+
+
+def cyclonedx(bom: Mapping[str, Any], source: str) -> Iterator[Found]:
+    """The vulnerabilities of a CycloneDX document. It has no fixed versions: each is looked up by its id.
+
+    A document without ``vulnerabilities`` lists components; whether these are affected is unknown.
+    """
+    if bom.get("vulnerabilities") is None:
+        reason = "It lists components and has no `vulnerabilities`: have a scanner add them."
+        yield Skipped(source=source, reason=reason)
+        return
+    yield from unread(bom["vulnerabilities"], source)
+    components = dict(_components(bom))
+    for number, flaw in enumerate(mappings(bom["vulnerabilities"])):
+        where = f"{source}: vulnerabilities[{number}]"
+        related = (text(it.get("id")) for it in mappings(flaw.get("references")))
+        ids = tuple(dict.fromkeys(filter(None, (text(flaw.get("id")), *related))))
+        state = text(mapping(flaw.get("analysis")).get("state"))
+        if state in _SETTLED:
+            name = ids[0] if ids else "A vulnerability"
+            yield Skipped(source=where, reason=f"{name}: its analysis says {state!r}.")
+            continue
+        stated = list(_cyclonedx_affected(flaw, ids, components, where))
+        yield from (it for it in stated if isinstance(it, Skipped))
+        whole = tuple(it for it in stated if isinstance(it, FoundAdvisory))
+        if ids:
+            yield Named(ids, where, whole)
+        else:
+            yield Skipped(source=where, reason="It has no identifier.")
+
+
+def _cyclonedx_affected(
+    flaw: Mapping[str, Any], ids: Sequence[str], components: Mapping[str, str], where: str
+) -> Iterator[Found]:
+    yield from unread(flaw.get("affects"), where)
+    for affects in mappings(flaw.get("affects")):
+        # A reference may lead to another document (BOM-Link): what follows # is the component there.
+        ref = text(affects.get("ref"))
+        local = unquote(ref.rpartition("#")[2]) if ref.startswith("urn:cdx:") else ref
+        package = from_purl(components.get(local, "")) or from_purl(local)
+        if package is None:
+            continue
+        yield from _of_package(
+            package,
+            where,
+            ids=ids or ("",),
+            fixes=(),
+            summary=text(flaw.get("description")),
+            details=text(flaw.get("detail")),
+            cwe=[f"CWE-{it}" for it in _listed(flaw.get("cwes")) if isinstance(it, int)],
+            url=text(mapping(flaw.get("source")).get("url")),
+            cvss=_cyclonedx_cvss(flaw),
+        )
+
+
+def _cyclonedx_cvss(flaw: Mapping[str, Any]) -> str:
+    ratings = mappings(flaw.get("ratings"))
+    vectors = (text(it.get("vector")) for it in ratings if "CVSSv3" in text(it.get("method")))
+    return next(filter(None, vectors), "")
+
+
+def _components(bom: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each component's reference and package URL, nested ones included."""
+    waiting = [
+        mapping(mapping(bom.get("metadata")).get("component")),
+        *mappings(bom.get("components")),
+    ]
+    while waiting:
+        one = waiting.pop()
+        yield text(one.get("bom-ref")), text(one.get("purl"))
+        waiting += mappings(one.get("components"))
+
+
+# --- The table ------------------------------------------------------------------------------------
+
+
+def _has(key: str, kind: type) -> Callable[[Mapping[str, Any]], bool]:
+    return lambda document: isinstance(document.get(key), kind)
+
+
+def _is_uv_audit(document: Mapping[str, Any]) -> bool:
+    is_report = isinstance(document.get("vulnerabilities"), list) and "audited_packages" in mapping(
+        document.get("summary")
+    )
+    return is_report or ("schema" in document and isinstance(document.get("tools"), list))
+
+
+def _is_trivy(document: Mapping[str, Any]) -> bool:
+    # Without any result, Trivy leaves the list out.
+    return isinstance(document.get("Results"), list) or {"SchemaVersion", "ArtifactName"} <= set(
+        document
+    )
+
+
+def _webhook(event: Mapping[str, Any], source: str) -> Iterator[Found]:
+    return github_alert(mapping(event.get("alert")), source)
+
+
+def _one_osv_record(document: Mapping[str, Any], source: str) -> Iterator[Found]:
+    return iter((FoundAdvisory(advisory_from(document, source)),))
+
+
+#: In this order: CycloneDX has `dependencies` and `vulnerabilities` too, which are lists in other formats.
+FORMATS: tuple[Format, ...] = (
+    Format("SARIF 2.1.0", _has("runs", list), sarif.read),
+    Format("CycloneDX", lambda it: it.get("bomFormat") == "CycloneDX", cyclonedx),
+    Format("Dependabot alerts", _is_alert, github_alert),
+    Format("Dependabot alerts", lambda it: _is_alert(mapping(it.get("alert"))), _webhook),
+    Format("GitHub advisories", _is_github_advisory, github_advisory),
+    Format("Trivy JSON", _is_trivy, trivy),
+    Format("Grype JSON", _has("matches", list), grype),
+    Format("uv audit JSON", _is_uv_audit, uv_audit),
+    Format("npm audit JSON", _has("vulnerabilities", dict), npm_audit),
+    Format("npm audit JSON", _has("advisories", dict), npm6_audit),
+    Format("pip-audit JSON", _has("dependencies", list), pip_audit),
+    Format("osv-scanner JSON", _has("results", list), osv_scanner),
+    Format(
+        "OSV (a record, an array, JSON lines, an API's answer)", _has("vulns", list), osv_answer
+    ),
+)
+
+#: The last one: other formats have an `id` too. It alone refuses its document as a whole.
+OSV_RECORD = Format(
+    "OSV (a record, an array, JSON lines, an API's answer)", lambda it: "id" in it, _one_osv_record
+)

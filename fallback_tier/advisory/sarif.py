@@ -2,7 +2,7 @@
 
 SARIF has no place for "package X, version Y". osv-scanner, Trivy and Grype each write it in words of
 their own into the message, the rule's help and the property bags; it is read from there, and a result
-that names a lockfile but no package is skipped with that reason.
+that names a lockfile but no package is looked up by its rule, or skipped with that reason.
 """
 
 import re
@@ -14,6 +14,7 @@ from fallback_tier.advisory.found import (
     MAX_MESSAGE_LENGTH,
     CodeFinding,
     Found,
+    Named,
     Reported,
     Skipped,
     mapping,
@@ -31,6 +32,7 @@ from fallback_tier.advisory.packages import (
     from_purl,
 )
 from fallback_tier.advisory.sarif_log import Result, Rules, result_of, words
+from fallback_tier.errors import AdvisoryError
 
 SARIF_VERSION = "2.1.0"
 
@@ -65,7 +67,12 @@ _NO_FINDING = frozenset({"pass", "notApplicable", "informational"})
 
 
 def read(log: Mapping[str, Any], source: str) -> Iterator[Found]:
-    """Everything that the runs of a log found."""
+    """Everything that the runs of a log found. Raises AdvisoryError: another version of SARIF."""
+    if log.get("version") != SARIF_VERSION:
+        raise AdvisoryError(
+            f"The input {source!r} is SARIF {text(log.get('version'))!r}, not {SARIF_VERSION}.",
+            next_step=f"Have the scanner write SARIF {SARIF_VERSION}.",
+        )
     yield from unread(log.get("runs"), f"{source}: runs")
     for number, run in enumerate(mappings(log.get("runs"))):
         there = f"{source}: runs[{number}]"
@@ -92,6 +99,8 @@ def _found(item: Result, where: str) -> Iterator[Found]:
         yield Skipped(source=where, reason=f"{item.rule_id or 'A result'}: {set_aside}.")
     elif isinstance(package, Installed):
         yield from records(iter((_reported(item, package),)), where)
+    elif isinstance(package, str) and (identifier := _IDENTIFIER.match(item.rule_id)):
+        yield Named((identifier[0],), where, lacks=package)
     elif isinstance(package, str):
         yield Skipped(source=where, reason=f"{item.rule_id or 'A result'}: {package}.")
     else:

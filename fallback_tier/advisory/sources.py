@@ -1,21 +1,31 @@
-"""Advisories from whatever is at hand: OSV records, folders of them, scanner reports.
+"""Advisories from whatever is at hand: identifiers, OSV records, folders of them, scanner reports.
 
-The form is told by content, never by a file's name. Nothing is left out silently: what gives no
-advisory is ``skipped``, with a reason.
+A document's format is recognised by its content (``reports``), never by a file's name. Nothing is left out
+silently: what gives no advisory is ``skipped``, with a reason.
 """
 
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from fallback_audit.disk_errors import blamed
 from fallback_audit.frozen import Frozen
 from fallback_tier.advisory.bundles import by_flaw, merged
-from fallback_tier.advisory.found import CodeFinding, Found, FoundAdvisory, Skipped, mapping, text
-from fallback_tier.advisory.osv import Advisory, advisory_from
-from fallback_tier.errors import AdvisoryError, FallbackError, WithdrawnError
+from fallback_tier.advisory.found import (
+    CodeFinding,
+    Found,
+    FoundAdvisory,
+    Named,
+    Skipped,
+    mapping,
+    text,
+)
+from fallback_tier.advisory.lookup import AdvisorySource, OsvLookup, identifier
+from fallback_tier.advisory.osv import Advisory
+from fallback_tier.errors import AdvisoryError, AdvisoryIdError, FallbackError, WithdrawnError
 from fallback_tier.files.inputs import DuplicateKeyError, open_named, parse_json
 
 #: One report. osv-scanner writes every record out in full: a few MB for a large repository. Parsed, it
@@ -32,34 +42,45 @@ MAX_FOLDER_BYTES = 128 * 1024 * 1024
 #: Files of a folder that are looked at.
 _SUFFIXES = (".json", ".jsonl", ".sarif")
 
-_FORMS = (
-    "OSV (a record, an array, JSON lines, an API's answer), osv-scanner JSON, pip-audit JSON, "
-    "npm audit JSON, SARIF 2.1.0"
-)
+#: Names standard input among paths.
+STANDARD_INPUT = Path("-")
 
 
 class AdvisorySet(Frozen):
-    """All that the given inputs say: each flaw once, findings in source code, and what was left out."""
+    """All that the given inputs say: each flaw once, findings in source code, and what was left out.
+
+    ``sources``: where records come from that were looked up by an identifier.
+    """
 
     advisories: tuple[Advisory, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     findings: tuple[CodeFinding, ...] = ()
+    sources: tuple[AdvisorySource, ...] = ()
 
 
-def load_advisories(paths: Sequence[Path]) -> AdvisorySet:
-    """Read files and folders, each in any form that we know.
+def load_advisories(
+    paths: Sequence[Path], lookup: OsvLookup | None = None, *, commits_suffice: bool = False
+) -> AdvisorySet:
+    """Read files, folders, standard input (``-``) and identifiers (``GHSA-…``), in any format that we know.
+
+    ``lookup``: finds the records of identifiers; None: an identifier is refused, and in a report skipped.
+    ``commits_suffice``: a record that names only commits is read if nothing else was given (a fix of the
+    package's own source). A file wins over an identifier of the same name.
 
     Records of the same flaw become one; where a whole OSV record is in hand, what a report says of the
     same flaw and package is dropped for it. Raises AdvisoryError: a path that can't be read, is over
-    its limit or has none of the forms; a file that is one OSV record and can't be used. What was withdrawn,
-    or can't be used *inside* a folder or a report, is skipped.
+    its limit or has none of the formats; a file that is one OSV record and can't be used; an identifier
+    that gives no record (as ``OsvLookup.find``). What was withdrawn, or can't be used *inside* a folder
+    or a report, is skipped.
     """
-    found = [item for path in paths for item in _read(path)]
+    items = [item for path in paths for item in _read(path, lookup)]
+    found = [one for item in items for one in _looked_up(item, lookup)]
     records = [item for item in found if isinstance(item, FoundAdvisory)]
     skipped = [item for item in found if isinstance(item, Skipped)]
     advisories = []
     for advisory in _one_per_flaw(records):
-        if advisory.says_nothing:
+        alone = commits_suffice and len(records) == len(found) == 1
+        if advisory.says_nothing and not alone:
             skipped.append(_says_nothing(advisory))
         else:
             advisories.append(advisory)
@@ -67,6 +88,38 @@ def load_advisories(paths: Sequence[Path]) -> AdvisorySet:
         advisories=tuple(advisories),
         skipped=tuple(dict.fromkeys(skipped)),
         findings=tuple(dict.fromkeys(item for item in found if isinstance(item, CodeFinding))),
+        sources=() if lookup is None else tuple(lookup.sources),
+    )
+
+
+def _looked_up(item: Found, lookup: OsvLookup | None) -> Iterator[Found]:
+    """Yield what an identifier of a report leads to, and what the report states itself."""
+    if not isinstance(item, Named):
+        yield item
+        return
+    if lookup is None:
+        yield Skipped(source=item.source, reason=f"{item.ids[0]!r}: {item.lacks}.")
+    else:
+        try:
+            yield from lookup.find(tuple(dict.fromkeys(map(_as_databases_have_it, item.ids))))
+        except AdvisoryError as error:
+            # What the report states of installed versions holds without the record.
+            skipped = Skipped.because(item.source, error)
+            reason = f"{error.problem} {error.next_step}"
+            yield skipped.model_copy(update={"reason": reason})
+    yield from item.stated
+
+
+def _as_databases_have_it(name: str) -> str:
+    with suppress(AdvisoryIdError):
+        return identifier(name) or name
+    return name
+
+
+def _no_lookup(name: str) -> Iterator[Found]:
+    raise AdvisoryIdError(
+        f"{name} is an advisory's identifier, and only a record or a report can be read here.",
+        next_step="Give the record as a file, or the identifier to `fallback-tier fix` or `plan`.",
     )
 
 
@@ -105,12 +158,18 @@ def _says_nothing(advisory: Advisory) -> Skipped:
 # --- Files and folders ----------------------------------------------------------------------------
 
 
-def _read(path: Path) -> Iterator[Found]:
+def _read(path: Path, lookup: OsvLookup | None) -> Iterator[Found]:
     if path.is_dir():
         yield from _read_folder(path)
         return
+    name = None if path == STANDARD_INPUT or os.path.lexists(path) else identifier(str(path))
     try:
-        yield from _read_document(_bytes(path), str(path))
+        if name is not None:
+            yield from _no_lookup(name) if lookup is None else lookup.find((name,))
+        elif path == STANDARD_INPUT:
+            yield from _read_document(_bytes(Path("/dev/stdin")), "standard input")
+        else:
+            yield from _read_document(_bytes(path), str(path))
     except WithdrawnError as error:
         yield Skipped.because(str(path), error)
 
@@ -183,7 +242,7 @@ def _unreadable(path: Path, error: OSError) -> FallbackError:
     return blamed(error, f"The input {str(path)!r}", unreadable)
 
 
-# --- Forms ----------------------------------------------------------------------------------------
+# --- Documents ------------------------------------------------------------------------------------
 
 
 def _read_document(data: bytes, source: str) -> Iterator[Found]:
@@ -191,28 +250,10 @@ def _read_document(data: bytes, source: str) -> Iterator[Found]:
     from fallback_tier.advisory import reports
 
     document = _parsed(data, source)
-    if isinstance(document, list):
-        return reports.array(document, source)
-    answer = mapping(document)
-    if isinstance(answer.get("runs"), list):
-        return _sarif(answer, source)
-    reader = reports.reader_of(answer)
-    if reader is not None:
-        return reader(answer, source)
-    if "id" in answer:
-        return iter((FoundAdvisory(advisory_from(answer, source)),))
-    raise _unknown(answer, source)
-
-
-def _sarif(log: Mapping[str, Any], source: str) -> Iterator[Found]:
-    from fallback_tier.advisory import sarif
-
-    if log.get("version") != sarif.SARIF_VERSION:
-        raise AdvisoryError(
-            f"The input {source!r} is SARIF {text(log.get('version'))!r}, not {sarif.SARIF_VERSION}.",
-            next_step=f"Have the scanner write SARIF {sarif.SARIF_VERSION}.",
-        )
-    return sarif.read(log, source)
+    found = reports.read(document, source)
+    if found is None:
+        raise _unknown(mapping(document), source)
+    return found
 
 
 def _unknown(answer: Mapping[str, Any], source: str) -> AdvisoryError:
@@ -224,7 +265,7 @@ def _unknown(answer: Mapping[str, Any], source: str) -> AdvisoryError:
         )
     return AdvisoryError(
         f"The input {source!r} is no advisory and no report that we know.",
-        next_step=f"Give one of: {_FORMS}.",
+        next_step=f"Give one of: {_formats()}.",
     )
 
 
@@ -248,8 +289,14 @@ def _parsed(data: bytes, source: str) -> object:
     except (ValueError, RecursionError) as error:
         raise AdvisoryError(
             f"The input {source!r} is not JSON: {_short(error)}.",
-            next_step=f"Give one of: {_FORMS}.",
+            next_step=f"Give one of: {_formats()}.",
         ) from error
+
+
+def _formats() -> str:
+    from fallback_tier.advisory import reports
+
+    return reports.supported()
 
 
 def _lines(lines: Iterable[str]) -> list[Any]:

@@ -144,7 +144,11 @@ def _add_plan(commands: "Commands") -> None:
     add_allow_host(plan)
     add_ages(plan)
     add_tests(plan)
-    plan.add_argument("--state-dir", metavar="DIR", help="as for fix; a plan keeps nothing there")
+    plan.add_argument(
+        "--state-dir",
+        metavar="DIR",
+        help="as for fix; a plan keeps only looked-up advisories there",
+    )
     add_json(plan)
     plan.show_first(_SHORT.format("plan"), (*_USUAL, "--no-resolve"))
     plan.set_defaults(handler="fallback_tier.cli.fix.plan:run")
@@ -195,9 +199,17 @@ def _add_subject(parser: argparse.ArgumentParser) -> None:
         "--advisory",
         required=True,
         action="append",
-        metavar="PATH",
-        help="an OSV record (JSON), a folder of them, or a scanner's report (osv-scanner, "
-        "pip-audit, npm audit, SARIF); may be given again",
+        metavar="ADVISORY",
+        help="an identifier (GHSA-…, CVE-…, PYSEC-…, MAL-…), which is looked up; or a file, a folder or "
+        "- (standard input) with OSV records, GitHub's advisories, Dependabot's alerts or a report "
+        "of Trivy, Grype, npm audit, pip-audit, uv audit, osv-scanner, SARIF or CycloneDX; may be "
+        "given again",
+    )
+    parser.add_argument(
+        "--advisory-url",
+        metavar="URL",
+        help="OSV API that identifiers are looked up at (default: FALLBACK_TIER_ADVISORY_URL, or "
+        "https://api.osv.dev); with --offline, answers that were kept",
     )
 
 

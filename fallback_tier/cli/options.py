@@ -3,7 +3,7 @@
 import argparse
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
@@ -31,6 +31,9 @@ from fallback_tier.wiring.configuration import answer_form_for, is_local
 from fallback_tier.wiring.models import prices
 from fallback_tier.wiring.trail import OnViolation
 
+if TYPE_CHECKING:
+    from fallback_tier.advisory import OsvLookup
+
 #: The provider's key is never sent to another server: one behind --base-url has a variable of its own.
 PROVIDER_KEY, OTHER_KEY = "ANTHROPIC_API_KEY", "FALLBACK_TIER_API_KEY"
 
@@ -51,6 +54,9 @@ FLEET_STORE = "FALLBACK_TIER_FLEET_STORE"
 #: Days that releases must be old, for a whole shell or service.
 RELEASE_AGE = "FALLBACK_TIER_RELEASE_AGE"
 
+#: The OSV API that identifiers are looked up at, for a whole shell.
+ADVISORY_URL = "FALLBACK_TIER_ADVISORY_URL"
+
 #: Why no sandbox is used, as the audit trail has it.
 NO_SANDBOX = "--no-sandbox was given"
 
@@ -63,6 +69,18 @@ def state_dir(arguments: argparse.Namespace) -> Path:
     if arguments.state_dir:
         return as_given(arguments.state_dir)
     return users_folder("state")
+
+
+def advisory_lookup(arguments: argparse.Namespace) -> "OsvLookup":
+    """Return what finds the records of identifiers: an option, else its variable, else the public database.
+    Raises ConfigurationError: the address is not usable."""
+    from fallback_tier.advisory.lookup import DEFAULT_URL, FOLDER, OsvLookup
+
+    return OsvLookup(
+        arguments.advisory_url or os.environ.get(ADVISORY_URL) or DEFAULT_URL,
+        lambda: state_dir(arguments) / "cache" / FOLDER,
+        offline=arguments.offline,
+    )
 
 
 def as_given(path: str) -> Path:

@@ -1,10 +1,10 @@
-"""What is to be fixed: OSV records, folders of them, scanners' reports."""
+"""What is to be fixed: identifiers, OSV records, folders of them, scanners' reports."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fallback_tier.advisory import AdvisorySet, load_advisories, load_advisory
+from fallback_tier.advisory import AdvisorySet, AdvisorySource, OsvLookup, load_advisories
 from fallback_tier.errors import AdvisoryError
 
 if TYPE_CHECKING:
@@ -14,33 +14,27 @@ if TYPE_CHECKING:
 MAX_NAMED = 10
 
 
-def advisories_at(paths: Sequence[Path]) -> AdvisorySet:
-    """All that these places hold. Raises AdvisoryError if something in them can't be used, and nothing else
-    can; an empty report and withdrawn records are fine: nothing is to be fixed."""
-    given = load_advisories(list(paths))
+def advisories_at(paths: Sequence[Path], lookup: OsvLookup | None = None) -> AdvisorySet:
+    """All that these files, folders and identifiers hold (``load_advisories``). Raises AdvisoryError if
+    something in them can't be used, and nothing else can; an empty report and withdrawn records are fine:
+    nothing is to be fixed."""
+    return _usable(load_advisories(list(paths), lookup))
+
+
+def advisories_to_fix(paths: Sequence[Path], lookup: OsvLookup | None = None) -> AdvisorySet:
+    """As ``advisories_at``; also one record that names only commits: it is for the package's own source."""
+    return _usable(load_advisories(list(paths), lookup, commits_suffice=True))
+
+
+def _usable(given: AdvisorySet) -> AdvisorySet:
     unknown = any(item.unknown for item in given.skipped)
     if unknown and not (given.advisories or given.findings):
         first = given.skipped[0]
         raise AdvisoryError(
             f"Nothing that --advisory names can be used: {first.source}: {first.reason}",
-            next_step="Give an OSV record, a folder of them, or a scanner's report.",
+            next_step="Give an OSV record, a folder of them, an identifier, or a scanner's report.",
         )
     return given
-
-
-def advisories_to_fix(paths: Sequence[Path]) -> AdvisorySet:
-    """As ``advisories_at``; besides, one record that names only commits: it is for the package's own
-    source."""
-    try:
-        return advisories_at(paths)
-    except AdvisoryError:
-        if len(paths) > 1:
-            raise
-        try:
-            return AdvisorySet(advisories=(load_advisory(paths[0]),))
-        except AdvisoryError:
-            pass
-        raise
 
 
 def unused(given: "AdvisorySet | RemediationPlan") -> Iterator[str]:
@@ -53,3 +47,10 @@ def unused(given: "AdvisorySet | RemediationPlan") -> Iterator[str]:
         yield from (f"{kind}: {sentence}" for sentence in sentences[:MAX_NAMED])
         if len(sentences) > MAX_NAMED:
             yield f"{kind}: and {len(sentences) - MAX_NAMED} more (--json has them all)"
+
+
+def sources_document(sources: Sequence[AdvisorySource]) -> dict[str, object]:
+    """Return where looked-up records come from, for a JSON document; empty if none was looked up."""
+    if not sources:
+        return {}
+    return {"advisory_sources": [one.model_dump(mode="json") for one in sources]}

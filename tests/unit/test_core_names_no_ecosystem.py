@@ -27,7 +27,6 @@ KNOWN = {
     "audit/fallback_audit/stores/postgres_location.py": _HELP,
     "fallback_tier/advisory/npm_ranges.py": _REPORT,
     "fallback_tier/advisory/reports.py": _REPORT,
-    "fallback_tier/advisory/sources.py": _HELP,
     "fallback_tier/cli/serve/command.py": _HELP,
     "fallback_tier/cli/serve/parser.py": _HELP,
     "fallback_tier/service/http/examples.py": "an example in the OpenAPI document",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from fallback_tier.advisory import AdvisorySource
 from fallback_tier.batch.outcome import AdvisoryEnd, Outcome, Why, failing_gates
 from fallback_tier.batch.part import Part, merged
 from fallback_tier.batch.running import BatchEnd
@@ -20,6 +21,7 @@ from fallback_tier.cli.fix.report import (
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.remediation import line, safe, show_left
 from fallback_tier.cli.suggesting import command
+from fallback_tier.fix.advisories import sources_document
 from fallback_tier.fix.delivery import SeveralFixes
 from fallback_tier.fix.document import document
 from fallback_tier.gates.result import DeliveryOutcome, WithPatch
@@ -58,13 +60,20 @@ def combined_exit_code(
     return next((code for code in order if code in codes), exit_codes.NOT_AFFECTED)
 
 
-def finish_several(fixed: SeveralFixes, services: Services, *, as_json: bool) -> int:
+def finish_several(
+    fixed: SeveralFixes,
+    services: Services,
+    *,
+    as_json: bool,
+    sources: Sequence[AdvisorySource] = (),
+) -> int:
     """Report the end; returns the exit code."""
     end, ends, outcome = fixed.end, fixed.advisories, fixed.delivery
     configured = services.configuration
     code = combined_exit_code(end.planned, end.parts, require_tests=configured.require_tests)
     if as_json:
-        print_json(batch_document(end, ends, outcome, code=code))
+        reported = batch_document(end, ends, outcome, code=code)
+        print_json({**reported, **sources_document(sources)})
     else:
         report_batch(end, ends, outcome, Console(), services)
     return code

@@ -1,16 +1,17 @@
 """``fallback-tier fix``: a proved patch, or an honest reason."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from fallback_tier.advisory import AdvisorySet
+from fallback_tier.advisory import AdvisorySet, AdvisorySource
 from fallback_tier.cli.fix.report import exit_code, next_steps, report
-from fallback_tier.cli.options import cap_in_words, configuration
+from fallback_tier.cli.options import advisory_lookup, cap_in_words, configuration
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import OnTerminal
-from fallback_tier.fix.advisories import advisories_to_fix
+from fallback_tier.fix.advisories import advisories_to_fix, sources_document
 from fallback_tier.fix.delivery import Delivery, Fixed
 from fallback_tier.fix.document import document
 from fallback_tier.fix.fixer import Fixer, open_fixer
@@ -20,10 +21,13 @@ from fallback_tier.wiring import Services
 
 def run(arguments: argparse.Namespace) -> int:
     """Fix, prove, deliver, report. The exit code says how it ended."""
-    given = advisories_to_fix([Path(path) for path in arguments.advisory])
+    lookup = advisory_lookup(arguments)
+    given = advisories_to_fix([Path(path) for path in arguments.advisory], lookup)
     watch = OnTerminal(quiet=arguments.json)
     configured = configuration(arguments)
     with open_fixer(configured, given, watch) as fixer:
+        for source in given.sources:
+            watch.note(source.sentence)
         if (cap := cap_in_words(configured)) is not None:
             watch.note(cap)
         return run_with(given, fixer, arguments)
@@ -36,7 +40,7 @@ def run_with(given: AdvisorySet, fixer: Fixer, arguments: argparse.Namespace) ->
         fixed = fixer.fix(given, repository, where)
     else:
         fixed = fixer.resume(arguments.resume, given=given, repository=repository, delivery=where)
-    return finish(fixed, fixer.services, as_json=arguments.json)
+    return finish(fixed, fixer.services, as_json=arguments.json, sources=given.sources)
 
 
 def delivery_of(arguments: argparse.Namespace) -> Delivery:
@@ -50,17 +54,24 @@ def delivery_of(arguments: argparse.Namespace) -> Delivery:
     )
 
 
-def finish(fixed: Fixed, services: Services, *, as_json: bool) -> int:
-    """Report the end; returns the exit code."""
+def finish(
+    fixed: Fixed,
+    services: Services,
+    *,
+    as_json: bool,
+    sources: Sequence[AdvisorySource] = (),
+) -> int:
+    """Report the end; returns the exit code. ``sources``: of the records that were looked up."""
     if not isinstance(fixed, OneFix):
         from fallback_tier.cli.fix.batch_report import finish_several
 
-        return finish_several(fixed, services, as_json=as_json)
+        return finish_several(fixed, services, as_json=as_json, sources=sources)
     configured = services.configuration
     code = exit_code(fixed.result, require_tests=configured.require_tests)
     if as_json:
         steps = next_steps(fixed.result)
         reported = {**document(fixed.result), **fixed.delivery.document(), "exit_code": code}
+        reported |= sources_document(sources)
         print_json({**reported, "next_steps": list(steps)} if steps else reported)
     else:
         report(fixed.result, Console(), fixed.delivery, configured.state_dir)

@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.text import Text
 
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
+from fallback_tier.advisory import AdvisorySource
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.options import settings
+from fallback_tier.cli.options import advisory_lookup, settings
 from fallback_tier.cli.progress import OnTerminal
 from fallback_tier.cli.remediation import (
     change,
@@ -28,7 +29,7 @@ from fallback_tier.cli.remediation import (
     why_not_cheaper,
 )
 from fallback_tier.cli.results import print_shown
-from fallback_tier.fix.advisories import advisories_at, unused
+from fallback_tier.fix.advisories import advisories_at, sources_document, unused
 from fallback_tier.fix.planning import plan_fixes
 from fallback_tier.outcome import OwnTests
 from fallback_tier.planning import EcosystemPlan, RemediationPlan
@@ -38,7 +39,8 @@ COLUMNS = ("manifest", "package", "from → to", "step", "known", "advisories")
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan, print. The exit code says whether all of it can be done."""
-    given = advisories_at([Path(path) for path in arguments.advisory])
+    lookup = advisory_lookup(arguments)
+    given = advisories_at([Path(path) for path in arguments.advisory], lookup)
     repository, chosen = Path(arguments.repository), settings(arguments)
     with OnTerminal(quiet=arguments.json).planning() as progress:
         planned = plan_fixes(
@@ -46,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     code = exit_code(planned)
     document = {**planned.model_dump(mode="json"), "exit_code": code}
-    return print_shown(arguments, document, lambda: show(planned, Console()), code)
+    document |= sources_document(given.sources)
+    return print_shown(arguments, document, lambda: show(planned, Console(), given.sources), code)
 
 
 def exit_code(planned: RemediationPlan) -> int:
@@ -67,9 +70,13 @@ def exit_code(planned: RemediationPlan) -> int:
     return exit_codes.UNKNOWN if skipped else exit_codes.NOT_AFFECTED
 
 
-def show(planned: RemediationPlan, console: Console) -> None:
-    """The plan as a table, for a person."""
+def show(
+    planned: RemediationPlan, console: Console, sources: Sequence[AdvisorySource] = ()
+) -> None:
+    """The plan as a table, for a person; before it, the ``sources`` of records that were looked up."""
     commit = planned.base_commit[:12]
+    for source in sources:
+        line(console, safe(source.sentence))
     line(console, f"[bold]plan[/] for {safe(planned.repository)} at {commit}{_how_sure(planned)}")
     if planned.fixes:
         _show_moves(planned, console)
