@@ -78,7 +78,7 @@ _USUAL_FIX = (
     *(*_USUAL, "--dry-run", "--output", "--commit", "--report", "--proof", "--require-tests"),
     *("--model", "--max-usd"),
 )
-_SHORT = "fallback-tier {} REPO --advisory PATH [OPTION ...]"
+_SHORT = "fallback-tier {} REPO --advisory ADVISORY [OPTION ...]"
 
 
 def _add_fix(commands: "Commands") -> None:
