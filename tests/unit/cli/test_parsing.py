@@ -69,4 +69,4 @@ def test_a_machine_gets_it_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_beginning_of_an_option_stands_for_it() -> None:
-    assert build_parser().parse_args(["fix", ".", "--advis", "x"]).advisory == ["x"]
+    assert build_parser().parse_args(["fix", ".", "--advisory", "x", "--dry"]).dry_run
