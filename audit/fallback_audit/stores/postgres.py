@@ -127,6 +127,7 @@ class PostgresAuditStore(PostgresAuditReader):
                 raise AuditStoreError(
                     f"Audit store {self._location}: {refused}: the store's safeguards do not allow it.",
                     next_step="Look at `fallback-tier audit log`: it may have been done before.",
+                    kind="safeguard",
                 ) from error
 
         (stored,) = self._write((record,), guarded)

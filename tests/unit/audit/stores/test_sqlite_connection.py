@@ -26,6 +26,7 @@ from fallback_tier.errors import StateFolderError
 from fallback_tier.workers.sqlite_file import SqliteFile
 from tests.database_files import deleted_files
 from tests.forks import Forked
+from tests.kinds import OfKind
 from tests.waiting import PATIENCE_S, at_once, exit_code
 
 TABLE = ("CREATE TABLE rows (name TEXT NOT NULL) STRICT",)
@@ -163,7 +164,7 @@ def test_a_writer_that_closes_deleted_files_overwrites_nothing(path: Path) -> No
         append(store, "a", 2)
         lose_locks(path)
         elsewhere(append_elsewhere, path, "b", 5)
-        with pytest.raises(AuditStoreError, match="files of it were deleted or replaced"):
+        with pytest.raises(AuditStoreError, check=OfKind("replaced")):
             late(store, path)  # it is told that this event may be lost
         elsewhere(append_elsewhere, path, "c", 30)
     judged(path, {"a": 2, "b": 5, "c": 30})
@@ -242,7 +243,7 @@ def test_files_in_a_long_use_are_waited_for_and_then_said(
                 at_once([read])
                 read()  # in the thread that has the snapshot: it does not wait for itself
 
-        with pytest.raises(AuditStoreError, match="deleted or replaced"):
+        with pytest.raises(AuditStoreError, check=OfKind("replaced")):
             read_for_long()
         for error in failed:
             assert type(error) is AuditStoreError  # not damaged
@@ -288,11 +289,11 @@ def test_a_writer_does_not_go_on_with_an_older_file(path: Path) -> None:
         with closing(open_readonly(path)) as reader:
             delete(path)
             older.replace(path)
-            with pytest.raises(AuditStoreError, match="replaced by a file without event 2"):
+            with pytest.raises(AuditStoreError, check=OfKind("replaced"), match="event 2,"):
                 append(store, "a")
             assert counts(reader) == {"a": 1}
         path.unlink()
-        with pytest.raises(AuditStoreError, match="can't be opened"):
+        with pytest.raises(AuditStoreError, check=OfKind("not_openable")):
             append(store, "a")
         assert not path.exists()
 
@@ -305,7 +306,7 @@ def test_damage_is_still_damage(path: Path) -> None:
         with path.open("r+b") as file:
             file.seek(4096)
             file.write(os.urandom(size - 4096))
-        with pytest.raises(AuditIntegrityError, match="damaged") as caught:
+        with pytest.raises(AuditIntegrityError, check=OfKind("damaged")) as caught:
             counts(reader)
     assert "Only if that finds it damaged too" in caught.value.next_step
 
