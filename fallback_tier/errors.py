@@ -172,8 +172,10 @@ class ToolFailedError(ToolError):
 
     code = "tool_failed"
 
-    def __init__(self, problem: str, *, next_step: str, output: str = "") -> None:
-        super().__init__(problem, next_step=next_step)
+    def __init__(
+        self, problem: str, *, next_step: str, output: str = "", kind: str = ""
+    ) -> None:
+        super().__init__(problem, next_step=next_step, kind=kind)
         self.output = output
 
 
@@ -220,10 +222,11 @@ class RecipeError(FallbackError):
         unread: "Sequence[UnreadItem]" = (),
         blockers: "Sequence[Blocker]" = (),
         declined: "Sequence[StepDeclined]" = (),
+        kind: str = "",
     ) -> None:
         if more := len(unread[MAX_UNREAD_LISTED:]):
             problem = f"{problem} {more} more were not read."
-        super().__init__(problem, next_step=next_step)
+        super().__init__(problem, next_step=next_step, kind=kind)
         self.reason = reason
         self.unread = tuple(unread[:MAX_UNREAD_LISTED])
         self.blockers = tuple(blockers)
@@ -241,8 +244,9 @@ class ModelError(FallbackError):
         *,
         next_step: str,
         failure: ModelFailureKind = ModelFailureKind.REJECTED,
+        kind: str = "",
     ) -> None:
-        super().__init__(problem, next_step=next_step)
+        super().__init__(problem, next_step=next_step, kind=kind)
         self.failure = failure
 
 
