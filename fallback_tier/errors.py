@@ -172,9 +172,7 @@ class ToolFailedError(ToolError):
 
     code = "tool_failed"
 
-    def __init__(
-        self, problem: str, *, next_step: str, output: str = "", kind: str = ""
-    ) -> None:
+    def __init__(self, problem: str, *, next_step: str, output: str = "", kind: str = "") -> None:
         super().__init__(problem, next_step=next_step, kind=kind)
         self.output = output
 

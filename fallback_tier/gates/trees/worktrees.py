@@ -107,6 +107,7 @@ class Worktrees:
             raise RepositoryError(
                 f"The worktree {place} is in use by another process.",
                 next_step="Wait for it to end.",
+                kind="locked",
             ) from error
         except OSError as error:
             raise _disk_full(place, error) from error

@@ -23,6 +23,7 @@ from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.sandbox.runners import UnsandboxedRunner
 from tests.fakes.repository import GIT_ENV, git, write
 from tests.integration.gate_setup import diff_of, repository, smuggle
+from tests.kinds import OfKind
 from tests.unit.gates.trees.listings import listing, snapshot
 from tests.waiting import PATIENCE_S, exit_code, next_line
 
@@ -464,5 +465,5 @@ def test_two_processes_never_share_a_worktree(
     repo: RepoContext, opened: Open, hold: Callable[[str], int]
 ) -> None:
     hold(repo.fix_id)
-    with pytest.raises(RepositoryError, match="in use by another process"), opened(repo):
+    with pytest.raises(RepositoryError, check=OfKind("locked")), opened(repo):
         pass
