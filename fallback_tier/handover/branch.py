@@ -147,6 +147,7 @@ def _committed(
             raise PatchError(
                 f"{repo.root} has a branch {branch!r} already, with something else than this patch on it.",
                 next_step="Name another with --commit BRANCH, or remove it: `git branch -D`.",
+                kind="branch_taken",
             )
         words = its.tree.parent / "message"
         words.write_text(message, encoding="utf-8")

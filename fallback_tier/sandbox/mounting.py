@@ -38,6 +38,7 @@ def mounting(tree: FileTree) -> Iterator[None]:
             raise SandboxError(
                 f"Another command has held {tree.root} for {_MAX_WAIT_S / 60:.0f} minutes.",
                 next_step=f"See what it does (`fuser {tree.work}`), and end it if it hangs.",
+                kind="locked",
             ) from error
         yield
 

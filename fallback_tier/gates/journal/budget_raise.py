@@ -47,6 +47,7 @@ def raise_budget(audit: AuditStore, fix_id: str, raised: BudgetRaised) -> Budget
         raise InputError(
             f"Fix {fix_id} was answered already: {' '.join(decided_words(decision).split())}.",
             next_step="Start a new fix to try again.",
+            kind="answered",
         )
     reached = transition.stopped
     if reached is None:
