@@ -1,8 +1,8 @@
 """Every sentence that the product says to people, in one file: ``messages.txt``, to be read as prose.
 
-Collected from the source, not from runs: texts given to an exception of ours, to a function that makes one, to a
-gate's verdict or a health finding, and to arguments of the names in `ARGUMENTS` (notes, reasons, details). Values are
-placeholders in braces. Docstrings and help texts are not in it. After a message has changed::
+Collected from the source, not from runs: texts given to an exception, to a function that makes one, to a
+gate's verdict or a health finding, and to arguments named as in `ARGUMENTS` (notes, reasons, details).
+Values are placeholders in braces. Docstrings and help texts are not in it. After a message has changed::
 
     python -m tests.golden.messages --remake
 
@@ -12,7 +12,7 @@ The change of wording is then one diff of that file; `tests/unit/test_golden_mes
 import ast
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,11 +32,16 @@ ARGUMENTS = frozenset(
 _TOLD = {"GateVerdict": "verdict", "Finding": "health"}
 
 _BUILTIN = frozenset(
-    ("ValueError", "TypeError", "OSError", "RuntimeError", "PermissionError", "Exception", "ArgumentTypeError")
+    (
+        "ValueError",
+        "TypeError",
+        "OSError",
+        "RuntimeError",
+        "PermissionError",
+        "Exception",
+        "ArgumentTypeError",
+    )
 )
-
-#: Raised for programmers, not said to users.
-_NOT_SAID = frozenset(("AssertionError", "NotImplementedError"))
 
 _DEPTH = 3
 
@@ -73,21 +78,27 @@ class Collected:
     messages: tuple[Message, ...]
     unseen: tuple[Unseen, ...]
     made: frozenset[str]
+    #: All exception classes that the product defines.
+    exceptions: frozenset[str]
 
 
-def collect() -> Collected:
-    """Read every module of the product. About two seconds."""
-    sources = {
+def sources() -> dict[str, str]:
+    """Return the product's code by its path."""
+    return {
         path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
         for package in PACKAGES
         for path in sorted((ROOT / package).rglob("*.py"))
     }
-    return collected_from(sources)
 
 
-def collected_from(sources: dict[str, str]) -> Collected:
-    """Return what modules say, by their path; they may call one another's functions."""
-    trees = {name: ast.parse(code) for name, code in sources.items()}
+def collect() -> Collected:
+    """Read every module of the product. Some seconds."""
+    return collected_from(sources())
+
+
+def collected_from(codes: Mapping[str, str]) -> Collected:
+    """Return what modules (code by path) say; they may call one another's functions."""
+    trees = {name: ast.parse(code) for name, code in codes.items()}
     exceptions = exception_classes(trees.values())
     makers: dict[str, str] = {}
     own = {name: _makers(tree, exceptions) for name, tree in trees.items()}
@@ -103,13 +114,12 @@ def collected_from(sources: dict[str, str]) -> Collected:
         key=lambda one: (one.module, one.carrier, one.code),
     )
     made = frozenset(name for module in modules for name in module.made)
-    return Collected(tuple(messages), tuple(unseen), made)
+    return Collected(tuple(messages), tuple(unseen), made, exceptions)
 
 
-def exception_classes(trees: object) -> frozenset[str]:
+def exception_classes(trees: Iterable[ast.Module]) -> frozenset[str]:
     """Return the names of all exception classes that modules define, of any base."""
     bases: dict[str, str] = {}
-    assert hasattr(trees, "__iter__")
     for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and node.bases:
@@ -163,14 +173,16 @@ class _Module:
         self._constants = _assigned(tree.body)
         self._taken: set[int] = set()
         raised = {
-            id(node.exc) for node in ast.walk(tree) if isinstance(node, ast.Raise) and node.exc is not None
+            id(node.exc)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Raise) and node.exc is not None
         }
         self._walk(tree, {}, raised)
 
     def _reachable(
         self, tree: ast.Module, own: dict[str, str], others: dict[str, str]
     ) -> dict[str, str]:
-        """Return its own makers, those that it imports, and those of modules that it imports (``x.maker``)."""
+        """Return its own makers, those that it imports, and those of modules (``x.maker``)."""
         imported = {
             alias.asname or alias.name: others[alias.name]
             for node in ast.walk(tree)
@@ -191,7 +203,7 @@ class _Module:
             self._walk(child, inner, raised)
 
     def _call(self, call: ast.Call, scope: dict[str, list[ast.expr]], *, is_raised: bool) -> None:
-        carrier = self._carrier(call)
+        carrier = self._carrier(call) or self._chosen(call, scope)
         if carrier is None:
             self._arguments(call, scope)
             return
@@ -207,7 +219,10 @@ class _Module:
             None,
         )
         label = f"{carrier}:{kind}" if kind else carrier
-        values = [*call.args, *(argument.value for argument in call.keywords if argument.arg != "kind")]
+        values = [
+            *call.args,
+            *(argument.value for argument in call.keywords if argument.arg != "kind"),
+        ]
         texts = [text for value in values for text in self._texts(value, scope)]
         said = [text for text in texts if _is_prose(text)]
         self.messages += [Message(self.name, label, text) for text in said]
@@ -228,6 +243,13 @@ class _Module:
         if name in _TOLD:
             return _TOLD[name]
         return known
+
+    def _chosen(self, call: ast.Call, scope: dict[str, list[ast.expr]]) -> str | None:
+        """Return the class that a variable holds, the first of several; None if it holds no exception."""
+        name = call.func.id if isinstance(call.func, ast.Name) else ""
+        held = (node for value in scope.get(name, ()) for node in ast.walk(value))
+        classes = (node.id for node in held if isinstance(node, ast.Name))
+        return next((one for one in classes if one in self._exceptions), None)
 
     def _arguments(self, call: ast.Call, scope: dict[str, list[ast.expr]]) -> None:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
@@ -311,6 +333,9 @@ def _assigned(body: list[ast.stmt]) -> dict[str, list[ast.expr]]:
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     found[name].append(value)
+                case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
+                    for name, one in _unpacked(targets, value):
+                        found[name].append(one)
                 case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                     found[name].append(value)
                 case ast.NamedExpr(target=ast.Name(id=name), value=value):
@@ -318,10 +343,20 @@ def _assigned(body: list[ast.stmt]) -> dict[str, list[ast.expr]]:
     return dict(found)
 
 
+def _unpacked(targets: list[ast.expr], value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Yield each name of a tuple that is assigned to with its value, or with the whole where it is one."""
+    each = value.elts if isinstance(value, ast.Tuple) and len(value.elts) == len(targets) else ()
+    for number, target in enumerate(targets):
+        if isinstance(target, ast.Name):
+            yield target.id, each[number] if each else value
+
+
 def _is_prose(text: str) -> bool:
     """Return whether a text has words: one of two letters or more outside of braces, and a second part."""
     literal = outside_braces(text)
-    return any(len(word) > 1 and word.isalpha() for word in literal.split()) and len(text.split()) > 1
+    return (
+        any(len(word) > 1 and word.isalpha() for word in literal.split()) and len(text.split()) > 1
+    )
 
 
 def outside_braces(text: str) -> str:
