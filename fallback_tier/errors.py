@@ -232,7 +232,10 @@ class RecipeError(FallbackError):
 
 
 class ModelError(FallbackError):
-    """The model gave no answer: unreachable, over its limits, not configured. Not a gate failure."""
+    """The model gave no answer: unreachable, over its limits, not configured. Not a gate failure.
+
+    Its kind is ``failure``, unless there is one that says more.
+    """
 
     code = "model"
 
@@ -244,7 +247,7 @@ class ModelError(FallbackError):
         failure: ModelFailureKind = ModelFailureKind.REJECTED,
         kind: str = "",
     ) -> None:
-        super().__init__(problem, next_step=next_step, kind=kind)
+        super().__init__(problem, next_step=next_step, kind=kind or failure.value)
         self.failure = failure
 
 

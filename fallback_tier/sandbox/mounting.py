@@ -51,6 +51,7 @@ def plain_folder(worktree: FileTree | Path) -> Path:
         raise SandboxError(
             f"{worktree.root} is made of layers, which nothing mounts without a sandbox.",
             next_step="Use plain worktrees there (`layered=False`).",
+            kind="layers",
         )
     return worktree.root
 

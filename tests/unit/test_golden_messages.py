@@ -34,6 +34,9 @@ _LOOKED_AT = {
 #: Fewer words in a row are a value, a name or a key.
 _PROSE_WORDS = 2
 
+#: What a user types is a name, not prose.
+_COMMAND = re.compile(r"`[^`]*`")
+
 _WORD = re.compile(r"(?<![\w`'\"./-])[A-Za-z][a-z']+(?![\w/-])")
 
 
@@ -109,7 +112,7 @@ def test_a_kind_that_a_test_names_is_one_of_the_products() -> None:
 
 def test_prose_in_assertions_only_becomes_less(collected: Collected) -> None:
     messages = "\n".join(
-        _spaced(outside_braces(message.text.replace("\\n", " "))) for message in collected.messages
+        _spaced(_COMMAND.sub(" ` ", outside_braces(message.text))) for message in collected.messages
     )
     found = [
         (what, f"{path}:{line}: {text!r}")
@@ -137,6 +140,10 @@ def test_prose_in_assertions_only_becomes_less(collected: Collected) -> None:
         ('assert "is no key" in found.stdout', [("output", "is no key")]),
         ('assert error.problem == "is no key"', [("text", "is no key")]),
         ('assert "is no key" in names', []),
+        (
+            '@parametrize("a", ["is no key"])\ndef test(a):\n  with raises(E, match=a): f()',
+            [("match", "a"), ("match", "is no key")],
+        ),
     ],
 )
 def test_what_is_looked_at(code: str, found: list[tuple[str, str]]) -> None:
@@ -154,6 +161,12 @@ def test_what_is_prose(text: str, prose: bool) -> None:
 def asserted_texts(tree: ast.Module) -> Iterator[tuple[str, int, str]]:
     """Yield (what is looked at, line, text) of each literal piece that a test compares with a message."""
     for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and _matches_a_parameter(node):
+            for decorator in node.decorator_list:
+                for given in ast.walk(decorator):
+                    if isinstance(given, ast.Constant) and isinstance(given.value, str):
+                        for piece in filter(str.strip, _pieces(given.value)):
+                            yield "match", given.lineno, piece
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("raises", "warns")):
             for keyword in node.keywords:
                 if keyword.arg == "match":
@@ -171,6 +184,17 @@ def asserted_texts(tree: ast.Module) -> Iterator[tuple[str, int, str]]:
             if what is not None:
                 for text in _literals(text_node):
                     yield what, node.lineno, text
+
+
+def _matches_a_parameter(function: ast.FunctionDef) -> bool:
+    """Return whether one of a test's parameters is a pattern that an error has to match."""
+    names = {argument.arg for argument in function.args.args}
+    return any(
+        keyword.arg == "match" and isinstance(keyword.value, ast.Name) and keyword.value.id in names
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call)
+        for keyword in node.keywords
+    )
 
 
 def is_prose(text: str, messages: str) -> bool:

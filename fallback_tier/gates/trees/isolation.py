@@ -334,12 +334,13 @@ def git(
     return _WARNINGS.sub("", result.output)
 
 
-def git_failed(what: str, why: str) -> ToolFailedError:
+def git_failed(what: str, why: str, *, kind: str = "") -> ToolFailedError:
     """The error for something that git should have been able to do."""
     return ToolFailedError(
         f"{what} failed: {why}",
         next_step="Run that command by hand in the repository to see what is wrong.",
         output=why,
+        kind=kind,
     )
 
 

@@ -170,4 +170,5 @@ def _disk_full(place: Path, error: OSError) -> StateFolderError:
     return StateFolderError(
         f"No worktree can be made in {place}: {error.strerror}.",
         next_step="Free some space there, or choose another state directory.",
+        kind="no_worktree",
     )

@@ -90,6 +90,7 @@ class CrossEncoder:
         return EmbeddingError(
             f"The cross-encoder {str(self._model)!r} can't be used: {reason}.",
             next_step="Check both files, and that the extra `embeddings` is installed.",
+            kind="unusable",
         )
 
 

@@ -41,9 +41,8 @@ def test_a_rolled_back_store_is_refused(trail: TrailFolder) -> None:
     trail.sign()
     trail.roll_back(old)
     store = trail.store()
-    with pytest.raises(HistoryError, check=OfKind("rolled_back"), match=r" 3 .* 5\b") as caught:
+    with pytest.raises(HistoryError, check=OfKind("rolled_back"), match=r" 3 .* 5\b"):
         store.append(SCOPE, EVENT)
-    assert "rolled back" in caught.value.problem
     assert store.tip()[0] == 3
     store.close()
 
@@ -175,7 +174,7 @@ def test_a_store_that_contradicts_what_is_there_is_not_gone_on_with(trail: Trail
     with pytest.raises(HistoryError, check=OfKind("rolled_back"), match=" 3 ") as caught:
         ended_on_purpose(trail, reported.append)
     assert reported == []
-    assert "move that folder away" in caught.value.next_step
+    assert "begin-again" in caught.value.next_step
 
 
 def test_a_record_that_is_gone_with_its_key_can_be_ended(trail: TrailFolder) -> None:

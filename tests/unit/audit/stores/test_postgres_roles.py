@@ -151,7 +151,7 @@ def test_a_keeper_redacts_and_seals(chain: Chain, postgres_server: Server) -> No
             if chain.version >= MAINTAIN_SINCE:
                 assert step(store).seq == number
             else:  # only the owner writes the tables anew
-                with pytest.raises(AuditStoreError, match="the change is made and on record"):
+                with pytest.raises(AuditStoreError, check=OfKind("not_rewritten")):
                     step(store)
         assert [row.seq for row in store.headers()] == [3, 4, 5, 6]
     with chain.connect("reader") as connection:
@@ -175,7 +175,7 @@ def test_a_reader_can_not_append(chain: Chain) -> None:
     with closing(PostgresAuditStore(chain.url("reader"))) as store:
         with pytest.raises(AuditStoreError, check=OfKind("not_permitted")) as caught:
             store.append(MAINTENANCE, EVENT)
-        assert "writer role" in caught.value.next_step
+        assert "docs/postgresql.md" in caught.value.next_step
 
 
 def test_a_stranger_sees_nothing(chain: Chain, postgres_server: Server) -> None:
