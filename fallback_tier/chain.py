@@ -273,6 +273,7 @@ def model_missing(fix_id: str) -> SettingMissingError:
         next_step=f"Name one: `fallback-tier resume {fix_id} --model NAME`, with its key in the "
         "environment (--base-url URL for a server of yours, --script FILE for scripted answers). A service "
         "or a campaign has it in the table [model] of its configuration.",
+        kind="no_model",
     )
 
 

@@ -62,15 +62,16 @@ class Mounted:
     def blame(self, hook: str, error: BaseException) -> None:
         """Raises PluginError where an exception is the plugin's own, not the system's."""
         if not (isinstance(error, OSError) and error.errno in _OF_THE_MACHINE):
-            raise self.failed(hook, _described(error)) from error
+            raise self.failed(hook, _described(error), kind="raised") from error
 
-    def failed(self, hook: str, why: str) -> PluginError:
+    def failed(self, hook: str, why: str, *, kind: str = "") -> PluginError:
         """The error that names the plugin, what was asked of it, and what to do."""
         return PluginError(
             f"The plugin {self.name!r} of {self.distribution} (entry point {self.entry.value!r} of "
             f"{self.entry.group}) failed in {hook}: {why}.",
             next_step="Repair or uninstall that distribution, or report this to its makers; then run this "
             "again.",
+            kind=kind,
         )
 
 
@@ -85,7 +86,9 @@ def mounted(group: str) -> Mapping[str, Mounted]:
         known = found.get(entry.name)
         if known is not None and known.entry.value != entry.value:
             both = f"{known.distribution} and {Mounted(entry).distribution}"
-            raise known.failed("finding it", f"{both} have a plugin of that name")
+            raise known.failed(
+                "finding it", f"{both} have a plugin of that name", kind="name_taken"
+            )
         found[entry.name] = Mounted(entry)
     return found
 
@@ -107,7 +110,9 @@ def guarded(
     hooks = {}
     for hook in (*hooks_of(protocol), *optional):
         if getattr(type(plugin), hook, None) is getattr(protocol, hook, owner):
-            raise owner.failed(hook, f"{type(plugin).__name__} has none of its own")
+            raise owner.failed(
+                hook, f"{type(plugin).__name__} has none of its own", kind="hook_missing"
+            )
         value = owner.call(hook, getattr, plugin, hook)
         may_raise = (passes or {}).get(hook, FallbackError)
         hooks[hook] = _hook(owner, hook, value, may_raise, (gives or {}).get(hook, (object,)))
@@ -141,7 +146,7 @@ def _hook(
             owner.blame(hook, error)
             raise
         if not isinstance(given, gives):
-            raise owner.failed(hook, f"it returned {type(given).__name__}")
+            raise owner.failed(hook, f"it returned {type(given).__name__}", kind="bad_return")
         return given
 
     return call

@@ -221,8 +221,8 @@ class ToolFailedError(ToolError):
 
     code = "tool_failed"
 
-    def __init__(self, problem: str, *, next_step: str, output: str = "") -> None:
-        super().__init__(problem, next_step=next_step)
+    def __init__(self, problem: str, *, next_step: str, output: str = "", kind: str = "") -> None:
+        super().__init__(problem, next_step=next_step, kind=kind)
         self.output = output
 
 
@@ -269,10 +269,11 @@ class RecipeError(FallbackError):
         unread: "Sequence[UnreadItem]" = (),
         blockers: "Sequence[Blocker]" = (),
         declined: "Sequence[StepDeclined]" = (),
+        kind: str = "",
     ) -> None:
         if more := len(unread[MAX_UNREAD_LISTED:]):
             problem = f"{problem} {more} more were not read."
-        super().__init__(problem, next_step=next_step)
+        super().__init__(problem, next_step=next_step, kind=kind)
         self.reason = reason
         self.unread = tuple(unread[:MAX_UNREAD_LISTED])
         self.blockers = tuple(blockers)
@@ -280,7 +281,10 @@ class RecipeError(FallbackError):
 
 
 class ModelError(FallbackError):
-    """The model gave no answer: unreachable, over its limits, not configured. Not a gate failure."""
+    """The model gave no answer: unreachable, over its limits, not configured. Not a gate failure.
+
+    Its kind is ``failure``, unless there is one that says more.
+    """
 
     code = "model"
 
@@ -290,8 +294,9 @@ class ModelError(FallbackError):
         *,
         next_step: str,
         failure: ModelFailureKind = ModelFailureKind.REJECTED,
+        kind: str = "",
     ) -> None:
-        super().__init__(problem, next_step=next_step)
+        super().__init__(problem, next_step=next_step, kind=kind or failure.value)
         self.failure = failure
 
 

@@ -75,7 +75,9 @@ def look_at(repository: Path, clients: ClientRunner, settings: Settings) -> Repo
                 " --no-skip-worktree FILE`."
             )
         raise RepositoryError(
-            f"{facts.root} has uncommitted changes: {', '.join(named)}.", next_step=next_step
+            f"{facts.root} has uncommitted changes: {', '.join(named)}.",
+            next_step=next_step,
+            kind="dirty",
         )
     repo = as_found(facts, settings)
     if settings.has_own_file:

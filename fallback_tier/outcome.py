@@ -112,6 +112,8 @@ class Left(Frozen):
     next_step: str = ""
     #: The sources that were not read, if the reason is UNKNOWN: then ``package`` may be affected.
     unread: tuple[UnreadItem, ...] = ()
+    #: The kind of the error that said so; in no document.
+    kind: str = Field(default="", exclude=True)
 
     @property
     def is_unknown(self) -> bool:

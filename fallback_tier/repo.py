@@ -227,7 +227,11 @@ class RepoContext(Frozen):
                 next_step="Name a path that `git ls-files` lists.",
             )
         if (odd := self.odd_names.get(path)) is not None:
-            raise RepositoryError(odd.problem, next_step="Rename it (`git mv`), and commit that.")
+            raise RepositoryError(
+                odd.problem,
+                next_step="Rename it (`git mv`), and commit that.",
+                kind="not_utf8_name",
+            )
         try:
             content = self._bytes(path)
             if (at := content.find(0)) >= 0:

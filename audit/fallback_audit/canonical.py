@@ -46,6 +46,7 @@ def canonical_bytes(record: Mapping[str, Any]) -> bytes:
         raise AuditStoreError(
             f"A {record.get('kind', 'record')} can't be recorded: {error} (RFC 8785).",
             next_step="Send large numbers as strings; replace lone surrogates before recording.",
+            kind="not_encodable",
         ) from error
 
 
@@ -57,6 +58,7 @@ def canonical_text(text: str) -> str:
         raise AuditStoreError(
             f"{text!r} can't be recorded: {error} (RFC 8785).",
             next_step="Replace lone surrogates before recording.",
+            kind="not_encodable",
         ) from error
     return _encode(text)
 

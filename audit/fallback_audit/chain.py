@@ -128,6 +128,7 @@ def read_row(row: StoredRow, verifiers: Sequence["Verifier"] = ()) -> StoredEven
     raise AuditIntegrityError(
         f"Event {row.seq} of the audit trail can't be trusted: {reason}.",
         next_step="Run `fallback-tier audit verify`, keep a copy of the store, find out who wrote to it.",
+        kind="event_altered",
     )
 
 

@@ -27,16 +27,18 @@ class FallbackError(Exception):
     """Base of every error of ours.
 
     ``problem`` names the input and the reason in one sentence; ``next_step`` says what a person can
-    do about it. The command line only prints them.
+    do about it. The command line only prints them. ``kind`` tells the refusals of one class apart, for
+    programs: the words may change, it does not. ``tests/golden/messages.txt`` lists all of them.
     """
 
     #: Stable machine name, printed by ``--json``.
     code: ClassVar[str] = "error"
 
-    def __init__(self, problem: str, *, next_step: str) -> None:
+    def __init__(self, problem: str, *, next_step: str, kind: str = "") -> None:
         super().__init__(f"{problem} {next_step}")
         self.problem = problem
         self.next_step = next_step
+        self.kind = kind
 
 
 class DiskError(FallbackError):

@@ -46,4 +46,5 @@ def open_segment(statement: bytes, verifiers: Sequence["Verifier"]) -> SegmentSt
         raise AuditIntegrityError(
             f"The statement of a sealed segment is malformed: {error.errors()[0]['msg']}.",
             next_step="Keep a copy of the store, and find out who wrote to it.",
+            kind="malformed",
         ) from error

@@ -35,12 +35,16 @@ Value = dict[str, "Value"] | list["Value"] | str | float | bool | None
 
 
 class LenientJsonError(ValueError):
-    """The text has no single reading. ``keys``: those of the outermost object read before it."""
+    """The text has no single reading. ``keys``: those of the outermost object read before it.
 
-    def __init__(self, what: str, text: str, at: int) -> None:
+    ``kind``: what was found, as an error's (ADR-0130).
+    """
+
+    def __init__(self, what: str, text: str, at: int, *, kind: str) -> None:
         line = text.count("\n", 0, at) + 1
         super().__init__(f"{what} (line {line} of the answer)")
         self.at = at
+        self.kind = kind
         self.keys: frozenset[str] = frozenset()
 
 
@@ -63,8 +67,8 @@ class _Reader:
     text: str
     at: int
 
-    def fail(self, what: str) -> LenientJsonError:
-        return LenientJsonError(what, self.text, min(self.at, len(self.text)))
+    def fail(self, what: str, *, kind: str) -> LenientJsonError:
+        return LenientJsonError(what, self.text, min(self.at, len(self.text)), kind=kind)
 
     def skip_space(self) -> None:
         if found := _SPACE.match(self.text, self.at):
@@ -79,7 +83,7 @@ class _Reader:
 
     def value(self, depth: int) -> Value:
         if depth > MAX_DEPTH:
-            raise self.fail(f"nested more than {MAX_DEPTH} levels deep")
+            raise self.fail(f"nested more than {MAX_DEPTH} levels deep", kind="too_deep")
         self.skip_space()
         if self.text.startswith("{", self.at):
             return self.object({}, depth)
@@ -94,12 +98,12 @@ class _Reader:
         while not self.take("}"):
             self.skip_space()
             if not self.text.startswith(("'", '"'), self.at):
-                raise self.fail("a quoted key or } was expected")
+                raise self.fail("a quoted key or } was expected", kind="no_key")
             key = self.string()
             if key in into:
-                raise self.fail(f"the key {key[:40]!r} is given twice")
+                raise self.fail(f"the key {key[:40]!r} is given twice", kind="duplicate_key")
             if not self.take(":"):
-                raise self.fail(f"a colon was expected after the key {key[:40]!r}")
+                raise self.fail(f"a colon was expected after the key {key[:40]!r}", kind="no_colon")
             into[key] = None  # known before its value is read: see LenientJsonError.keys
             into[key] = self.value(depth + 1)
             self.separator("}")
@@ -118,7 +122,7 @@ class _Reader:
         if self.take(","):
             return
         if not self.text.startswith(closing, self.at):
-            raise self.fail(f"a comma or {closing} was expected after a value")
+            raise self.fail(f"a comma or {closing} was expected after a value", kind="no_comma")
 
     def scalar(self) -> Value:
         found = _SCALAR.match(self.text, self.at)
@@ -128,7 +132,7 @@ class _Reader:
         elif word and word[0] in "-0123456789":
             value = float(word) if re.search("[.eE]", word) else int(word)
         else:
-            raise self.fail("a JSON value was expected")
+            raise self.fail("a JSON value was expected", kind="no_value")
         self.at += len(word)
         return value
 
@@ -148,16 +152,19 @@ class _Reader:
                 self.at += 1
                 return _joined("".join(parts))
             if self.at >= len(self.text):
-                raise self.fail("a string is not closed")
+                raise self.fail("a string is not closed", kind="not_closed")
             parts.append(self.escape())
 
     def triple_quoted(self, quote: str) -> str:
         end = self.text.find(quote, self.at)
         if end < 0:
-            raise self.fail(f"a string opened by {quote} is not closed")
+            raise self.fail(f"a string opened by {quote} is not closed", kind="not_closed")
         content = self.text[self.at : end]
         if "\\" in content:
-            raise self.fail(f"a backslash inside {quote} has two readings; use a JSON string")
+            raise self.fail(
+                f"a backslash inside {quote} has two readings; use a JSON string",
+                kind="two_readings",
+            )
         self.at = end + 3
         return content
 
@@ -167,7 +174,9 @@ class _Reader:
             self.at += 6
             return chr(int(digits.group(), 16))
         if letter not in _ESCAPES or not letter:
-            raise self.fail(f"\\{letter} is no JSON escape; write a backslash as \\\\")
+            raise self.fail(
+                f"\\{letter} is no JSON escape; write a backslash as \\\\", kind="bad_escape"
+            )
         self.at += 2
         return _ESCAPES[letter]
 

@@ -142,7 +142,12 @@ def _candidates(text: str, key: str) -> list[dict[str, Value]]:
         _refuse(broken, named.search(between))
         attempts += 1
         if attempts > MAX_OBJECTS:
-            raise LenientJsonError("too many braces to tell where it begins", text, start.start())
+            raise LenientJsonError(
+                "too many braces to tell where it begins",
+                text,
+                start.start(),
+                kind="too_many_braces",
+            )
         try:
             value, at = read_object(text, start.start())
         except LenientJsonError as error:

@@ -203,6 +203,7 @@ def check_history(prior_attempts: Sequence[AttemptSummary]) -> tuple[AttemptSumm
                 f"Prior attempt {summary.attempt} follows attempt {previous}: attempt numbers must be "
                 "strictly increasing.",
                 next_step="Pass the prior attempts of one gate transition, oldest first, each once.",
+                kind="not_increasing",
             )
         size = len(summary.prior_failure_summary.encode("utf-8", "surrogatepass"))
         if size > MAX_FAILURE_SUMMARY_BYTES:
@@ -210,6 +211,7 @@ def check_history(prior_attempts: Sequence[AttemptSummary]) -> tuple[AttemptSumm
                 f"The failure summary of attempt {summary.attempt} has {size:,} bytes; the limit is "
                 f"{MAX_FAILURE_SUMMARY_BYTES:,}.",
                 next_step="Send a distilled diagnosis (failing test, assertion, frames), not the log.",
+                kind="summary_too_large",
             )
         previous = summary.attempt
     return tuple(prior_attempts)

@@ -171,7 +171,9 @@ def _release_age(arguments: argparse.Namespace) -> int | None:
         return parse_days(text)
     except argparse.ArgumentTypeError as error:
         raise ConfigurationError(
-            f"{RELEASE_AGE}: {error}.", next_step="Set it to a number of days, or unset it."
+            f"{RELEASE_AGE}: {error}.",
+            next_step="Set it to a number of days, or unset it.",
+            kind="bad_release_age",
         ) from error
 
 
@@ -183,6 +185,7 @@ def _age_exceptions(arguments: argparse.Namespace) -> tuple[AgeException, ...]:
         raise ConfigurationError(
             f"--{given} was given without --{lacking}.",
             next_step="Give both: the package, and why its release can't wait.",
+            kind="age_exception_incomplete",
         )
     return tuple(AgeException(package=package, reason=reason or "") for package in packages)
 
@@ -196,6 +199,7 @@ def _code_room(arguments: argparse.Namespace) -> int:
         raise ConfigurationError(
             f"--code-room {kilobytes}: a prompt shows 1 to {MAX_CODE_ROOM_KB} KB of code.",
             next_step="Choose what the model's window has room for, some 4 bytes a token.",
+            kind="bad_code_room",
         )
     return kilobytes * 1_000
 
@@ -209,6 +213,7 @@ def _output_tokens(arguments: argparse.Namespace) -> int:
         raise ConfigurationError(
             f"--max-output-tokens {tokens}: an answer has 1 to {MAX_OUTPUT_TOKENS} tokens.",
             next_step="Choose how much the model may write, including its thinking.",
+            kind="bad_output_tokens",
         )
     return tokens
 

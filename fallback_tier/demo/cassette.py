@@ -121,6 +121,7 @@ def use_cassette(
                 f"{cassette.play_count} of {len(cassette)} recorded requests of {path.name} were "
                 "sent; the others were not.",
                 next_step=_RECORD_AGAIN,
+                kind="not_all_sent",
             )
     if record:
         place.replace(path)
@@ -186,6 +187,7 @@ def _check(path: Path, provenance: Mapping[str, str], *, record: bool) -> None:
         raise ConfigurationError(
             f"A recording must say what it is, and {path.name} would not: {', '.join(missing)}.",
             next_step="Pass these facts as its provenance.",
+            kind="facts_missing",
         )
 
 
@@ -198,6 +200,7 @@ def _check_bodies(cassette: Any, path: Path, secrets: frozenset[str]) -> None:
         raise ConfigurationError(
             f"{path.name} was not written: its traffic shows what looks like {shown} secret(s).",
             next_step="Take the secret out of what the prompt is made from, and record again.",
+            kind="secret",
         )
 
 
@@ -269,12 +272,13 @@ def _without_server_path(body: bytes) -> bytes:
 
 def _mismatch(cassette: Any, sent: list[SentRequest]) -> CassetteMismatch:
     """Against the recording's request of the same number: traffic is a sequence."""
-    number = len(sent)
+    number, kind = len(sent), "another_request"
     name = Path(cassette.path).name
     if number > len(cassette):
         problem = f"{name} holds {len(cassette)} requests, and this is request {number}."
+        kind = "request_too_many"
     else:
         recorded = sent_request(cassette.requests[number - 1])
         difference = first_difference(recorded.body, sent[-1].body, "body") or "method or path"
         problem = f"Request {number} is not the one recorded in {name}: {difference}."
-    return CassetteMismatch(problem, next_step=_RECORD_AGAIN)
+    return CassetteMismatch(problem, next_step=_RECORD_AGAIN, kind=kind)

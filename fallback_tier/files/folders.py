@@ -32,6 +32,7 @@ def users_folder(kind: Literal["state", "config", "cache"]) -> Path:
             "There is no home folder: HOME is not set to an absolute path, and the system knows no other.",
             next_step=f"Set HOME, or XDG_{kind.upper()}_HOME, to one; --state-dir and --keys name folders"
             " too.",
+            kind="no_home",
         ) from error
 
 

@@ -76,4 +76,5 @@ def _too_long(path: Path, limit_s: float) -> ToolFailedError:
     return ToolFailedError(
         f"Another run has held {path} for {limit_s / 60:.0f} minutes.",
         next_step=f"See what it does (`fuser {path}`), end it if it hangs, and run this again.",
+        kind="locked",
     )

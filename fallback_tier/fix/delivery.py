@@ -79,6 +79,7 @@ class Delivery(Frozen):
             raise ConfigurationError(
                 "--commit makes a branch, and --dry-run leaves the repository as it is.",
                 next_step="Give one of them.",
+                kind="two_deliveries",
             )
         if self.commit is not None:
             its = _its(repo, self.into)

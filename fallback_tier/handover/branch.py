@@ -89,21 +89,25 @@ def check_branch(branch: str, repo: RepoContext, clients: ClientRunner) -> None:
         raise ConfigurationError(
             f"--commit {branch!r} is not a valid name for a branch.",
             next_step="See git-check-ref-format(1).",
+            kind="bad_branch_name",
         )
     if _has(branch, repo, clients) and not _is_on_base(branch, repo, clients):
         raise ConfigurationError(
             f"{repo.root} has a branch {branch!r} already, and it is not overwritten.",
             next_step="Name another with --commit BRANCH, or remove it: `git branch -D`.",
+            kind="branch_taken",
         )
     if (other := _in_the_way(branch, repo, clients)) is not None:
         raise ConfigurationError(
             f"{repo.root} has a branch {other!r}, and git can't keep {branch!r} beside it.",
             next_step="Name another with --commit BRANCH, or rename that one: `git branch -m`.",
+            kind="branch_in_the_way",
         )
     if not all(_ask(repo, clients, ["var", f"GIT_{who}_IDENT"]) for who in ("AUTHOR", "COMMITTER")):
         raise ConfigurationError(
             f"git does not know who commits in {repo.root}.",
             next_step='Set it: `git config user.name "…"` and `git config user.email …`.',
+            kind="no_committer",
         )
 
 
@@ -123,6 +127,7 @@ def commit_to_branch(
             f"The proved patch could not be committed in {repo.root}: {error.problem}",
             next_step=f"Apply it by hand: `fallback-tier audit show {repo.fix_id}` names the patch in the "
             "evidence store.",
+            kind="not_committed",
         ) from error
 
 
@@ -139,6 +144,7 @@ def _committed(
             raise PatchError(
                 f"git made something else of the patch than it declares: {changed!r}.",
                 next_step="Apply the proved patch from the evidence store by hand, and report this.",
+                kind="other_changes",
             )
         # An earlier run may have made it, or an earlier process, stopped between this and its record.
         if (same := _holding(tree, branch, its, repo)) is not None:
@@ -147,6 +153,7 @@ def _committed(
             raise PatchError(
                 f"{repo.root} has a branch {branch!r} already, with something else than this patch on it.",
                 next_step="Name another with --commit BRANCH, or remove it: `git branch -D`.",
+                kind="branch_taken",
             )
         words = its.tree.parent / "message"
         words.write_text(message, encoding="utf-8")

@@ -57,6 +57,7 @@ def deliver(application: Applied, repo: RepoContext, clients: ClientRunner) -> N
         raise PatchError(
             f"git could not put the proved patch on {repo.root}: {done.output.strip()}",
             next_step=put_back(application, repo, clients),
+            kind="not_put",
         )
 
 

@@ -57,13 +57,16 @@ def check_folder(folder: Path) -> None:
     """Can a folder be made here? Asked before the work. Raises ConfigurationError."""
     if os.path.lexists(folder):
         problem, step = "it is there already, and nothing is overwritten", "Name a new folder."
+        kind = "exists"
     elif not folder.absolute().parent.is_dir():
         problem, step = f"there is no folder {folder.parent}", "Make it first."
+        kind = "no_parent"
     elif not os.access(folder.absolute().parent, os.W_OK):
         problem, step = f"{folder.parent} is not writable", "Name a place that you can write to."
+        kind = "not_writable"
     else:
         return
-    raise ConfigurationError(f"--report {folder}: {problem}.", next_step=step)
+    raise ConfigurationError(f"--report {folder}: {problem}.", next_step=step, kind=kind)
 
 
 def write_folder(folder: Path, files: Mapping[str, str]) -> None:

@@ -53,6 +53,7 @@ def complete(application: Applied, repo: RepoContext, clients: ClientRunner) -> 
         raise RepositoryError(
             f"The proved patch is partly on {repo.root}, or {foreign[0]} was changed by somebody else.",
             next_step=f"Look at `git diff`, put the tree back, then `fallback-tier resume {repo.fix_id}`.",
+            kind="changed_meanwhile",
         )
     if any(file.now != file.after for file in files):
         put_back(application, repo, clients)

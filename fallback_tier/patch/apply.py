@@ -38,6 +38,7 @@ def _patched(patch: FilePatch, lines: list[str]) -> str:
             raise PatchError(
                 f"The patch was not made from this {patch.path!r}: line {start + 1} differs.",
                 next_step="Give the repository and the commit that it was made from.",
+                kind="another_base",
             )
         made += new
     return "".join([*made, *lines[at:]])

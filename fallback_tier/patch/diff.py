@@ -36,6 +36,7 @@ def unified_diff(file_changes: Sequence[FileChange]) -> str:
             raise PatchError(
                 f"{change.path!r} is changed twice in one patch.",
                 next_step="Merge the changes of a file before making the diff.",
+                kind="duplicate_path",
             )
     return "".join(_block(change) for change in ordered if change.before != change.after)
 

@@ -81,6 +81,7 @@ def _merge(
             raise EditError(
                 f"{edit.path!r} can't be edited: the recipe deletes it.",
                 next_step="Leave this file out of the edits.",
+                kind="deleted",
             )
         made = replace(change.after, edit)
         merged[edit.path] = change.model_copy(update={"after": made.text})
@@ -90,6 +91,7 @@ def _merge(
         raise EditError(
             "The edits change nothing: every new text equals the old one.",
             next_step="Send edits whose `new` differs from `old`, or refuse.",
+            kind="changes_nothing",
         )
     return Merged(changed, tuple(loose))
 
@@ -106,6 +108,7 @@ def _made(repo: RepoContext, edit: SearchReplace, *, is_known: bool) -> FileChan
         raise EditError(
             f"An edit of {edit.path!r} has no old text, which is for a new file, and this one exists.",
             next_step="Copy into `old` the text of the file that `new` replaces, or name another path.",
+            kind="file_exists",
         )
     return FileChange(path=edit.path, before=None, after=new_file_text(edit))
 
@@ -122,6 +125,7 @@ def replace_in_plan(text: str, edit: SearchReplace) -> Replaced:
             f"The old text of an edit is not in {edit.path!r} (0 matches); but for white space it is"
             f" there several times ({_lines([first + 1 for first in found])}).",
             next_step="Copy `old` from the file exactly, with its indentation and neighbouring lines.",
+            kind="several_but_for_space",
         )
     made = loosely_replaced(text, found[0], edit.old, edit.new) if found else None
     if made is None:
@@ -186,12 +190,14 @@ def _not_once(text: str, edit: SearchReplace, starts: list[int]) -> EditError:
         return EditError(
             f"The old text of an edit is not in {edit.path!r} (0 matches).{_near_miss(text, edit)}",
             next_step="Copy `old` from the file exactly, with its indentation.",
+            kind="no_match",
         )
     more = " or more" if len(starts) == _MAX_COUNTED else ""
     places = _lines([_line_of(text, start) for start in starts[: _SHOWN_PLACES + 1]])
     return EditError(
         f"The old text of an edit is in {edit.path!r} {len(starts)} times{more} ({places}).",
         next_step="Add neighbouring lines to `old` until it names one place.",
+        kind="several_matches",
     )
 
 

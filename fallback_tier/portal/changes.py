@@ -82,6 +82,7 @@ class Bell:
             raise BusyError(
                 f"{open_streams:,} event streams are open, and no more are taken.",
                 next_step="The page asks now and then by itself.",
+                kind="too_many_streams",
             )
 
     async def follow(self, told: int) -> AsyncIterator[Changed]:

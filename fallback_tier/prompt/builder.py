@@ -96,6 +96,7 @@ class PromptBuilder:
             raise ConfigurationError(
                 "A retry's prompt was given solved examples.",
                 next_step="A retry is a fresh context (ADR-0011): pass no examples.",
+                kind="examples_on_retry",
             )
         examples = examples[:MAX_EXAMPLES]
         snippets = select_snippets(
@@ -254,5 +255,7 @@ def _check_shows_all(user: str, variables: Mapping[str, Any]) -> None:
     for name, texts in expected.items():
         if not all(text in user for text in texts):
             raise ConfigurationError(
-                f"The prompt template leaves out `{name}`.", next_step=_FIX_TEMPLATE
+                f"The prompt template leaves out `{name}`.",
+                next_step=_FIX_TEMPLATE,
+                kind="left_out",
             )

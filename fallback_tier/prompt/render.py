@@ -21,12 +21,13 @@ def render(text: str, block: str, variables: Mapping[str, Any], *, next_step: st
         return "".join(blocks(template.new_context(dict(variables))))
     except KeyError as error:
         raise ConfigurationError(
-            f"The prompt template has no block `{block}`.", next_step=next_step
+            f"The prompt template has no block `{block}`.", next_step=next_step, kind="no_block"
         ) from error
     except TemplateError as error:
         raise ConfigurationError(
             f"The prompt template's block `{block}` can't be rendered: {error.message}.",
             next_step=next_step,
+            kind="not_rendered",
         ) from error
 
 

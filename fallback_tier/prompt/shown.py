@@ -59,4 +59,5 @@ def check_contains(system: str, form: AnswerForm, *, next_step: str) -> None:
         raise ConfigurationError(
             f"The prompt template does not say how to answer in {form.value}: it has no `{SEARCH}`.",
             next_step=f"{next_step} Or use --answer-form {AnswerForm.JSON.value}.",
+            kind="not_shown",
         )

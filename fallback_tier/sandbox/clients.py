@@ -175,6 +175,7 @@ class SubprocessClients:
             raise ToolMissingError(
                 f"{path} can't be started in {cwd}: {error.strerror}.",
                 next_step=_how_to_install(tool),
+                kind="not_startable",
             ) from error
         return result.model_copy(update={"argv": (tool, *args)})
 
@@ -202,7 +203,9 @@ class SubprocessClients:
         found = shutil.which(tool, path=self._environ.get("PATH", os.defpath))
         # A relative PATH entry would let a file in the working directory stand in for the client.
         if found is None or not Path(found).is_absolute():
-            raise ToolMissingError(f"{tool} is not on PATH.", next_step=_how_to_install(tool))
+            raise ToolMissingError(
+                f"{tool} is not on PATH.", next_step=_how_to_install(tool), kind="not_on_path"
+            )
         return Path(found)
 
     def _environment(self, tool: str) -> dict[str, str]:

@@ -38,6 +38,7 @@ def mounting(tree: FileTree) -> Iterator[None]:
             raise SandboxError(
                 f"Another command has held {tree.root} for {_MAX_WAIT_S / 60:.0f} minutes.",
                 next_step=f"See what it does (`fuser {tree.work}`), and end it if it hangs.",
+                kind="locked",
             ) from error
         yield
 
@@ -50,6 +51,7 @@ def plain_folder(worktree: FileTree | Path) -> Path:
         raise SandboxError(
             f"{worktree.root} is made of layers, which nothing mounts without a sandbox.",
             next_step="Use plain worktrees there (`layered=False`).",
+            kind="layers",
         )
     return worktree.root
 

@@ -78,9 +78,9 @@ def _denying(proc: Path) -> Iterator[str]:
             yield limit.allow
 
 
-def no_sandbox(reason: str, next_step: str = _HOW_TO_SANDBOX) -> SandboxError:
+def no_sandbox(reason: str, next_step: str = _HOW_TO_SANDBOX, *, kind: str = "") -> SandboxError:
     """None can be had here, for this reason."""
-    return SandboxError(f"No sandbox: {reason}.", next_step=next_step)
+    return SandboxError(f"No sandbox: {reason}.", next_step=next_step, kind=kind)
 
 
 def not_started(program: str, argv: Sequence[str], error: OSError) -> CommandResult:
@@ -90,6 +90,8 @@ def not_started(program: str, argv: Sequence[str], error: OSError) -> CommandRes
     in a shell. Raises SandboxError for any other reason.
     """
     if error.errno != errno.E2BIG:
-        raise no_sandbox(f"{program} can't be started: {error.strerror}") from error
+        raise no_sandbox(
+            f"{program} can't be started: {error.strerror}", kind="not_startable"
+        ) from error
     said = f"{argv[0]}: {error.strerror}\n"
     return CommandResult(argv=tuple(argv), exit_code=_NOT_EXECUTABLE, output=said, duration_ms=0)

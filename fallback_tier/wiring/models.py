@@ -243,6 +243,7 @@ def _local(file: str, base_url: str | None, role: _Role, holds_to_schema: bool) 
             f"{role.model_option} {LOCAL_PREFIX}{file} serves itself; {role.url_option} names another "
             "server.",
             next_step=f"Give one of the two: {LOCAL_PREFIX}FILE, or a name and an address.",
+            kind="model_serves_itself",
         )
     from fallback_plugins.messages_api.local import LocalModel
 

@@ -61,6 +61,7 @@ def check(places: Iterable[Place], clients: ClientRunner | None = None) -> None:
     raise StateFolderError(
         f"{what} that this command writes to can't be written: {message}.",
         next_step=f"Make them writable, or name others ({moves}). HOME=DIR moves all that is not named.",
+        kind="not_writable",
     )
 
 

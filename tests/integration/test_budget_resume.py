@@ -16,6 +16,7 @@ from fallback_tier.advisory import parse_advisory
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.ending import ended
 from fallback_tier.errors import (
+    HeldError,
     InputError,
     RepositoryError,
     SettingMissingError,
@@ -33,6 +34,7 @@ from tests.fakes.gates import RuleGate
 from tests.fakes.repository import git
 from tests.fixtures.fallback_tier_callable import ADVISORY, NO_RECIPE
 from tests.integration.budget_scenario import FIX, STORY, BudgetScenario
+from tests.kinds import OfKind
 
 
 @pytest.fixture
@@ -143,22 +145,22 @@ def test_resuming_without_a_sandbox_goes_on_record_once(scenario: BudgetScenario
 
 class TestRaising:
     @pytest.mark.parametrize(
-        ("caps", "why"),
+        ("caps", "kind"),
         [
-            ({}, "The present cap is 1 tokens"),
-            ({"tokens_per_fix": 1}, "not more"),
-            ({"tokens_per_fix": 0}, "not more"),
-            ({"usd_per_fix": "5"}, "The present cap is 1 tokens"),
-            ({"by": " ", "tokens_per_fix": 10**6}, "name and a reason"),
-            ({"reason": "", "tokens_per_fix": 10**6}, "name and a reason"),
+            ({}, "cap_not_given"),
+            ({"tokens_per_fix": 1}, "cap_not_higher"),
+            ({"tokens_per_fix": 0}, "cap_not_higher"),
+            ({"usd_per_fix": "5"}, "cap_not_given"),
+            ({"by": " ", "tokens_per_fix": 10**6}, "signature_empty"),
+            ({"reason": "", "tokens_per_fix": 10**6}, "signature_empty"),
         ],
     )
     def test_what_raises_nothing_is_refused_and_not_recorded(
-        self, scenario: BudgetScenario, caps: dict[str, Any], why: str
+        self, scenario: BudgetScenario, caps: dict[str, Any], kind: str
     ) -> None:
         scenario.run(tokens_per_fix=1)
         before = scenario.kinds
-        with pytest.raises(InputError, match=why):
+        with pytest.raises(InputError, check=OfKind(kind)):
             scenario.raised(**caps)
         assert scenario.kinds == before
 
@@ -169,17 +171,17 @@ class TestRaising:
         scenario.raised(tokens_per_fix=2, usd_per_fix="2")
         scenario.raised(tokens_per_fix=3)
         for caps in ({"tokens_per_fix": 3}, {"usd_per_fix": "2.00"}, {"usd_per_fix": "1"}):
-            with pytest.raises(InputError, match="not more"):
+            with pytest.raises(InputError, check=OfKind("cap_not_higher")):
                 scenario.raised(**caps)
 
     def test_no_such_fix(self, scenario: BudgetScenario) -> None:
         scenario.run()
-        with pytest.raises(InputError, match="no fix 'fix-9'"):
+        with pytest.raises(InputError, check=OfKind("no_such_fix"), match="'fix-9'"):
             raise_budget(scenario.audit, "fix-9", BudgetRaised(by="a", reason="b"))
 
     def test_one_that_did_not_stop_at_its_budget(self, scenario: BudgetScenario) -> None:
         scenario.run()
-        with pytest.raises(InputError, match=r"did not stop at its budget.*FixVerified"):
+        with pytest.raises(InputError, check=OfKind("not_at_budget"), match="FixVerified"):
             scenario.raised(tokens_per_fix=10**6)
 
 
@@ -202,7 +204,7 @@ class TestMissing:
     def test_a_model_that_only_a_later_attempt_needs(self, scenario: BudgetScenario) -> None:
         self.interrupted(scenario)
         parts = self.without(scenario.parts(), leaf=None)
-        with pytest.raises(SettingMissingError, match="needs a model to continue") as stopped:
+        with pytest.raises(SettingMissingError, check=OfKind("no_model")) as stopped:
             run_fix(parts, scenario.advisory, scenario.repo, NO_RECIPE, scenario.recorded())
         assert "--model NAME" in stopped.value.next_step
         assert "GateJudged" in scenario.kinds, "the gates needed no model"
@@ -221,7 +223,7 @@ class TestMissing:
         fix.begin()
         fix.close()
         parts = self.without(scenario.parts(), plugins={"PyPI": Missing()})
-        with pytest.raises(ToolMissingError, match="npm is not on PATH"):
+        with pytest.raises(ToolMissingError, match="npm"):
             run_fix(parts, scenario.advisory, scenario.repo, recipe, scenario.recorded())
         assert not {"AttemptRefused", "FixRefused", "FixEscalated"} & set(scenario.kinds)
         assert isinstance(scenario.resume(), Verified)
@@ -232,7 +234,7 @@ class TestMissing:
 
         self.interrupted(scenario)
         parts = replace(scenario.parts(), gates=[RuleGate(judge)])
-        with pytest.raises(ToolMissingError, match="npm is not on PATH"):
+        with pytest.raises(ToolMissingError, match="npm"):
             run_fix(parts, scenario.advisory, scenario.repo, NO_RECIPE, scenario.recorded())
         assert "FixEscalated" not in scenario.kinds
         assert isinstance(scenario.resume(), Verified)
@@ -242,7 +244,7 @@ class TestReopening:
     def test_only_one_process_goes_on_with_it(self, scenario: BudgetScenario) -> None:
         with (
             holding(scenario.root, "../fix"),
-            pytest.raises(InputError, match="by another process"),
+            pytest.raises(HeldError),
             holding(scenario.root, "../fix"),
         ):
             pass
@@ -252,7 +254,7 @@ class TestReopening:
 
     def test_nobody_raised_it(self, scenario: BudgetScenario) -> None:
         scenario.run(tokens_per_fix=1)
-        with pytest.raises(InputError, match="nobody has raised it") as caught:
+        with pytest.raises(InputError, check=OfKind("not_raised")) as caught:
             scenario.recorded()
         assert "review raise-budget fix-1" in caught.value.next_step
 
@@ -271,14 +273,16 @@ class TestReopening:
     def test_another_commit(self, scenario: BudgetScenario) -> None:
         scenario.run(tokens_per_fix=1)
         scenario.raised(tokens_per_fix=10**6)
-        with pytest.raises(RepositoryError, match="began at commit"):
+        with pytest.raises(RepositoryError, check=OfKind("another_commit")):
             scenario.recorded(commit="f" * 40)
 
     def test_another_advisory(self, scenario: BudgetScenario) -> None:
         scenario.run(tokens_per_fix=1)
         scenario.raised(tokens_per_fix=10**6)
         other = parse_advisory(ADVISORY.replace(b"TEST-2026-1", b"TEST-2026-9"), "test")
-        with pytest.raises(InputError, match=r"TEST-2026-1.*TEST-2026-9"):
+        with pytest.raises(
+            InputError, check=OfKind("another_advisory"), match=r"TEST-2026-1.*TEST-2026-9"
+        ):
             scenario.recorded(advisory=other)
 
     def test_the_summary_of_a_failed_attempt_is_gone(self, scenario: BudgetScenario) -> None:

@@ -29,6 +29,7 @@ from tests.fakes.messages_server import (
     start,
     stop,
 )
+from tests.kinds import OfKind
 
 KEY = "sk-ant-test-0123456789abcdef"
 
@@ -161,13 +162,13 @@ def test_the_provider_without_a_key_is_refused_at_once(
     base_url: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-    with pytest.raises(ConfigurationError, match="needs a key"):
+    with pytest.raises(ConfigurationError, check=OfKind("no_key")):
         ClaudeModel("m", base_url=base_url)
 
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://127.0.0.1/", "http://[::1", "http://a:b/"])
 def test_a_base_url_that_is_none_is_a_clear_error(url: str) -> None:
-    with pytest.raises(ConfigurationError, match="not of the form"):
+    with pytest.raises(ConfigurationError, check=OfKind("bad_base_url")):
         ClaudeModel("m", base_url=url)
 
 
@@ -276,7 +277,7 @@ NO_ANSWERS: list[Any] = [
 @pytest.mark.parametrize("body", NO_ANSWERS, ids=range(len(NO_ANSWERS)))
 def test_a_body_that_is_no_answer_is_a_model_error(server: Server, body: object) -> None:
     server.answers(200, body)
-    with pytest.raises(ModelError, match="not a Messages API answer") as caught:
+    with pytest.raises(ModelError, check=OfKind("not_an_answer")) as caught:
         hear(model(server))
     assert caught.value.failure is ModelFailureKind.NOT_AN_ANSWER
 
@@ -305,7 +306,7 @@ NO_STREAMS = [
 @pytest.mark.parametrize("sent", NO_STREAMS, ids=range(len(NO_STREAMS)))
 def test_a_stream_that_is_no_answer_is_a_model_error(server: Server, sent: bytes) -> None:
     server.streams(sent)
-    with pytest.raises(ModelError, match="not a Messages API answer") as caught:
+    with pytest.raises(ModelError, check=OfKind("not_an_answer")) as caught:
         hear(model(server))
     assert caught.value.failure is ModelFailureKind.NOT_AN_ANSWER
 

@@ -15,6 +15,7 @@ from fallback_tier.files.folders import users_folder
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.wiring.places import Place, check, check_caches
 from tests.e2e.command import Ended, osv, repository, run, snapshot
+from tests.kinds import OfKind
 
 #: What moves each folder, as the error says it.
 STATE = "the state folder: --state-dir DIR, or XDG_STATE_HOME"
@@ -137,7 +138,7 @@ def test_no_home_at_all(
 
     monkeypatch.setattr(pwd, "getpwuid", nobody)
     monkeypatch.delenv("HOME")
-    with pytest.raises(StateFolderError, match="There is no home folder"):
+    with pytest.raises(StateFolderError, check=OfKind("no_home")):
         users_folder("config")
     code = main(["fix", str(scenario.repo), "--advisory", str(scenario.advisory)])
     message = capsys.readouterr().err
@@ -146,7 +147,7 @@ def test_no_home_at_all(
     assert (
         "Set HOME, or XDG_STATE_HOME, to one; --state-dir and --keys name folders too." in message
     )
-    with pytest.raises(StateFolderError, match="no home folder, and it is no absolute path"):
+    with pytest.raises(StateFolderError, check=OfKind("not_writable")):
         check([Place(folder=Path("~/folder"), what="it", moved_by="--it")])
 
 
@@ -177,7 +178,7 @@ def test_a_client_that_keeps_its_cache_elsewhere_is_believed(
     home.write_text("no folder\n")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("UV_CACHE_DIR", raising=False)
-    with pytest.raises(StateFolderError, match="uv's cache"):
+    with pytest.raises(StateFolderError, check=OfKind("not_writable"), match="uv"):
         check_caches(SubprocessClients(), ["PyPI"], offline=False)
     settings = tmp_path / "uv.toml"
     settings.write_text(f'cache-dir = "{tmp_path / "cache"}"\n')

@@ -15,6 +15,7 @@ from fallback_tier.wiring import audit_db
 from tests.e2e.command import snapshot
 from tests.fakes.repository import git
 from tests.integration.test_cli_several import Scenario, ecosystem, printed
+from tests.kinds import OfKind
 from tests.unit.planning.test_planning import advisory, both
 
 FILES = {"patch.diff", "pull-request.md", "openvex.json", "cyclonedx.json"}
@@ -111,7 +112,7 @@ def test_another_patch_for_the_same_advisory_has_a_branch_of_its_own(
 def test_a_named_branch_with_another_patch_is_not_overwritten(scenario: Scenario) -> None:
     assert scenario.fix(advisory("A", "left"), commit="mine") == exit_codes.OK
     before = git(scenario.repo, "rev-parse", "mine")
-    with pytest.raises(PatchError, match="'mine' already, with something else than this patch"):
+    with pytest.raises(PatchError, check=OfKind("branch_taken"), match="'mine'"):
         scenario.fix(advisory("A", "right"), commit="mine")
     assert git(scenario.repo, "rev-parse", "mine") == before
 
@@ -166,19 +167,19 @@ def test_a_dry_run_writes_its_report_and_delivers_nothing(
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "kind"),
     [
-        ({"commit": "", "dry_run": True}, "--dry-run leaves"),
-        ({"commit": "a..b"}, "not a valid name for a branch"),
-        ({"commit": "there"}, "already"),
-        ({"report": "."}, "already"),
-        ({"report": "no/such/place"}, "no folder"),
+        ({"commit": "", "dry_run": True}, "two_deliveries"),
+        ({"commit": "a..b"}, "bad_branch_name"),
+        ({"commit": "there"}, "branch_taken"),
+        ({"report": "."}, "exists"),
+        ({"report": "no/such/place"}, "no_parent"),
     ],
 )
 def test_what_can_not_be_done_is_said_before_the_work(
-    scenario: Scenario, options: dict[str, Any], message: str
+    scenario: Scenario, options: dict[str, Any], kind: str
 ) -> None:
     git(scenario.repo, "branch", "there")
-    with pytest.raises(ConfigurationError, match=message):
+    with pytest.raises(ConfigurationError, check=OfKind(kind)):
         scenario.fix(advisory("A", "left"), **options)
     assert scenario.kinds == []

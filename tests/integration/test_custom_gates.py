@@ -19,6 +19,7 @@ from fallback_tier.wiring import Configuration
 from fallback_tier.wiring.gates import gates_for
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.integration.gate_setup import Case, advisory, applied, needs_sandbox, patched
+from tests.kinds import OfKind
 
 pytestmark = pytest.mark.sandbox
 
@@ -198,6 +199,6 @@ def test_a_built_in_gates_name_is_taken(tmp_path: Path, name: str) -> None:
     config = CONFIG.replace('"lint"', f'"{name}"')
     with (
         case(tmp_path, {".fallback-tier.toml": config}, {"app.py": EVIL}) as found,
-        pytest.raises(ConfigurationError, match=f"'{name}' is the name of a built-in gate"),
+        pytest.raises(ConfigurationError, check=OfKind("built_in_name"), match=f"'{name}'"),
     ):
         names(found)

@@ -25,6 +25,7 @@ from fallback_tier.gates.builtin.proof import ProofError
 from fallback_tier.ports import LanguageModel
 from fallback_tier.wiring import Configuration
 from tests.choice import a_choice
+from tests.kinds import OfKind
 
 ROOT = Path(__file__).parents[1] / "mini_projects"
 PROJECTS = {project.name: project for project in load_projects(ROOT)}
@@ -197,14 +198,14 @@ def test_an_outage_is_no_result(run: Run) -> None:
 
 
 def test_without_a_model_nothing_is_run(run: Run) -> None:
-    with pytest.raises(ConfigurationError, match="No model is configured"):
+    with pytest.raises(ConfigurationError, check=OfKind("no_model")):
         run.go([ONE], None)
 
 
 def test_a_proof_that_proves_nothing_stops_before_the_model(run: Run) -> None:
     model = ScriptedModel([])
     useless = ONE.model_copy(update={"command": ("true",)})
-    with pytest.raises(ProofError, match="passes already"):
+    with pytest.raises(ProofError, check=OfKind("passes_at_base")):
         run.go([useless], lambda _project: model)
     assert model.requests == ()
 
@@ -259,7 +260,7 @@ def test_a_row_that_is_none_is_named(run: Run) -> None:
     with pytest.raises(EvaluationError, match="line 1 is not a run"):
         run.folder.runs()
     for packed in (b"", b"x", hashlib.sha256(b"").digest()):
-        with pytest.raises(EvaluationError, match="can't be used"):
+        with pytest.raises(EvaluationError, check=OfKind("bad_transcript")):
             unpack(packed)
 
 

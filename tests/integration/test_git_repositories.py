@@ -24,6 +24,7 @@ from tests.e2e.command import osv, run
 from tests.fakes.hostile_git import PLACES, SELECTIONS, Canary, in_config
 from tests.fakes.repository import GIT_ENV, commit_all, git, write
 from tests.integration.test_cli_several import FILES, Scenario, printed
+from tests.kinds import OfKind
 from tests.unit.planning.test_planning import advisory
 
 #: Times that no index has.
@@ -434,7 +435,7 @@ def test_a_change_that_the_index_hides_is_one(
     else:
         os.mkfifo(place)
     assert git(scenario.repo, "status", "--porcelain") == ""
-    with pytest.raises(RepositoryError, match=r"uncommitted changes: pypi\.txt") as caught:
+    with pytest.raises(RepositoryError, check=OfKind("dirty"), match=r"pypi\.txt") as caught:
         look_at(scenario.repo, clients, Settings())
     assert "--no-skip-worktree" in caught.value.next_step
 
@@ -525,7 +526,7 @@ def test_line_ends_by_a_persons_own_settings_are_no_change(
     status = subprocess.run(ask, cwd=scenario.repo, env=own, capture_output=True, check=True)
     assert (status.stdout == b"") == converted
     if not converted:
-        with pytest.raises(RepositoryError, match=r"uncommitted changes: pypi\.txt"):
+        with pytest.raises(RepositoryError, check=OfKind("dirty"), match=r"pypi\.txt"):
             look_at(scenario.repo, SubprocessClients(), Settings())
     else:
         assert scenario.fix(advisory("A", "left"), commit="") == exit_codes.OK
@@ -551,7 +552,7 @@ def test_line_ends_of_many_and_of_large_files(
 def test_a_change_of_more_than_line_ends_is_one(scenario: Scenario) -> None:
     git(scenario.repo, "config", "core.autocrlf", "true")
     (scenario.repo / "pypi.txt").write_bytes(b"another 1.0.0\r\n")
-    with pytest.raises(RepositoryError, match=r"uncommitted changes: pypi\.txt"):
+    with pytest.raises(RepositoryError, check=OfKind("dirty"), match=r"pypi\.txt"):
         look_at(scenario.repo, SubprocessClients(), Settings())
 
 
@@ -631,7 +632,7 @@ def test_a_file_that_may_never_end_is_named(
 def test_a_pipe_in_the_place_of_a_tracked_file_is_a_change(scenario: Scenario) -> None:
     (scenario.repo / "pypi.txt").unlink()
     os.mkfifo(scenario.repo / "pypi.txt")
-    with pytest.raises(RepositoryError, match=r"uncommitted changes: pypi\.txt"):
+    with pytest.raises(RepositoryError, check=OfKind("dirty"), match=r"pypi\.txt"):
         look_at(scenario.repo, SubprocessClients(), Settings())
 
 
@@ -728,6 +729,6 @@ def test_large_files_whose_filter_only_the_repository_names(
     os.utime(repo / "large.bin", (2, 2))
     assert look_at(repo, SubprocessClients(), Settings()).root == repo
     (repo / "large.bin").write_text("atad\n")
-    with pytest.raises(RepositoryError, match=r"uncommitted changes: large\.bin") as caught:
+    with pytest.raises(RepositoryError, check=OfKind("dirty"), match=r"large\.bin") as caught:
         look_at(repo, SubprocessClients(), Settings())
     assert "git config --global filter.lfs.clean" in caught.value.next_step

@@ -121,8 +121,8 @@ def summary(**changes: Any) -> dict[str, Any]:
         ([summary(), summary(failure_kind="odd")], r"1\.failure_kind: Input should be"),
         ([summary(note="x")], r"0\.note: Extra inputs"),
         ([{"attempt": 1}], r"0\.failure_kind: Field required"),
-        ([summary(attempt=2), summary()], "strictly increasing"),
-        ([summary(prior_failure_summary="x" * 8_193)], "8,193 bytes; the limit is 8,192"),
+        ([summary(attempt=2), summary()], r"\b1 .* 2\b"),
+        ([summary(prior_failure_summary="x" * 8_193)], "8,193 .* 8,192"),
     ],
 )
 def test_a_history_that_is_none(
@@ -143,9 +143,9 @@ def test_a_history_that_is_none(
     [
         ({}, "state_dir: Field required"),
         ({"state_dir": "s", "modle": "x"}, "modle: Extra inputs"),
-        ({"state_dir": "s", "model": "m"}, "needs a key"),
-        ({"state_dir": "s", "base_url": "http://127.0.0.1:9"}, "without a model"),
-        ({"state_dir": "s", "examples": "absent.db"}, "no example store at absent.db"),
+        ({"state_dir": "s", "model": "m"}, "'m' .*key"),
+        ({"state_dir": "s", "base_url": "http://127.0.0.1:9"}, r"http://127\.0\.0\.1:9 .*model"),
+        ({"state_dir": "s", "examples": "absent.db"}, r"absent\.db"),
     ],
 )
 def test_a_configuration_that_cannot_be(

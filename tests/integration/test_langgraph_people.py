@@ -20,6 +20,7 @@ from fallback_tier.wiring import Services
 from tests.fakes.gates import RuleGate
 from tests.fixtures.fallback_tier_callable import ADVISORY
 from tests.integration.crash_scenario import CrashScenario
+from tests.kinds import OfKind
 
 FIX = "fix-that-asks"
 GIVEN = AdvisorySet(advisories=(parse_advisory(ADVISORY, "test"),))
@@ -144,11 +145,11 @@ def test_a_step_that_raises_lets_go_of_the_fix(tmp_path: Path) -> None:
 def test_a_graph_without_a_checkpointer_is_a_part_of_another(asking: CrashScenario) -> None:
     with asking.services() as services:
         graph = FixGraph(lambda _: pytest.fail("opened"), services.audit)
-        with pytest.raises(ConfigurationError, match="no checkpointer"):
+        with pytest.raises(ConfigurationError, check=OfKind("no_checkpointer")):
             graph.run(FIX)
 
 
 def test_a_graph_that_is_given_no_fix_says_so(tmp_path: Path) -> None:
     scenario = CrashScenario(tmp_path / "scenario")
-    with opened(scenario) as (graph, _), pytest.raises(InputError, match="without a fix_id"):
+    with opened(scenario) as (graph, _), pytest.raises(InputError, check=OfKind("no_fix_id")):
         graph.graph.invoke({}, {"configurable": {"thread_id": "x"}})

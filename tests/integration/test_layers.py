@@ -26,6 +26,7 @@ from fallback_tier.sandbox.mounting import mounting
 from fallback_tier.sandbox.runners import BubblewrapSandbox, UnsandboxedRunner, find_bwrap
 from tests.fakes.repository import write
 from tests.integration.gate_setup import diff_of, needs_sandbox, repository
+from tests.kinds import OfKind
 from tests.unit.gates.trees.listings import listing, snapshot
 from tests.waiting import exit_code, joined
 
@@ -180,7 +181,7 @@ def test_one_upper_layer_is_never_mounted_twice_at_once(
 
 
 def test_layers_are_not_mounted_without_a_sandbox(worktree: RunnerWorktree) -> None:
-    with pytest.raises(SandboxError, match="made of layers"):
+    with pytest.raises(SandboxError, check=OfKind("layers")):
         UnsandboxedRunner().run(["true"], worktree=worktree.tree, timeout_s=60)
 
 

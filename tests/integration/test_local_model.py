@@ -23,6 +23,7 @@ from fallback_tier.ports import Message, ModelRequest
 from fallback_tier.repo import Settings, Strategy
 from fallback_tier.wiring import Configuration
 from fallback_tier.wiring.models import build_author, build_judge
+from tests.kinds import OfKind
 from tests.waiting import PATIENCE_S, next_line
 
 FAKE = Path(__file__).parents[1] / "fakes" / "llama_server.py"
@@ -126,10 +127,10 @@ def test_a_build_for_another_processor_is_started_with_the_portable_library(
     started = LocalServer(model)
     started.close()
     monkeypatch.setattr(local_server, "find_server", lambda: (server, None))
-    with pytest.raises(ToolMissingError, match="another processor"):
+    with pytest.raises(ToolMissingError, check=OfKind("another_processor")):
         LocalServer(model)
     # Asked for an answer, a model gives none: that is all that an attempt can go on with.
-    with pytest.raises(ModelError, match="another processor") as error:
+    with pytest.raises(ModelError, check=OfKind("another_processor")) as error:
         next(LocalModel(model).ask(REQUEST))
     assert error.value.failure is ModelFailureKind.UNREACHABLE
 
@@ -137,7 +138,7 @@ def test_a_build_for_another_processor_is_started_with_the_portable_library(
 def test_a_file_that_has_gone_since_is_no_answer(model: Path, server: Path) -> None:
     asked = LocalModel(model)
     model.unlink()
-    with pytest.raises(ModelError, match="no model file"):
+    with pytest.raises(ModelError, check=OfKind("no_model_file")):
         next(asked.ask(REQUEST))
 
 
@@ -159,7 +160,9 @@ def test_what_is_no_model_is_said_with_the_command_that_gets_one(
     path = tmp_path / "m.gguf"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(ConfigurationError, match=r"m\.gguf") as error:
+    with pytest.raises(
+        ConfigurationError, check=OfKind("no_model_file", "not_gguf"), match=r"m\.gguf"
+    ) as error:
         build_author(Configuration(state_dir=tmp_path, model=f"local:{path}"))
     assert "local-model fetch" in error.value.next_step
 
@@ -175,7 +178,7 @@ def test_a_missing_server_is_said_with_the_command_that_gets_one(
 
 
 def test_a_local_model_has_no_address(model: Path, server: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="serves itself"):
+    with pytest.raises(ConfigurationError, check=OfKind("model_serves_itself")):
         build_author(
             Configuration(state_dir=tmp_path, model=f"local:{model}", base_url="http://127.0.0.1:9")
         )

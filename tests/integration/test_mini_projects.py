@@ -23,6 +23,7 @@ from fallback_tier.repo import RepoContext, Settings
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.sandbox.runners import BubblewrapSandbox
 from tests.choice import a_choice
+from tests.kinds import OfKind
 
 ROOT = Path(__file__).parents[1] / "mini_projects"
 PROJECTS = load_projects(ROOT)
@@ -97,13 +98,13 @@ def test_the_same_project_is_the_same_commit(tmp_path: Path) -> None:
 
 
 def test_bad_projects_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no mini-project in"):
+    with pytest.raises(InputError, check=OfKind("no_projects")):
         load_projects(tmp_path)
-    with pytest.raises(InputError, match="no mini-project 'nope'"):
+    with pytest.raises(InputError, check=OfKind("no_such_project"), match="'nope'"):
         load_projects(ROOT, ["nope"])
     for text in ("weakness = 1", "= broken", ""):
         (tmp_path / "project.toml").write_text(text)
-        with pytest.raises(InputError, match="does not describe a mini-project"):
+        with pytest.raises(InputError, check=OfKind("not_a_project")):
             load_project(tmp_path)
 
 

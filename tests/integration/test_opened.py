@@ -7,7 +7,7 @@ import pytest
 
 from fallback_audit.errors import OvertakenError
 from fallback_tier.advisory import AdvisorySet, parse_advisory
-from fallback_tier.errors import InputError
+from fallback_tier.errors import HeldError
 from fallback_tier.fix import Fixer
 from tests.fixtures.fallback_tier_callable import ADVISORY
 from tests.integration.crash_scenario import CrashScenario
@@ -74,7 +74,7 @@ def test_one_that_is_open_is_nobody_elses(tmp_path: Path) -> None:
     with (
         scenario.services() as services,
         Fixer(services).open(GIVEN, scenario.repo, fix_id=FIX),
-        pytest.raises(InputError, match="in use by another process"),
+        pytest.raises(HeldError),
     ):
         _take(scenario)
     assert _take(scenario)

@@ -23,6 +23,7 @@ from tests import hanging
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.repository import commit_all, write
 from tests.integration.gate_setup import Case, advisory, applied, patched, repository
+from tests.kinds import OfKind
 
 pytestmark = pytest.mark.sandbox
 
@@ -290,13 +291,13 @@ def test_that_a_script_will_prove_nothing_is_said_before_anything_is_spent(tmp_p
 
 def test_a_last_line_at_the_base_commit_shows_nothing(tmp_path: Path) -> None:
     proof = Proof(("sh", "-c", "echo done; exit 1"), end="done")
-    with pytest.raises(ProofError, match="prints its last line at the base commit"):
+    with pytest.raises(ProofError, check=OfKind("end_line_at_base")):
         check(tmp_path, proof)
 
 
 @pytest.mark.parametrize("end", ["two\nlines", " spaces ", " "])
 def test_a_last_line_is_one_line(end: str) -> None:
-    with pytest.raises(ProofError, match="not one line"):
+    with pytest.raises(ProofError, check=OfKind("bad_end_line")):
         Proof(("true",), end=end)
 
 
@@ -314,19 +315,19 @@ def test_a_good_proof_is_accepted_before_anything_is_spent(tmp_path: Path) -> No
 
 
 def test_a_proof_that_passes_already_is_an_error_of_the_input(tmp_path: Path) -> None:
-    with pytest.raises(ProofError, match="passes already at the base commit"):
+    with pytest.raises(ProofError, check=OfKind("passes_at_base")):
         check(tmp_path, Proof(("true",)))
     assert issubclass(ProofError, InputError)
 
 
 def test_a_proof_that_never_ends_is_an_error_of_the_input(tmp_path: Path) -> None:
-    with pytest.raises(ProofError, match="did not end within 1 s"):
+    with pytest.raises(ProofError, check=OfKind("timed_out")):
         check(tmp_path, Proof(("sleep", "60"), timeout_s=1.0))
 
 
 @pytest.mark.parametrize("path", ["app.py", "app.py/test.py"])
 def test_a_file_of_the_repository_is_never_replaced(tmp_path: Path, path: str) -> None:
-    with pytest.raises(ProofError, match="in the way"):
+    with pytest.raises(ProofError, check=OfKind("file_in_the_way")):
         check(tmp_path, Proof(("true",), {path: b""}))
 
 
@@ -344,17 +345,17 @@ def test_a_link_of_the_repository_is_not_followed(tmp_path: Path) -> None:
         fix_id="fix-1",
         gate_transition_id="gate-1",
     )
-    with pytest.raises(ProofError, match="in the way"):
+    with pytest.raises(ProofError, check=OfKind("file_in_the_way")):
         check_at(repo, tmp_path, Proof(("false",), {"proof/deep/test.py": b""}))
     assert list(elsewhere.iterdir()) == []
 
 
 @pytest.mark.parametrize("path", ["/etc/x", "../x", "a/../../x", ".git/hooks/x", "", "."])
 def test_places_outside_the_repository_are_refused(path: str) -> None:
-    with pytest.raises(ProofError, match="not at a place inside"):
+    with pytest.raises(ProofError, check=OfKind("outside")):
         Proof(("true",), {path: b""})
 
 
 def test_a_command_is_needed() -> None:
-    with pytest.raises(ProofError, match="no command"):
+    with pytest.raises(ProofError, check=OfKind("no_command")):
         Proof(())

@@ -26,6 +26,7 @@ from fallback_tier.sandbox.launching import MAX_OUTPUT_BYTES
 from fallback_tier.sandbox.runners import BubblewrapSandbox, UnsandboxedRunner
 from tests.integration.by_the_clock import LIMITS_S, ended_by_the_clock
 from tests.integration.gate_setup import needs_sandbox
+from tests.kinds import OfKind
 from tests.waiting import at_once, becomes
 
 pytestmark = pytest.mark.sandbox
@@ -513,7 +514,7 @@ def test_a_bwrap_that_runs_nothing_is_not_taken_for_a_sandbox(tmp_path: Path) ->
 
 
 def test_a_missing_bwrap_is_a_sandbox_error(tmp_path: Path) -> None:
-    with pytest.raises(SandboxError, match="can't be started"):
+    with pytest.raises(SandboxError, check=OfKind("not_startable")):
         BubblewrapSandbox(tmp_path / "bwrap").probe()
 
 

@@ -81,19 +81,21 @@ class Checkpoint:
         """From ``text``; extension lines of others are ignored. Raises AuditIntegrityError."""
         lines = text.removesuffix("\n").split("\n")
         if len(lines) < 3 or not all(lines) or not _SIZE.fullmatch(lines[1]):
-            raise bad_checkpoint("its text is not origin, size and root")
+            raise bad_checkpoint("its text is not origin, size and root", kind="malformed")
         try:
             root = decode_base64(lines[2])
         except ValueError:
             root = b""
         if len(root) != HASH_BYTES:
-            raise bad_checkpoint("its root is no SHA-256 hash")
+            raise bad_checkpoint("its root is no SHA-256 hash", kind="malformed")
         tips = [reported[1] for line in lines[3:] if (reported := _TIP.fullmatch(line))]
         before = [
             reported.groups() for line in lines[3:] if (reported := _PREVIOUS.fullmatch(line))
         ]
         if len(tips) > 1 or len(before) > 1:
-            raise bad_checkpoint("it names two tips, or two checkpoints before it")
+            raise bad_checkpoint(
+                "it names two tips, or two checkpoints before it", kind="malformed"
+            )
         previous = Previous(int(before[0][0]), before[0][1]) if before else None
         size, tip = int(lines[1]), tips[0] if tips else None
         found = tuple(
@@ -102,7 +104,10 @@ class Checkpoint:
             if (reported := _FOUND.fullmatch(line))
         )
         if not all(span.first <= span.last <= size for span in found):
-            raise bad_checkpoint("the events that it says were found are none that it covers")
+            raise bad_checkpoint(
+                "the events that it says were found are none that it covers",
+                kind="found_events_not_covered",
+            )
         return cls(lines[0], size, root, tip, previous, found)
 
 
@@ -140,13 +145,16 @@ def open_checkpoint(note: bytes, verifiers: Collection[Verifier]) -> SignedCheck
     opened = open_note(note, verifiers)
     checkpoint = Checkpoint.parse(opened.text)
     if all(verifier.name != checkpoint.origin for verifier in opened.signed_by):
-        raise bad_checkpoint(f"no key of the log {checkpoint.origin} signed it")
+        raise bad_checkpoint(
+            f"no key of the log {checkpoint.origin} signed it", kind="no_key_of_the_log"
+        )
     return SignedCheckpoint(checkpoint, note, opened.signed_by)
 
 
-def bad_checkpoint(reason: str) -> AuditIntegrityError:
+def bad_checkpoint(reason: str, *, kind: str = "") -> AuditIntegrityError:
     """The error for a checkpoint that can't be trusted."""
     return AuditIntegrityError(
         f"A checkpoint can't be trusted: {reason}.",
         next_step="Keep it for analysis; check that --keys names the keys of this deployment.",
+        kind=kind,
     )

@@ -182,6 +182,7 @@ class CheckpointedStore:
                 f"{self._uncovered()} events have no checkpoint, so no more are recorded: "
                 f"{error.problem}",
                 next_step=error.next_step,
+                kind="too_many_uncovered",
             ) from error
 
     def _cover(self) -> SignedCheckpoint | None:

@@ -70,7 +70,9 @@ class Keyring:
             if not folder.is_dir():
                 return cls(folder, None, None, (), ())
             if folder.stat().st_mode & _OTHERS_WRITE:
-                raise _exposed(folder, "others can write to it", "chmod 700")
+                raise _exposed(
+                    folder, "others can write to it", "chmod 700", kind="writable_by_others"
+                )
             # Public keys first: a first key that another process makes now has its private half then.
             public = {path: _public(path) for path in sorted(folder.glob("*" + TRUSTED))}
             signing, previous = _private(folder / SIGNING), _private(folder / PREVIOUS)
@@ -88,6 +90,7 @@ class Keyring:
             raise KeyringError(
                 f"There is no signing key in {self.folder}, so no checkpoint can be made.",
                 next_step=_KEYGEN,
+                kind="no_signing_key",
             )
         both = (self.signing, self.previous)
         return tuple(dict.fromkeys(signer for signer in both if signer is not None))
@@ -119,6 +122,7 @@ class Keyring:
             raise KeyringError(
                 f"The keys in {self.folder} don't say whose checkpoints to trust: {found}.",
                 next_step=_KEYGEN,
+                kind="several_names" if names else "no_key",
             )
         return names.pop()
 
@@ -235,6 +239,7 @@ def _finish_interrupted(folder: Path, signing: Signer) -> None:
         raise KeyringError(
             f"The rotation before this one still overlaps: {previous.verifier.vkey} signs too.",
             next_step="End it with `fallback-tier audit keygen --end-overlap`, then rotate again.",
+            kind="overlap_not_over",
         )
 
 
@@ -260,13 +265,15 @@ def _private(path: Path) -> Signer | None:
     except FileNotFoundError:
         return None
     if mode & _OTHERS:
-        raise _exposed(path, "others can read this private key", "chmod 600")
+        raise _exposed(
+            path, "others can read this private key", "chmod 600", kind="readable_by_others"
+        )
     return _parsed(path, Signer.parse)
 
 
 def _public(path: Path) -> Verifier:
     if path.stat().st_mode & _OTHERS_WRITE:
-        raise _exposed(path, "others can write to it", "chmod 644")
+        raise _exposed(path, "others can write to it", "chmod 644", kind="writable_by_others")
     return _parsed(path, Verifier.parse)
 
 
@@ -280,10 +287,11 @@ def _parsed(path: Path, parse: Callable[[str], KeyT]) -> KeyT:
     raise KeyringError(f"{path}: {reason}", next_step=next_step)
 
 
-def _exposed(path: Path, reason: str, command: str) -> KeyringError:
+def _exposed(path: Path, reason: str, command: str, *, kind: str = "") -> KeyringError:
     return KeyringError(
         f"{path}: {reason}, so its signatures would prove nothing.",
         next_step=f"`{command} {path}`, and rotate the key if somebody may have used this.",
+        kind=kind,
     )
 
 

@@ -90,6 +90,7 @@ def _read(path: Path) -> Previous | None:
         raise KeyringError(
             f"{path}: it does not say which checkpoint was signed last.",
             next_step="Run `fallback-tier audit verify`; if the record is whole, delete this file.",
+            kind="last_checkpoint_unreadable",
         )
     return Previous(int(found[1]), found[2])
 

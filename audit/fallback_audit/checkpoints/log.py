@@ -96,6 +96,7 @@ class CheckpointLog:
                 f"Checkpoint {self.path(size)} can't be trusted: the latest one is signed by retired keys "
                 "only.",
                 next_step=_OVERSLEPT,
+                kind="signed_by_retired_keys",
             )
         return signed
 
@@ -106,11 +107,13 @@ class CheckpointLog:
         try:
             signed = self._known_to_be_good(note, trusted) or open_checkpoint(note, trusted)
         except AuditIntegrityError as error:
-            raise _untrusted(path, error.problem) from error
+            raise _untrusted(path, error.problem, kind=error.kind) from error
         if signed.checkpoint.size != size:
             raise _untrusted(path, f"it is one of size {signed.checkpoint.size}")
         if signed.checkpoint.origin != keyring.origin:
-            raise _untrusted(path, f"it is of the log {signed.checkpoint.origin}")
+            raise _untrusted(
+                path, f"it is of the log {signed.checkpoint.origin}", kind="another_log"
+            )
         return signed
 
     def checked(self, keyring: Keyring, *, after: int = 0) -> Iterator[CheckedCheckpoint]:
@@ -207,6 +210,7 @@ class CheckpointLog:
                 raise CheckpointError(
                     f"{path}: there is another checkpoint of this size already.",
                     next_step="Run `fallback-tier audit verify`: history may have been rewritten.",
+                    kind="another_of_this_size",
                 )
             make_private_directory(path.parent)
             write_whole(path, signed.note)
@@ -257,6 +261,7 @@ class CheckpointLog:
             raise CheckpointError(
                 f"Checkpoints in {self.folder}: another process holds the lock.",
                 next_step="Wait for it to end, or find it with `fuser` on the file .lock there.",
+                kind="locked",
             ) from error
         except OSError as error:
             raise CheckpointError(
@@ -299,8 +304,9 @@ def _gap(before: Previous | None, named: Previous | None) -> str | None:
     return f"the checkpoint of size {named.size} before it is another one (exchanged)"
 
 
-def _untrusted(path: Path, reason: str) -> AuditIntegrityError:
+def _untrusted(path: Path, reason: str, *, kind: str = "") -> AuditIntegrityError:
     return AuditIntegrityError(
         f"Checkpoint {path} can't be trusted: {reason.rstrip('.')}.",
         next_step="Keep it for analysis; check that --keys names the keys of this deployment.",
+        kind=kind,
     )

@@ -145,6 +145,7 @@ def sign_note(text: str, signers: Sequence[Signer]) -> bytes:
             "This text can't be signed: it needs a signer, a line feed at its end, and no control "
             "characters.",
             next_step="This is a defect in the program: please report it.",
+            kind="not_signable",
         )
     message = text.encode()
     lines = [
@@ -170,18 +171,22 @@ def open_note(note: bytes, verifiers: Collection[Verifier]) -> Opened:
         if verifier is None or verifier in signed_by:
             continue
         if not verifier.verifies(message, signature[KEY_ID_BYTES:]):
-            raise bad_note(f"the signature of {name} does not match the text (altered)")
+            raise bad_note(
+                f"the signature of {name} does not match the text (altered)",
+                kind="signature_altered",
+            )
         signed_by.append(verifier)
     if not signed_by:
-        raise bad_note("no trusted key signed it")
+        raise bad_note("no trusted key signed it", kind="no_trusted_key")
     return Opened(text, tuple(signed_by))
 
 
-def bad_note(reason: str) -> AuditIntegrityError:
+def bad_note(reason: str, *, kind: str = "") -> AuditIntegrityError:
     """The error for a note that can't be trusted."""
     return AuditIntegrityError(
         f"A signed note can't be trusted: {reason}.",
         next_step="Keep it for analysis; check that --keys names the keys of this deployment.",
+        kind=kind,
     )
 
 
@@ -201,17 +206,17 @@ def decode_base64(text: str) -> bytes:
 
 def _split(note: bytes) -> tuple[str, list[str]]:
     if len(note) > MAX_NOTE_BYTES:
-        raise bad_note(f"it has more than {MAX_NOTE_BYTES} bytes")
+        raise bad_note(f"it has more than {MAX_NOTE_BYTES} bytes", kind="too_large")
     try:
         whole = note.decode()
     except UnicodeDecodeError as error:
-        raise bad_note("it is not UTF-8") from error
+        raise bad_note("it is not UTF-8", kind="not_utf8") from error
     text, blank, signatures = whole.rpartition("\n\n")
     if not blank or not signatures.endswith("\n") or _CONTROL.search(whole):
-        raise bad_note("it does not have the form of a signed note")
+        raise bad_note("it does not have the form of a signed note", kind="not_a_note")
     lines = signatures[:-1].split("\n")
     if len(lines) > MAX_SIGNATURES:
-        raise bad_note(f"it has more than {MAX_SIGNATURES} signatures")
+        raise bad_note(f"it has more than {MAX_SIGNATURES} signatures", kind="too_many_signatures")
     return text + "\n", lines
 
 
@@ -222,7 +227,7 @@ def _signature(line: str) -> tuple[str, bytes]:
     except ValueError:
         signature = b""
     if not line.startswith(_BULLET) or not _is_name(name) or len(signature) <= KEY_ID_BYTES:
-        raise bad_note("a signature line is malformed")
+        raise bad_note("a signature line is malformed", kind="bad_signature_line")
     return name, signature
 
 
@@ -232,7 +237,9 @@ def _is_name(name: str) -> bool:
 
 def _checked_name(name: str) -> str:
     if not _is_name(name):
-        raise _bad_key(f"{name[:80]!r} is no name for a key: no spaces, no plus, not empty")
+        raise _bad_key(
+            f"{name[:80]!r} is no name for a key: no spaces, no plus, not empty", kind="bad_name"
+        )
     return name
 
 
@@ -251,10 +258,11 @@ def _check_id(hex_id: str, verifier: Verifier) -> None:
         raise _bad_key(f"its id is not that of the key of {verifier.name}")
 
 
-def _bad_key(reason: str) -> KeyringError:
+def _bad_key(reason: str, *, kind: str = "") -> KeyringError:
     return KeyringError(
         f"A key of the audit trail can't be used: {reason}.",
         next_step="Restore it from its backup, or make one with `fallback-tier audit keygen`.",
+        kind=kind,
     )
 
 

@@ -60,7 +60,9 @@ class InclusionProof:
         """From a file. Raises AuditIntegrityError; it proves nothing yet (``checked``)."""
         found = _INCLUSION.match(_decoded(data))
         if found is None or found[1] is None:
-            raise _bad_proof("it is no tlog-proof with an event's header in its extra line")
+            raise _bad_proof(
+                "it is no tlog-proof with an event's header in its extra line", kind="not_a_proof"
+            )
         return cls(int(found[2]), _unb64(found[1]), _hashes(found[3]), _rest(data, found))
 
     def checked(self, verifiers: Collection[Verifier]) -> SignedCheckpoint:
@@ -69,7 +71,10 @@ class InclusionProof:
         size, root = signed.checkpoint.size, signed.checkpoint.root
         leaf = leaf_hash(self.header)
         if not inclusion_holds(leaf, index=self.index, size=size, path=self.hashes, root=root):
-            raise _bad_proof(f"the header is not entry {self.index} of the tree that was signed")
+            raise _bad_proof(
+                f"the header is not entry {self.index} of the tree that was signed",
+                kind="not_in_the_tree",
+            )
         return signed
 
 
@@ -90,7 +95,7 @@ class ConsistencyProof:
         """From a file. Raises AuditIntegrityError; it proves nothing yet (``checked``)."""
         found = _CONSISTENCY.match(_decoded(data))
         if found is None:
-            raise _bad_proof("it is no proof of consistency")
+            raise _bad_proof("it is no proof of consistency", kind="not_a_proof")
         return cls(int(found[1]), _hashes(found[2]), _rest(data, found))
 
     def checked(self, old: Checkpoint, verifiers: Collection[Verifier]) -> SignedCheckpoint:
@@ -98,11 +103,16 @@ class ConsistencyProof:
         signed = open_checkpoint(self.checkpoint, verifiers)
         new = signed.checkpoint
         if (old.origin, old.size) != (new.origin, self.old):
-            raise _bad_proof("it is about another checkpoint than the old one given")
+            raise _bad_proof(
+                "it is about another checkpoint than the old one given", kind="another_checkpoint"
+            )
         if not consistency_holds(
             old=old.size, old_root=old.root, size=new.size, root=new.root, path=self.hashes
         ):
-            raise _bad_proof(f"the first {old.size} events are not those that were signed before")
+            raise _bad_proof(
+                f"the first {old.size} events are not those that were signed before",
+                kind="beginning_differs",
+            )
         return signed
 
 
@@ -123,12 +133,14 @@ def prove_inclusion(
         raise RequestError(
             f"Event {seq} is not among the {size} that the latest checkpoint covers.",
             next_step="`fallback-tier audit checkpoint` covers every event; the first has number 1.",
+            kind="not_covered",
         )
     row = next(iter(reader.headers(after=seq - 1, upto=seq)), None)
     if row is None:
         raise RequestError(
             f"Event {seq} is not in the store: it was sealed.",
             next_step="Take it from the sealed segment: `fallback-tier audit import` reads one.",
+            kind="event_sealed",
         )
     hashes = _roots(inclusion_ranges(seq - 1, size), reader, size, base)
     proof = InclusionProof(seq - 1, row.header, hashes, signed.note)
@@ -149,6 +161,7 @@ def prove_consistency(
         raise CheckpointError(
             f"A checkpoint of {old.size} events can't be the beginning of the latest, of {size}.",
             next_step="Name one that is older; if it is, the store was rolled back: `audit verify`.",
+            kind="not_a_beginning",
         )
     hashes = _roots(consistency_ranges(old.size, size), reader, size, base)
     proof = ConsistencyProof(old.size, hashes, signed.note)
@@ -167,6 +180,7 @@ def _roots(
         raise CheckpointError(
             f"This can't be proved from the store: {error}.",
             next_step="Prove it from an export that has the sealed events, or run `audit verify`.",
+            kind="beginning_sealed",
         ) from error
 
 
@@ -177,7 +191,7 @@ def _text(lines: list[str], hashes: Sequence[bytes], checkpoint: bytes) -> bytes
 def _decoded(data: bytes) -> str:
     """As Latin-1: a place in the text is the same place in the bytes."""
     if len(data) > 2 * MAX_NOTE_BYTES:
-        raise _bad_proof(f"it has more than {2 * MAX_NOTE_BYTES} bytes")
+        raise _bad_proof(f"it has more than {2 * MAX_NOTE_BYTES} bytes", kind="not_a_proof")
     return data.decode("latin-1")
 
 
@@ -188,7 +202,7 @@ def _rest(data: bytes, found: re.Match[str]) -> bytes:
 def _hashes(lines: str) -> tuple[bytes, ...]:
     texts = lines.split("\n")[:-1]  # each ends with one
     if len(texts) > MAX_PATH:
-        raise _bad_proof(f"it has more than {MAX_PATH} hashes")
+        raise _bad_proof(f"it has more than {MAX_PATH} hashes", kind="not_a_proof")
     return tuple(map(_unb64, texts))
 
 
@@ -200,11 +214,12 @@ def _unb64(text: str) -> bytes:
     try:
         return decode_base64(text)
     except ValueError as error:
-        raise _bad_proof("a line of it is no base64") from error
+        raise _bad_proof("a line of it is no base64", kind="not_a_proof") from error
 
 
-def _bad_proof(reason: str) -> AuditIntegrityError:
+def _bad_proof(reason: str, *, kind: str = "") -> AuditIntegrityError:
     return AuditIntegrityError(
         f"This proof does not hold: {reason}.",
         next_step="Ask whoever gave it for a new one; keep this one if it held before.",
+        kind=kind,
     )

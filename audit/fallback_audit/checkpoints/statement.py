@@ -27,13 +27,13 @@ def open_statement(domain: str, data: bytes, verifiers: Collection[Verifier]) ->
     text = open_note(data, verifiers).text
     message, _, body = text.removesuffix("\n").partition("\n")
     if message != domain:
-        raise bad_note(f"it is no statement of the kind {domain}")
+        raise bad_note(f"it is no statement of the kind {domain}", kind="another_domain")
     try:
         content = json.loads(body)
         canonical = isinstance(content, dict) and canonical_bytes(content).decode() == body
     except (ValueError, RecursionError, AuditStoreError):
         canonical = False
     if not canonical:
-        raise bad_note("its content is not one canonical JSON object")
+        raise bad_note("its content is not one canonical JSON object", kind="not_canonical")
     assert isinstance(content, dict)  # noqa: S101 - for the type checker: canonical says so
     return content

@@ -166,6 +166,7 @@ class Checkpointer:
                 f"There are checkpoints in {self._log.folder}, but no signing key in {self._keys}.",
                 next_step="Name the folder of their key with --keys, or restore it from its backup. "
                 "Only if it is lost: move the checkpoints away, run `fallback-tier audit keygen`.",
+                kind="checkpoints_without_key",
             )
         if keyring.verifiers():
             keyring.signers()  # a folder for verifying only: says so
@@ -188,6 +189,7 @@ class Checkpointer:
                 f"The record can't be continued: {gone_because(gone, self._log.folder)}.",
                 next_step="Put back, or mount, the checkpoints and the store that were there. Only if they "
                 f"were removed on purpose, confirm it, on record: `{self._ending}`.",
+                kind="known_checkpoint_missing",
             )
         ahead = self._log.ahead(keyring, latest)
         if ahead is not None:
@@ -210,6 +212,7 @@ class Checkpointer:
                 f"{before.size}: it was rolled back, or it is another one.",
                 next_step=f"{_VERIFY} Only if the store was removed on purpose: move that folder away, and "
                 f"confirm it, on record: `{self._ending}`.",
+                kind="rolled_back",
             )
         leaf = self._leaf(before.size)
         if leaf != before.tip:
@@ -217,6 +220,7 @@ class Checkpointer:
                 f"Event {before.size} of the store is {leaf or 'missing'}, but its checkpoint in "
                 f"{self._log.folder} says {before.tip}: history was rewritten, or it is another store.",
                 next_step=_VERIFY,
+                kind="rewritten",
             )
 
     def _leaf(self, seq: int) -> str | None:
@@ -277,6 +281,7 @@ def gone_from(log: CheckpointLog, keyring: Keyring) -> Previous:
         raise RequestError(
             f"No checkpoint that was signed for {log.folder} is gone: there is nothing to end.",
             next_step="Check the paths; `fallback-tier audit verify` says how the record stands.",
+            kind="nothing_gone",
         )
     return gone
 
@@ -288,4 +293,5 @@ def _check_link(row: HeaderRow, seq: int, previous_leaf: str) -> None:
         raise HistoryError(
             f"Event {row.seq} of the store is altered, or does not follow event {seq - 1}.",
             next_step=_VERIFY,
+            kind="event_altered",
         )

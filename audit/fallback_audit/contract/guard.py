@@ -344,6 +344,7 @@ class ContractGuard:
                 f"{record.event.kind} can't be recorded in fix {fix_id}: its trail can't be judged."
                 f" {error.problem}",
                 next_step=error.next_step,
+                kind="trail_not_judged",
             ) from error
         return fix
 

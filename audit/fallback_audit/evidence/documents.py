@@ -29,4 +29,5 @@ def get_document(evidence: EvidenceStore, kind: type[ModelT], digest: Digest) ->
         raise EvidenceError(
             f"Evidence {digest} is no {kind.__name__} as this version writes it.",
             next_step="Resume with the version that started the fix, or start a new one.",
+            kind="not_the_document",
         ) from error

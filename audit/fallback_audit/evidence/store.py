@@ -111,6 +111,7 @@ class FileEvidenceStore:
             raise EvidenceError(
                 f"Evidence of {len(content):,} bytes is over the cap of {self._max_bytes:,}.",
                 next_step="Cut the log or the patch before storing it.",
+                kind="too_large",
             )
         digest = hashlib.sha256(content).hexdigest()
         path = self.path(digest)
@@ -144,7 +145,7 @@ class FileEvidenceStore:
                 next_step="Read it, or resume its fix, with the release that wrote it and its keys' "
                 "folder. It is a model's prompt, answer or judgement: no patch and no log is lost.",
             )
-        raise self._altered(self.path(digest))
+        raise self._altered(self.path(digest), kind="altered")
 
     def files(self) -> Iterator[StoredFile]:
         """Everything that lies in the store, one directory at a time. Raises EvidenceError."""
@@ -204,6 +205,7 @@ class FileEvidenceStore:
             raise EvidenceError(
                 f"Evidence {digest} is missing from {self._root}.",
                 next_step="Restore it from a copy; the audit trail still names its digest.",
+                kind="missing",
             ) from error
         except OSError as error:
             failed = self._failed(path, error)
@@ -211,7 +213,7 @@ class FileEvidenceStore:
                 raise failed from error
             raise UnreadEvidenceError(failed.problem, next_step=failed.next_step) from error
         if content is None:
-            raise self._altered(path)
+            raise self._altered(path, kind="altered")
         return content
 
     def _is_encrypted(self, digest: Digest) -> bool:
@@ -228,6 +230,7 @@ class FileEvidenceStore:
             raise EvidenceError(
                 f"{digest[:80]!r} is not a SHA-256 digest (64 lower-case hex characters).",
                 next_step="Copy the digest from the audit trail.",
+                kind="not_a_digest",
             )
         return self._root / digest[:2] / digest[2:]
 
@@ -238,10 +241,11 @@ class FileEvidenceStore:
             lock(descriptor, operation)
             yield
 
-    def _altered(self, path: Path) -> EvidenceError:
+    def _altered(self, path: Path, *, kind: str = "") -> EvidenceError:
         return EvidenceError(
             f"Evidence {path} was altered: its bytes no longer match its name.",
             next_step="Keep the file for analysis, move it away, restore it from a copy.",
+            kind=kind,
         )
 
     def _failed(self, path: Path, error: OSError) -> FallbackError:

@@ -80,6 +80,7 @@ class Exporter:
                 f"There is no fix {fix_id!r} in the audit trail.",
                 next_step="`fallback-tier audit log` lists those on record; a sealed one stands "
                 "in its segment's file.",
+                kind="no_such_fix",
             )
         seqs = [row.seq for row in rows]
         signed, proofs = self._proofs(seqs)

@@ -54,6 +54,7 @@ def import_export(
         raise AuditIntegrityError(
             f"{spool.name} does not verify, and nothing was imported: {why}.",
             next_step=f"`fallback-tier audit verify {spool.name}` lists all that is wrong with it.",
+            kind="not_verified",
         )
     notes = [kept.note for kept in source.notes]
     kept = 0
@@ -85,22 +86,25 @@ def _check_target(spool: Spool, target: Target) -> None:
         raise RequestError(
             f"{spool.name} has the events of one fix only: a store is a whole chain.",
             next_step="Import an export without --fix; `audit verify FILE` reads this one.",
+            kind="one_fix_only",
         )
     if target.database.exists():
-        raise _there(target.database)
+        raise _there(target.database, kind="store_exists")
     known = {kept.note for kept in spool.notes()}
     for size in target.log.sizes():
         if target.log.path(size).read_bytes() not in known:
             raise RequestError(
                 f"{target.log.path(size)} is a checkpoint of another record.",
                 next_step="Name an empty folder with --checkpoints, or a new --state-dir.",
+                kind="another_record",
             )
 
 
-def _there(path: Path) -> RequestError:
+def _there(path: Path, *, kind: str = "") -> RequestError:
     return RequestError(
         f"There is an audit store at {path} already.",
         next_step="Name a new --state-dir: a record is never mixed with another.",
+        kind=kind,
     )
 
 

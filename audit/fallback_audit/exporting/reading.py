@@ -38,7 +38,7 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[Line]:
     place = 0
     for number, text in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
         if number == 1 and not text.startswith(MAGIC):
-            raise _foreign(name)
+            raise _foreign(name, kind="not_an_export")
         line = _parsed(text, name, number)
         if place == len(ORDER):
             raise _unfit(name, number, "there is something after its end")
@@ -48,7 +48,12 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[Line]:
         if isinstance(line, End):
             reported = (line.segments, line.events, line.evidence, line.checkpoints)
             if reported != tuple(counts[sort] for sort in ORDER[1:-1]):
-                raise _unfit(name, number, "there are not as many lines as its end says")
+                raise _unfit(
+                    name,
+                    number,
+                    "there are not as many lines as its end says",
+                    kind="lines_missing",
+                )
             if line.sha256 != digest.hexdigest():
                 raise _unfit(name, number, "its bytes are not those that its end says")
             place = len(ORDER)
@@ -58,7 +63,7 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[Line]:
     if not sum(counts.values()):
         raise _foreign(name)
     if place != len(ORDER):
-        raise _unfit(name, sum(counts.values()) + 1, "it is cut off at the end")
+        raise _unfit(name, sum(counts.values()) + 1, "it is cut off at the end", kind="cut_off")
 
 
 def rows_of_file(path: Path, *, sha256: str) -> Iterator[StoredRow]:
@@ -99,21 +104,25 @@ def _parsed(text: bytes, name: str, number: int) -> Line:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = "".join(f"{part}: " for part in first["loc"])
-        raise _unfit(name, number, f"it is no line of {FORMAT}: {where}{first['msg']}") from error
+        raise _unfit(
+            name, number, f"it is no line of {FORMAT}: {where}{first['msg']}", kind="malformed_line"
+        ) from error
     if isinstance(line, Head) and line.version > VERSION:
         raise NotAnExportError(
             f"{name} is of version {line.version} of its format, this program reads up to {VERSION}.",
             next_step="Upgrade fallback-tier.",
+            kind="newer_version",
         )
     return line
 
 
-def _foreign(name: str) -> NotAnExportError:
+def _foreign(name: str, *, kind: str = "") -> NotAnExportError:
     return NotAnExportError(
         f"{name} is no export: line 1 does not begin as one.",
         next_step="Name a file that `fallback-tier audit export` wrote.",
+        kind=kind,
     )
 
 
-def _unfit(name: str, number: int, reason: str) -> AuditIntegrityError:
-    return AuditIntegrityError(f"{name}, line {number}: {reason}.", next_step=_CUT)
+def _unfit(name: str, number: int, reason: str, *, kind: str = "") -> AuditIntegrityError:
+    return AuditIntegrityError(f"{name}, line {number}: {reason}.", next_step=_CUT, kind=kind)

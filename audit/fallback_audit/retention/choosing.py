@@ -78,5 +78,6 @@ def _headers(store: HeaderReader, base: int) -> Iterator[tuple[int, str, str]]:
             raise AuditIntegrityError(
                 f"Nothing is sealed: the header of event {row.seq} is not one of ours.",
                 next_step="Run `fallback-tier audit verify`; a record that is not whole is not sealed.",
+                kind="bad_header",
             ) from error
         yield reported

@@ -178,6 +178,7 @@ def _check_grace(limits: Limits, now: datetime) -> None:
         raise AuditStoreError(
             f"Evidence can be removed only if its fix ended at least {GRACE.days} day ago.",
             next_step="Name an earlier date, or more days.",
+            kind="too_recent",
         )
 
 

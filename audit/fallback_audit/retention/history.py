@@ -84,6 +84,7 @@ class History:
                         f"Segment {self.folder / segment.file} is missing, and no SegmentRetired says "
                         "why.",
                         next_step="Restore it from a copy.",
+                        kind="segment_missing",
                     )
         return there
 

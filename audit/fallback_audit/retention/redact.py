@@ -114,6 +114,7 @@ class Redactor:
                 f"Event {stored.seq} was redacted by {last.payload.by} ({', '.join(done)}); a tombstone is "
                 "never replaced.",
                 next_step="The rest of it stays until its segment is retired.",
+                kind="redacted_before",
             )
         self.store.scrub()
         return _redaction(stored, done, last.seq, finished=True)
@@ -131,6 +132,7 @@ class Redactor:
                 raise AuditStoreError(
                     f"Evidence {min(map(str, needed))} is needed by {fix_id}, which has not ended.",
                     next_step="End that fix first (`fallback-tier resume`, `fallback-tier review`).",
+                    kind="needed_by_open_fix",
                 )
         return files
 
@@ -165,10 +167,12 @@ def _event(store: KeepableStore, seq: int) -> StoredEvent:
         raise RequestError(
             f"Event {seq} is in a sealed segment, which is never changed.",
             next_step="Its words are deleted when the segment is retired: `fallback-tier audit retire`.",
+            kind="event_sealed",
         )
     raise RequestError(
         f"There is no event {seq}; the last one is {tip}.",
         next_step="`fallback-tier audit show FIX` numbers the events of a fix.",
+        kind="no_such_event",
     )
 
 
@@ -177,6 +181,7 @@ def _checked(stored: StoredEvent, fields: Sequence[str]) -> tuple[str, ...]:
         raise RequestError(
             f"Event {stored.seq} says who redacted another one, and why: that stays on record.",
             next_step="Name the event whose words are to be removed.",
+            kind="is_a_redaction",
         )
     there = with_words(stored.payload)
     unknown = [name for name in fields if name not in there]
@@ -186,6 +191,7 @@ def _checked(stored: StoredEvent, fields: Sequence[str]) -> tuple[str, ...]:
         raise RequestError(
             f"{message} be redacted in event {stored.seq} ({stored.kind}): only somebody's words can.",
             next_step=can,
+            kind="not_free_text",
         )
     return tuple(name for name in there if name in fields or not fields)
 
@@ -200,6 +206,7 @@ def _check_over(store: AuditReader, stored: StoredEvent) -> None:
         raise AuditStoreError(
             f"{scope.fix_id} is running or was interrupted: it may still need event {stored.seq}.",
             next_step=f"End it first: `fallback-tier resume {scope.fix_id}`.",
+            kind="fix_open",
         )
 
 

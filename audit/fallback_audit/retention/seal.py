@@ -90,6 +90,7 @@ class Sealer:
             raise RequestError(
                 f"Events since {timestamp(midnight)} are not sealed: a day's budget is counted by them.",
                 next_step="Name this day (UTC), or an earlier time.",
+                kind="too_recent",
             )
         base = Start.behind(self._last()).seq
         return choose(self.store, ended_fixes(self.store), base=base, before=before)
@@ -112,6 +113,7 @@ class Sealer:
             raise CheckpointError(
                 f"Events up to {choice.last_seq} are to be sealed, but no checkpoint covers them.",
                 next_step="Run `fallback-tier audit checkpoint` first.",
+                kind="not_covered",
             )
         sealed = self._seal(choice, covered, by=by, reason=reason)
         self._restate()
@@ -131,12 +133,14 @@ class Sealer:
             raise RequestError(
                 f"There is no sealed segment {number}.",
                 next_step=f"There are {len(statements)}, numbered from 1.",
+                kind="no_such_segment",
             )
         first = next((one for one in statements if one.sha256 not in retired), None)
         if first is not None and first.number < number:
             raise RequestError(
                 f"Segment {number} is younger than segment {first.number}, which is not retired.",
                 next_step=f"Retire segment {first.number} first.",
+                kind="older_first",
             )
         path = self.folder / segment.file
         reported = retired.get(segment.sha256)
@@ -144,6 +148,7 @@ class Sealer:
             raise RequestError(
                 f"Segment {number} was retired: event {reported} says by whom.",
                 next_step="There is nothing left to do.",
+                kind="retired_before",
             )
         if reported is None:
             _check_file(path, segment)
@@ -252,6 +257,7 @@ class Sealer:
                 raise AuditStoreError(
                     f"{fix_id} continued while it was being sealed; nothing was sealed.",
                     next_step="Seal again when it has ended.",
+                    kind="continued_meanwhile",
                 )
 
     def _restate(self) -> None:
@@ -284,4 +290,5 @@ def _check_file(path: Path, segment: SegmentStatement) -> None:
         raise AuditIntegrityError(
             f"Segment {path} is missing, or not what its signed statement says.",
             next_step="Restore it from a copy: a retirement would hide that somebody changed it.",
+            kind="segment_altered",
         )

@@ -144,7 +144,7 @@ def _chained(content: Content, verifiers: Sequence[Verifier]) -> Iterator[Stored
         reason = broken_link(row, seq=seq + 1, previous_leaf=tip, verifiers=verifiers)
         if reason is not None:
             raise AuditIntegrityError(
-                f"Event {row.seq} can't be sealed: {reason}.", next_step=_NEXT
+                f"Event {row.seq} can't be sealed: {reason}.", next_step=_NEXT, kind="event_altered"
             )
         yield row
         seq, tip = row.seq, row.leaf or ""

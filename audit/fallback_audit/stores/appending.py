@@ -47,6 +47,7 @@ def tip_of(
             "The audit trail has sealed segments, and none of the events after them.",
             next_step="Stop what writes to it and run `fallback-tier audit verify`. Only if that says the "
             "same, keep this store for analysis and restore a copy.",
+            kind="tail_missing",
         )
     return 0, GENESIS
 

@@ -117,6 +117,7 @@ class PostgresAuditStore(PostgresAuditReader):
             "still hold what was removed: this user may not rewrite the tables.",
             next_step="As their owner run VACUUM FULL on audit_payload and audit_header; "
             "see docs/postgresql.md for logs and backups.",
+            kind="not_rewritten",
         )
 
     def _keep(self, record: Record, refused: str, step: Step) -> StoredEvent:
@@ -127,6 +128,7 @@ class PostgresAuditStore(PostgresAuditReader):
                 raise AuditStoreError(
                     f"Audit store {self._location}: {refused}: the store's safeguards do not allow it.",
                     next_step="Look at `fallback-tier audit log`: it may have been done before.",
+                    kind="safeguard",
                 ) from error
 
         (stored,) = self._write((record,), guarded)

@@ -109,6 +109,7 @@ def _check_server(connection: Connection, location: PostgresLocation) -> None:
         raise AuditStoreError(
             f"Audit store {location}: the database's encoding is {encoding}, not UTF8.",
             next_step="Create a database with ENCODING 'UTF8'.",
+            kind="bad_encoding",
         )
 
 
@@ -128,7 +129,9 @@ class Session:
         """The connection, a new one where the last one was lost. Raises psycopg.Error, AuditStoreError."""
         if self._released:
             raise AuditStoreError(
-                f"Audit store {self.location}: it was closed.", next_step="Open it again."
+                f"Audit store {self.location}: it was closed.",
+                next_step="Open it again.",
+                kind="closed",
             )
         if self._connection is None or self._connection.closed:
             self._connection = connect(

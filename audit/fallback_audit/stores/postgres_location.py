@@ -35,6 +35,7 @@ def require_driver() -> None:
         raise AuditStoreError(
             f"The audit trail is in PostgreSQL, and its driver can't be loaded: {error}.",
             next_step="Install it: pip install 'fallback-tier[postgres]'.",
+            kind="no_driver",
         ) from error
 
 
@@ -66,6 +67,7 @@ class PostgresLocation(NamedTuple):
             raise RequestError(
                 f"{chosen!r} can't be the schema of an audit chain.",
                 next_step="Use up to 48 small letters, digits and underscores, no digit first.",
+                kind="bad_schema_name",
             )
         place = match["scheme"] + (match["user"] + "@" if match["user"] else "")
         place += match["hosts"] + ("/" + match["database"] if match["database"] else "")

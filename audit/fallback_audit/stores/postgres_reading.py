@@ -251,5 +251,6 @@ def _found(applied: set[str] | None, location: PostgresLocation) -> set[str]:
         raise AuditStoreError(
             f"Audit store {location}: it has no audit trail in it.",
             next_step="Check database and schema; a chain is made by the first `fallback-tier fix`.",
+            kind="no_trail",
         )
     return applied

@@ -86,6 +86,7 @@ def init_postgres(url: str, *, schema: str | None = None) -> Roles:
                 f"Audit store {location}: this user may not set it up "
                 f"({error.diag.message_primary}).",
                 next_step="Run it as a superuser, or with CREATEROLE and CREATE on the database.",
+                kind="setup_not_permitted",
             ) from None
     return roles
 

@@ -154,6 +154,7 @@ def applied_migrations(connection: Connection, location: PostgresLocation) -> se
         raise AuditStoreError(
             f"Audit store {location}: the schema {location.schema} holds something else.",
             next_step="Name another schema for the audit trail: postgresql://…?schema=NAME.",
+            kind="not_a_trail",
         )
     rows = connection.execute(f"SELECT name FROM {location.schema}.audit_migration".encode())  # noqa: S608
     return {name for (name,) in rows.fetchall()}
@@ -166,6 +167,7 @@ def check_version(applied: set[str], location: PostgresLocation) -> None:
             f"Audit store {location}: a newer version of fallback-tier made it "
             f"({', '.join(sorted(newer))}).",
             next_step="Upgrade fallback-tier, or name another store.",
+            kind="newer_version",
         )
 
 

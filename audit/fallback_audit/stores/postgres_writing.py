@@ -126,11 +126,13 @@ class PostgresTransaction:
                 f"{what} was committed, and the server can't be asked: the event may be there or not "
                 f"(its leaf is {last.leaf}).",
                 next_step="When the server is up, check whether `fallback-tier audit log` has it.",
+                kind="commit_unknown",
             ) from None
         if found != [(last.leaf,)]:
             raise AuditStoreError(
                 f"{what} was committed; the server did not keep it: nothing was recorded.",
                 next_step="Try again.",
+                kind="not_recorded",
             ) from lost
 
     def _take_lock(self) -> list[TupleRow]:
@@ -150,6 +152,7 @@ class PostgresTransaction:
             f"Audit store {self._session.location}: the server runs with fsync or full_page_writes off: "
             "a power cut may lose events that it acknowledged.",
             next_step="Set both on in postgresql.conf; an audit trail is durable or nothing.",
+            kind="not_durable",
         )
 
     def _rows(self, sql: str, *parameters: object) -> list[TupleRow]:

@@ -68,6 +68,7 @@ def moment_of(since: str) -> datetime:
         raise AuditStoreError(
             f"{since!r} is no time: {error}.",
             next_step="Give an RFC 3339 time, e.g. 2026-01-02T00:00:00Z.",
+            kind="not_a_time",
         ) from error
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     try:

@@ -71,6 +71,7 @@ class SqliteAuditStore(SqliteAuditReader):
                 "which this process recorded.",
                 next_step="Stop this process and look for the file that has it; `fallback-tier audit "
                 "verify` says how far a copy goes.",
+                kind="replaced",
             )
         return db
 
@@ -116,6 +117,7 @@ class SqliteAuditStore(SqliteAuditReader):
             raise AuditStoreError(
                 f"Audit store {self._path}: its log still holds what was removed: a reader has it open.",
                 next_step="It is gone once the readers have ended and the command is run again.",
+                kind="log_not_scrubbed",
             )
 
     def _keep(
@@ -128,6 +130,7 @@ class SqliteAuditStore(SqliteAuditReader):
                 raise AuditStoreError(
                     f"Audit store {self._path}: {refused}: the store's safeguards do not allow it.",
                     next_step="Look at `fallback-tier audit log`: it may have been done before.",
+                    kind="safeguard",
                 ) from error
             raise
         self.scrub()

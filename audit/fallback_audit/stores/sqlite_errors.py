@@ -17,31 +17,45 @@ LOOK_FROM_OUTSIDE = (
     "it damaged too, keep the file for analysis and restore a copy."
 )
 
-#: Primary result code (https://sqlite.org/rescode.html) → reason, next step.
-_REASONS: dict[int, tuple[str, str]] = {
-    sqlite3.SQLITE_FULL: ("the disk is full", "Free space there, or set another state directory."),
+#: Primary result code (https://sqlite.org/rescode.html) → kind, reason, next step.
+_REASONS: dict[int, tuple[str, str, str]] = {
+    sqlite3.SQLITE_FULL: (
+        "disk_full",
+        "the disk is full",
+        "Free space there, or set another state directory.",
+    ),
     sqlite3.SQLITE_BUSY: (
+        "locked",
         "it is locked by another process",
         "Wait for the other writer to end, or find it with `fuser`.",
     ),
     sqlite3.SQLITE_NOTADB: (
+        "not_a_database",
         "it is not a SQLite database",
         f"Name the audit store itself. If it is the one: {LOOK_FROM_OUTSIDE}",
     ),
     sqlite3.SQLITE_CORRUPT: (
+        "damaged",
         "its SQLite structure is damaged",
         LOOK_FROM_OUTSIDE,
     ),
     sqlite3.SQLITE_CANTOPEN: (
+        "not_openable",
         "it can't be opened (missing, or no permission)",
         "Check the path, its owner and its mode.",
     ),
     sqlite3.SQLITE_READONLY: (
+        "read_only",
         "it can't be written (no permission, or a read-only file system)",
         "Check owner and mode of the file and its directory; readers need open_readonly.",
     ),
-    sqlite3.SQLITE_PERM: ("permission was denied", "Check the file's owner and mode."),
+    sqlite3.SQLITE_PERM: (
+        "not_permitted",
+        "permission was denied",
+        "Check the file's owner and mode.",
+    ),
     sqlite3.SQLITE_IOERR: (
+        "disk_failed",
         "the operating system reported an input/output error",
         "Check the disk and its quota (`dmesg`, `df`) before going on.",
     ),
@@ -66,9 +80,13 @@ def store_error(path: Path, error: Exception) -> AuditError:
         primary = (
             sqlite3.SQLITE_CORRUPT
         )  # text that is no UTF-8, found by the sqlite3 module itself
-    reason, next_step = _REASONS.get(
+    kind, reason, next_step = _REASONS.get(
         primary,
-        (str(error) or type(error).__name__, "Check the path, its owner and its mode."),
+        (
+            _kind_of(error),
+            str(error) or type(error).__name__,
+            "Check the path, its owner and its mode.",
+        ),
     )
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
@@ -76,8 +94,13 @@ def store_error(path: Path, error: Exception) -> AuditError:
             reason += f" ({error.filename})"
         failure = failure_of(error)
         next_step = failure.next_step if failure is not None else next_step
-    kind = AuditIntegrityError if primary in _DAMAGE else AuditStoreError
-    return kind(f"Audit store {path}: {reason}.", next_step=next_step)
+    error_class = AuditIntegrityError if primary in _DAMAGE else AuditStoreError
+    return error_class(f"Audit store {path}: {reason}.", next_step=next_step, kind=kind)
+
+
+def _kind_of(error: Exception) -> str:
+    """Return the kind of an error without a result code: the sqlite3 module's own is use after `close`."""
+    return "closed" if isinstance(error, sqlite3.ProgrammingError) else ""
 
 
 def _primary(error: Exception) -> int:
@@ -124,6 +147,7 @@ def explained(path: Path) -> Iterator[None]:
             next_step="Try again: it is opened again then. If it stays so, stop this process, run "
             "`fallback-tier audit verify` from outside, and restore a copy only if that finds the record "
             "damaged.",
+            kind="replaced",
         ) from error
     except (sqlite3.Error, OSError) as error:
         raise store_error(path, error) from error
@@ -131,4 +155,5 @@ def explained(path: Path) -> Iterator[None]:
         raise AuditIntegrityError(
             f"Audit store {path}: its SQLite structure is damaged.",
             next_step=LOOK_FROM_OUTSIDE,
+            kind="damaged",
         ) from error

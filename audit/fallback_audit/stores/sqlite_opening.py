@@ -83,6 +83,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
         raise AuditStoreError(
             f"Audit store {path}: there is no such file.",
             next_step="Check the path; a store exists after the first `fallback-tier fix`.",
+            kind="no_such_file",
         )
     with explained(path):
         db = connect_for_reading(path)
@@ -96,6 +97,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
         raise AuditStoreError(
             f"Audit store {path}: it has no audit trail in it.",
             next_step="Name the store of a `fallback-tier fix`; copy its -wal file with it.",
+            kind="no_trail",
         )
     return db
 
@@ -107,6 +109,7 @@ def _prepare(path: Path, db: sqlite3.Connection, busy_timeout_s: float) -> None:
         raise AuditStoreError(
             f"Audit store {path}: it is another program's SQLite database.",
             next_step="Name a new file for the audit trail.",
+            kind="another_program",
         )
     db.execute("PRAGMA synchronous = FULL")
     # What is replaced or deleted (redaction, sealing) is overwritten with zeros; appends pay nothing.
@@ -118,6 +121,7 @@ def _prepare(path: Path, db: sqlite3.Connection, busy_timeout_s: float) -> None:
         raise AuditStoreError(
             f"Audit store {path}: a newer version of fallback-tier made it ({', '.join(newer)}).",
             next_step="Upgrade fallback-tier, or name another store.",
+            kind="newer_version",
         )
     if applied != set(MIGRATION_NAMES):
         # Several processes may start at once: the lock makes one of them migrate, the others look.

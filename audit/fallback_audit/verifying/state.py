@@ -62,9 +62,13 @@ def read_state(path: Path) -> VerifiedState | None:
     except OSError as error:
         raise _unwritable(path, error) from error
     except ValidationError as error:
-        raise _unfit(path, "it is not the state of a verification") from error
+        raise _unfit(path, "it is not the state of a verification", kind="not_a_state") from error
     if state.version != STATE_VERSION:
-        raise _unfit(path, f"it has version {state.version}, this program has {STATE_VERSION}")
+        raise _unfit(
+            path,
+            f"it has version {state.version}, this program has {STATE_VERSION}",
+            kind="another_version",
+        )
     return state
 
 
@@ -96,10 +100,11 @@ def believed(state: VerifiedState, verifiers: Sequence[Verifier]) -> Frontier:
     return frontier
 
 
-def _unfit(path: Path, reason: str) -> AuditIntegrityError:
+def _unfit(path: Path, reason: str, *, kind: str = "") -> AuditIntegrityError:
     return AuditIntegrityError(
         f"Verification state {path}: {reason}.",
         next_step="Remove the file, and verify everything once.",
+        kind=kind,
     )
 
 

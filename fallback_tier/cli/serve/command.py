@@ -75,6 +75,7 @@ def check_extra() -> None:
             raise ToolMissingError(
                 f"The service needs {error.name}, which is not installed.",
                 next_step="pip install 'fallback-tier[serve]'",
+                kind="extra_missing",
             ) from error
 
 

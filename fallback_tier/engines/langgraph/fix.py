@@ -91,6 +91,7 @@ class FixGraph:
             raise ConfigurationError(
                 "This graph has no checkpointer: it is to be a node of a graph that has one.",
                 next_step="Run that graph, or give FixGraph a checkpointer.",
+                kind="no_checkpointer",
             )
         place: Any = {"configurable": {"thread_id": fix_id}, "recursion_limit": MAX_VISITS}
         at = self.graph.get_state(place)
@@ -189,6 +190,7 @@ class FixGraph:
             raise InputError(
                 "The graph of a fix was started without a fix_id.",
                 next_step='Give it as {"fix_id": "…"}: a new one, or one on record.',
+                kind="no_fix_id",
             )
         if fix_id not in self._open:
             with ExitStack() as stack:

@@ -46,7 +46,7 @@ class CommittedFiles:
         listed = self._git(["ls-tree", "-z", commit, "--", path]) if _is_commit(commit) else None
         entry = _ENTRY.fullmatch(listed.output) if listed and listed.ok else None
         if entry is None:
-            raise self._unfit(commit, path, "there is no such plain file")
+            raise self._unfit(commit, path, "there is no such plain file", kind="not_a_file")
         output = self._git(["cat-file", "blob", entry[1]]).output
         content = output.encode("utf-8")
         # The object's name is a digest: git's own remarks, and bytes that aren't UTF-8, would show.
@@ -71,10 +71,11 @@ class CommittedFiles:
     def _git(self, arguments: list[str]) -> CommandResult:
         return self.clients.run("git", arguments, cwd=self.root, timeout_s=_TIMEOUT_S)
 
-    def _unfit(self, commit: str, path: str, why: str) -> RepositoryError:
+    def _unfit(self, commit: str, path: str, why: str, *, kind: str = "") -> RepositoryError:
         return RepositoryError(
             f"{path!r} of commit {commit[:12]} can't be read from {self.root}: {why}.",
             next_step="Name the repository that was fixed, with the commit in it.",
+            kind=kind,
         )
 
 

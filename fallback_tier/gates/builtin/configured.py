@@ -111,13 +111,17 @@ def of_file(path: Path) -> OwnSettings:
         with open_named(path) as file:
             content = file.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
-            raise _unfit(str(path), "the file", f"larger than {MAX_FILE_BYTES:,} bytes")
+            raise _unfit(
+                str(path), "the file", f"larger than {MAX_FILE_BYTES:,} bytes", kind="too_large"
+            )
         text = content.decode("utf-8")
     except OSError as error:
-        unfit = _unfit(str(path), "the file", error.strerror or "can't be read")
+        unfit = _unfit(str(path), "the file", error.strerror or "can't be read", kind="unreadable")
         raise blamed(error, str(path), unfit) from error
     except UnicodeDecodeError as error:
-        raise _unfit(str(path), "the file", f"not UTF-8 (byte {error.start})") from error
+        raise _unfit(
+            str(path), "the file", f"not UTF-8 (byte {error.start})", kind="not_utf8"
+        ) from error
     return _read(str(path), text, shared=False)
 
 
@@ -137,7 +141,10 @@ def of_base(repo: RepoContext, clients: ClientRunner) -> OwnSettings:
             found |= {name: own} if own != OwnSettings() else {}
     if len(found) > 1:
         raise _unfit(
-            f"commit {commit[:12]}", ".".join(_TABLE), f"it is in {' and in '.join(found)}"
+            f"commit {commit[:12]}",
+            ".".join(_TABLE),
+            f"it is in {' and in '.join(found)}",
+            kind="two_files",
         )
     return next(iter(found.values()), OwnSettings())
 
@@ -160,6 +167,7 @@ def check_names(gates: Sequence[GateSettings], taken: Collection[str]) -> None:
             raise ConfigurationError(
                 f"[[tool.fallback-tier.gates]]: {gate.name!r} is the name of {whose} already.",
                 next_step="Give each gate a name of its own.",
+                kind="built_in_name" if gate.name in taken else "name_taken",
             )
         seen.add(gate.name)
 
@@ -168,7 +176,7 @@ def _read(source: str, text: str, *, shared: bool) -> OwnSettings:
     try:
         table: Any = tomllib.loads(text.removeprefix("\ufeff"))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise _unfit(source, "the file", f"not TOML: {error}") from error
+        raise _unfit(source, "the file", f"not TOML: {error}", kind="not_toml") from error
     for depth, key in enumerate(_TABLE):
         # A file that is ours alone has no other tables: a misspelt one is an error, not nothing.
         strange = [] if shared else [name for name in table if name != key]
@@ -187,9 +195,10 @@ def _read(source: str, text: str, *, shared: bool) -> OwnSettings:
     return own
 
 
-def _unfit(source: str, key: str, why: str) -> ConfigurationError:
+def _unfit(source: str, key: str, why: str, *, kind: str = "") -> ConfigurationError:
     return ConfigurationError(
         f"{source}: {key}: {why}.",
         next_step="Write [[tool.fallback-tier.gates]] with name and command, or test_command, as "
         "docs/usage.md has it (“Add gates of your own”), or name another file with --config.",
+        kind=kind,
     )

@@ -44,7 +44,7 @@ def disagreement_with_node(context: GateContext, before: str, after: str) -> str
     if reported.exit_code == _NO_PARSER:
         return None
     if not reported.ok:
-        raise git_failed(_PARSING, _why(reported))
+        raise git_failed(_PARSING, _why(reported), kind="node_failed")
     try:
         was, now = (
             {way: Counter(dict(found)) for way, found in json.loads(line).items()}
@@ -52,7 +52,9 @@ def disagreement_with_node(context: GateContext, before: str, after: str) -> str
             if line.startswith("{")  # node's own warnings stand in the same output
         )
     except ValueError as error:
-        raise git_failed(_PARSING, in_short(reported.output)) from error
+        raise git_failed(
+            _PARSING, in_short(reported.output), kind="node_answer_malformed"
+        ) from error
     return javascript_disagreement(before, after, was, now)
 
 

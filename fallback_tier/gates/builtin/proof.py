@@ -334,21 +334,25 @@ def _checked(proof: Proof, ran: TargetRun) -> CommandResult:
             "The proof passes already at the base commit, so it can't show that a patch fixes "
             f"anything: {message}",
             next_step="Give a test that fails while the vulnerability is there.",
+            kind="passes_at_base",
         )
     if result.timed_out:
         raise ProofError(
             f"The proof did not end within {proof.timeout_s:.0f} s at the base commit: {message}",
             next_step="Let it end by itself, with a limit of its own where the flaw is a hang.",
+            kind="timed_out",
         )
     if proof.ended(result.output):
         raise ProofError(
             f"The proof prints its last line at the base commit, where it fails: {message}",
             next_step="Let it print that line where it has found no flaw, and nowhere else.",
+            kind="end_line_at_base",
         )
     if why := fault(result):
         raise ProofError(
             f"The proof fails at the base commit, but not because of the flaw: {why}: {message}",
             next_step="Run it by hand at the base commit until it fails in its own words.",
+            kind="another_cause",
         )
     return result
 
@@ -361,4 +365,5 @@ def _put(tree: FileTree, path: str, content: bytes) -> None:
         raise ProofError(
             f"The proof's file {path!r} is in the way of a file of the repository.",
             next_step="Give it a name that the repository does not use.",
+            kind="file_in_the_way",
         ) from error

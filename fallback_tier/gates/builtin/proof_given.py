@@ -45,7 +45,9 @@ class Proof:
 
     def __post_init__(self) -> None:
         if not self.command:
-            raise ProofError("The proof has no command.", next_step="Name a program to run.")
+            raise ProofError(
+                "The proof has no command.", next_step="Name a program to run.", kind="no_command"
+            )
         if any("\0" in word for word in (*self.command, *self.files)):
             raise ProofError(
                 "The proof's command, or a file's name, has a NUL character in it.",
@@ -55,6 +57,7 @@ class Proof:
             raise ProofError(
                 f"The proof's last line {self.end!r} is not one line of text.",
                 next_step="Give one line, without spaces around it, that nothing else prints.",
+                kind="bad_end_line",
             )
         for path in self.files:
             pure = PurePosixPath(path)
@@ -62,6 +65,7 @@ class Proof:
                 raise ProofError(
                     f"The proof's file {path!r} is not at a place inside the repository.",
                     next_step="Name it relative to the repository's root, without '..' and '.git'.",
+                    kind="outside",
                 )
 
     def ended(self, output: str) -> bool:

@@ -47,17 +47,20 @@ def raise_budget(audit: AuditStore, fix_id: str, raised: BudgetRaised) -> Budget
         raise InputError(
             f"Fix {fix_id} was answered already: {' '.join(decided_words(decision).split())}.",
             next_step="Start a new fix to try again.",
+            kind="answered",
         )
     reached = transition.stopped
     if reached is None:
         raise InputError(
             f"Fix {fix_id} did not stop at its budget: its last event is {transition.last_kind}.",
             next_step="Only a fix that was escalated with budget_exhausted can be given more.",
+            kind="not_at_budget",
         )
     if not (raised.by.strip() and raised.reason.strip()):
         raise InputError(
             "A raised budget needs a name and a reason.",
             next_step="Give --by NAME and --because TEXT: both go on record.",
+            kind="signature_empty",
         )
     for limit, given in (
         (BudgetLimit.USD_PER_FIX, raised.usd_per_fix),
@@ -88,6 +91,7 @@ def _check_higher(
             f"The present cap is {amount(limit, cap)}{message}.",
             next_step=f"Give {_OPTIONS[limit]} {_least(reached) if reached.limit is limit else 'N'} "
             "or more.",
+            kind="cap_not_given" if given is None else "cap_not_higher",
         )
 
 

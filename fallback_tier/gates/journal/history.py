@@ -130,6 +130,7 @@ def read_history(audit: AuditReader, fix_id: str) -> History:
         raise InputError(
             f"There is no fix {fix_id!r} in the audit trail.",
             next_step="`fallback-tier audit log` lists those on record.",
+            kind="no_such_fix",
         )
     return History(
         fix_id, tuple(Transition(scope, tuple(events)) for scope, events in found.items())

@@ -290,6 +290,7 @@ def review(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> Review:
         raise InputError(
             f"Fix {fix_id} asks nothing: its last event is {current.last_kind}.",
             next_step=f"See `fallback-tier audit show {fix_id}`.",
+            kind="asks_nothing",
         )
     asked = asked_about(current)
     patch, problem = _patch(asked, evidence) if asked else (None, None)

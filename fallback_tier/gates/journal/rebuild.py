@@ -169,6 +169,7 @@ def _application(patch: PatchProposed, evidence: EvidenceStore) -> Applied:
             f"Attempt {patch.attempt} was recorded by an older version, which did not keep all that "
             "gates need.",
             next_step="Start a new fix.",
+            kind="older_version",
         )
     return get_document(evidence, Applied, patch.application_sha256)
 

@@ -156,6 +156,7 @@ class RecordedFix:
             raise UnansweredError(
                 f"Fix {self.fix_id} stopped at its budget, and nobody has raised it.",
                 next_step=how_to_go_on(reached, self.fix_id),
+                kind="not_raised",
             )
         return rebuild(self._history, self._evidence)
 
@@ -173,6 +174,7 @@ class RecordedFix:
                 f"Fix {self.fix_id} was reopened, and no attempt of it had failed: there is nothing to "
                 "continue.",
                 next_step="Start a new fix.",
+                kind="nothing_to_continue",
             )
         return state
 
@@ -240,12 +242,14 @@ class RecordedFix:
                 f"Fix {self.fix_id} is about {', '.join(start.advisory_ids)} ({start.ecosystem}), and "
                 f"--advisory is {', '.join(advisory.ids)} ({ecosystems}).",
                 next_step="Give the advisory that the fix began with.",
+                kind="another_advisory",
             )
         if start.inputs_sha256 is not None and self.inputs.advisory != advisory:
             raise InputError(
                 f"Advisory {advisory.id} has changed since fix {self.fix_id} began.",
                 next_step=f"`fallback-tier resume {self.fix_id}` continues with the advisory as it was; or "
                 "start a new fix.",
+                kind="advisory_changed",
             )
 
     def check_base(self, base_commit: str) -> None:
@@ -255,6 +259,7 @@ class RecordedFix:
                 f"Fix {self.fix_id} began at commit {self.base_commit[:12]}, and this is "
                 f"{base_commit[:12]}.",
                 next_step="Check out that commit to resume, or start a new fix.",
+                kind="another_commit",
             )
 
     def check_gates(self, gates: Sequence[str], configuration: dict[str, JsonValue]) -> None:
@@ -275,6 +280,7 @@ class RecordedFix:
         raise InputError(
             f"Fix {self.fix_id} began with other gates: {what}.",
             next_step="Configure the gates as before to resume, or start a new fix.",
+            kind="other_gates",
         )
 
 
@@ -285,4 +291,5 @@ def check_judged_by(began: dict[str, JsonValue], now: dict[str, JsonValue], fix_
             raise InputError(
                 f"Fix {fix_id} began with another configuration of its {name}.",
                 next_step=f"`fallback-tier resume {fix_id}` continues with that one; or start a new fix.",
+                kind="other_configuration",
             )

@@ -109,6 +109,7 @@ def reopen(
             f"No attempt of fix {fix_id} has failed, so there is nothing that another gate transition "
             "could start with.",
             next_step="Start a new fix: `fallback-tier fix REPO --advisory FILE`.",
+            kind="nothing_failed",
         )
     event = TransitionReopened(by=signature.by, reason=signature.because, opens=opens)
     audit.append(transition.scope, event)
@@ -188,12 +189,14 @@ def _asked(history: History, *, rejects: bool = False) -> Transition:
         raise InputError(
             f"Fix {fix_id} was answered already: {' '.join(answer.split())}.",
             next_step=f"`fallback-tier review show {fix_id}` shows the whole story{resume}.",
+            kind="answered",
         )
     end = current.end
     if end is None:
         raise InputError(
             f"Fix {fix_id} asks nothing: it is open, its last event is {current.last_kind}.",
             next_step=f"`fallback-tier resume {fix_id}` continues it, if no process does.",
+            kind="open",
         )
     if is_budget_stop(end) and not rejects:
         reached = current.stopped
@@ -202,6 +205,7 @@ def _asked(history: History, *, rejects: bool = False) -> Transition:
             f"Fix {fix_id} stopped at its budget: it can be tried again with a higher cap, or rejected.",
             next_step=f"{how} Or reject it: `fallback-tier review reject {fix_id} --by NAME "
             "--because TEXT`.",
+            kind="at_budget",
         )
     if not isinstance(end, FixEscalated):
         how = _WITH_PATCH[isinstance(end, FixVerified)]
@@ -210,6 +214,7 @@ def _asked(history: History, *, rejects: bool = False) -> Transition:
         raise InputError(
             f"Fix {fix_id} was not escalated: it ended {how}.",
             next_step=f"See `fallback-tier audit show {fix_id}`; start a new fix to try again.",
+            kind="not_escalated",
         )
     return current
 
@@ -237,6 +242,7 @@ def _named(
             f"Fix {fix_id} has proposed no patch that could be approved, or judged again.",
             next_step=f"Reject it, or have it tried again: `fallback-tier review reopen {fix_id} "
             "--by NAME --because TEXT`.",
+            kind="no_patch",
         )
     if prefix is None:
         return asked or proposed[-1]
@@ -247,6 +253,7 @@ def _named(
             f"{prefix!r} names no patch of fix {fix_id}: it has proposed {shown}.",
             next_step=f"Give at least {MIN_PATCH_PREFIX} characters of one of these digests, or no "
             "--patch for the last one.",
+            kind="unknown_patch",
         )
     return meant.pop()
 
@@ -258,9 +265,11 @@ def check_signature(signature: Signature) -> None:
             raise InputError(
                 f"{option} is empty: a decision has a name and a reason, and both go on record.",
                 next_step="Give --by NAME and --because TEXT.",
+                kind="signature_empty",
             )
         if len(words) > MAX_WORDS_CHARS:
             raise InputError(
                 f"{option} has {len(words):,} characters, and the record takes {MAX_WORDS_CHARS:,}.",
                 next_step="Say it in a paragraph.",
+                kind="signature_too_long",
             )

@@ -146,4 +146,5 @@ def check_applied(result: CommandResult) -> None:
         raise PatchError(
             f"The patch does not apply to the base commit: {in_short(result.output)}",
             next_step="Make it from the files of the base commit.",
+            kind="does_not_apply",
         )

@@ -76,25 +76,30 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
     """
     if not path.is_dir():
         raise RepositoryError(
-            f"{str(path)!r} is not a folder.", next_step="Name the root of a git repository."
+            f"{str(path)!r} is not a folder.",
+            next_step="Name the root of a git repository.",
+            kind="not_a_folder",
         )
     path = path.resolve()
     if (shown := printable(str(path))) != str(path):
         raise RepositoryError(
             f"'{shown}' is a path that is not UTF-8, so no record could name it.",
             next_step="Move the repository to a path that is, or clone it there.",
+            kind="path_not_utf8",
         )
     root = Path(_ask_top_level(path, clients))
     if root != path:
         raise RepositoryError(
             f"{path} lies inside the repository {root}, it is not one itself.",
             next_step=f"Run it on {root}, or `git init` and commit here.",
+            kind="inside_another",
         )
     head = _inspect(clients, root, ["rev-parse", "--quiet", "--verify", "HEAD^{commit}"])
     if head.exit_code != 0:
         raise RepositoryError(
             f"{root} has no commit yet.",
             next_step="Commit the files that are to be fixed: a fix starts from a commit.",
+            kind="no_commit",
         )
     # Without -z git quotes what is no plain ASCII: so each byte of a name comes through, as text.
     lines = git(clients, root, ["ls-files", "-v", "--stage"], USERS_CONFIGURATION).splitlines()
@@ -270,6 +275,7 @@ def check_out(repo: RepoContext, tree: Path, clients: ClientRunner) -> None:
         raise RepositoryError(
             f"Commit {repo.base_commit} of {root} can't be checked out: {in_short(result.output)}",
             next_step="Check it with `git fsck`; a partial clone needs its objects fetched.",
+            kind="no_checkout",
         )
 
 
@@ -292,14 +298,18 @@ def _ask_top_level(path: Path, clients: ClientRunner) -> str:
         raise RepositoryError(
             f"{path} belongs to another user, so git does not trust it.",
             next_step="Run as its owner, or `git config --global --add safe.directory PATH`.",
+            kind="another_user",
         )
     if "work tree" in answer.output:
         raise RepositoryError(
-            f"{path} is a bare repository.", next_step="Name a checkout of it (`git clone`)."
+            f"{path} is a bare repository.",
+            next_step="Name a checkout of it (`git clone`).",
+            kind="bare",
         )
     raise RepositoryError(
         f"{path} is not a git repository: {in_short(answer.output)}",
         next_step="`git init` and commit, or name another folder.",
+        kind="not_a_repository",
     )
 
 
@@ -324,12 +334,13 @@ def git(
     return _WARNINGS.sub("", result.output)
 
 
-def git_failed(what: str, why: str) -> ToolFailedError:
+def git_failed(what: str, why: str, *, kind: str = "") -> ToolFailedError:
     """The error for something that git should have been able to do."""
     return ToolFailedError(
         f"{what} failed: {why}",
         next_step="Run that command by hand in the repository to see what is wrong.",
         output=why,
+        kind=kind,
     )
 
 

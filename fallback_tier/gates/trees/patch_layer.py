@@ -160,6 +160,7 @@ class PatchLayer:
             "committed.",
             next_step="Run it again: the checkout is made again.",
             output=name,
+            kind="base_changed",
         )
 
     def _ask(self, named: frozenset[str]) -> None:

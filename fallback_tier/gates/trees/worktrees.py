@@ -107,6 +107,7 @@ class Worktrees:
             raise RepositoryError(
                 f"The worktree {place} is in use by another process.",
                 next_step="Wait for it to end.",
+                kind="locked",
             ) from error
         except OSError as error:
             raise _disk_full(place, error) from error
@@ -169,4 +170,5 @@ def _disk_full(place: Path, error: OSError) -> StateFolderError:
     return StateFolderError(
         f"No worktree can be made in {place}: {error.strerror}.",
         next_step="Free some space there, or choose another state directory.",
+        kind="no_worktree",
     )

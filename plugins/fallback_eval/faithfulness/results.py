@@ -94,6 +94,7 @@ class AnswerFile:
                     f"{str(self._folder)!r} has answers of {earlier.model} ({earlier.weights}), "
                     f"not of {run.model} ({run.weights}).",
                     next_step="Give this model another --judge-name, or remove that folder.",
+                    kind="another_model",
                 )
         else:
             self._folder.mkdir(parents=True, exist_ok=True)

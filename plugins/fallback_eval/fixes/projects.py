@@ -125,11 +125,13 @@ def load_projects(root: Path, only: Sequence[str] = ()) -> tuple[MiniProject, ..
         raise InputError(
             f"There is no mini-project in {str(root)!r}.",
             next_step=f"Name a folder of folders that have a {PROJECT}.",
+            kind="no_projects",
         )
     if unknown := [name for name in only if name not in names]:
         raise InputError(
             f"There is no mini-project {unknown[0]!r}.",
             next_step=f"Choose among: {', '.join(names)}.",
+            kind="no_such_project",
         )
     return tuple(load_project(root / name) for name in names if not only or name in only)
 
@@ -138,4 +140,5 @@ def _unfit(place: Path, why: str) -> InputError:
     return InputError(
         f"{place} does not describe a mini-project: {why}.",
         next_step="Compare it with one of the others.",
+        kind="not_a_project",
     )

@@ -120,6 +120,7 @@ def _configured(configuration: Configuration) -> LanguageModel:
         raise ConfigurationError(
             "No model is configured to run the projects with.",
             next_step="Name one with --model (and --base-url); --check and --again run nothing.",
+            kind="no_model",
         )
     return model
 

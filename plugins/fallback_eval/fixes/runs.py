@@ -160,5 +160,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 def _unreadable(why: str) -> EvaluationError:
     return EvaluationError(
-        f"A transcript can't be used: {why}.", next_step="Run that project again."
+        f"A transcript can't be used: {why}.",
+        next_step="Run that project again.",
+        kind="bad_transcript",
     )

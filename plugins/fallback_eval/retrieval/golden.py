@@ -154,6 +154,7 @@ def ensure(faults: Iterator[Fault]) -> None:
     raise GoldenSetError(
         "The golden set is not usable: " + "; ".join(map(str, found[:_NAMED_FAULTS])) + more,
         next_step="Mend these lines; the README.md beside them describes the format.",
+        kind="not_usable",
     )
 
 
@@ -208,6 +209,7 @@ def read_lines(path: Path, model: type[_T]) -> Iterator[tuple[_T, str]]:
         unreadable = GoldenSetError(
             f"The golden set's {str(path)!r} can't be read: {error.strerror}.",
             next_step=f"Give the folder of the golden set, which has {path.name}.",
+            kind="unreadable",
         )
         raise blamed(error, f"The golden set's {str(path)!r}", unreadable) from error
     if len(data) > MAX_FILE_BYTES:
@@ -228,4 +230,5 @@ def _parsed(line: bytes, place: str, model: type[_T]) -> _T:
         raise GoldenSetError(
             f"{place} is not a {model.__name__.lower()}: {first_fault(error, 'the line')}.",
             next_step="Mend the line; the README.md beside it describes the format.",
+            kind="malformed_line",
         ) from error

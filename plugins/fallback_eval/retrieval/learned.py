@@ -65,6 +65,7 @@ def _learned(rows: Sequence[Judged], components: Sequence[str]) -> Coefficients:
         raise EvaluationError(
             f"The learned ranker can't be cross-validated: {error}.",
             next_step="Judge relevant and irrelevant candidates of several repositories.",
+            kind="not_cross_validated",
         ) from error
 
 

@@ -163,15 +163,20 @@ def _kept(answer: Answer, places: Mapping[str, int]) -> _Kept:
 
 def _answer(row: _Kept, run: Run, folder: Path) -> Answer:
     if not all(0 <= place < len(run.corpus) for place in row.ids):
-        raise _not_whole(folder, "an answer names an example that the corpus does not have")
+        raise _not_whole(
+            folder,
+            "an answer names an example that the corpus does not have",
+            kind="unknown_example",
+        )
     names = tuple(run.corpus[place] for place in row.ids)
     return Answer(ids=names, **row.model_dump(exclude={"ids"}))
 
 
-def _not_whole(folder: Path, why: str) -> EvaluationError:
+def _not_whole(folder: Path, why: str, *, kind: str = "") -> EvaluationError:
     return EvaluationError(
         f"The raw results in {str(folder)!r} are not whole: {why}.",
         next_step="Run `fallback-tier eval retrieval` again.",
+        kind=kind,
     )
 
 
@@ -180,7 +185,9 @@ def _ensure_whole(folder: Path, run: Run, answers: Mapping[str, Mapping[str, Ans
     declared = {variant.name for variant in run.variants}
     asked = {frozenset(one) for one in answers.values()}
     if set(answers) != declared or len(asked) > 1 or frozenset() in asked:
-        raise _not_whole(folder, "variants and queries differ between their files")
+        raise _not_whole(
+            folder, "variants and queries differ between their files", kind="files_differ"
+        )
 
 
 def _line(row: Frozen) -> str:
@@ -204,6 +211,7 @@ def _read(path: Path) -> str:
         raise EvaluationError(
             f"There are no raw results at {str(path)!r}: {getattr(error, 'strerror', error)}.",
             next_step="Run `fallback-tier eval retrieval` with --data first.",
+            kind="no_results",
         ) from error
 
 
@@ -214,4 +222,5 @@ def _parsed(text: str, place: Path | str, model: type[_T]) -> _T:
         raise EvaluationError(
             f"{place} is not a raw result: {first_fault(error, 'the text')}.",
             next_step="Run `fallback-tier eval retrieval` again.",
+            kind="malformed",
         ) from error

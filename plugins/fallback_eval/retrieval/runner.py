@@ -79,6 +79,7 @@ def _asked(
                 f"Variant {variant.facts.name!r} answered query {query.query!r} differently when it "
                 "was asked again.",
                 next_step="Find what depends on chance or on state: its figures can't be checked.",
+                kind="not_repeatable",
             )
         found = again
         if taken[-1] > SLOW_SECONDS * 1000:
@@ -94,6 +95,7 @@ def _answer(name: str, query: Query, ranked: Ranked) -> Answer:
         raise EvaluationError(
             f"Variant {name!r} returned an example twice for query {query.query!r}.",
             next_step="Merge the chunks of an example before they are ranked.",
+            kind="duplicate_example",
         )
     return Answer(
         variant=name,

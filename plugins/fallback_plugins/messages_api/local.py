@@ -103,8 +103,9 @@ def _started(file: Path, grammar: str | None) -> LocalServer:
     try:
         return LocalServer(file, grammar=grammar)
     except (ConfigurationError, ToolError) as error:
-        message, next_step = error.problem, error.next_step
+        message, next_step, kind = error.problem, error.next_step, error.kind
     except OSError as error:
         message = f"llama-server can't be started: {error.strerror or error}."
         next_step = "Check the disk, the memory and the limits of this system, then try again."
-    raise ModelError(message, next_step=next_step, failure=ModelFailureKind.UNREACHABLE)
+        kind = ""
+    raise ModelError(message, next_step=next_step, failure=ModelFailureKind.UNREACHABLE, kind=kind)

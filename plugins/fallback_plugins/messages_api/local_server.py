@@ -88,6 +88,7 @@ class LocalServer:
                 raise ToolMissingError(
                     f"{server} is built for another processor (illegal instruction).",
                     next_step=_INSTALL,
+                    kind="another_processor",
                 )
             status = self._run(server, libraries=self._portable(server, portable))
         if isinstance(status, str):
@@ -154,10 +155,14 @@ def check_file(model: Path) -> None:
         "small one."
     )
     if not model.is_file():
-        raise SettingMissingError(f"There is no model file at {model}.", next_step=next_step)
+        raise SettingMissingError(
+            f"There is no model file at {model}.", next_step=next_step, kind="no_model_file"
+        )
     with model.open("rb") as file:
         if file.read(4) != b"GGUF":
-            raise ConfigurationError(f"{model} is not a GGUF file.", next_step=next_step)
+            raise ConfigurationError(
+                f"{model} is not a GGUF file.", next_step=next_step, kind="not_gguf"
+            )
 
 
 def find_server() -> tuple[Path, Path | None]:

@@ -60,6 +60,7 @@ class ClaudeModel:
             raise ConfigurationError(
                 f"Model {model!r} needs a key for {PROVIDER_URL}, and none was given.",
                 next_step="Pass an API key, or the base URL of a server that needs none.",
+                kind="no_key",
             )
         self._model = model
         self._failures = Failures(url, model, api_key)
@@ -153,5 +154,6 @@ def _checked(base_url: str) -> str:
         raise ConfigurationError(
             "The model's base URL is not of the form http(s)://host[:port][/path].",
             next_step="Give the address of a Messages API server, without /v1.",
+            kind="bad_base_url",
         )
     return base_url.rstrip("/")

@@ -62,6 +62,7 @@ class ScriptedModel:
             raise ModelError(
                 f"The script has {len(self._answers)} answer(s), and this is request {asked}.",
                 next_step="Add an answer to the script, or use a model.",
+                kind="script_over",
             )
         answer = self._answers[asked - 1]
         yield answer.text
@@ -76,9 +77,9 @@ def load_script(path: Path) -> ScriptedModel:
         why = f"can't be read: {error.strerror}"
         raise blamed(error, f"The script {path}", _unusable(path, why)) from error
     except (ValueError, RecursionError) as error:
-        raise _unusable(path, f"is not JSON: {error}") from error
+        raise _unusable(path, f"is not JSON: {error}", kind="not_json") from error
     if not isinstance(answers, list) or not all(isinstance(one, dict | str) for one in answers):
-        raise _unusable(path, "is not a list of objects and strings")
+        raise _unusable(path, "is not a list of objects and strings", kind="not_a_list")
     if len(answers) > MAX_ANSWERS:
         raise _unusable(path, f"has more than {MAX_ANSWERS:,} answers")
     try:
@@ -87,11 +88,12 @@ def load_script(path: Path) -> ScriptedModel:
         raise ConfigurationError(
             f"The script {path} has an answer with no valid usage: {first_fault(error, 'usage')}.",
             next_step='Write {"answer": …, "usage": {"input_tokens": 1, "output_tokens": 1}}.',
+            kind="bad_usage",
         ) from error
 
 
-def _unusable(path: Path, why: str) -> ConfigurationError:
-    return ConfigurationError(f"The script {path} {why}.", next_step=_FIX_SCRIPT)
+def _unusable(path: Path, why: str, *, kind: str = "") -> ConfigurationError:
+    return ConfigurationError(f"The script {path} {why}.", next_step=_FIX_SCRIPT, kind=kind)
 
 
 def _read(answer: Any) -> ModelAnswer:

@@ -499,7 +499,8 @@ class NpmProject:
             raise use_bump(self.choice.package, f"declared in {self.path}")
         if self.repo.settings.offline:
             raise no_override(
-                f"{self.path} has no lock: what it depends on can't be known offline."
+                f"{self.path} has no lock: what it depends on can't be known offline.",
+                kind="no_lock",
             )
         if not self.command.requires:
             return None
@@ -545,6 +546,7 @@ class NpmProject:
             RefusalReason.MANIFEST_MISSING,
             f"{self.path} locks {node.label}, but no {MANIFEST} is beside it.",
             next_step="Add the manifest that the lock was made from.",
+            kind="manifest_missing",
         )
 
 

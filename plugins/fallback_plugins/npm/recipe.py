@@ -224,5 +224,6 @@ def _nothing(advisory: Advisory, repo: RepoContext, kept: Sequence[str] = ()) ->
             RefusalReason.MANIFEST_MISSING,
             "No package.json is tracked in this repository.",
             next_step="Name the folder that holds the npm project, and commit its manifest.",
+            kind="no_project",
         )
     return no_project_affected(advisory.packages(ECOSYSTEM), kept)

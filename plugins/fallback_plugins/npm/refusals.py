@@ -25,4 +25,5 @@ def no_project_affected(packages: Iterable[str], kept: Iterable[str] = ()) -> Re
             )
         ),
         next_step="Nothing needs to be done.",
+        kind="not_affected",
     )

@@ -115,16 +115,17 @@ def page(url: str) -> bytes | None:
     except StatusError as error:
         if error.status < 500 and error.status not in _NOT_NOW:
             return None
-        raise _unanswered(url, error) from error
+        raise _unanswered(url, error, kind="no_answer") from error
     except OSError as error:
-        raise _unanswered(url, error) from error
+        raise _unanswered(url, error, kind="no_answer") from error
 
 
-def _unanswered(url: str, error: OSError) -> ToolFailedError:
+def _unanswered(url: str, error: OSError, *, kind: str = "") -> ToolFailedError:
     why = " ".join(str(error).split())[:_QUOTED] or type(error).__name__
     return ToolFailedError(
         f"the registry {urlsplit(url).hostname} did not answer: {why}",
         next_step="Check the network, the proxy and the registry settings, and run it again.",
+        kind=kind,
     )
 
 

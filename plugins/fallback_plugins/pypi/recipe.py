@@ -273,10 +273,16 @@ def _nothing(
                 RefusalReason.MANIFEST_MISSING,
                 "No requirements file, pyproject.toml or Python lock is tracked in this repository.",
                 next_step="Name the folder that holds the Python project, and commit its manifest.",
+                kind="no_project",
             )
         )
     clean = f"No manifest or lock here holds an affected version of {what} ({len(read)} read)."
     problem = " ".join([clean, *_how_resolved(found, advisory)])
     return unread.or_else(
-        RecipeError(RefusalReason.NOT_AFFECTED, problem, next_step="Nothing needs to be done.")
+        RecipeError(
+            RefusalReason.NOT_AFFECTED,
+            problem,
+            next_step="Nothing needs to be done.",
+            kind="not_affected",
+        )
     )

@@ -94,7 +94,9 @@ def reason_for_a_model(selection: Selected) -> Iterator[None]:
     except RecipeError as error:
         if error.reason not in _MODELS_TURN or not selection.parameters or is_override(selection):
             raise
-        raise RecipeError(error.reason, error.problem, next_step=_OTHERWISE) from error
+        raise RecipeError(
+            error.reason, error.problem, next_step=_OTHERWISE, kind=error.kind
+        ) from error
 
 
 def use_bump(package: str, where: str) -> RecipeError:
@@ -103,15 +105,17 @@ def use_bump(package: str, where: str) -> RecipeError:
         RefusalReason.RECIPE_UNSUPPORTED,
         f"{package} is a direct dependency ({where}): an override is for what others bring in.",
         next_step="Use dependency_bump.",
+        kind="direct_dependency",
     )
 
 
-def no_override(problem: str) -> RecipeError:
+def no_override(problem: str, *, kind: str = "") -> RecipeError:
     """There is no place for an override, or it can't serve."""
     return RecipeError(
         RefusalReason.RECIPE_UNSUPPORTED,
         problem,
         next_step="Use dependency_bump for the package that brings it in, or refuse.",
+        kind=kind,
     )
 
 
@@ -131,20 +135,26 @@ def check_target(
     ``current`` None: only a resolver can tell what is installed.
     """
     if not is_orderable(ecosystem, version):
-        raise unsupported(f"{version!r} is not a version of {package}.")
+        raise unsupported(f"{version!r} is not a version of {package}.", kind="not_a_version")
     if is_affected(advisory, ecosystem, package, version):
-        raise unsupported(f"{package} {version} is itself affected by {advisory.id}.")
+        raise unsupported(
+            f"{package} {version} is itself affected by {advisory.id}.", kind="affected"
+        )
     if current is not None and compare_versions(ecosystem, version, current) <= 0:
-        raise unsupported(f"{package} {version} would be a downgrade from {current}.")
+        raise unsupported(
+            f"{package} {version} would be a downgrade from {current}.", kind="downgrade"
+        )
 
 
-def unsupported(problem: str, next_step: str = ADAPT, *blockers: Blocker) -> RecipeError:
+def unsupported(
+    problem: str, next_step: str = ADAPT, *blockers: Blocker, kind: str = ""
+) -> RecipeError:
     """The typed refusal for what no recipe changes or reads, with what blocks, if that is a package."""
     reason = RefusalReason.RECIPE_UNSUPPORTED
-    return RecipeError(reason, problem, next_step=next_step, blockers=blockers)
+    return RecipeError(reason, problem, next_step=next_step, blockers=blockers, kind=kind)
 
 
-def unreadable(path: str, why: str, next_step: str) -> RecipeError:
+def unreadable(path: str, why: str, next_step: str, *, kind: str = "") -> RecipeError:
     """The typed refusal of a file that could not be read. ``why``: a clause that follows the path."""
     blocker = Blocker(kind=BlockerKind.UNREADABLE, constraint=why, file=path)
-    return unsupported(f"{path!r} {why}.", next_step, blocker)
+    return unsupported(f"{path!r} {why}.", next_step, blocker, kind=kind)

@@ -156,4 +156,5 @@ class Installed:
             raise ToolFailedError(
                 f"{path} does not tell what was installed ({type(error).__name__}).",
                 next_step="Remove the entry's folder: what it held is installed again.",
+                kind="bad_record",
             ) from error

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_tier.answers.lenient_json import MAX_DEPTH, LenientJsonError, read_object
+from fallback_tier.answers.lenient_json import LenientJsonError, read_object
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text() | st.just(1.5),
@@ -45,28 +45,29 @@ def test_syntax_with_one_reading_is_forgiven(text: str, value: dict[str, object]
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "kind"),
     [
-        (r'{"a": "\d+"}', r"\\d is no JSON escape"),
-        (r'{"a": """\d"""}', "two readings"),
-        ('{"a": 1, "a": 2}', "given twice"),
-        ('{"a": "x', "not closed"),
-        ('{"a": """x"', "not closed"),
-        ('{"a": "x" + "y"}', "a comma or }"),
-        ('{"a": "say "hi""}', "a comma or }"),
-        ('{"a": True}', "a JSON value"),
-        ('{"a": }', "a JSON value"),
-        ('{"a" 1}', "colon"),
-        ("{a: 1}", "quoted key"),
-        ('{"a": 1', "a comma or }"),
-        ('{"a": "\\', "no JSON escape"),
-        ('{"a": "\\u12"}', "no JSON escape"),
-        ('{"a": ' + "[" * 99, f"more than {MAX_DEPTH} levels"),
+        (r'{"a": "\d+"}', "bad_escape"),
+        (r'{"a": """\d"""}', "two_readings"),
+        ('{"a": 1, "a": 2}', "duplicate_key"),
+        ('{"a": "x', "not_closed"),
+        ('{"a": """x"', "not_closed"),
+        ('{"a": "x" + "y"}', "no_comma"),
+        ('{"a": "say "hi""}', "no_comma"),
+        ('{"a": True}', "no_value"),
+        ('{"a": }', "no_value"),
+        ('{"a" 1}', "no_colon"),
+        ("{a: 1}", "no_key"),
+        ('{"a": 1', "no_comma"),
+        ('{"a": "\\', "bad_escape"),
+        ('{"a": "\\u12"}', "bad_escape"),
+        ('{"a": ' + "[" * 99, "too_deep"),
     ],
 )
-def test_what_has_no_single_reading_is_refused(text: str, why: str) -> None:
-    with pytest.raises(LenientJsonError, match=why):
+def test_what_has_no_single_reading_is_refused(text: str, kind: str) -> None:
+    with pytest.raises(LenientJsonError) as caught:
         read_object(text, 0)
+    assert caught.value.kind == kind
 
 
 def test_an_error_tells_the_line_and_the_keys_read() -> None:

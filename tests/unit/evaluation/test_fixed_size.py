@@ -15,6 +15,7 @@ from fallback_plugins.solved_examples.chunking.markdown import advisory_units
 from fallback_plugins.solved_examples.chunking.tokens import count_tokens
 from fallback_plugins.solved_examples.chunking.units import UnitKind, one_line_end
 from fallback_tier.errors import ConfigurationError
+from tests.kinds import OfKind
 from tests.unit.solved_examples.chunking.texts import ANY_TEXT, edit, example
 
 TABLE = "Versions:\n\n| version | on |\n|---|---|\n" + "| 1.0 | x |\n" * 12
@@ -74,5 +75,5 @@ def test_it_stands_in_for_a_chunker() -> None:
 
 
 def test_sizes_that_cannot_be_kept() -> None:
-    with pytest.raises(ConfigurationError, match="can't be made"):
+    with pytest.raises(ConfigurationError, check=OfKind("bad_sizes")):
         FixedSizeSplitter(512, 300)

@@ -12,6 +12,7 @@ from fallback_eval.retrieval.golden import (
     load_opinions,
 )
 from fallback_eval.retrieval.leakage import Identity, LeakRule, corpus_faults, corpus_ids
+from tests.kinds import OfKind
 from tests.unit.evaluation.planted import (
     Row,
     judgement,
@@ -86,12 +87,14 @@ def test_a_planted_fault_is_named_with_its_line(fault: str, tmp_path: Path) -> N
 def test_a_line_that_is_no_json(tmp_path: Path) -> None:
     folder = write(tmp_path)
     (folder / "judgements.jsonl").write_bytes(b'{"query": \xff\n')
-    with pytest.raises(GoldenSetError, match="line 1 is not a judgement: the line"):
+    with pytest.raises(GoldenSetError, check=OfKind("malformed_line"), match="line 1 "):
         load_golden(folder)
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(GoldenSetError, match=r"queries.jsonl.*No such file"):
+    with pytest.raises(
+        GoldenSetError, check=OfKind("unreadable"), match=r"queries.jsonl.*No such file"
+    ):
         load_golden(tmp_path)
 
 
@@ -100,7 +103,7 @@ def test_many_faults_are_counted_not_listed(tmp_path: Path) -> None:
         for one in queries:
             one["nothing_here"] = True
 
-    with pytest.raises(GoldenSetError, match=r"\(and 105 more\)"):
+    with pytest.raises(GoldenSetError, check=OfKind("not_usable"), match=r"\b105\b"):
         load_golden(write(tmp_path, plant))
 
 
@@ -110,7 +113,7 @@ def test_a_second_opinion(tmp_path: Path) -> None:
     path.write_text(line)
     assert [one.grade for one in load_opinions(path)] == [1]
     path.write_text(f"{line}\n{line}\n")
-    with pytest.raises(GoldenSetError, match="line 2: q0 and e0 stands already"):
+    with pytest.raises(GoldenSetError, check=OfKind("not_usable"), match=r"line 2: q0 .* e0 "):
         load_opinions(path)
 
 
@@ -135,7 +138,7 @@ def test_a_planted_leak_is_kept_out_and_would_be_found(leak: str, tmp_path: Path
     found = [str(one) for one in corpus_faults(golden, leaking, CORPUS)]
     wanted = f"line 1: the corpus leaks the answer: 'e0' shares its {rule} with 'q0'"
     assert any(one.endswith(wanted) for one in found)
-    with pytest.raises(GoldenSetError, match="the corpus leaks the answer"):
+    with pytest.raises(GoldenSetError, check=OfKind("not_usable")):
         ensure(corpus_faults(golden, leaking, CORPUS))
 
 

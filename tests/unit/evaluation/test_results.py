@@ -25,6 +25,7 @@ from fallback_eval.retrieval.results import (
     load_results,
 )
 from fallback_eval.retrieval.runner import Ranked, evaluate
+from tests.kinds import OfKind
 from tests.unit.evaluation.planted import write
 from tests.unit.evaluation.runs import RANKS, run_all, variant
 
@@ -75,12 +76,12 @@ def test_a_slow_query_is_asked_once(golden_folder: Path) -> None:
 
 def test_a_variant_that_changes_its_mind_is_refused(golden_folder: Path) -> None:
     asked = count()
-    with pytest.raises(EvaluationError, match="answered query 'q0' differently"):
+    with pytest.raises(EvaluationError, check=OfKind("not_repeatable"), match="'q0'"):
         ask_one(golden_folder, lambda _: Ranked((f"e{next(asked)}",), (1.0,), 0.5))
 
 
 def test_an_example_returned_twice_is_refused(golden_folder: Path) -> None:
-    with pytest.raises(EvaluationError, match="returned an example twice"):
+    with pytest.raises(EvaluationError, check=OfKind("duplicate_example")):
         ask_one(golden_folder, lambda _: Ranked(("e0", "e0"), (1.0, 1.0), 0.5))
 
 
@@ -97,22 +98,33 @@ def drop_last_line(path: Path) -> None:
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
 
 
-BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a file is gone": (lambda folder: (folder / "latencies.jsonl").unlink(), "no raw results at"),
-    "an answer is gone": (lambda folder: drop_last_line(folder / "rankings.jsonl"), "not whole"),
+BROKEN: dict[str, tuple[Callable[[Path], object], str, str]] = {
+    "a file is gone": (
+        lambda folder: (folder / "latencies.jsonl").unlink(),
+        "no_results",
+        "latencies.jsonl",
+    ),
+    "an answer is gone": (
+        lambda folder: drop_last_line(folder / "rankings.jsonl"),
+        "files_differ",
+        "/",
+    ),
     "an example that is none": (
         lambda folder: (folder / "rankings.jsonl").write_text(
             (folder / "rankings.jsonl").read_text().replace("[0,1,2]", "[0,1,4]")
         ),
-        "names an example that the corpus does not have",
+        "unknown_example",
+        "/",
     ),
     "a line is no answer": (
         lambda folder: (folder / "rankings.jsonl").write_text('{"variant": 1}\n'),
-        "rankings.jsonl, line 1 is not a raw result: variant",
+        "malformed",
+        "rankings.jsonl, line 1 .*: variant",
     ),
     "another format": (
         lambda folder: (folder / "run.json").write_text('{"format": 9}'),
-        "run.json is not a raw result: format",
+        "malformed",
+        "run.json .*: format",
     ),
 }
 
@@ -120,9 +132,9 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
 @pytest.mark.parametrize("how", BROKEN)
 def test_broken_results_are_refused(how: str, results: Results, tmp_path: Path) -> None:
     results.save(tmp_path)
-    breaking, message = BROKEN[how]
+    breaking, kind, value = BROKEN[how]
     breaking(tmp_path)
-    with pytest.raises(EvaluationError, match=message):
+    with pytest.raises(EvaluationError, check=OfKind(kind), match=value):
         load_results(tmp_path)
 
 

@@ -16,6 +16,7 @@ from fallback_tier.errors import SandboxError, ToolFailedError
 from fallback_tier.files.locks import hold
 from fallback_tier.files.tree import FileTree
 from fallback_tier.sandbox import mounting
+from tests.kinds import OfKind
 
 AT_ONCE = partial(lock, timeout_s=0)
 
@@ -54,7 +55,7 @@ def test_a_tree_that_is_mounted(held: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(mounting, "_MAX_WAIT_S", 0)
     tree = FileTree(root=held / "tree", lower=(held,), upper=held / "upper", work=held)
     with (
-        pytest.raises(SandboxError, match="Another command has held") as caught,
+        pytest.raises(SandboxError, check=OfKind("locked")) as caught,
         mounting.mounting(tree),
     ):
         pass
@@ -63,7 +64,7 @@ def test_a_tree_that_is_mounted(held: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_file(tmp_path: Path) -> None:
     with hold(tmp_path / "x"):
-        with pytest.raises(ToolFailedError, match="Another run has held") as caught:
+        with pytest.raises(ToolFailedError, check=OfKind("locked")) as caught:
             hold(tmp_path / "x", limit_s=0)
         assert says_who(caught.value)
     hold(tmp_path / "x", limit_s=0).close()

@@ -12,6 +12,7 @@ from fallback_tier.repo import RepoContext
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.fakes.repository import git, write
 from tests.integration.gate_setup import applied, diff_of, repository
+from tests.kinds import OfKind
 
 CLIENTS = SubprocessClients()
 FILES = {"src/a.txt": "one\n", "b.txt": "b\n", "c.bin": "c\n"}
@@ -69,23 +70,23 @@ def test_no_hook_runs(repo: RepoContext, tmp_path: Path) -> None:
 
 
 def test_a_patch_that_declares_less_is_not_committed(repo: RepoContext) -> None:
-    for path, message in (("new/d.txt", "something else"), ("src/a.txt", "could not be committed")):
+    for path, kind in (("new/d.txt", "other_changes"), ("src/a.txt", "not_committed")):
         patch = applied(diff_of(repo, {"b.txt": "x\n", path: "y\n"}), ("b.txt",))
-        with pytest.raises(PatchError, match=message):
+        with pytest.raises(PatchError, check=OfKind(kind)):
             commit_to_branch(patch, "m", "x", repo, CLIENTS)
     assert git(repo.root, "branch", "--list", "x") == ""
 
 
 def test_a_patch_for_other_content_is_not_committed(repo: RepoContext) -> None:
     diff = diff_of(repo, {"b.txt": "x\n"}).replace("-b", "-other")
-    with pytest.raises(PatchError, match=r"could not be committed .* git apply"):
+    with pytest.raises(PatchError, check=OfKind("not_committed"), match="git apply"):
         commit_to_branch(applied(diff, ("b.txt",)), "m", "x", repo, CLIENTS)
 
 
 def test_a_branch_that_appeared_meanwhile_is_not_overwritten(repo: RepoContext) -> None:
     patch = applied(diff_of(repo, {"b.txt": "x\n"}), ("b.txt",))
     git(repo.root, "branch", "x")
-    with pytest.raises(PatchError, match="already, with something else"):
+    with pytest.raises(PatchError, check=OfKind("branch_taken")):
         commit_to_branch(patch, "m", "x", repo, CLIENTS)
     assert git(repo.root, "rev-parse", "x").strip() == repo.base_commit
 
@@ -95,21 +96,21 @@ def test_what_can_be_known_before_is_asked_before(repo: RepoContext) -> None:
     git(repo.root, "branch", "there")
     git(repo.root, "checkout", "-q", "-b", "dir/leaf")
     git(repo.root, "checkout", "-q", "there")
-    for branch, message in (
-        ("there", "already"),
-        ("a..b", "not a valid name"),
-        ("-x", "not a valid name"),
-        ("@{-1}", "not a valid name"),
-        ("there/below", "can't keep"),
-        ("dir", "can't keep"),
+    for branch, kind in (
+        ("there", "branch_taken"),
+        ("a..b", "bad_branch_name"),
+        ("-x", "bad_branch_name"),
+        ("@{-1}", "bad_branch_name"),
+        ("there/below", "branch_in_the_way"),
+        ("dir", "branch_in_the_way"),
     ):
-        with pytest.raises(ConfigurationError, match=message):
+        with pytest.raises(ConfigurationError, check=OfKind(kind)):
             check_branch(branch, repo, CLIENTS)
 
 
 def test_somebody_must_commit(repo: RepoContext) -> None:
     git(repo.root, "config", "user.name", "")
-    with pytest.raises(ConfigurationError, match="who commits"):
+    with pytest.raises(ConfigurationError, check=OfKind("no_committer")):
         check_branch("fix/it", repo, CLIENTS)
 
 

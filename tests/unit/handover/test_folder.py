@@ -9,6 +9,7 @@ import pytest
 from fallback_tier.errors import ConfigurationError, PatchError
 from fallback_tier.handover.folder import check_folder, handover_files, write_folder
 from tests.fakes.repository import context
+from tests.kinds import OfKind
 from tests.unit.handover.verified import DIFF, TESTS, advisory, verified
 
 AT = datetime(2026, 11, 22, tzinfo=UTC)
@@ -32,7 +33,7 @@ def test_the_files(tmp_path: Path) -> None:
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "report").mkdir()
     (tmp_path / "report" / "mine").write_text("mine")
-    with pytest.raises(ConfigurationError, match="already"):
+    with pytest.raises(ConfigurationError, check=OfKind("exists")):
         check_folder(tmp_path / "report")
     with pytest.raises(PatchError):
         write_folder(tmp_path / "report", {"patch.diff": "x"})
@@ -41,7 +42,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_place_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="no folder"):
+    with pytest.raises(ConfigurationError, check=OfKind("no_parent")):
         check_folder(tmp_path / "no" / "report")
     check_folder(tmp_path / "report")
 

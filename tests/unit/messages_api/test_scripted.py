@@ -12,6 +12,7 @@ from fallback_tier.errors import ConfigurationError, ModelError
 from fallback_tier.outcome import Refuse
 from fallback_tier.ports import Message, ModelRequest, Usage
 from tests.fakes.asking import REQUEST, hear
+from tests.kinds import OfKind
 
 PLAN = {"action": "refuse", "reason": "no"}
 
@@ -55,7 +56,7 @@ def test_is_labelled_as_a_script() -> None:
 def test_an_exhausted_script_raises() -> None:
     model = ScriptedModel([PLAN])
     hear(model)
-    with pytest.raises(ModelError, match=r"1 answer.*request 2"):
+    with pytest.raises(ModelError, check=OfKind("script_over"), match=r"\b1 .* 2\b"):
         hear(model)
     assert len(model.requests) == 2
 
@@ -69,21 +70,21 @@ def test_loads_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
+    ("content", "kind", "value"),
     [
-        (b"{", "not JSON"),
-        (b"\xff", "not JSON"),
-        (b"{}", "not a list"),
-        (b"[1]", "not a list"),
-        (b'[{"answer": "x", "usage": {"input_tokens": "many"}}]', "no valid usage: input_tokens"),
-        (b'[{"answer": "x", "usage": {"input_tokens": -1}}]', "no valid usage: input_tokens"),
-        (b'[{"answer": "x", "usage": {"output_tokens": 1e30}}]', "no valid usage: output_tokens"),
+        (b"{", "not_json", "script"),
+        (b"\xff", "not_json", "script"),
+        (b"{}", "not_a_list", "script"),
+        (b"[1]", "not_a_list", "script"),
+        (b'[{"answer": "x", "usage": {"input_tokens": "many"}}]', "bad_usage", "input_tokens"),
+        (b'[{"answer": "x", "usage": {"input_tokens": -1}}]', "bad_usage", "input_tokens"),
+        (b'[{"answer": "x", "usage": {"output_tokens": 1e30}}]', "bad_usage", "output_tokens"),
     ],
 )
-def test_a_bad_file_is_a_clear_error(tmp_path: Path, content: bytes, why: str) -> None:
+def test_a_bad_file_is_a_clear_error(tmp_path: Path, content: bytes, kind: str, value: str) -> None:
     path = tmp_path / "script.json"
     path.write_bytes(content)
-    with pytest.raises(ConfigurationError, match=why):
+    with pytest.raises(ConfigurationError, check=OfKind(kind), match=value):
         load_script(path)
 
 

@@ -16,6 +16,7 @@ from fallback_tier.patch.diff import patch_digest, unified_diff
 from fallback_tier.patch.lines import git_lines
 from fallback_tier.patch.parse import parse_patch
 from tests.fakes.repository import GIT_ENV, write
+from tests.kinds import OfKind
 
 #: Lines that have misled readers of diffs: other line separators, form feeds, marks of the format.
 LINES = st.sampled_from(
@@ -111,7 +112,7 @@ def test_what_a_strict_reader_refuses_is_not_written(path: str, text: str, messa
 
 def test_a_path_stands_once() -> None:
     change = FileChange(path="a", before=None, after="x")
-    with pytest.raises(PatchError, match="twice"):
+    with pytest.raises(PatchError, check=OfKind("duplicate_path")):
         unified_diff([change, change])
 
 

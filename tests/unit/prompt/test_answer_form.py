@@ -17,6 +17,7 @@ from fallback_tier.repo import AnswerForm, RepoContext, Settings
 from fallback_tier.retrieval import FewShot
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.repository import context
+from tests.kinds import OfKind
 from tests.unit.prompt.test_builder import TEMPLATES, Nonces, advisory, example, failed
 
 FORMS = [*AnswerForm]
@@ -156,7 +157,7 @@ def test_a_template_that_knows_of_json_alone_is_refused(repo: RepoContext, tmp_p
         "{% for one in snippets %}{{ one.text }}{% endfor %}{% endblock %}"
     )
     assert build(repo, AnswerForm.JSON, template).system == "Answer in JSON."
-    with pytest.raises(ConfigurationError, match="does not say how to answer in blocks") as error:
+    with pytest.raises(ConfigurationError, check=OfKind("not_shown")) as error:
         build(repo, AnswerForm.BLOCKS, template)
     assert "--answer-form json" in error.value.next_step
 

@@ -28,6 +28,7 @@ from fallback_tier.retrieval import FewShot, SolvedExample
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.repository import context
 from tests.fixtures.examples import WRITTEN, shown
+from tests.kinds import OfKind
 
 RETRY_SENTENCE = "You previously attempted this fix and it failed. Here is the failure summary"
 SKILLS = Path(__file__).parents[3] / "plugins" / "fallback_plugins"
@@ -214,7 +215,7 @@ def test_what_to_do_is_told_by_the_kind_of_failure(
 
 def test_a_template_without_its_advice_is_an_error(repo: RepoContext) -> None:
     template = TEMPLATES["npm"].replace("{{ retry_advice }}", "")
-    with pytest.raises(ConfigurationError, match="retry_advice"):
+    with pytest.raises(ConfigurationError, check=OfKind("left_out"), match="retry_advice"):
         build(repo, template=template, prior_attempts=[failed("x")])
 
 
@@ -235,7 +236,7 @@ def test_a_first_prompt_says_nothing_of_a_failure(repo: RepoContext) -> None:
 
 
 def test_a_retry_never_carries_examples(repo: RepoContext) -> None:
-    with pytest.raises(ConfigurationError, match="fresh context"):
+    with pytest.raises(ConfigurationError, check=OfKind("examples_on_retry")):
         build(repo, prior_attempts=[failed("x")], examples=[example()])
 
 
@@ -294,19 +295,21 @@ def without(block: str) -> str:
 
 
 def test_a_template_without_its_retry_block_is_an_error(repo: RepoContext) -> None:
-    with pytest.raises(ConfigurationError, match="prior_failure_summary"):
+    with pytest.raises(ConfigurationError, check=OfKind("left_out"), match="prior_failure_summary"):
         build(repo, template=without("prior_attempts"), prior_attempts=[failed("x")])
     assert build(repo, template=without("prior_attempts")).shape is PromptShape.INITIAL
 
 
 def test_a_template_without_its_examples_is_an_error(repo: RepoContext) -> None:
-    with pytest.raises(ConfigurationError, match="examples"):
+    with pytest.raises(ConfigurationError, check=OfKind("left_out"), match="examples"):
         build(repo, template=without("examples"), examples=[example()])
 
 
 @pytest.mark.parametrize("name", ["advisory", "snippet.text"])
 def test_a_template_that_shows_less_than_it_got_is_an_error(name: str, repo: RepoContext) -> None:
-    with pytest.raises(ConfigurationError, match=name.split(".", maxsplit=1)[0]):
+    with pytest.raises(
+        ConfigurationError, check=OfKind("left_out"), match=name.split(".", maxsplit=1)[0]
+    ):
         build(repo, template=TEMPLATES["pypi"].replace(f"{{{{ {name} }}}}", ""))
 
 
@@ -324,13 +327,13 @@ def test_a_wrong_variable_or_syntax_is_one_clear_error(
     block: str, mistake: str, repo: RepoContext
 ) -> None:
     start = f"{{% block {block} %}}"
-    with pytest.raises(ConfigurationError, match=r"prompt template's block .* can't be rendered"):
+    with pytest.raises(ConfigurationError, check=OfKind("not_rendered")):
         build(repo, template=TEMPLATES["pypi"].replace(start, start + mistake))
 
 
 @pytest.mark.parametrize("block", ["system", "user"])
 def test_a_template_has_both_blocks(block: str, repo: RepoContext) -> None:
-    with pytest.raises(ConfigurationError, match=f"no block `{block}`"):
+    with pytest.raises(ConfigurationError, check=OfKind("no_block"), match=f"`{block}`"):
         build(repo, template=TEMPLATES["pypi"].replace(f"block {block} %", "block other %"))
 
 

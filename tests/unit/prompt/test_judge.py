@@ -13,6 +13,7 @@ from fallback_tier.prompt.context import Snippet
 from fallback_tier.prompt.fence import PREFIX, SourceKind
 from fallback_tier.prompt.judge import JudgeContext, judge_request, output_tokens
 from fallback_tier.prompt.render import render
+from tests.kinds import OfKind
 
 NONCE = "ab" * 16
 PLAN = SourceEdit(
@@ -165,14 +166,14 @@ def test_the_callers_ceiling_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("template", "why"),
+    ("template", "kind"),
     [
-        ("{% block user %}{{ nobody }}{% endblock %}", "can't be rendered"),
-        ("{% block other %}{% endblock %}", "no block"),
-        ("{% block user %}", "can't be rendered"),
+        ("{% block user %}{{ nobody }}{% endblock %}", "not_rendered"),
+        ("{% block other %}{% endblock %}", "no_block"),
+        ("{% block user %}", "not_rendered"),
     ],
 )
-def test_a_wrong_template_is_a_configuration_error(template: str, why: str) -> None:
-    with pytest.raises(ConfigurationError, match=why) as caught:
+def test_a_wrong_template_is_a_configuration_error(template: str, kind: str) -> None:
+    with pytest.raises(ConfigurationError, check=OfKind(kind)) as caught:
         render(template, "user", {}, next_step="Mend it.")
     assert caught.value.next_step == "Mend it."

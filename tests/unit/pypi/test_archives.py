@@ -16,6 +16,7 @@ from fallback_plugins.pypi import archives
 from fallback_plugins.pypi.archives import MemberTooLargeError, fetched, member_text
 from fallback_tier.errors import ToolFailedError
 from tests.fakes.endless import serving
+from tests.kinds import OfKind
 
 NAME = "it-1.0/pyproject.toml"
 
@@ -71,7 +72,7 @@ def with_size(size: bytes) -> bytes:
 def test_its_text(content: bytes) -> None:
     assert text_in(content) == "found"
     assert text_in(content, 5) == "found"
-    with pytest.raises(MemberTooLargeError, match="has 5 bytes, more than 4"):
+    with pytest.raises(MemberTooLargeError, match=r" 5 bytes, .* 4 "):
         text_in(content, 4)
 
 
@@ -284,7 +285,7 @@ def test_an_archive_that_the_registry_does_not_give(status: str) -> None:
 def test_a_registry_that_does_not_answer_now_says_nothing_of_an_archive(head: bytes) -> None:
     with (
         serving(head) as server,
-        pytest.raises(ToolFailedError, match=r"registry 127\.0\.0\.1 did not answer: ") as caught,
+        pytest.raises(ToolFailedError, check=OfKind("no_answer"), match=r"127\.0\.0\.1") as caught,
     ):
         fetched(f"{server.url}/it.tar.gz", "sha256:0")
     assert type(caught.value) is ToolFailedError
@@ -294,13 +295,13 @@ def test_so_does_one_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(archives, "FETCH_TIMEOUT_S", 0.3)
     with (
         serving(b"HTTP/1.1 200 OK\r\n\r\n", b"x", drip=True) as server,
-        pytest.raises(ToolFailedError, match="did not finish"),
+        pytest.raises(ToolFailedError, check=OfKind("no_answer")),
     ):
         fetched(f"{server.url}/it.tar.gz", "sha256:0")
 
 
 def test_nor_one_that_is_not_there() -> None:
-    with pytest.raises(ToolFailedError, match="Connection refused"):
+    with pytest.raises(ToolFailedError, check=OfKind("no_answer"), match="Connection refused"):
         fetched("http://127.0.0.1:1/it.tar.gz", "sha256:0")
 
 

@@ -16,6 +16,7 @@ from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.sandbox.launching import MAX_OUTPUT_BYTES
 from fallback_tier.sandbox.process import BoundedOutput
 from tests.fakes.repository import commit_all, git, write
+from tests.kinds import OfKind
 
 BASE = {"PATH": "/usr/bin:/bin"}
 
@@ -107,7 +108,7 @@ def test_uv_beside_our_python_comes_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tool", ["git", "npm", "uv", "unknown"])
 def test_a_missing_client_is_said_with_the_next_step(tool: str, tmp_path: Path) -> None:
     clients = SubprocessClients({"PATH": str(tmp_path)}, python=tmp_path / "python")
-    with pytest.raises(ToolMissingError, match=f"{tool} is not on PATH") as caught:
+    with pytest.raises(ToolMissingError, check=OfKind("not_on_path"), match=tool) as caught:
         clients.run(tool, [], cwd=tmp_path, timeout_s=30)
     assert "nstall" in caught.value.next_step
 
@@ -125,7 +126,7 @@ def test_a_file_that_can_not_be_started_is_a_missing_tool(tmp_path: Path) -> Non
     place = script(tmp_path / "bin", "npm", "")
     place.write_bytes(b"\0not a program")
     clients = SubprocessClients({"PATH": str(place.parent)})
-    with pytest.raises(ToolMissingError, match="can't be started"):
+    with pytest.raises(ToolMissingError, check=OfKind("not_startable")):
         clients.run("npm", [], cwd=tmp_path, timeout_s=30)
 
 

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from fallback_audit.errors import AuditStoreError
 from fallback_tier.errors import ModelError
 from fallback_tier.wiring import Configuration, open_services
 from tests.fakes.talking import TalkingModel
+from tests.kinds import OfKind
 
 
 class StuckModel(TalkingModel):
@@ -21,5 +23,5 @@ def test_a_model_that_does_not_close_leaves_no_store_open(tmp_path: Path) -> Non
         open_services(configuration, author=StuckModel()) as services,
     ):
         assert list(services.audit.events()) == []
-    with pytest.raises(Exception, match="closed"):
+    with pytest.raises(AuditStoreError, check=OfKind("closed")):
         list(services.audit.events())

@@ -66,6 +66,7 @@ class CrossEncoder:
                 f"The cross-encoder {str(self._model)!r} gave {output.size} numbers for a pair, or one "
                 "that is none.",
                 next_step="Give a model with one finite score a pair.",
+                kind="bad_scores",
             )
         return float(output[-1])
 
@@ -89,6 +90,7 @@ class CrossEncoder:
         return EmbeddingError(
             f"The cross-encoder {str(self._model)!r} can't be used: {reason}.",
             next_step="Check both files, and that the extra `embeddings` is installed.",
+            kind="unusable",
         )
 
 

@@ -242,6 +242,7 @@ class PnpmClient:
             raise unsupported(
                 f"{root['packageManager']} reads overrides from {FILE} only, which is not there.",
                 f"Add {FILE} with `overrides: {{'{key}': {version}}}`, and run `pnpm install`.",
+                kind="no_workspace_file",
             )
         if workspace and (
             "overrides" in settings(files)
@@ -354,6 +355,7 @@ def _with_patches(lock: PnpmLock, made: str) -> str:
             raise unsupported(
                 f"The lock lacks the patch of {package} that patchedDependencies names.",
                 "Run `pnpm install`, commit the lock, and try again.",
+                kind="patch_missing",
             )
         made = made.replace(digest, digests[package])
     return made

@@ -86,7 +86,7 @@ def carried_text(content: Mapping[str, Any]) -> dict[str, str]:
     for glob in globs if isinstance(globs, list) else ():
         if is_outside(str(glob)):
             problem = f"names {glob!r}, which is outside of the repository"
-            raise not_supported(problem, f"Remove {glob!r} from {FILE}.")
+            raise not_supported(problem, f"Remove {glob!r} from {FILE}.", kind="outside")
     carried = {key: content[key] for key in _CARRIED if key in content}
     if carried:
         carried.setdefault("packages", ["."])  # an older pnpm takes no such file without it

@@ -144,11 +144,11 @@ class ClientStore:
                 "npm", ["ci", *_OPTIONS], cwd=scratch, timeout_s=_FETCH_TIMEOUT_S
             )
         except ToolMissingError as error:
-            raise _missing(client, error.problem) from error
+            raise _missing(client, error.problem, kind="client_missing") from error
         if not result.ok:
             words = " ".join(result.output.replace("npm error", "").split())[:_MAX_WORDS]
             what = f"no answer in {_FETCH_TIMEOUT_S:.0f} s" if result.timed_out else f"npm: {words}"
-            raise _missing(client, what)
+            raise _missing(client, what, kind="client_missing")
 
 
 def unresolved(
@@ -171,9 +171,13 @@ def _check(client: PinnedClient, place: Path) -> None:
     except OSError as error:
         raise _missing(client, f"{place} can't be read ({error.strerror})") from error
     if not owners <= {os.geteuid(), 0}:
-        raise _missing(client, f"{place} belongs to another user")
+        raise _missing(client, f"{place} belongs to another user", kind="another_user")
     if found != client.code:
-        raise _missing(client, f"{place} is not what was published; remove that folder")
+        raise _missing(
+            client,
+            f"{place} is not what was published; remove that folder",
+            kind="not_as_published",
+        )
 
 
 def code_digest(package: Path) -> str:
@@ -196,10 +200,11 @@ def _project(client: PinnedClient) -> dict[str, object]:
     return {"package.json": root, "package-lock.json": lock}
 
 
-def _missing(client: PinnedClient, why: str, next_step: str = "") -> RecipeError:
+def _missing(client: PinnedClient, why: str, next_step: str = "", *, kind: str = "") -> RecipeError:
     make = f"Make {client.label} available in the registry that npm uses, and run it again."
     return RecipeError(
         RefusalReason.TOOL_MISSING,
         f"{client.label}, which resolves this lock, is not available: {why}.",
         next_step=next_step or make,
+        kind=kind,
     )

@@ -130,7 +130,7 @@ class NpmRegistry:
         """Return the answer of ``npm view``. Raises RecipeError, ToolError."""
         if not is_package_name(package):
             what = f"{package!r} is not the name of a package"
-            raise refused_for(Blocker(kind=BlockerKind.RESULT, constraint=what))
+            raise refused_for(Blocker(kind=BlockerKind.RESULT, constraint=what), kind="not_a_name")
         command = ["view", *words, "--json", "--loglevel=silent"]
         # A manifest, so that npm looks for no other in the folders above.
         with scratch_project({MANIFEST: "{}"}) as folder:

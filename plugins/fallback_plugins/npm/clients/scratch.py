@@ -54,7 +54,7 @@ def scratch_project(texts: Mapping[str, str]) -> Iterator[Path]:
                 _write(project, path, text)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise _unsupported(f"{path!r} can't be written ({why})") from error
+            raise _unsupported(f"{path!r} can't be written ({why})", kind="not_writable") from error
         yield project
 
 
@@ -75,7 +75,9 @@ def check_named(path: str, facts: Any) -> None:
     that climbs out of its folder: yarn and pnpm write what they install to the folder of that name."""
     keys, texts = _keys_and_texts(facts)
     for message in filter(_leads_out, texts):
-        raise _unsupported(f"{path} names {message!r}, which is outside of the repository")
+        raise _unsupported(
+            f"{path} names {message!r}, which is outside of the repository", kind="outside"
+        )
     _check(path, [(name, name) for name in keys if _CLIMBS.search(name)], most=0)
 
 
@@ -121,7 +123,10 @@ def check_addresses(specs: Iterable[str]) -> None:
     """Raises RecipeError for what a client would fetch from elsewhere than its registry."""
     for spec in specs:
         if foreign(spec) in {"a URL", "a git repository or path"}:
-            raise _unsupported(f"{spec!r} is not of the registry, and would have to be fetched")
+            raise _unsupported(
+                f"{spec!r} is not of the registry, and would have to be fetched",
+                kind="not_of_the_registry",
+            )
 
 
 def names_address(files: Files) -> bool:
@@ -140,7 +145,9 @@ def _check(lock: str | None, named: Iterable[tuple[str, str]], most: int = NEST)
     """``most``: levels that a place may lead up."""
     for message, place in named:
         if _is_outside(place, most):
-            raise _unsupported(f"{lock} names {message!r}, which is outside of the repository")
+            raise _unsupported(
+                f"{lock} names {message!r}, which is outside of the repository", kind="outside"
+            )
 
 
 def _write(project: Path, path: str, text: str) -> None:
@@ -179,7 +186,9 @@ def _is_outside(path: str, most: int = NEST) -> bool:
     return plain.count("..") > most  # a glob can have them in braces
 
 
-def _unsupported(problem: str) -> RecipeError:
+def _unsupported(problem: str, *, kind: str = "") -> RecipeError:
     return unsupported(
-        f"{problem}.", "Replace it by a registry's package, or by a path inside the repository."
+        f"{problem}.",
+        "Replace it by a registry's package, or by a path inside the repository.",
+        kind=kind,
     )

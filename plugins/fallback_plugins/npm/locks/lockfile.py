@@ -81,6 +81,7 @@ def version_of(lock: Mapping[str, Any], source: str = _UNNAMED) -> int:
         raise unsupported(
             f"{source} has lockfileVersion {version!r}, and read are {known}.",
             f"Run `{_ANEW} --lockfile-version={KNOWN_VERSIONS[-1]}` and commit the lock.",
+            kind="lockfile_version",
         )
     return version
 
@@ -98,9 +99,9 @@ def parse_lock(lock_text: str, source: str = _UNNAMED) -> Mapping[str, Any]:
     try:
         lock = _parsed(lock_text)
     except (ValueError, RecursionError) as error:
-        raise _unreadable(f"is not JSON ({error})", source) from error
+        raise _unreadable(f"is not JSON ({error})", source, kind="unreadable") from error
     if not isinstance(lock, dict):
-        raise _unreadable("is not a JSON object", source)
+        raise _unreadable("is not a JSON object", source, kind="unreadable")
     return lock
 
 
@@ -173,9 +174,9 @@ def objects(value: Any) -> list[tuple[str, dict[str, Any]]]:
     return [(key, entry) for key, entry in entries if isinstance(entry, dict)]
 
 
-def _unreadable(why: str, source: str = _UNNAMED) -> RecipeError:
+def _unreadable(why: str, source: str = _UNNAMED, *, kind: str = "") -> RecipeError:
     blocker = Blocker(kind=BlockerKind.UNREADABLE, constraint=why, file=source)
-    return unsupported(f"{source} {why}.", f"Make a new one with `{_ANEW}`.", blocker)
+    return unsupported(f"{source} {why}.", f"Make a new one with `{_ANEW}`.", blocker, kind=kind)
 
 
 def lock_tree(

@@ -126,11 +126,13 @@ def parse_pnpm_lock(text: str) -> PnpmLock:
         raise _unsupported(
             f"has lockfileVersion {lock.format}, and read are {known}",
             "Write it with a pnpm whose lockfileVersion is one of these: `pnpm install --lockfile-only`.",
+            kind="lockfile_version",
         )
     if "pnpmfileChecksum" in lock.content:
         raise _unsupported(
             "was resolved through .pnpmfile.cjs, a program of the repository",
             "Update what is affected with the project's own pnpm, which runs that program.",
+            kind="pnpmfile",
         )
     return lock
 
@@ -143,12 +145,14 @@ def parse_yaml(text: str) -> dict[str, Any]:
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
         if has_aliases(text):
-            raise _unsupported("has YAML aliases, which pnpm does not write")
+            raise _unsupported("has YAML aliases, which pnpm does not write", kind="aliases")
         content = yaml.load(text, Loader=loader)  # noqa: S506 (BaseLoader makes only text, lists and dicts)
     except (yaml.YAMLError, RecursionError) as error:
-        raise _unsupported(f"is not YAML ({' '.join(str(error).split())})") from error
+        raise _unsupported(
+            f"is not YAML ({' '.join(str(error).split())})", kind="not_yaml"
+        ) from error
     if not isinstance(content, dict):
-        raise _unsupported("is not a YAML mapping")
+        raise _unsupported("is not a YAML mapping", kind="not_a_mapping")
     return content
 
 
@@ -223,9 +227,12 @@ def _entries(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _unsupported(
-    why: str, next_step: str = "Write it again with pnpm: `pnpm install --lockfile-only`."
+    why: str,
+    next_step: str = "Write it again with pnpm: `pnpm install --lockfile-only`.",
+    *,
+    kind: str = "",
 ) -> RecipeError:
-    return unsupported(f"pnpm-lock.yaml {why}.", next_step)
+    return unsupported(f"pnpm-lock.yaml {why}.", next_step, kind=kind)
 
 
 def without_importers(text: str, folders: Iterable[str]) -> str:

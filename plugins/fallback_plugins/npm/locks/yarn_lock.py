@@ -167,6 +167,7 @@ def berry_refusal() -> RecipeError:
     return unsupported(
         "yarn.lock has __metadata: yarn 2 or later wrote it, and only yarn classic's is resolved.",
         "Update each affected package by its name with the project's own yarn.",
+        kind="berry",
     )
 
 
@@ -182,7 +183,7 @@ def parse_yarn_lock(text: str) -> YarnLock:
     seen: Counter[str] = Counter(pattern for block in blocks for pattern in block.patterns)
     twice = next((pattern for pattern, times in seen.items() if times > 1), None)
     if twice is not None:
-        raise _unreadable(f"has {twice} twice")
+        raise _unreadable(f"has {twice} twice", kind="duplicate_key")
     return YarnLock(prologue, blocks)
 
 
@@ -239,7 +240,10 @@ def _chunks(lines: list[str]) -> Iterator[tuple[list[str], str]]:
         quiet = not line.strip() or line.startswith("#")
         if quiet or (gap and line[0] == " "):
             if not quiet:
-                raise _unreadable(f"has an indented line after a blank one: {line.strip()!r}")
+                raise _unreadable(
+                    f"has an indented line after a blank one: {line.strip()!r}",
+                    kind="indented_after_blank",
+                )
             gap += line
         elif line[0] == " " and block:
             block.append(line)
@@ -254,7 +258,9 @@ def _chunks(lines: list[str]) -> Iterator[tuple[list[str], str]]:
 def _block(number: int, lines: list[str], gap: str) -> Block:
     keys = lines[0].rstrip("\r\n")
     if not _PATTERNS.fullmatch(keys):
-        raise _unreadable(f"has a line that names no package: {keys[:80]!r} (block {number})")
+        raise _unreadable(
+            f"has a line that names no package: {keys[:80]!r} (block {number})", kind="no_package"
+        )
     patterns = tuple(_plain(key) for key in re.findall(_KEY, keys[:-1]))
     sections: dict[str, dict[str, str]] = {"": {}, _DEPENDENCIES: {}, _OPTIONAL: {}}
     section = ""
@@ -269,11 +275,12 @@ def _block(number: int, lines: list[str], gap: str) -> Block:
             section = ""
         if pair is None or indent != (4 if section else 2):
             raise _unreadable(
-                f"has a line that can't be read below {patterns[0]}: {stripped[:80]!r}"
+                f"has a line that can't be read below {patterns[0]}: {stripped[:80]!r}",
+                kind="bad_line",
             )
         sections[section][_plain(pair["key"])] = _plain(pair["value"])
     if "version" not in sections[""]:
-        raise _unreadable(f"gives no version for {patterns[0]}")
+        raise _unreadable(f"gives no version for {patterns[0]}", kind="no_version")
     return Block(
         patterns, sections[""], sections[_DEPENDENCIES], sections[_OPTIONAL], "".join(lines), gap
     )
@@ -291,13 +298,15 @@ def _plain(word: str) -> str:
     try:
         return str(json.loads(word))
     except ValueError as error:
-        raise _unreadable(f"has a string that can't be read: {word[:80]}") from error
+        raise _unreadable(
+            f"has a string that can't be read: {word[:80]}", kind="bad_string"
+        ) from error
 
 
 def _quoted(word: str) -> str:
     return word if _BARE.fullmatch(word) else json.dumps(word, ensure_ascii=False)
 
 
-def _unreadable(why: str) -> RecipeError:
+def _unreadable(why: str, *, kind: str = "") -> RecipeError:
     blocker = Blocker(kind=BlockerKind.UNREADABLE, constraint=why, file="yarn.lock")
-    return unsupported(f"yarn.lock {why}.", "Repair it with `yarn install`.", blocker)
+    return unsupported(f"yarn.lock {why}.", "Repair it with `yarn install`.", blocker, kind=kind)

@@ -144,6 +144,6 @@ def _parsed(text: str) -> dict[str, Any]:
     return content
 
 
-def not_supported(why: str, next_step: str) -> RecipeError:
+def not_supported(why: str, next_step: str, *, kind: str = "") -> RecipeError:
     """The refusal of a settings file. ``why``: a clause that follows its name."""
-    return unsupported(f"{FILE} {why}.", next_step)
+    return unsupported(f"{FILE} {why}.", next_step, kind=kind)

@@ -146,6 +146,7 @@ class Forced(NpmStep):
                 f"{source} holds {node.label}; {self.version} is not compatible with it, and is not "
                 "forced on what depends on that.",
                 next_step="Use dependency_bump for the package that brings it in, or refuse.",
+                kind="another_major",
             )
         if compare_versions(ECOSYSTEM, self.version, node.version) <= 0:
             raise no_override(

@@ -251,6 +251,7 @@ class RefreshOrBump(NpmStep):
                     RefusalReason.NO_FIXED_VERSION,
                     f"{name} {version} was never published, and no later release could be found.",
                     next_step="Replace the dependency, or take the advisory's workaround.",
+                    kind="never_published",
                 )
 
     def _marked(self, files: Files) -> frozenset[tuple[str, str]] | None:

@@ -36,15 +36,15 @@ def parsed_lock(path: str, text: str) -> Mapping[str, Any]:
     try:
         document = json.loads(text.removeprefix(BOM))
     except (ValueError, RecursionError) as error:
-        raise _not_pipenvs(f"{path!r} is not JSON: {error}.") from error
+        raise _not_pipenvs(f"{path!r} is not JSON: {error}.", kind="not_json") from error
     if not isinstance(document, dict):
         raise _not_pipenvs(f"{path!r} is not a JSON object.")
     return document
 
 
-def _not_pipenvs(problem: str) -> RecipeError:
+def _not_pipenvs(problem: str, *, kind: str = "") -> RecipeError:
     next_step = "Make a new one with `pipenv lock`."
-    return RecipeError(RefusalReason.RECIPE_UNSUPPORTED, problem, next_step=next_step)
+    return RecipeError(RefusalReason.RECIPE_UNSUPPORTED, problem, next_step=next_step, kind=kind)
 
 
 @dataclass(frozen=True)

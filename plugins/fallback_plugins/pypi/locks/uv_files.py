@@ -55,7 +55,8 @@ def manifest_paths(lock: str, text: str) -> dict[str, Mapping[str, Any]]:
     for folder, table in local_folders(lock, text).items():
         if folder.startswith(("..", "/")):
             raise unsupported(
-                f"{lock} takes {table['name']} from {folder!r}, outside the repository."
+                f"{lock} takes {table['name']} from {folder!r}, outside the repository.",
+                kind="outside",
             )
         found[posixpath.normpath(posixpath.join(folder, MANIFEST))] = table
     return found
@@ -75,7 +76,7 @@ def scratch_files(manifests: Mapping[str, str], lock: str, text: str) -> dict[st
     for path, table in manifest_paths(lock, text).items():
         if path in manifests:
             for message in leading_out(path, manifests[path]):
-                raise unsupported(message)
+                raise unsupported(message, kind="source_not_read")
             version = str(table.get("version", UNVERSIONED))
             files[path] = _static(path, harmless(path, manifests[path]), version)
         else:
@@ -117,12 +118,13 @@ def rebuilt(lock: str, text: str, table: Mapping[str, Any]) -> str:
     return tomlkit.dumps(written)
 
 
-def missing(lock: str, problem: str) -> RecipeError:
+def missing(lock: str, problem: str, *, kind: str = "") -> RecipeError:
     """The typed refusal for a lock whose manifest isn't there and can't be determined from it."""
     return RecipeError(
         RefusalReason.MANIFEST_MISSING,
         problem,
         next_step=f"Put the {MANIFEST} that {lock} was made from into the repository.",
+        kind=kind,
     )
 
 
@@ -183,7 +185,8 @@ def _static(path: str, text: str, version: str) -> str:
     if decided:
         raise unsupported(
             f"{path} leaves {', '.join(decided)} to its build (`dynamic`), and building it would run its"
-            " code outside the sandbox."
+            " code outside the sandbox.",
+            kind="dynamic",
         )
     del project["dynamic"]
     project.setdefault("version", version)

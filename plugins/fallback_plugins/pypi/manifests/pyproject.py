@@ -94,7 +94,9 @@ def parse_toml(path: str, text: str) -> Mapping[str, Any]:
     try:
         return _parsed(text)
     except (ValueError, RecursionError) as error:
-        raise unreadable(path, f"is not TOML: {error}", "Repair the file first.") from error
+        raise unreadable(
+            path, f"is not TOML: {error}", "Repair the file first.", kind="not_toml"
+        ) from error
 
 
 @lru_cache(maxsize=_DOCUMENTS)
@@ -242,6 +244,7 @@ def not_plain(path: str, value: str) -> RecipeError:
         RefusalReason.RECIPE_UNSUPPORTED,
         f"The requirement {value!r} of {path!r} is not written as a plain string.",
         next_step=f"Write it in {path} as one plain string.",
+        kind="not_plain",
     )
 
 

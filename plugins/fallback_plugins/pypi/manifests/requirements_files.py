@@ -244,4 +244,5 @@ def unresolvable(path: str, what: str) -> RecipeError:
         RefusalReason.RECIPE_UNSUPPORTED,
         f"{path} has {shown}, which is not resolved outside the sandbox.",
         next_step=f"Replace it in {path} by the requirement of a registry's package, or commit a lock.",
+        kind="not_resolved",
     )

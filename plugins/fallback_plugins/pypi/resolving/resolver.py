@@ -72,6 +72,7 @@ class UvRefusedError(RecipeError):
             refusal.problem,
             next_step=refusal.next_step,
             blockers=refusal.blockers,
+            kind=refusal.kind,
         )
         self.output = output
         self._is_host_refused = bool(refused_hosts)
@@ -131,7 +132,8 @@ def uv_lock(
         if NO_BACKEND in result.output:
             raise unsupported(
                 "uv would have to build the project to know its metadata (`dynamic` in"
-                " pyproject.toml), which would run its code outside the sandbox."
+                " pyproject.toml), which would run its code outside the sandbox.",
+                kind="dynamic",
             )
         if not result.ok:
             words = own_words(result.output, folder)
@@ -188,10 +190,12 @@ def requirement_line(text: str) -> str:
     try:
         requirement = Requirement(text)
     except InvalidRequirement as error:
-        raise resolver_failed(f"{text[:_MAX_LINE]!r} is no requirement.") from error
+        raise resolver_failed(
+            f"{text[:_MAX_LINE]!r} is no requirement.", kind="not_a_requirement"
+        ) from error
     if requirement.url is not None:
         raise resolver_failed(
-            f"{text[:_MAX_LINE]!r} names an address, and addresses are not fetched."
+            f"{text[:_MAX_LINE]!r} names an address, and addresses are not fetched.", kind="address"
         )
     return str(requirement)
 
@@ -219,10 +223,10 @@ def write_stubs(root: Path, stubs: Mapping[str, str]) -> list[str]:
     return [f"--find-links={STUBS}"]
 
 
-def resolver_failed(problem: str, blocker: Blocker | None = None) -> RecipeError:
+def resolver_failed(problem: str, blocker: Blocker | None = None, *, kind: str = "") -> RecipeError:
     """The typed refusal for what uv could not, or should not, resolve."""
     known = blocker or Blocker(kind=BlockerKind.RESULT, constraint=problem.rstrip("."))
-    return refused_for(known)
+    return refused_for(known, kind=kind)
 
 
 def yanked_in(output: str) -> frozenset[tuple[str, str]]:

@@ -175,7 +175,9 @@ class UvClient:
         constraints = [requirement_line(it) for it in wanted.constraints]
         overrides = [requirement_line(it) for it in wanted.overrides]
         if not _PYTHON.fullmatch(self.python):
-            raise resolver_failed(f"{self.python[:_MAX_ASKED]!r} is no version of Python.")
+            raise resolver_failed(
+                f"{self.python[:_MAX_ASKED]!r} is no version of Python.", kind="not_a_python"
+            )
         # uv starts an interpreter that the project supports, and this one may be too old for it.
         lowest = min(self.python, THIS_PYTHON, key=lambda it: [*map(int, it.split("."))])
         supported = [f"python_full_version >= '{self.python}'"] if lowest != self.python else []

@@ -306,7 +306,10 @@ class EditedProject(LockedProject):
 
     def _check_forced(self, packages: Iterable[str]) -> None:
         super()._check_forced(packages)
-        raise no_override(f"{self._CLIENT}, which {self.path} is locked by, has no overrides.")
+        raise no_override(
+            f"{self._CLIENT}, which {self.path} is locked by, has no overrides.",
+            kind="no_overrides",
+        )
 
     def _with_notes(self, fix: ProjectFix, resolver: LockResolver[Any]) -> ProjectFix:
         if fix.before is None or fix.after is None:

@@ -235,7 +235,9 @@ class ManifestProject:
             if affected_places(advisory, places, package):
                 raise use_bump(package, f"declared in {places[0].path}")
         if self.repo.settings.offline:
-            raise no_override(f"What {self.path} depends on can't be resolved offline.")
+            raise no_override(
+                f"What {self.path} depends on can't be resolved offline.", kind="no_lock"
+            )
         if self.resolution.by is not ResolvedBy.CLIENT or self.resolution.unresolved:
             return None
         search = self._search(self._releases(advisory), patched)
@@ -313,6 +315,7 @@ class ManifestProject:
                 refusal.problem,
                 next_step="Compile it again, with the package upgraded.",
                 blockers=refusal.blockers,
+                kind="not_named",
             )
 
     def _resolved(self, search: Search, fix: ProjectFix) -> ProjectFix | None:

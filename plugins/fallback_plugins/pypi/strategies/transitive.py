@@ -174,11 +174,14 @@ class Search:
         for node in self._bad(at.tree, packages).values():
             target = self._target(node)
             if kind_in_set(place) is not Kind.REQUIREMENTS or target is None:
-                raise resolver_failed(f"{place} has no place for a constraint on {node.name}.")
+                raise resolver_failed(
+                    f"{place} has no place for a constraint on {node.name}.", kind="no_place"
+                )
             if Version(target).major != Version(node.version).major:
                 raise resolver_failed(
                     f"A constraint would take {node.name} from {node.version} to {target}, another"
-                    " major version."
+                    " major version.",
+                    kind="another_major",
                 )
             text = with_requirement(text, node.name, target)
         texts = {**at.files, place: text}

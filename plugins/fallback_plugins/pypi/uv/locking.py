@@ -64,7 +64,9 @@ class UvLocking:
         message = self._objection(self._project.texts, self._old)
         if message:
             raise uv_files.missing(
-                self._lock, f"{self._lock} does not show all of its manifest. {message}"
+                self._lock,
+                f"{self._lock} does not show all of its manifest. {message}",
+                kind="manifest_incomplete",
             )
 
     def locked(

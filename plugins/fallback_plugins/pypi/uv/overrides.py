@@ -35,7 +35,10 @@ def with_override(path: str, text: str, requirement: str) -> str:
                 return mark + candidate
         except tomllib.TOMLDecodeError:
             continue
-    raise unsupported(f"{path} has no plain [tool.uv] table that an override can be added to.")
+    raise unsupported(
+        f"{path} has no plain [tool.uv] table that an override can be added to.",
+        kind="no_plain_table",
+    )
 
 
 def without_override(path: str, text: str, package: str) -> str | None:

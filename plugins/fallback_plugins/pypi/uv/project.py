@@ -100,7 +100,9 @@ class UvProject(LockedProject):
         super()._check_forced(packages)
         if not self.declares:
             raise uv_files.missing(
-                self.path, f"{self.manifest}, where an override stands, is missing."
+                self.path,
+                f"{self.manifest}, where an override stands, is missing.",
+                kind="manifest_missing",
             )
 
     @cached_property

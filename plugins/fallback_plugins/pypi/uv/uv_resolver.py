@@ -210,6 +210,7 @@ class UvResolver(LockResolver[LockedProject]):
             f" it ({', '.join(it.package for it in blockers)}).",
             next_step=f"Upgrade what requires {package} to releases that admit {target}.",
             blockers=blockers,
+            kind="another_major",
         )
 
     def _target_within(

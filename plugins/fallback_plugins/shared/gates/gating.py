@@ -287,6 +287,7 @@ def check_reachable(
             f"{tool} could not reach its registry{what}: {in_short(result.output) or 'no answer'}",
             next_step="Check the network, the proxy and the registry settings, and run it again.",
             output=result.output,
+            kind="registry_unreachable",
         )
 
 

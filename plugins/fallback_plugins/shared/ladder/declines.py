@@ -97,6 +97,7 @@ def left_behind(
         sentence=error.problem,
         next_step=error.next_step,
         declined=tried.declined if tried else declined_by(error),
+        kind=error.kind,
     )
 
 
@@ -111,6 +112,7 @@ def whole_project_left(path: str, error: RecipeError | RepositoryError) -> Left:
         next_step=error.next_step,
         unread=why.unread,
         declined=why.declined,
+        kind=error.kind,
     )
 
 
@@ -127,6 +129,7 @@ def error_of(left: Left) -> RecipeError:
         next_step=left.next_step,
         unread=left.unread,
         declined=left.declined,
+        kind=left.kind,
     )
 
 
@@ -226,15 +229,22 @@ def _step(blocker: Blocker) -> str:
 
 
 def refused_for(
-    blocker: Blocker, *others: Blocker, head: str = "", next_step: str = ""
+    blocker: Blocker, *others: Blocker, head: str = "", next_step: str = "", kind: str = ""
 ) -> RecipeError:
-    """Return the typed refusal that says what blocks. ``head``: what could not be done."""
+    """Return the typed refusal that says what blocks. ``head``: what could not be done.
+
+    Its kind is the blocker's, unless ``kind`` is more specific.
+    """
     conflict = blocker.kind is BlockerKind.CONFLICT
     reason = RefusalReason.BLOCKED_BY_CONSTRAINT if conflict else RefusalReason.RESOLVER_FAILED
     clauses = "; ".join(dict.fromkeys(map(describe, (blocker, *others))))
     problem = f"{head}: {clauses}." if head else f"{_capital(clauses)}."
     return RecipeError(
-        reason, problem, next_step=next_step or _step(blocker), blockers=(blocker, *others)
+        reason,
+        problem,
+        next_step=next_step or _step(blocker),
+        blockers=(blocker, *others),
+        kind=kind or blocker.kind.value,
     )
 
 
@@ -319,8 +329,8 @@ def unknown(
     )
 
 
-def does_not_serve(problem: Blocker | str) -> RecipeError:
+def does_not_serve(problem: Blocker | str, *, kind: str = "") -> RecipeError:
     """The typed refusal of a result: a client resolved it, and it is not what a fix may be."""
     if isinstance(problem, str):
         problem = Blocker(kind=BlockerKind.RESULT, constraint=problem.rstrip("."))
-    return refused_for(problem)
+    return refused_for(problem, kind=kind)

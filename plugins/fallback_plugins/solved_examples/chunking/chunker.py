@@ -97,6 +97,7 @@ def check_sizes(max_tokens: int, overlap_tokens: int) -> None:
         raise ConfigurationError(
             f"Chunks of {max_tokens} tokens that overlap by {overlap_tokens} can't be made.",
             next_step=f"Give at least {MIN_MAX_TOKENS} tokens, and an overlap of at most half.",
+            kind="bad_sizes",
         )
 
 

@@ -31,6 +31,7 @@ def only_builder(store: Path) -> Iterator[None]:
             raise ExampleStoreError(
                 f"Another process is indexing {str(store)!r}.",
                 next_step="Wait for its end; what it has done by then is kept.",
+                kind="locked",
             ) from error
         yield
     finally:

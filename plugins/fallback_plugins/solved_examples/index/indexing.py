@@ -174,6 +174,7 @@ def check_model(connection: sqlite3.Connection, store: ExampleStore, embedder: E
             f"{_named(installed)}: they can't be compared.",
             next_step="Embed the examples again: `fallback-tier examples index --rebuild "
             f"--store {store.path}`.",
+            kind="another_model",
         )
 
 

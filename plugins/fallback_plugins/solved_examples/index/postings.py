@@ -118,11 +118,12 @@ def _mapped(path: Path, state: str, _version: tuple[int, int, int]) -> "Postings
     return Postings(path, layout.arrays(mapping))
 
 
-def damaged(path: Path, reason: str) -> ExampleStoreError:
+def damaged(path: Path, reason: str, *, kind: str = "") -> ExampleStoreError:
     """The error of a file that can't be used; the words are still in the store itself."""
     return ExampleStoreError(
         f"The posting lists {str(path)!r} can't be used: {reason}.",
         next_step="Check the disk's free space, then run `fallback-tier examples index` again.",
+        kind=kind,
     )
 
 
@@ -156,7 +157,9 @@ class Postings:
         try:
             yield from self._ranked(words)
         except IndexError as error:
-            raise damaged(self._path, "its content is damaged; delete it") from error
+            raise damaged(
+                self._path, "its content is damaged; delete it", kind="damaged"
+            ) from error
 
     def _ranked(self, words: Sequence[str]) -> Iterator[tuple[int, float]]:
         import numpy as np

@@ -237,6 +237,7 @@ def _runs(
         raise ExampleStoreError(
             "The words of the example store don't agree with their own counts.",
             next_step="`fallback-tier examples validate` says what is damaged.",
+            kind="counts_differ",
         )
     return starts, np.diff(starts, append=len(found))
 

@@ -62,10 +62,12 @@ def read_release(path: Path, keep: Keep) -> dict[str, bytes]:
         if path.is_dir():
             return _kept(path, _folder(path), keep)
         if path.stat().st_size > MAX_ARCHIVE_BYTES:
-            raise _refused(path, f"it is larger than {MAX_ARCHIVE_BYTES:,} bytes")
+            raise _refused(
+                path, f"it is larger than {MAX_ARCHIVE_BYTES:,} bytes", kind="archive_too_large"
+            )
         return _without_top_folder(path, _from_archive(path, keep), keep)
     except OSError as error:
-        raise _blamed(path, error, error.strerror or str(error)) from error
+        raise _blamed(path, error, error.strerror or str(error), kind="unreadable") from error
     except (
         tarfile.TarError,
         zipfile.BadZipFile,
@@ -74,7 +76,7 @@ def read_release(path: Path, keep: Keep) -> dict[str, bytes]:
         EOFError,
         ValueError,
     ) as error:
-        raise _blamed(path, error, f"it is damaged ({error})") from error
+        raise _blamed(path, error, f"it is damaged ({error})", kind="damaged") from error
     except (
         NotImplementedError,
         RuntimeError,
@@ -92,7 +94,9 @@ def _from_archive(path: Path, keep: Keep) -> dict[str, bytes]:
             return _kept(path, _tar(path, stream, packed=not name.endswith(".tar")), anywhere)
         if name.endswith(_ZIP):
             return _kept(path, _zip(path, stream), anywhere)
-    raise _refused(path, f"its name ends in none of {', '.join((*_TAR, *_ZIP))}")
+    raise _refused(
+        path, f"its name ends in none of {', '.join((*_TAR, *_ZIP))}", kind="not_an_archive"
+    )
 
 
 def _kept(path: Path, members: Iterable[_Member], keep: Keep) -> dict[str, bytes]:
@@ -101,17 +105,23 @@ def _kept(path: Path, members: Iterable[_Member], keep: Keep) -> dict[str, bytes
     total = 0
     for count, member in enumerate(members, start=1):
         if count > MAX_MEMBERS:
-            raise _refused(path, f"it has more than {MAX_MEMBERS:,} members")
+            raise _refused(
+                path, f"it has more than {MAX_MEMBERS:,} members", kind="too_many_members"
+            )
         name = _plain(path, member.name)
         if name in seen:
-            raise _refused(path, f"{name!r} is in it twice")
+            raise _refused(path, f"{name!r} is in it twice", kind="duplicate_name")
         seen.add(name)
         if not keep(name):
             continue
         content = member.read(MAX_FILE_BYTES + 1)
         total += len(content)
         if len(content) > MAX_FILE_BYTES or total > MAX_KEPT_BYTES:
-            raise _refused(path, f"{name!r} makes it larger than what is read into memory")
+            raise _refused(
+                path,
+                f"{name!r} makes it larger than what is read into memory",
+                kind="files_too_large",
+            )
         files[name] = content
     return files
 
@@ -124,7 +134,9 @@ def _tar(path: Path, stream: IO[bytes], *, packed: bool) -> Iterator[_Member]:
         while (entry := tar.next()) is not None:
             count += 1
             if count > MAX_MEMBERS:  # folders, too
-                raise _refused(path, f"it has more than {MAX_MEMBERS:,} members")
+                raise _refused(
+                    path, f"it has more than {MAX_MEMBERS:,} members", kind="too_many_members"
+                )
             # It would keep all of them, with their headers.
             tar.members.clear()  # type: ignore[attr-defined]
             bounded.member_ends(tar.offset)
@@ -132,7 +144,7 @@ def _tar(path: Path, stream: IO[bytes], *, packed: bool) -> Iterator[_Member]:
                 _plain(path, entry.name.rstrip("/") or ".")
                 continue
             if not entry.isreg():
-                raise _refused(path, f"{entry.name!r} is a link or a device")
+                raise _refused(path, f"{entry.name!r} is a link or a device", kind="link_or_device")
             file = tar.extractfile(entry)
             if file is not None:
                 yield _Member(entry.name, file.read)
@@ -144,10 +156,16 @@ def _zip(path: Path, stream: IO[bytes]) -> Iterator[_Member]:
         for entry in archive.infolist():
             total += entry.file_size
             if total > MAX_UNPACKED_BYTES:
-                raise _refused(path, f"unpacked it has more than {MAX_UNPACKED_BYTES:,} bytes")
+                raise _refused(
+                    path,
+                    f"unpacked it has more than {MAX_UNPACKED_BYTES:,} bytes",
+                    kind="unpacked_too_large",
+                )
             kind = stat.S_IFMT(entry.external_attr >> 16)
             if kind not in {0, stat.S_IFREG, stat.S_IFDIR}:
-                raise _refused(path, f"{entry.filename!r} is a link or a device")
+                raise _refused(
+                    path, f"{entry.filename!r} is a link or a device", kind="link_or_device"
+                )
             if entry.is_dir():
                 _plain(path, entry.filename.rstrip("/"))
                 continue
@@ -162,7 +180,9 @@ def _unzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limit: int) -> b
 def _folder(root: Path) -> Iterator[_Member]:
     for place in sorted(root.rglob("*")):
         if place.is_symlink():
-            raise _refused(root, f"{place.relative_to(root).as_posix()!r} is a link")
+            raise _refused(
+                root, f"{place.relative_to(root).as_posix()!r} is a link", kind="link_or_device"
+            )
         if place.is_file():
             with place.open("rb") as file:
                 yield _Member(place.relative_to(root).as_posix(), file.read)
@@ -198,20 +218,26 @@ class _Bounded(io.RawIOBase):
         # What is read ahead is counted too: it is less than a header's limit.
         if self._given > self._headers_end + io.DEFAULT_BUFFER_SIZE + tarfile.RECORDSIZE:
             raise _refused(
-                self._path, f"a member's headers have more than {MAX_HEADER_BYTES:,} bytes"
+                self._path,
+                f"a member's headers have more than {MAX_HEADER_BYTES:,} bytes",
+                kind="headers_too_large",
             )
         buffer[: len(content)] = content
         return len(content)
 
     def _too_large(self) -> ArchiveError:
-        return _refused(self._path, f"unpacked it has more than {MAX_UNPACKED_BYTES:,} bytes")
+        return _refused(
+            self._path,
+            f"unpacked it has more than {MAX_UNPACKED_BYTES:,} bytes",
+            kind="unpacked_too_large",
+        )
 
 
 def _plain(path: Path, name: str) -> str:
     """The name of a member, relative and without detours."""
     pure = PurePosixPath(name)
     if pure.is_absolute() or ".." in pure.parts or "\\" in name or "\0" in name or ":" in name[:2]:
-        raise _refused(path, f"{name!r} leads outside")
+        raise _refused(path, f"{name!r} leads outside", kind="leads_outside")
     return str(pure)
 
 
@@ -225,12 +251,13 @@ def _without_top_folder(path: Path, files: dict[str, bytes], keep: Keep) -> dict
     return {name: content for name, content in bare.items() if keep(name)}
 
 
-def _blamed(path: Path, error: Exception, why: str) -> FallbackError:
-    return blamed(error, f"The release {str(path)!r}", _refused(path, why))
+def _blamed(path: Path, error: Exception, why: str, *, kind: str) -> FallbackError:
+    return blamed(error, f"The release {str(path)!r}", _refused(path, why, kind=kind))
 
 
-def _refused(path: Path, why: str) -> ArchiveError:
+def _refused(path: Path, why: str, *, kind: str = "") -> ArchiveError:
     return ArchiveError(
         f"The release {str(path)!r} is not read: {why}.",
         next_step="Give the release's own archive (.tgz, .tar.gz, .whl, .zip) as it was published.",
+        kind=kind,
     )

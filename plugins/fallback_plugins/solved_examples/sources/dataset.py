@@ -129,6 +129,7 @@ def _detect(place: str, line: bytes) -> Format:
         f"{place} is neither a solved example (`example_id`, `edits` …) nor a fix of a data set "
         "(`id`, `diff` …).",
         next_step="Give one JSON object a line; `--format` says which format is meant.",
+        kind="unknown_format",
     )
 
 
@@ -136,7 +137,7 @@ def _import(line: bytes, place: str) -> Imported | Skipped:
     try:
         row = _Row.model_validate_json(line)
     except ValidationError as error:
-        raise not_valid(place, "a fix of a data set", error) from error
+        raise not_valid(place, "a fix of a data set", error, kind="not_valid") from error
     text = "\n\n".join(part.strip() for part in (row.summary, row.details) if part and part.strip())
     licence = (row.repo_licence or "").removeprefix(_LICENCE_SOURCE).strip()
     edits, left_out = edits_of(row.diff)

@@ -92,6 +92,7 @@ def _check(ecosystem: str, package: str, version: str) -> None:
         raise InputError(
             f"{package!r} {version!r} is not a package and a version of {ecosystem}.",
             next_step="Check the advisory, or give --package, --vulnerable and --fixed.",
+            kind="not_a_release",
         )
 
 
@@ -110,4 +111,5 @@ def _raise(reported: CommandResult) -> NoReturn:
         f"{reported.argv[0]} could not get the release; it {what}.",
         next_step="Check the registry, or give the releases' archives (--before, --after).",
         output=reported.output,
+        kind="release_unavailable",
     )

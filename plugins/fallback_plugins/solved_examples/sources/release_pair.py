@@ -107,6 +107,7 @@ def choose_pair(
             f"no release of {name} near below {fixed} that is available is affected by {advisory.id}",
             "Give --vulnerable, or the releases' archives (--before, --after): of PyPI only wheels for"
             " this Python are asked for.",
+            kind="none_affected",
         )
     return _checked(advisory, Pair(ecosystem, name, vulnerable, fixed))
 
@@ -118,6 +119,7 @@ def _checked(advisory: Advisory, pair: Pair) -> Pair:
             f"{advisory.id} does not call {pair.package} {pair.vulnerable} affected and {pair.fixed}"
             " not",
             "Give two versions, one on each side of the fix.",
+            kind="not_a_fix",
         )
     return pair
 
@@ -170,6 +172,7 @@ def example_from(
         raise _no_example(
             f"{pair.package} {pair.fixed} declares no licence",
             "Look it up and give it with --licence; code of unknown licence is not stored.",
+            kind="no_licence",
         )
     languages = LANGUAGES[pair.ecosystem]
     return SolvedExample(
@@ -220,6 +223,7 @@ def _version(release: _Release, ecosystem: str, package: str, path: Path) -> str
         raise _no_example(
             f"{str(path)!r} is a release {whose}, not of {package}",
             "Check the archives; --vulnerable and --fixed name the versions of one without metadata.",
+            kind="another_package",
         )
     return declared[1]
 
@@ -233,12 +237,15 @@ def _is_manifest(name: str) -> bool:
 def _chosen(advisory: Advisory, changed: Sequence[ChangedFile]) -> list[ChangedFile]:
     """Few files that belong to the fix, those that the advisory points at first."""
     if not changed:
-        raise _no_example("no source file differs between the releases", _OTHER_WAY)
+        raise _no_example(
+            "no source file differs between the releases", _OTHER_WAY, kind="no_change"
+        )
     if len(changed) > MAX_FILES_BETWEEN:
         raise _no_example(
             f"{len(changed)} source files differ between the releases, more than {MAX_FILES_BETWEEN}:"
             " a release of much else besides the fix",
             _OTHER_WAY,
+            kind="too_many_files",
         )
     ranked = sorted(changed, key=lambda file: (-file.mentions(advisory.text), file.path))
     if _fits(ranked):
@@ -251,6 +258,7 @@ def _chosen(advisory: Advisory, changed: Sequence[ChangedFile]) -> list[ChangedF
         f"too much changed: {len(changed)} source files, {len(named)} of them with a name in the"
         f" advisory; {lines:,} lines of those (limits: {MAX_FILES} files, {MAX_CHANGED_LINES} lines)",
         _OTHER_WAY,
+        kind="too_much_changed",
     )
 
 
@@ -270,6 +278,7 @@ def _check_whole(chosen: Sequence[ChangedFile], old: _Release, new: _Release) ->
                 f"the change of {file.path} needs the new file {added[needed[0]]}, which edits can't"
                 " make",
                 _OTHER_WAY,
+                kind="new_file",
             )
 
 
@@ -285,5 +294,5 @@ def _edits(file: ChangedFile) -> tuple[SearchReplace, ...]:
         raise _no_example(error.problem.rstrip("."), _OTHER_WAY) from error
 
 
-def _no_example(problem: str, next_step: str) -> NoExampleError:
-    return NoExampleError(f"No example was made: {problem}.", next_step=next_step)
+def _no_example(problem: str, next_step: str, *, kind: str = "") -> NoExampleError:
+    return NoExampleError(f"No example was made: {problem}.", next_step=next_step, kind=kind)

@@ -71,7 +71,7 @@ def _create(path: Path) -> bool:
             return False
         create_private(path)
     except OSError as error:
-        raise _unusable(path, error.strerror or str(error)) from error
+        raise _unusable(path, error.strerror or str(error), kind="unusable") from error
     return True
 
 
@@ -81,17 +81,19 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise _unusable(path, str(error)) from error
+        raise _unusable(path, str(error), kind="unusable") from error
     except UnicodeEncodeError as error:  # bytes of a command line that are no UTF-8
         raise InputError(
             f"{error.object!r} is not Unicode text, and no example store has such a thing.",
             next_step="Give it in UTF-8.",
+            kind="not_unicode",
         ) from error
 
 
-def _unusable(path: Path, reason: str) -> ExampleStoreError:
+def _unusable(path: Path, reason: str, *, kind: str = "") -> ExampleStoreError:
     return ExampleStoreError(
         f"The example store {str(path)!r} can't be used: {reason}.",
         next_step="Check the path. Where it is locked, another process writes to it: try again after "
         "that. Else ingest the examples into a new file.",
+        kind=kind,
     )

@@ -262,6 +262,7 @@ def _stored(
             f"The example with content {digest} is not what was ingested.",
             next_step="`fallback-tier examples validate` lists what was altered; ingest the examples "
             "into a new file.",
+            kind="record_altered",
         )
     return StoredExample(
         row, example, digest, version, State(state), datetime.fromisoformat(added_at)
@@ -273,8 +274,10 @@ def _not_live(example_id: str, path: Path, *, known: bool) -> InputError:
         return InputError(
             f"Example {example_id!r} was withdrawn before.",
             next_step=f"`fallback-tier examples show {example_id} --store {path}` says why.",
+            kind="withdrawn_before",
         )
     return InputError(
         f"There is no example {example_id!r} in {str(path)!r}.",
         next_step="`fallback-tier examples list` shows those that are there.",
+        kind="no_such_example",
     )

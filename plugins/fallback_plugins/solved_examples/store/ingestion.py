@@ -122,15 +122,18 @@ def _require(example: SolvedExample) -> None:
         raise InputError(
             f"An example's id {name[:40]!r} has {len(name):,} characters.",
             next_step=f"Give it one of 1 to {MAX_ID_CHARS}, with more than blanks.",
+            kind="bad_id",
         )
     if not example.edits:
         raise InputError(
             f"Example {name!r} has no edits.",
             next_step="State what fixed it; an advisory alone is no solved example.",
+            kind="no_edits",
         )
     for field, value in (("provenance", example.provenance.source), ("licence", example.licence)):
         if not value.strip():
             raise InputError(
                 f"Example {name!r} has no {field}.",
                 next_step=f"State its {field}; examples of unknown origin are not stored.",
+                kind="no_origin",
             )

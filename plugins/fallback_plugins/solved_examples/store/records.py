@@ -58,6 +58,7 @@ def lines(path: Path) -> Iterator[tuple[str, bytes]]:
                     raise InputError(
                         f"{place} is larger than {MAX_LINE_BYTES:,} bytes.",
                         next_step="Give one record a line.",
+                        kind="line_too_large",
                     )
                 if line.strip():
                     yield place, line
@@ -67,6 +68,7 @@ def lines(path: Path) -> Iterator[tuple[str, bytes]]:
         unreadable = InputError(
             f"The examples {str(path)!r} can't be read{after}: {reason}.",
             next_step="Check the path, and that the file is whole.",
+            kind="unreadable",
         )
         raise blamed(error, f"The examples {str(path)!r}{after}", unreadable) from error
 
@@ -76,14 +78,15 @@ def parse_record(line: bytes, place: str) -> SolvedExample:
     try:
         return SolvedExample.model_validate_json(line)
     except ValidationError as error:
-        raise not_valid(place, "a solved example", error) from error
+        raise not_valid(place, "a solved example", error, kind="not_valid") from error
 
 
-def not_valid(place: str, what: str, error: ValidationError) -> InputError:
+def not_valid(place: str, what: str, error: ValidationError, *, kind: str = "") -> InputError:
     """What is wrong with a line, by its first fault."""
     return InputError(
         f"{place} is not {what}: {first_fault(error, 'the line')}.",
         next_step=f"Give one JSON object a line, with the fields of {what}.",
+        kind=kind,
     )
 
 

@@ -165,6 +165,7 @@ def create(connection: sqlite3.Connection) -> None:
 
 def check_format(connection: sqlite3.Connection, path: str) -> None:
     """Raises ExampleStoreError for a file that is no example store of FORMAT, with the way out."""
+    kind = "another_format"
     tables = _tables(connection)
     if "meta" in tables and (found := get_meta(connection, Meta.FORMAT)) is not None:
         if found == FORMAT:
@@ -172,11 +173,13 @@ def check_format(connection: sqlite3.Connection, path: str) -> None:
         what = f"has format {found}, and this version reads format {FORMAT}"
     elif "examples" in tables:
         what = f"has the format of an early version, and this one reads format {FORMAT}"
+        kind = "early_format"
     else:
-        what = "has no example memory in it"
+        what, kind = "has no example memory in it", "no_store"
     raise ExampleStoreError(
         f"The example store {path!r} {what}.",
         next_step="Make a new one from the records: `fallback-tier examples ingest FILE --store NEW`.",
+        kind=kind,
     )
 
 
@@ -187,6 +190,7 @@ def check_chunker(connection: sqlite3.Connection, path: str, version: str) -> No
         raise ExampleStoreError(
             f"The example store {path!r} was cut by chunker {found}, and this is {version}.",
             next_step=f"Cut and index it again: `fallback-tier examples index --store {path}`.",
+            kind="another_chunker",
         )
 
 

@@ -58,5 +58,7 @@ def all_withdrawals(connection: sqlite3.Connection) -> tuple[Withdrawal, ...]:
 def require_text(value: str, what: str) -> str:
     """Raises InputError for an empty reason or name: a withdrawal without one explains nothing."""
     if not value.strip():
-        raise InputError(f"A withdrawal needs a {what}.", next_step=f"State the {what}.")
+        raise InputError(
+            f"A withdrawal needs a {what}.", next_step=f"State the {what}.", kind="text_missing"
+        )
     return value.strip()

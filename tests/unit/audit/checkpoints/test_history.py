@@ -22,6 +22,7 @@ from fallback_audit.errors import (
 )
 from fallback_audit.ports import Record
 from fallback_audit.segment import SegmentStatement
+from tests.kinds import OfKind
 from tests.unit.audit.checkpoints.trail_folder import END, EVENT, SCOPE, TrailFolder, intact, sizes
 from tests.unit.audit.tamper import behind_the_triggers
 
@@ -40,11 +41,8 @@ def test_a_rolled_back_store_is_refused(trail: TrailFolder) -> None:
     trail.sign()
     trail.roll_back(old)
     store = trail.store()
-    with pytest.raises(
-        HistoryError, match=r"has 3 events, but its checkpoint in .* says 5"
-    ) as caught:
+    with pytest.raises(HistoryError, check=OfKind("rolled_back"), match=r" 3 .* 5\b"):
         store.append(SCOPE, EVENT)
-    assert "rolled back" in caught.value.problem
     assert store.tip()[0] == 3
     store.close()
 
@@ -59,7 +57,7 @@ def test_another_history_is_refused(trail: TrailFolder, size: int) -> None:
     other.add(size, END)
     trail.roll_back(other.db)
     store = trail.store()
-    with pytest.raises(HistoryError, match="history was rewritten") as caught:
+    with pytest.raises(HistoryError, check=OfKind("rewritten")) as caught:
         store.append(SCOPE, EVENT)
     assert str(trail.log.folder) in caught.value.problem
     store.close()
@@ -90,7 +88,9 @@ def test_checkpoints_that_were_removed_are_not_made_again(trail: TrailFolder) ->
     shutil.rmtree(trail.log.folder)
     trail.roll_back(TrailFolder(trail.place).copy())
     store = trail.store()
-    with pytest.raises(HistoryError, match="a checkpoint of 5 events was signed for") as caught:
+    with pytest.raises(
+        HistoryError, check=OfKind("known_checkpoint_missing"), match=" 5 "
+    ) as caught:
         store.append(SCOPE, EVENT)
     with pytest.raises(HistoryError):
         store.checkpoint()
@@ -127,7 +127,7 @@ def test_who_says_that_it_was_on_purpose_goes_on(trail: TrailFolder) -> None:
     # It was forgotten, not the protection: the next one that is gone is missed again.
     shutil.rmtree(trail.log.folder)
     store = trail.store()
-    with pytest.raises(HistoryError, match="of 6 events"):
+    with pytest.raises(HistoryError, check=OfKind("known_checkpoint_missing"), match=" 6 "):
         store.append(SCOPE, EVENT)
     store.close()
 
@@ -143,18 +143,18 @@ def test_what_could_not_be_put_on_record_is_not_forgotten(trail: TrailFolder) ->
     with pytest.raises(AuditStoreError):
         ended_on_purpose(trail, fail)
     store = trail.store()
-    with pytest.raises(HistoryError, match="of 5 events"):
+    with pytest.raises(HistoryError, check=OfKind("known_checkpoint_missing"), match=" 5 "):
         store.append(SCOPE, EVENT)
     store.close()
 
 
 def test_nothing_is_ended_where_nothing_is_gone(trail: TrailFolder) -> None:
     reported: list[Previous] = []
-    with pytest.raises(RequestError, match="nothing to end"):
+    with pytest.raises(RequestError, check=OfKind("nothing_gone")):
         ended_on_purpose(trail, reported.append)
     trail.add(5)
     trail.sign()
-    with pytest.raises(RequestError, match="nothing to end"):
+    with pytest.raises(RequestError, check=OfKind("nothing_gone")):
         ended_on_purpose(trail, reported.append)
     assert reported == []
     assert trail.sign() == 5
@@ -171,10 +171,10 @@ def test_a_store_that_contradicts_what_is_there_is_not_gone_on_with(trail: Trail
     trail.log.path(8).unlink()
     trail.roll_back(old)
     reported: list[Previous] = []
-    with pytest.raises(HistoryError, match="has 3 events, but its checkpoint") as caught:
+    with pytest.raises(HistoryError, check=OfKind("rolled_back"), match=" 3 ") as caught:
         ended_on_purpose(trail, reported.append)
     assert reported == []
-    assert "move that folder away" in caught.value.next_step
+    assert "begin-again" in caught.value.next_step
 
 
 def test_a_record_that_is_gone_with_its_key_can_be_ended(trail: TrailFolder) -> None:
@@ -215,7 +215,7 @@ def test_everything_put_back_to_an_older_state(trail: TrailFolder) -> None:
     shutil.copytree(old, trail.log.folder)
     trail.roll_back(copy)
     store = trail.store()
-    with pytest.raises(HistoryError, match="a checkpoint of 8 events was signed for"):
+    with pytest.raises(HistoryError, check=OfKind("known_checkpoint_missing"), match=" 8 "):
         store.append(SCOPE, EVENT)
     store.close()
 
@@ -229,9 +229,9 @@ def test_a_record_that_is_gone_with_its_private_key(trail: TrailFolder) -> None:
     for name in ("audit.db", "audit.db-wal", "audit.db-shm"):
         (trail.place / name).unlink(missing_ok=True)
     store = trail.store()
-    with pytest.raises(HistoryError, match="of 5 events"):
+    with pytest.raises(HistoryError, check=OfKind("known_checkpoint_missing"), match=" 5 "):
         store.append(SCOPE, EVENT)
-    with pytest.raises(HistoryError, match="of 5 events"):
+    with pytest.raises(HistoryError, check=OfKind("known_checkpoint_missing"), match=" 5 "):
         store.checkpoint()
     store.close()
     assert list(trail.keys.glob("*key")) == []
@@ -266,7 +266,7 @@ def test_an_altered_header_is_never_signed(trail: TrailFolder, altered: int) -> 
             (altered,),
         )
     store = trail.raw()
-    with pytest.raises(HistoryError, match=f"Event {altered} of the store is altered"):
+    with pytest.raises(HistoryError, check=OfKind("event_altered"), match=f"Event {altered} "):
         trail.checkpointer(store).checkpoint()
     store.close()
     assert sizes(trail) == [3]
@@ -294,7 +294,7 @@ def test_an_altered_checkpoint_stops_the_writer(trail: TrailFolder) -> None:
     path = trail.log.path(3)
     path.write_bytes(path.read_bytes().replace(b"tip ", b"tap "))
     store = trail.store()
-    with pytest.raises(AuditIntegrityError, match="does not match the text"):
+    with pytest.raises(AuditIntegrityError, check=OfKind("signature_altered")):
         store.append(SCOPE, EVENT)
     store.close()
 
@@ -338,7 +338,7 @@ def test_behind_a_sealed_segment(trail: TrailFolder) -> None:
 
     trail.log.path(9).unlink()
     trail.forget()
-    with pytest.raises(HistoryError, match="missing"):
+    with pytest.raises(HistoryError, check=OfKind("rewritten")):
         Checkpointer(store, trail.log, trail.keys, segments=list).check()
     store.close()
 
@@ -366,7 +366,7 @@ def test_a_log_that_slept_through_a_rotation(trail: TrailFolder) -> None:
     rotation = rotate(trail.keys, lambda _: None)
     end_overlap(trail.keys)
     store = trail.store()
-    with pytest.raises(AuditIntegrityError, match="signed by retired keys") as caught:
+    with pytest.raises(AuditIntegrityError, check=OfKind("signed_by_retired_keys")) as caught:
         store.append(SCOPE, EVENT)
     assert "ID.retired.vkey" in caught.value.next_step
     stem = trail.keys / rotation.old.id.hex()

@@ -211,24 +211,24 @@ def test_a_frontier_goes_on_where_another_stopped(
 
 
 def test_what_is_inside_a_sealed_subtree_can_not_be_proved() -> None:
-    with pytest.raises(ValueError, match="sealed"):
+    with pytest.raises(ValueError, match="4"):
         range_roots(inclusion_ranges(1, 8), CT_ENTRIES[4:], tree(CT_ENTRIES[:4]))
 
 
 def test_entries_that_are_missing() -> None:
-    with pytest.raises(ValueError, match="3 entries, 4 are needed"):
+    with pytest.raises(ValueError, match=r"\b3 .*\b4 "):
         range_roots(inclusion_ranges(1, 8), CT_ENTRIES[:3])
 
 
 @pytest.mark.parametrize(("index", "size"), [(0, 0), (-1, 3), (3, 3)])
 def test_no_such_entry(index: int, size: int) -> None:
-    with pytest.raises(ValueError, match="no entry"):
+    with pytest.raises(ValueError, match=rf"{index} .*{size}$"):
         inclusion_ranges(index, size)
 
 
 @pytest.mark.parametrize(("old", "size"), [(0, 3), (4, 3), (-1, 3)])
 def test_no_such_beginning(old: int, size: int) -> None:
-    with pytest.raises(ValueError, match="beginning"):
+    with pytest.raises(ValueError, match=rf"{old} .*{size}$"):
         consistency_ranges(old, size)
 
 
@@ -236,13 +236,13 @@ def test_no_such_beginning(old: int, size: int) -> None:
     ("size", "hashes"), [(1, []), (2, [bytes(32)] * 2), (1, [b"x"]), (-1, [bytes(32)])]
 )
 def test_a_frontier_has_a_hash_a_bit(size: int, hashes: list[bytes]) -> None:
-    with pytest.raises(ValueError, match="a frontier of size"):
+    with pytest.raises(ValueError, match=rf"{size} "):
         Frontier(size, hashes)
 
 
 def test_a_subtree_stands_at_its_place_only() -> None:
     for count in (0, 2, 3):
-        with pytest.raises(ValueError, match="no subtree"):
+        with pytest.raises(ValueError, match=rf"^{count} .* 1$"):
             tree(CT_ENTRIES[:1]).add(count, bytes(32))
 
 

@@ -21,6 +21,7 @@ from fallback_audit.checkpoints.statement import (
     sign_statement,
 )
 from fallback_audit.errors import AuditIntegrityError, AuditStoreError, KeyringError
+from tests.kinds import OfKind
 
 # golang.org/x/mod/sumdb/note, note_test.go and the package's own documentation.
 GO_SKEY = "PRIVATE+KEY+PeterNeumann+c74f20a3+AYEKFALVFGyNhPJEMzD1QIDr+Y7hfZx09iUvxdXHKDFz"
@@ -67,14 +68,14 @@ def test_two_sign_and_either_is_enough() -> None:
 def test_signatures_of_strangers_are_ignored_but_not_enough() -> None:
     note = sign_note("text\n", [OTHER_PETER, ANNA])
     assert open_note(note, [ANNA.verifier, PETER.verifier]).signed_by == (ANNA.verifier,)
-    with pytest.raises(AuditIntegrityError, match="no trusted key signed it"):
+    with pytest.raises(AuditIntegrityError, check=OfKind("no_trusted_key")):
         open_note(note, [PETER.verifier])
 
 
 def test_a_wrong_signature_beside_a_right_one_is_refused() -> None:
     good = sign_note("text\n", [ANNA])
     bad = sign_note("other\n", [PETER]).partition(b"\n\n")[2]
-    with pytest.raises(AuditIntegrityError, match="does not match the text"):
+    with pytest.raises(AuditIntegrityError, check=OfKind("signature_altered")):
         open_note(good + bad, [ANNA.verifier, PETER.verifier])
 
 
@@ -87,34 +88,34 @@ def test_no_bit_of_a_note_can_flip() -> None:
 
 
 @pytest.mark.parametrize(
-    ("note", "reason"),
+    ("note", "kind"),
     [
-        (b"", "form"),
-        (GO_TEXT.encode(), "form"),
-        (GO_NOTE[:-1], "form"),
-        (GO_NOTE.replace(b"your", b"yo\rr"), "form"),
-        (GO_NOTE.replace("—".encode(), b"-"), "malformed"),
-        (GO_NOTE.replace(b"PeterNeumann x", b"Peter+Neumann x"), "malformed"),
-        (GO_NOTE.replace(b"x08go/", b"!"), "malformed"),
-        (GO_NOTE.replace(b"your", b"\xff\xfe"), "UTF-8"),
-        (GO_NOTE + b"\n", "form"),
-        (GO_NOTE + GO_SIGNATURE.encode() * MAX_SIGNATURES, "more than 100"),
-        (b"a" * MAX_NOTE_BYTES + GO_NOTE, "more than 1000000"),
+        (b"", "not_a_note"),
+        (GO_TEXT.encode(), "not_a_note"),
+        (GO_NOTE[:-1], "not_a_note"),
+        (GO_NOTE.replace(b"your", b"yo\rr"), "not_a_note"),
+        (GO_NOTE.replace("—".encode(), b"-"), "bad_signature_line"),
+        (GO_NOTE.replace(b"PeterNeumann x", b"Peter+Neumann x"), "bad_signature_line"),
+        (GO_NOTE.replace(b"x08go/", b"!"), "bad_signature_line"),
+        (GO_NOTE.replace(b"your", b"\xff\xfe"), "not_utf8"),
+        (GO_NOTE + b"\n", "not_a_note"),
+        (GO_NOTE + GO_SIGNATURE.encode() * MAX_SIGNATURES, "too_many_signatures"),
+        (b"a" * MAX_NOTE_BYTES + GO_NOTE, "too_large"),
     ],
 )
-def test_malformed_notes(note: bytes, reason: str) -> None:
-    with pytest.raises(AuditIntegrityError, match=reason):
+def test_malformed_notes(note: bytes, kind: str) -> None:
+    with pytest.raises(AuditIntegrityError, check=OfKind(kind)):
         open_note(note, [PETER.verifier])
 
 
 @pytest.mark.parametrize("text", ["no line feed", "a\ttab\n", "\x00\n"])
 def test_what_no_note_can_say(text: str) -> None:
-    with pytest.raises(AuditStoreError, match="can't be signed"):
+    with pytest.raises(AuditStoreError, check=OfKind("not_signable")):
         sign_note(text, [ANNA])
 
 
 def test_a_note_has_a_signer() -> None:
-    with pytest.raises(AuditStoreError, match="can't be signed"):
+    with pytest.raises(AuditStoreError, check=OfKind("not_signable")):
         sign_note("text\n", [])
 
 
@@ -148,7 +149,7 @@ def test_malformed_keys(parse: Callable[[str], object], text: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "two words", "a+b", "line\nfeed", "\u2028"])
 def test_names_that_no_note_can_carry(name: str) -> None:
-    with pytest.raises(KeyringError, match="no name for a key"):
+    with pytest.raises(KeyringError, check=OfKind("bad_name")):
         Signer.generate(name)
 
 
@@ -171,18 +172,18 @@ def test_a_statement_comes_back() -> None:
 
 def test_a_statement_of_another_kind_is_refused() -> None:
     data = sign_statement(TOMBSTONE_DOMAIN, {"seq": 3}, [ANNA])
-    with pytest.raises(AuditIntegrityError, match="no statement of the kind"):
+    with pytest.raises(AuditIntegrityError, check=OfKind("another_domain")):
         open_statement(SEGMENT_DOMAIN, data, [ANNA.verifier])
 
 
 @pytest.mark.parametrize("body", ['{"b":1,"a":2}', "[1]", "{", '{"a": 1}', '{"a":1}\n{"a":1}'])
 def test_a_statement_is_one_canonical_object(body: str) -> None:
     data = sign_note(f"{TOMBSTONE_DOMAIN}\n{body}\n", [ANNA])
-    with pytest.raises(AuditIntegrityError, match="canonical"):
+    with pytest.raises(AuditIntegrityError, check=OfKind("not_canonical")):
         open_statement(TOMBSTONE_DOMAIN, data, [ANNA.verifier])
 
 
 def test_a_statement_by_nobody_trusted_is_refused() -> None:
     data = sign_statement(TOMBSTONE_DOMAIN, {"seq": 3}, [ANNA])
-    with pytest.raises(AuditIntegrityError, match="no trusted key"):
+    with pytest.raises(AuditIntegrityError, check=OfKind("no_trusted_key")):
         open_statement(TOMBSTONE_DOMAIN, data, [PETER.verifier])

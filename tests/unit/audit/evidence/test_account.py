@@ -17,6 +17,7 @@ from fallback_audit.showing.render import Renderer, fix_json
 from fallback_audit.stores.sqlite import open_readonly
 from fallback_audit.verifying.verify import VerificationReport, verify
 from fallback_tier.retrieval import DroppedExample, Floor, RetrievalAccount
+from tests.kinds import OfKind
 from tests.unit.audit import trails as t
 from tests.unit.audit.tamper import build
 
@@ -135,7 +136,7 @@ def test_a_missing_account_is_found_and_shown(tmp_path: Path, evidence: FileEvid
     digest = event.account_sha256
     assert digest is not None
     (tmp_path / "evidence" / digest[:2] / digest[2:]).unlink()
-    with pytest.raises(EvidenceError, match="missing"):
+    with pytest.raises(EvidenceError, check=OfKind("missing")):
         read_account(event, evidence)
     (line,) = account_lines(event, evidence)
     assert line.startswith(f"why: Evidence {digest} is missing")

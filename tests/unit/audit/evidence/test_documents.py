@@ -9,6 +9,7 @@ from fallback_audit.evidence.documents import get_document, put_document
 from fallback_audit.vocabulary import PromptShape, RefusalReason
 from fallback_tier.outcome import Applied, Refused
 from tests.fakes.audit import MemoryEvidence
+from tests.kinds import OfKind
 
 
 @given(sentence=st.text(st.characters(codec=None)))
@@ -26,5 +27,5 @@ def test_any_text_comes_back(sentence: str) -> None:
 @pytest.mark.parametrize("content", [b"", b"{}", b"[", b"\xff", b'{"outcome": "applied"}'])
 def test_what_is_no_such_document_is_said_to_be_none(content: bytes) -> None:
     evidence = MemoryEvidence()
-    with pytest.raises(EvidenceError, match="is no Applied"):
+    with pytest.raises(EvidenceError, check=OfKind("not_the_document"), match="Applied"):
         get_document(evidence, Applied, evidence.put(content))

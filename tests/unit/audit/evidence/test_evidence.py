@@ -14,6 +14,7 @@ from fallback_audit.errors import DiskError, EncryptedEvidenceError, EvidenceErr
 from fallback_audit.evidence.checking import Finding, examine
 from fallback_audit.evidence.store import ENCRYPTED, FileEvidenceStore
 from fallback_audit.ports import EvidenceStore
+from tests.kinds import OfKind
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_files_are_private_and_nothing_else_is_left(root: Path, store: FileEvide
 
 def test_the_cap(root: Path, store: FileEvidenceStore) -> None:
     store.put(b"x" * 100)
-    with pytest.raises(EvidenceError, match="101 bytes is over the cap of 100"):
+    with pytest.raises(EvidenceError, check=OfKind("too_large"), match=r"101 .* 100"):
         store.put(b"x" * 101)
     assert sum(1 for path in root.rglob("*") if path.is_file()) == 1
 
@@ -63,19 +64,19 @@ def test_altered_evidence_is_never_handed_out_nor_replaced(
     digest = store.put(b"log")
     place(root, digest).write_bytes(content)
     for action in (lambda: store.get(digest), lambda: store.put(b"log")):
-        with pytest.raises(EvidenceError, match="was altered"):
+        with pytest.raises(EvidenceError, check=OfKind("altered")):
             action()
     assert place(root, digest).read_bytes() == content
 
 
 def test_missing_evidence(store: FileEvidenceStore) -> None:
-    with pytest.raises(EvidenceError, match="is missing"):
+    with pytest.raises(EvidenceError, check=OfKind("missing")):
         store.get("0" * 64)
 
 
 @pytest.mark.parametrize("digest", ["", "../../etc/passwd", "A" * 64, "0" * 63, "0" * 64 + "\n"])
 def test_only_digests_are_looked_up(store: FileEvidenceStore, digest: str) -> None:
-    with pytest.raises(EvidenceError, match="not a SHA-256 digest"):
+    with pytest.raises(EvidenceError, check=OfKind("not_a_digest")):
         store.get(digest)
 
 
@@ -110,7 +111,7 @@ def test_a_planted_pipe_does_not_hang(root: Path, store: FileEvidenceStore) -> N
     digest = store.put(b"log")
     place(root, digest).unlink()
     os.mkfifo(place(root, digest))
-    with pytest.raises(EvidenceError, match="was altered"):
+    with pytest.raises(EvidenceError, check=OfKind("altered")):
         store.get(digest)
 
 

@@ -19,6 +19,7 @@ from fallback_audit.ports import Scope
 from fallback_audit.showing.shown import WORDS, shown
 from fallback_audit.verifying.verify import verify
 from fallback_tier.wiring.trail import RecordSettings, exported_checkpoints
+from tests.kinds import OfKind
 from tests.unit.audit import trails as t
 from tests.unit.audit.exporting.test_export import check, export, lines, sealed, spooled
 from tests.unit.audit.signed import TrailFolder
@@ -154,7 +155,7 @@ def test_a_disk_that_fills_up_while_a_store_is_made(
     )
     with spooled(trail, export(trail)) as spool:
         source = exported_checkpoints(RecordSettings(), trail.keyring, *spool.notes())
-        with pytest.raises(AuditStoreError, match="disk is full"):
+        with pytest.raises(AuditStoreError, check=OfKind("disk_full")):
             import_export(spool, source, target)
     assert list(tmp_path.iterdir()) == []
 

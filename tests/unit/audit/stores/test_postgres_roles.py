@@ -13,6 +13,7 @@ from fallback_audit.stores.postgres import PostgresAuditStore, open_readonly
 from fallback_audit.stores.postgres_connection import MAINTAIN_SINCE
 from fallback_audit.stores.postgres_location import PostgresLocation
 from fallback_audit.stores.postgres_roles import Roles, init_postgres
+from tests.kinds import OfKind
 from tests.postgres.server import Server
 from tests.unit.audit.stores.conformance.backends import report
 from tests.unit.audit.stores.conformance.test_keeping import redaction, sealing
@@ -150,7 +151,7 @@ def test_a_keeper_redacts_and_seals(chain: Chain, postgres_server: Server) -> No
             if chain.version >= MAINTAIN_SINCE:
                 assert step(store).seq == number
             else:  # only the owner writes the tables anew
-                with pytest.raises(AuditStoreError, match="the change is made and on record"):
+                with pytest.raises(AuditStoreError, check=OfKind("not_rewritten")):
                     step(store)
         assert [row.seq for row in store.headers()] == [3, 4, 5, 6]
     with chain.connect("reader") as connection:
@@ -161,9 +162,9 @@ def test_a_keeper_redacts_and_seals(chain: Chain, postgres_server: Server) -> No
 @pytest.mark.parametrize("role", ["writer", "reader"])
 def test_others_are_no_keepers(chain: Chain, role: str) -> None:
     with closing(PostgresAuditStore(chain.url(role))) as store:
-        with pytest.raises(AuditStoreError, match="permission was denied"):
+        with pytest.raises(AuditStoreError, check=OfKind("not_permitted")):
             store.replace_payload(3, b"tombstone", redaction(3))
-        with pytest.raises(AuditStoreError, match="permission was denied"):
+        with pytest.raises(AuditStoreError, check=OfKind("not_permitted")):
             store.add_segment(Segment(1, 1, 2, b"statement"), sealing(1, 2))
         assert store.tip()[0] == 4
     with closing(open_readonly(chain.url("reader"))) as reader:
@@ -172,9 +173,9 @@ def test_others_are_no_keepers(chain: Chain, role: str) -> None:
 
 def test_a_reader_can_not_append(chain: Chain) -> None:
     with closing(PostgresAuditStore(chain.url("reader"))) as store:
-        with pytest.raises(AuditStoreError, match="permission was denied") as caught:
+        with pytest.raises(AuditStoreError, check=OfKind("not_permitted")) as caught:
             store.append(MAINTENANCE, EVENT)
-        assert "writer role" in caught.value.next_step
+        assert "docs/postgresql.md" in caught.value.next_step
 
 
 def test_a_stranger_sees_nothing(chain: Chain, postgres_server: Server) -> None:
@@ -182,7 +183,7 @@ def test_a_stranger_sees_nothing(chain: Chain, postgres_server: Server) -> None:
         connection.execute(f"CREATE ROLE {chain.schema}_stranger LOGIN")
     url = postgres_server.url(f"{chain.schema}_stranger")
     for opened in (PostgresAuditStore, open_readonly):
-        with pytest.raises(AuditStoreError, match="permission was denied"):
+        with pytest.raises(AuditStoreError, check=OfKind("not_permitted")):
             opened(url, schema=chain.schema)
 
 
@@ -223,7 +224,7 @@ def test_an_administrator_need_not_be_a_superuser(postgres_server: Server, schem
 def test_who_may_not_set_up_leaves_nothing(postgres_server: Server, schema: str) -> None:
     with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
         connection.execute(f"CREATE ROLE {schema}_nobody LOGIN CREATEROLE")
-        with pytest.raises(AuditStoreError, match="may not set it up") as caught:
+        with pytest.raises(AuditStoreError, check=OfKind("setup_not_permitted")) as caught:
             init_postgres(postgres_server.url(f"{schema}_nobody"), schema=schema)
         assert "superuser" in caught.value.next_step
         made = connection.execute(
@@ -235,5 +236,5 @@ def test_who_may_not_set_up_leaves_nothing(postgres_server: Server, schema: str)
 def test_another_programs_schema_is_left_alone(postgres_server: Server, schema: str) -> None:
     with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.theirs ()")
-    with pytest.raises(AuditStoreError, match="holds something else"):
+    with pytest.raises(AuditStoreError, check=OfKind("not_a_trail")):
         init_postgres(postgres_server.url(), schema=schema)

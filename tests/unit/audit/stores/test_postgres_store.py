@@ -20,6 +20,7 @@ from fallback_audit.stores.postgres_location import (
     require_driver,
 )
 from fallback_audit.stores.postgres_schema import lock_key
+from tests.kinds import OfKind
 from tests.postgres.server import Server, running
 from tests.unit.audit.stores.conformance.backends import PostgresBackend, report
 from tests.unit.audit.trails import SCOPE
@@ -72,7 +73,7 @@ def test_a_commit_waits_for_the_disk(postgres_url: str) -> None:
 @pytest.mark.parametrize("setting", ["fsync", "full_page_writes"])
 def test_a_server_that_is_not_durable_gets_no_event(postgres_server: Server, setting: str) -> None:
     with running(**{setting: "off"}) as server, closing(PostgresAuditStore(server.url())) as store:
-        with pytest.raises(AuditStoreError, match="runs with fsync or full_page_writes off"):
+        with pytest.raises(AuditStoreError, check=OfKind("not_durable")):
             store.append(SCOPE, EVENT)
         assert list(store.events()) == []
         with closing(open_readonly(server.url())) as reader:  # reading a restored copy is fine
@@ -168,9 +169,9 @@ def test_the_schema_is_an_argument_a_parameter_or_the_default() -> None:
 @pytest.mark.parametrize("name", ["", "A", "1a", "a-b", 'a"; DROP', "a" * 49, "é", "a b"])
 def test_a_name_that_needs_quotes_is_refused(name: str) -> None:
     if name:  # an empty argument is none
-        with pytest.raises(AuditStoreError, match="can't be the schema"):
+        with pytest.raises(AuditStoreError, check=OfKind("bad_schema_name")):
             PostgresLocation.of("postgresql://h/d", schema=name)
-    with pytest.raises(AuditStoreError, match=r"can't be the schema|PostgreSQL URL"):
+    with pytest.raises(AuditStoreError, check=OfKind("bad_schema_name")):
         PostgresLocation.of(f"postgresql://h/d?schema={name or '%20'}")
 
 
@@ -271,7 +272,7 @@ def test_each_reason_has_its_words(state: str, words: str, kind: type[AuditError
 
 
 def test_what_postgresql_cannot_index_is_refused(store: PostgresAuditStore) -> None:
-    with pytest.raises(AuditStoreError, match="NUL"):
+    with pytest.raises(AuditStoreError, check=OfKind("not_indexable")):
         store.append(Scope(fix_id="a\0b", gate_transition_id="t"), EVENT)
     assert store.append(SCOPE, SandboxDisabled(reason="a\0b")).payload.reason == "a\0b"
 
@@ -282,7 +283,7 @@ def test_an_encoding_that_loses_characters_is_refused(postgres_server: Server) -
             "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
         )
     try:
-        with pytest.raises(AuditStoreError, match="encoding is LATIN1"):
+        with pytest.raises(AuditStoreError, check=OfKind("bad_encoding"), match="LATIN1"):
             PostgresAuditStore(postgres_server.url(database="latin"))
     finally:
         with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
@@ -292,6 +293,6 @@ def test_an_encoding_that_loses_characters_is_refused(postgres_server: Server) -
 def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     require_driver()
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(AuditStoreError, match="driver can't be loaded") as caught:
+    with pytest.raises(AuditStoreError, check=OfKind("no_driver")) as caught:
         require_driver()
     assert "fallback-tier[postgres]" in caught.value.next_step

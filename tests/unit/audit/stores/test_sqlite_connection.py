@@ -26,6 +26,7 @@ from fallback_tier.errors import StateFolderError
 from fallback_tier.workers.sqlite_file import SqliteFile
 from tests.database_files import deleted_files
 from tests.forks import Forked
+from tests.kinds import OfKind
 from tests.waiting import PATIENCE_S, at_once, exit_code
 
 TABLE = ("CREATE TABLE rows (name TEXT NOT NULL) STRICT",)
@@ -163,7 +164,7 @@ def test_a_writer_that_closes_deleted_files_overwrites_nothing(path: Path) -> No
         append(store, "a", 2)
         lose_locks(path)
         elsewhere(append_elsewhere, path, "b", 5)
-        with pytest.raises(AuditStoreError, match="files of it were deleted or replaced"):
+        with pytest.raises(AuditStoreError, check=OfKind("replaced")):
             late(store, path)  # it is told that this event may be lost
         elsewhere(append_elsewhere, path, "c", 30)
     judged(path, {"a": 2, "b": 5, "c": 30})
@@ -242,12 +243,12 @@ def test_files_in_a_long_use_are_waited_for_and_then_said(
                 at_once([read])
                 read()  # in the thread that has the snapshot: it does not wait for itself
 
-        with pytest.raises(AuditStoreError, match="deleted or replaced"):
+        with pytest.raises(AuditStoreError, check=OfKind("replaced")):
             read_for_long()
         for error in failed:
             assert type(error) is AuditStoreError  # not damaged
-            assert "stop this process" in error.next_step
-            assert "only if that finds the record damaged" in error.next_step
+            assert error.kind == "replaced"
+            assert "fallback-tier audit verify" in error.next_step
         assert len(failed) == 2
         assert counts(reader) == {"first": 3, "later": 1}
 
@@ -288,11 +289,11 @@ def test_a_writer_does_not_go_on_with_an_older_file(path: Path) -> None:
         with closing(open_readonly(path)) as reader:
             delete(path)
             older.replace(path)
-            with pytest.raises(AuditStoreError, match="replaced by a file without event 2"):
+            with pytest.raises(AuditStoreError, check=OfKind("replaced"), match="event 2,"):
                 append(store, "a")
             assert counts(reader) == {"a": 1}
         path.unlink()
-        with pytest.raises(AuditStoreError, match="can't be opened"):
+        with pytest.raises(AuditStoreError, check=OfKind("not_openable")):
             append(store, "a")
         assert not path.exists()
 
@@ -305,9 +306,9 @@ def test_damage_is_still_damage(path: Path) -> None:
         with path.open("r+b") as file:
             file.seek(4096)
             file.write(os.urandom(size - 4096))
-        with pytest.raises(AuditIntegrityError, match="damaged") as caught:
+        with pytest.raises(AuditIntegrityError, check=OfKind("damaged")) as caught:
             counts(reader)
-    assert "Only if that finds it damaged too" in caught.value.next_step
+    assert "fallback-tier audit verify" in caught.value.next_step
 
 
 def test_a_fork_neither_uses_nor_closes_what_it_inherited(path: Path) -> None:
@@ -352,7 +353,7 @@ def test_a_queue_of_deleted_files_goes_on(tmp_path: Path) -> None:
         with file.writing() as db:
             assert db.execute("SELECT count(*) FROM rows").fetchone()[0] == 6
         path.unlink()
-        with pytest.raises(StateFolderError, match="can't be used"), file.writing():
+        with pytest.raises(StateFolderError, match=r"service\.db|unable to open"), file.writing():
             pass
         assert not path.exists()
 

@@ -21,6 +21,7 @@ from fallback_audit.ports import AuditStore, Scope
 from fallback_audit.stores.sqlite import PAGE_ROWS, SqliteAuditStore, open_readonly
 from fallback_audit.stores.sqlite_errors import store_error
 from fallback_audit.verifying.verify import verify
+from tests.kinds import OfKind
 from tests.unit.audit.tamper import behind_the_triggers, build, fixed_clock, report
 from tests.unit.audit.trails import SCOPE, recipe_verified, replayed, verified_on_retry
 from tests.waiting import at_once
@@ -143,7 +144,7 @@ def test_it_is_found_again(path: Path) -> None:
 def test_close_twice_and_use_after(store: SqliteAuditStore) -> None:
     store.close()
     store.close()
-    with pytest.raises(AuditStoreError, match="closed"):
+    with pytest.raises(AuditStoreError, check=OfKind("closed")):
         store.append(SCOPE, EVENT)
 
 
@@ -152,7 +153,9 @@ def test_an_event_without_canonical_form_is_not_recorded(store: SqliteAuditStore
         if reason == "ok":
             store.append(SCOPE, SandboxDisabled(reason=reason))
         else:
-            with pytest.raises(AuditStoreError, match="SandboxDisabled can't be recorded"):
+            with pytest.raises(
+                AuditStoreError, check=OfKind("not_encodable"), match="SandboxDisabled"
+            ):
                 store.append(SCOPE, SandboxDisabled.model_construct(reason=reason))
     assert [event.seq for event in store.events()] == [1]
 
@@ -183,7 +186,7 @@ def test_readers_refuse_altered_bytes(path: Path) -> None:
         connection.execute("UPDATE audit_payload SET payload = x'7b7d' WHERE seq = 3")
     with (
         closing(open_readonly(path)) as reader,
-        pytest.raises(AuditIntegrityError, match=r"Event 3 .* payload's bytes do not match"),
+        pytest.raises(AuditIntegrityError, check=OfKind("event_altered"), match="Event 3 "),
     ):
         list(reader.events())
 
@@ -198,12 +201,12 @@ def test_a_full_disk(path: Path, store: SqliteAuditStore) -> None:
         pages = db.execute("PRAGMA page_count").fetchone()[0]
         db.execute(f"PRAGMA max_page_count = {pages}")
     recorded = 1
-    with pytest.raises(AuditStoreError, match="the disk is full") as caught:  # noqa: PT012
+    with pytest.raises(AuditStoreError, check=OfKind("disk_full")) as caught:  # noqa: PT012
         while True:
             store.append(SCOPE, EVENT)
             recorded += 1
     assert str(path) in caught.value.problem
-    assert "Free space" in caught.value.next_step
+    assert caught.value.next_step
     with store._connection.using() as db:
         db.execute("PRAGMA max_page_count = 1000000")
     assert store.append(SCOPE, EVENT).seq == recorded + 1
@@ -215,7 +218,7 @@ def test_a_locked_store(path: Path, store: SqliteAuditStore) -> None:
         other.execute("BEGIN IMMEDIATE")
         with (
             closing(SqliteAuditStore(path, busy_timeout_s=0.05)) as impatient,
-            pytest.raises(AuditStoreError, match="locked by another process"),
+            pytest.raises(AuditStoreError, check=OfKind("locked")),
         ):
             impatient.append(SCOPE, EVENT)
         other.execute("ROLLBACK")
@@ -226,7 +229,7 @@ def test_not_a_database(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"This is a text file, and long enough to be read as a header." * 20)
     for opened in (SqliteAuditStore, open_readonly):
-        with pytest.raises(AuditIntegrityError, match="not a SQLite database"):
+        with pytest.raises(AuditIntegrityError, check=OfKind("not_a_database")):
             opened(path)
 
 
@@ -234,9 +237,9 @@ def test_another_programs_database(path: Path) -> None:
     path.parent.mkdir()
     with closing(raw(path)) as connection:
         connection.execute("CREATE TABLE theirs (a)")
-    with pytest.raises(AuditStoreError, match="another program's"):
+    with pytest.raises(AuditStoreError, check=OfKind("another_program")):
         SqliteAuditStore(path)
-    with pytest.raises(AuditStoreError, match="no audit trail in it"):
+    with pytest.raises(AuditStoreError, check=OfKind("no_trail")):
         open_readonly(path)
     with closing(raw(path)) as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
@@ -250,19 +253,19 @@ def test_a_newer_store(path: Path) -> None:
             "INSERT INTO _sqlite_migrations (migration_set, name, applied_at)"
             " VALUES ('fallback_audit', '0099_future', '')"
         )
-    with pytest.raises(AuditStoreError, match=r"newer version.*0099_future"):
+    with pytest.raises(AuditStoreError, check=OfKind("newer_version"), match="0099_future"):
         SqliteAuditStore(path)
 
 
 def test_a_missing_store_is_not_created_by_a_reader(path: Path) -> None:
-    with pytest.raises(AuditStoreError, match="no such file"):
+    with pytest.raises(AuditStoreError, check=OfKind("no_such_file")):
         open_readonly(path)
     assert not path.parent.exists()
 
 
 def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
-    with pytest.raises(AuditStoreError, match=r"Audit store .*state/audit.db: Not a directory"):
+    with pytest.raises(AuditStoreError, match=r"/state/audit\.db: Not a directory"):
         SqliteAuditStore(tmp_path / "state" / "audit.db")
 
 
@@ -271,18 +274,18 @@ def test_each_reason_has_its_words(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     path.write_bytes(b"no database" * 100)  # what is called damaged is looked at again
     cases = {
-        sqlite3.SQLITE_FULL: "the disk is full",
-        sqlite3.SQLITE_BUSY: "locked by another process",
-        sqlite3.SQLITE_NOTADB: "not a SQLite database",
-        sqlite3.SQLITE_CANTOPEN: "can't be opened",
-        sqlite3.SQLITE_READONLY_DIRECTORY: "can't be written",
-        sqlite3.SQLITE_IOERR_FSYNC: "input/output error",
+        sqlite3.SQLITE_FULL: "disk_full",
+        sqlite3.SQLITE_BUSY: "locked",
+        sqlite3.SQLITE_NOTADB: "not_a_database",
+        sqlite3.SQLITE_CANTOPEN: "not_openable",
+        sqlite3.SQLITE_READONLY_DIRECTORY: "read_only",
+        sqlite3.SQLITE_IOERR_FSYNC: "disk_failed",
         sqlite3.SQLITE_CORRUPT: "damaged",
     }
-    for code, words in cases.items():
+    for code, kind in cases.items():
         error = sqlite3.OperationalError("words of SQLite")
         error.sqlite_errorcode = code
-        assert words in store_error(path, error).problem
+        assert store_error(path, error).kind == kind
     denied = store_error(path, PermissionError(errno.EACCES, "Permission denied"))
     assert denied.problem == f"Audit store {path}: Permission denied."
 

@@ -12,6 +12,7 @@ from fallback_audit.errors import AuditIntegrityError, AuditStoreError
 from fallback_audit.stores.sqlite import open_readonly
 from fallback_audit.verifying.state import VerifiedState, read_state, write_state
 from fallback_audit.verifying.verify import verify
+from tests.kinds import OfKind
 from tests.unit.audit import trails as t
 from tests.unit.audit.signed import TrailFolder
 from tests.unit.audit.tamper import behind_the_triggers
@@ -166,10 +167,10 @@ def test_the_state_is_kept_in_a_file(trail: TrailFolder, tmp_path: Path) -> None
     assert read_state(path) == state_of(trail)
     assert [file.name for file in tmp_path.glob(".state-*")] == []
     path.write_text(json.dumps({**json.loads(path.read_text()), "version": 9}))
-    with pytest.raises(AuditIntegrityError, match="version 9"):
+    with pytest.raises(AuditIntegrityError, check=OfKind("another_version"), match=" 9,"):
         read_state(path)
     path.write_text("{}")
-    with pytest.raises(AuditIntegrityError, match="not the state of a verification"):
+    with pytest.raises(AuditIntegrityError, check=OfKind("not_a_state")):
         read_state(path)
     with pytest.raises(AuditStoreError, match="No such file"):
         write_state(tmp_path / "none" / "state.json", state_of(trail))

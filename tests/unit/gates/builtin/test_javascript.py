@@ -16,6 +16,7 @@ from fallback_tier.gates.builtin.javascript import disagreement_with_node
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.integration.gate_setup import Case, advisory, patched
+from tests.kinds import OfKind
 
 BASE = "x = 1\n"
 #: Code in a module, a comment in a script; ours takes it for code.
@@ -73,19 +74,19 @@ class Broken(SubprocessClients):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "kind"),
     [
-        (("--no-such-option",), "bad option"),
-        (("-e", "process.kill(process.pid, 'SIGSEGV')"), "node, asked to parse"),
-        (("-e", "console.log('{')"), "node, asked to parse"),
-        (("-e", ""), "node, asked to parse"),
+        (("--no-such-option",), "node_failed"),
+        (("-e", "process.kill(process.pid, 'SIGSEGV')"), "node_failed"),
+        (("-e", "console.log('{')"), "node_answer_malformed"),
+        (("-e", ""), "node_answer_malformed"),
     ],
 )
 def test_a_node_that_breaks_off_is_no_pass(
-    case: Case, arguments: tuple[str, ...], message: str
+    case: Case, arguments: tuple[str, ...], kind: str
 ) -> None:
     context = replace(case.context, clients=Broken(*arguments))
-    with pytest.raises(ToolFailedError, match=message):
+    with pytest.raises(ToolFailedError, check=OfKind(kind)):
         disagreement_with_node(context, BASE, HIDDEN)
 
 

@@ -16,6 +16,7 @@ from fallback_tier.repo import RepoContext
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.fakes.repository import commit_all, git, write
 from tests.integration.gate_setup import repository
+from tests.kinds import OfKind
 
 FILES = {"app.py": "one\n", "lib/x.py": "x\n"}
 DIFF = "--- a/app.py\n+++ b/app.py\n@@ -1 +1 @@\n-one\n+two\n"
@@ -186,7 +187,7 @@ def test_a_patch_is_never_made_of_a_file_that_was_changed_from_outside(
 ) -> None:  # type: ignore[no-untyped-def]
     with (base := store.open(repo)).held:
         hurt(base.tree / "app.py")
-        with pytest.raises(ToolFailedError, match="was changed"):
+        with pytest.raises(ToolFailedError, check=OfKind("base_changed")):
             layered(base, repo, tmp_path / "place").apply(DIFF)
     with (again := store.open(repo)).held:
         layered(again, repo, tmp_path / "again").apply(DIFF)
@@ -203,6 +204,6 @@ def test_a_base_of_a_repository_of_sha256_names(tmp_path: Path, store: Bases) ->
 
 
 def test_a_commit_that_is_not_there_leaves_nothing(repo: RepoContext, store: Bases) -> None:
-    with pytest.raises(RepositoryError, match="can't be checked out"):
+    with pytest.raises(RepositoryError, check=OfKind("no_checkout")):
         store.open(repo.model_copy(update={"base_commit": "1" * 40}))
     assert [p.suffix for p in store._entries.folder.iterdir()] == [".lock"]

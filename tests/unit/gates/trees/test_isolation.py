@@ -13,6 +13,7 @@ from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.sandbox.runners import UnsandboxedRunner
 from tests.fakes.repository import commit_all, git, write
 from tests.integration.gate_setup import repository
+from tests.kinds import OfKind
 from tests.unit.gates.trees.listings import listing, snapshot
 
 FILES = {"app.py": "one\n", "run.sh": "x\n", ".gitignore": "build/\n"}
@@ -46,28 +47,28 @@ def test_unusual_names_come_through(tmp_path: Path) -> None:
 
 
 def test_a_missing_folder_and_a_plain_one(tmp_path: Path) -> None:
-    with pytest.raises(RepositoryError, match="is not a folder"):
+    with pytest.raises(RepositoryError, check=OfKind("not_a_folder")):
         inspect_repository(tmp_path / "nowhere", SubprocessClients())
-    with pytest.raises(RepositoryError, match="is not a git repository") as caught:
+    with pytest.raises(RepositoryError, check=OfKind("not_a_repository")) as caught:
         inspect_repository(tmp_path, SubprocessClients())
     assert "git init" in caught.value.next_step
 
 
 def test_a_folder_inside_a_repository_is_not_taken_for_it(repo: RepoContext) -> None:
     (repo.root / "sub").mkdir()
-    with pytest.raises(RepositoryError, match="lies inside the repository"):
+    with pytest.raises(RepositoryError, check=OfKind("inside_another")):
         inspect_repository(repo.root / "sub", SubprocessClients())
 
 
 def test_a_repository_without_a_commit(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
-    with pytest.raises(RepositoryError, match="no commit yet"):
+    with pytest.raises(RepositoryError, check=OfKind("no_commit")):
         inspect_repository(tmp_path, SubprocessClients())
 
 
 def test_a_bare_repository(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "--bare")
-    with pytest.raises(RepositoryError, match="is a bare repository"):
+    with pytest.raises(RepositoryError, check=OfKind("bare")):
         inspect_repository(tmp_path, SubprocessClients())
 
 
@@ -80,7 +81,7 @@ def test_a_repository_of_somebody_else_unless_the_user_trusts_it(
     home = tmp_path / "home"
     home.mkdir()
     clients = SubprocessClients({"PATH": "/usr/bin:/bin", "HOME": str(home)})
-    with pytest.raises(RepositoryError, match="another user") as caught:
+    with pytest.raises(RepositoryError, check=OfKind("another_user")) as caught:
         inspect_repository(repo.root, clients)
     assert "safe.directory" in caught.value.next_step
     (home / ".gitconfig").write_text(f"[safe]\n\tdirectory = {repo.root}\n")

@@ -14,6 +14,7 @@ from fallback_tier.installed import look_at
 from fallback_tier.repo import Settings
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.fakes.repository import git
+from tests.kinds import OfKind
 
 CLIENTS = SubprocessClients()
 
@@ -74,7 +75,7 @@ def test_what_is_oddly_named_is_not_read_and_the_reason_is_the_name(repo: Path) 
         if not odd:
             assert context.read_text(shown) == "left==1.0.0\n"
             continue
-        with pytest.raises(RepositoryError, match="has a name that") as reported:
+        with pytest.raises(RepositoryError, check=OfKind("not_utf8_name")) as reported:
             context.read_text(shown)
         assert "No such file" not in reported.value.problem
         assert context.glimpse(shown) == "left==1.0.0\n"  # what is in it can be seen
@@ -84,7 +85,7 @@ def test_a_repository_in_a_folder_that_is_no_text(tmp_path: Path) -> None:
     root = tmp_path / os.fsdecode(b"r\xe9po")
     root.mkdir()
     git(root, "init", "-q")
-    with pytest.raises(RepositoryError, match=r"r\\xe9po' is a path that is not UTF-8"):
+    with pytest.raises(RepositoryError, check=OfKind("path_not_utf8"), match=r"r\\xe9po"):
         inspect_repository(root, CLIENTS)
 
 

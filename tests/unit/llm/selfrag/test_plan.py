@@ -15,6 +15,7 @@ from fallback_tier.errors import EditError
 from fallback_tier.llm.selfrag.plan import misplaced, plan_key, plan_of
 from fallback_tier.outcome import DependencyBump, Override, Refuse, SearchReplace, SourceEdit
 from tests.fakes.repository import context
+from tests.kinds import OfKind
 
 EDIT = EditSegment(path="a.py", old="x = 1\n", new="x = 2\n", rationale="first", citations=("S1",))
 NEXT = EditSegment(
@@ -82,5 +83,5 @@ def test_the_same_outcome_is_the_same_path(tmp_path: Path) -> None:
 def test_a_path_that_changes_nothing_is_none(tmp_path: Path) -> None:
     repo = context(tmp_path, {"a.py": "x = 1\n"})
     back = EditSegment(path="a.py", old="x = 2\n", new="x = 1\n")
-    with pytest.raises(EditError, match="change nothing"):
+    with pytest.raises(EditError, check=OfKind("changes_nothing")):
         plan_key(plan_of([EDIT, back]), repo)

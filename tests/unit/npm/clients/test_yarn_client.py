@@ -17,6 +17,7 @@ from fallback_plugins.npm.clients.yarn import YARN, YarnClient, yarn_project
 from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock
 from fallback_tier.errors import RecipeError, ToolMissingError
 from fallback_tier.execution import CommandResult
+from tests.kinds import OfKind
 from tests.unit.npm.locks.test_yarn_lock import block, lock
 
 FOLDER = '"f@file:./lib":\n  version "3.0.0"\n  dependencies:\n    a "^1.0.0"\n'
@@ -160,7 +161,9 @@ def test_yarns_own_words_are_in_the_refusal(tmp_path: Path) -> None:
 
 def test_a_client_that_cannot_be_had_is_a_missing_tool(tmp_path: Path) -> None:
     clients = Clients(exit_code=1, output="npm error code E404\n")
-    with pytest.raises(RecipeError, match=r"yarn 1\.22\.22.*E404") as refused:
+    with pytest.raises(
+        RecipeError, check=OfKind("client_missing"), match=r"yarn 1\.22\.22.*E404"
+    ) as refused:
         client(clients, tmp_path).resolve(files(ROOT))
     assert refused.value.reason is RefusalReason.TOOL_MISSING
     assert list((tmp_path / "clients").iterdir()) == []
@@ -171,7 +174,7 @@ def test_no_npm_is_a_missing_tool(tmp_path: Path) -> None:
         def run(self, *_args: Any, **_named: Any) -> CommandResult:
             raise ToolMissingError("npm is not on PATH.", next_step="Install it.")
 
-    with pytest.raises(RecipeError, match="npm is not on PATH") as refused:
+    with pytest.raises(RecipeError, check=OfKind("client_missing")) as refused:
         client(NoNpm(), tmp_path).resolve(files(ROOT))
     assert refused.value.reason is RefusalReason.TOOL_MISSING
 
@@ -218,7 +221,7 @@ def test_what_was_changed_in_the_cache_does_not_run(tmp_path: Path) -> None:
     (script,) = (tmp_path / "clients").rglob("yarn.js")
     script.write_text("yarn, and more")
     clients.calls.clear()
-    with pytest.raises(RecipeError, match="is not what was published") as caught:
+    with pytest.raises(RecipeError, check=OfKind("not_as_published")) as caught:
         yarn.resolve(files(ROOT))
     assert caught.value.reason is RefusalReason.TOOL_MISSING
     assert clients.calls == []
@@ -231,7 +234,7 @@ def test_another_users_client_does_not_run(tmp_path: Path, monkeypatch: pytest.M
     assert (tmp_path / "clients").stat().st_mode & 0o077 == 0
     os.chown(next((tmp_path / "clients").iterdir()), 65534, -1)
     clients.calls.clear()
-    with pytest.raises(RecipeError, match="belongs to another user"):
+    with pytest.raises(RecipeError, check=OfKind("another_user")):
         client(clients, tmp_path).resolve(files(ROOT))
     assert clients.calls == []
 
@@ -250,7 +253,7 @@ def test_what_the_lock_does_not_answer_is_fetched_from_the_registry_only(
     else:
         text = lock(block("a@^1.0.0", "1.0.0", asks=f'x "{address}"'))
     clients = Clients(text)
-    with pytest.raises(RecipeError, match="not of the registry"):
+    with pytest.raises(RecipeError, check=OfKind("not_of_the_registry")):
         client(clients, tmp_path).resolve(files(root, text))
     assert clients.calls == []
     answered = (
@@ -261,5 +264,5 @@ def test_what_the_lock_does_not_answer_is_fetched_from_the_registry_only(
 
 def test_a_folder_in_the_place_of_our_own_files_is_a_refusal(tmp_path: Path) -> None:
     members = {**files(ROOT).manifests, "yarn.lock/package.json": "{}"}
-    with pytest.raises(RecipeError, match="can't be written"):
+    with pytest.raises(RecipeError, check=OfKind("not_writable")):
         client(Clients(LOCK), tmp_path).resolve(Files(".", members, "yarn.lock", LOCK))

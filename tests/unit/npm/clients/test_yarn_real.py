@@ -19,6 +19,7 @@ from fallback_plugins.npm.locks.yarn_berry import berry_tree
 from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock
 from fallback_tier.errors import RecipeError
 from fallback_tier.sandbox.clients import SubprocessClients
+from tests.kinds import OfKind
 from tests.registry.server import Registry, serve
 from tests.registry.universe import Universe
 from tests.unit.shared.real_clients import loopback, provisioned
@@ -222,7 +223,7 @@ def test_a_client_with_another_digest_is_not_had(yarn: Yarn, tmp_path: Path) -> 
     """Our own registry serves a yarn of its own making: npm must see that it isn't the one pinned."""
     universe = Universe().npm("yarn", YARN.version, files={"bin/yarn.js": "hello"})
     with loopback(universe, tmp_path) as (clients, _):
-        with pytest.raises(RecipeError, match="EINTEGRITY"):
+        with pytest.raises(RecipeError, check=OfKind("client_missing"), match="EINTEGRITY"):
             ClientStore(clients, tmp_path / "clients").script(YARN)
         assert list((tmp_path / "clients").iterdir()) == []
 

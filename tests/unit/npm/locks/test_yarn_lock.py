@@ -8,6 +8,7 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.clients.yarn import Draft, unseen_asks
 from fallback_plugins.npm.locks.yarn_lock import YarnLock, parse_yarn_lock
 from fallback_tier.errors import RecipeError
+from tests.kinds import OfKind
 
 HOST = "https://registry.test/"
 
@@ -55,19 +56,19 @@ def test_an_alias_is_the_package_that_it_means() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "kind"),
     [
-        ("__metadata:\n  version: 6\n", "yarn 2 or later"),
-        (HEAD + "<<<<<<< HEAD\n", "names no package"),
-        (HEAD + 'a@^1:\n  version "1.0.0"\n\n  resolved "x"\n', "after a blank one"),
-        (HEAD + 'a@^1:\n  version "1.0.0"\n   odd "x"\n', "can't be read"),
-        (HEAD + 'a@^1:\n  resolved "x"\n', "no version"),
-        (lock(block("a@^1", "1.0.0"), block("a@^1", "1.0.1")), "twice"),
-        (HEAD + 'a@^1:\n  version "1.0.0\\q"\n', "string"),
+        ("__metadata:\n  version: 6\n", "berry"),
+        (HEAD + "<<<<<<< HEAD\n", "no_package"),
+        (HEAD + 'a@^1:\n  version "1.0.0"\n\n  resolved "x"\n', "indented_after_blank"),
+        (HEAD + 'a@^1:\n  version "1.0.0"\n   odd "x"\n', "bad_line"),
+        (HEAD + 'a@^1:\n  resolved "x"\n', "no_version"),
+        (lock(block("a@^1", "1.0.0"), block("a@^1", "1.0.1")), "duplicate_key"),
+        (HEAD + 'a@^1:\n  version "1.0.0\\q"\n', "bad_string"),
     ],
 )
-def test_what_the_format_does_not_have_is_refused_by_name(text: str, message: str) -> None:
-    with pytest.raises(RecipeError, match=message) as refused:
+def test_what_the_format_does_not_have_is_refused_by_name(text: str, kind: str) -> None:
+    with pytest.raises(RecipeError, check=OfKind(kind)) as refused:
         parse_yarn_lock(text)
     assert refused.value.reason is RefusalReason.RECIPE_UNSUPPORTED
 

@@ -24,6 +24,7 @@ from fallback_plugins.npm.manifests.pnpm_workspace import with_entry, with_scala
 from fallback_plugins.npm.manifests.specs import admits, floor, foreign, raised
 from fallback_plugins.npm.usage import mentions
 from fallback_tier.errors import RecipeError
+from tests.kinds import OfKind
 
 TREE: dict[str, Any] = {
     "a": {
@@ -93,7 +94,7 @@ def test_version_2_misses_nothing_that_an_older_npm_installs() -> None:
     ],
 )
 def test_what_isnt_a_known_lock_is_refused(text: str) -> None:
-    with pytest.raises(RecipeError, match="npm lockfile"):
+    with pytest.raises(RecipeError, check=OfKind("lockfile_version", "unreadable")):
         lockfile_version(text)
 
 

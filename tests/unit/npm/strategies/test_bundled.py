@@ -162,9 +162,7 @@ def test_where_no_release_serves_the_bundling_package_is_named(
 ) -> None:
     with world(universe(*held), tmp_path) as here:
         files = locked(here, "^1.0.0")
-        with pytest.raises(
-            RecipeError, match=r"leaf 1\.0\.0 is bundled in program 1\.0\.0"
-        ) as caught:
+        with pytest.raises(RecipeError, match=r"leaf 1\.0\.0 .* program 1\.0\.0") as caught:
             here.fix(LEAF, files)
     assert caught.value.reason is RefusalReason.BLOCKED_BY_CONSTRAINT
     assert caught.value.next_step.startswith("Replace program")
@@ -185,7 +183,7 @@ def test_offline_no_archive_is_fetched(tmp_path: Path) -> None:
     with world(universe(*USUAL), tmp_path) as here:
         files = locked(here, "^1.0.0")
         here.settings = Settings(offline=True)
-        with pytest.raises(RecipeError, match="bundled in program"):
+        with pytest.raises(RecipeError, match=r"leaf 1\.0\.0 .* program"):
             here.fix(LEAF, files)
         assert "pack" not in here.verbs()
 

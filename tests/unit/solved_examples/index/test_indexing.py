@@ -13,6 +13,7 @@ from fallback_plugins.solved_examples.index import indexing
 from fallback_plugins.solved_examples.index.indexing import IndexReport, build_index, nearest
 from fallback_plugins.solved_examples.interfaces import ExampleStoreError
 from fallback_plugins.solved_examples.store.schema import Meta, set_meta
+from tests.kinds import OfKind
 from tests.unit.solved_examples.builders import example, store_at
 from tests.unit.solved_examples.one_chunk import one_chunk_store
 from tests.unit.solved_examples.toy_embedder import ToyEmbedder
@@ -122,7 +123,9 @@ def test_vectors_of_other_texts_are_of_another_model(store: ExampleStore) -> Non
     build(store)
     with store.writing() as connection:
         set_meta(connection, Meta.EMBEDDING_TEXT, "an earlier text")
-    with pytest.raises(ExampleStoreError, match="an earlier text") as caught:
+    with pytest.raises(
+        ExampleStoreError, check=OfKind("another_model"), match="an earlier text"
+    ) as caught:
         build(store)
     assert "--rebuild" in caught.value.next_step
 
@@ -167,9 +170,12 @@ def test_another_model_is_an_error_that_names_the_way_out(
     other = ToyEmbedder()
     setattr(other, attribute, 8 if attribute == "dimension" else "cd" * 32)
     query = np.ones(other.dimension, dtype=np.float32)
-    with store.reading() as connection, pytest.raises(ExampleStoreError, match="of model toy"):
+    with (
+        store.reading() as connection,
+        pytest.raises(ExampleStoreError, check=OfKind("another_model"), match="toy"),
+    ):
         nearest(store, connection, other, query, limit=1)
-    with pytest.raises(ExampleStoreError, match="can't be compared") as caught:
+    with pytest.raises(ExampleStoreError, check=OfKind("another_model")) as caught:
         build(store, other)
     assert "fallback-tier examples index --rebuild" in caught.value.next_step
     assert len(vectors_of(store)) == 10
@@ -261,7 +267,7 @@ def test_a_second_builder_is_told_so(tmp_path: Path) -> None:
     with start(store, tmp_path / "log") as process:
         while not (tmp_path / "log").exists():
             assert process.poll() is None
-        with pytest.raises(ExampleStoreError, match="Another process is indexing") as caught:
+        with pytest.raises(ExampleStoreError, check=OfKind("locked")) as caught:
             build(store)
         assert "Wait" in caught.value.next_step
         assert found(store, "path") is not None  # readers need not wait

@@ -12,6 +12,7 @@ import pytest
 
 from fallback_plugins.solved_examples.sources import archives
 from fallback_plugins.solved_examples.sources.archives import ArchiveError, read_release
+from tests.kinds import OfKind
 
 Entries = list[tuple[str, bytes]]
 FILES: Entries = [("package/package.json", b"{}"), ("package/lib/a.js", b"1\n")]
@@ -67,7 +68,7 @@ def test_a_folder_reads_like_its_archive(tmp_path: Path) -> None:
     (tmp_path / "r" / "lib" / "a.js").write_bytes(b"1\n")
     assert read_release(tmp_path / "r", any_file) == {"lib/a.js": b"1\n"}
     (tmp_path / "r" / "lib" / "b.js").symlink_to("/etc/passwd")
-    with pytest.raises(ArchiveError, match="is a link"):
+    with pytest.raises(ArchiveError, check=OfKind("link_or_device")):
         read_release(tmp_path / "r", any_file)
 
 
@@ -77,7 +78,7 @@ def test_a_path_that_leads_outside(
     tmp_path: Path, make: Callable[[Path, Entries], Path], name: str
 ) -> None:
     place = tmp_path / ("r.zip" if make is zipped else "r.tgz")
-    with pytest.raises(ArchiveError, match="leads outside"):
+    with pytest.raises(ArchiveError, check=OfKind("leads_outside")):
         read_release(make(place, [*FILES, (name, b"x")]), any_file)
     assert list(tmp_path.iterdir()) == [place]
 
@@ -89,12 +90,12 @@ def test_links_and_devices(tmp_path: Path, kind: bytes) -> None:
     def turn(entry: tarfile.TarInfo) -> None:
         entry.type, entry.linkname, entry.size = kind, "/etc/passwd", 0
 
-    with pytest.raises(ArchiveError, match="link or a device"):
+    with pytest.raises(ArchiveError, check=OfKind("link_or_device")):
         read_release(tgz(tmp_path / "r.tgz", [("package/a.js", b"")], turn), any_file)
 
 
 def test_a_link_in_a_zip(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match="link or a device"):
+    with pytest.raises(ArchiveError, check=OfKind("link_or_device")):
         read_release(zipped(tmp_path / "r.zip", FILES, mode=0o120777), any_file)
 
 
@@ -102,7 +103,7 @@ def test_a_link_in_a_zip(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_two_files_of_one_name(tmp_path: Path, make: Callable[[Path, Entries], Path]) -> None:
     place = tmp_path / ("r.zip" if make is zipped else "r.tgz")
-    with pytest.raises(ArchiveError, match="twice"):
+    with pytest.raises(ArchiveError, check=OfKind("duplicate_name")):
         read_release(make(place, [*FILES, FILES[1]]), any_file)
 
 
@@ -112,7 +113,7 @@ def test_too_many_members(
 ) -> None:
     monkeypatch.setattr(archives, "MAX_MEMBERS", 1)
     place = tmp_path / ("r.zip" if make is zipped else "r.tgz")
-    with pytest.raises(ArchiveError, match="more than 1 members"):
+    with pytest.raises(ArchiveError, check=OfKind("too_many_members")):
         read_release(make(place, FILES), any_file)
 
 
@@ -129,7 +130,7 @@ def test_a_bomb_costs_no_more_than_the_limit(
     place = tmp_path / ("r.zip" if make is zipped else "r.tgz")
     make(place, [*FILES, ("package/bomb.js", bytes(4 << 20))])
     assert place.stat().st_size < 1 << 16
-    with pytest.raises(ArchiveError, match="unpacked it has more than"):
+    with pytest.raises(ArchiveError, check=OfKind("unpacked_too_large")):
         read_release(place, lambda name: wanted)
 
 
@@ -137,7 +138,7 @@ def test_a_zip_that_lies_about_a_size(tmp_path: Path) -> None:
     place = zipped(tmp_path / "r.zip", [("package/a.js", bytes(100_000))])
     data = place.read_bytes().replace((100_000).to_bytes(4, "little"), (10).to_bytes(4, "little"))
     place.write_bytes(data)
-    with pytest.raises(ArchiveError, match="damaged"):
+    with pytest.raises(ArchiveError, check=OfKind("damaged")):
         read_release(place, any_file)
 
 
@@ -148,7 +149,7 @@ def test_a_member_that_claims_to_end_beyond_any_archive(tmp_path: Path, kind: by
     entry.size, entry.type = 1 << 70, kind
     place = tmp_path / "r.tar"
     place.write_bytes(entry.tobuf(tarfile.GNU_FORMAT) + b"x" * 1024)
-    with pytest.raises(ArchiveError, match="unpacked it has more than"):
+    with pytest.raises(ArchiveError, check=OfKind("unpacked_too_large")):
         read_release(place, lambda name: False)
 
 
@@ -158,7 +159,7 @@ def test_headers_too_large_for_memory(tmp_path: Path) -> None:
     entry.size, entry.type = 8 << 20, tarfile.XHDTYPE
     place = tmp_path / "r.tgz"
     place.write_bytes(gzip.compress(entry.tobuf(tarfile.GNU_FORMAT) + bytes(entry.size)))
-    with pytest.raises(ArchiveError, match="headers have more than"):
+    with pytest.raises(ArchiveError, check=OfKind("headers_too_large")):
         read_release(place, any_file)
 
 
@@ -181,44 +182,44 @@ def test_a_zip_that_is_damaged_in_another_method(tmp_path: Path, method: int) ->
     packed = bytearray(place.read_bytes())
     packed[45:60] = b"\xff" * 15
     place.write_bytes(packed)
-    with pytest.raises(ArchiveError, match=r"damaged|Invalid data"):
+    with pytest.raises(ArchiveError, check=OfKind("damaged", "unreadable")):
         read_release(place, any_file)
 
 
 def test_a_file_too_large_to_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archives, "MAX_FILE_BYTES", 1)
-    with pytest.raises(ArchiveError, match="larger than what is read"):
+    with pytest.raises(ArchiveError, check=OfKind("files_too_large")):
         read_release(tgz(tmp_path / "r.tgz", FILES), any_file)
 
 
 def test_an_archive_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archives, "MAX_ARCHIVE_BYTES", 10)
-    with pytest.raises(ArchiveError, match="larger than 10 bytes"):
+    with pytest.raises(ArchiveError, check=OfKind("archive_too_large")):
         read_release(tgz(tmp_path / "r.tgz", FILES), any_file)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "words"),
+    ("name", "content", "kind"),
     [
-        ("r.tgz", b"not gzip", "Not a gzipped file"),
+        ("r.tgz", b"not gzip", "unreadable"),
         ("r.tgz", gzip.compress(b"not tar" * 200, mtime=0), "damaged"),
         ("r.zip", b"not a zip", "damaged"),
-        ("r.rar", b"x", "its name ends in none of"),
+        ("r.rar", b"x", "not_an_archive"),
     ],
 )
-def test_no_archive(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+def test_no_archive(tmp_path: Path, name: str, content: bytes, kind: str) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ArchiveError, match=words):
+    with pytest.raises(ArchiveError, check=OfKind(kind)):
         read_release(tmp_path / name, any_file)
 
 
 def test_a_cut_download(tmp_path: Path) -> None:
     place = tgz(tmp_path / "r.tgz", [("package/a.js", os.urandom(50_000))])
     place.write_bytes(place.read_bytes()[:30_000])
-    with pytest.raises(ArchiveError, match=r"damaged|ended"):
+    with pytest.raises(ArchiveError, check=OfKind("damaged", "unreadable")):
         read_release(place, any_file)
 
 
 def test_no_such_file(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match="No such file"):
+    with pytest.raises(ArchiveError, check=OfKind("unreadable"), match="No such file"):
         read_release(tmp_path / "r.tgz", any_file)

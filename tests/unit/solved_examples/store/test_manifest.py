@@ -19,6 +19,7 @@ from fallback_plugins.solved_examples.interfaces import EmbeddingError, ExampleS
 from fallback_plugins.solved_examples.store.connection import read_snapshot
 from fallback_plugins.solved_examples.store.manifest import recorded_sha256
 from fallback_plugins.solved_examples.store.records import content_sha256
+from tests.kinds import OfKind
 from tests.unit.solved_examples.builders import WholeRecordChunker, example, store_at
 
 SHA = "a" * 64
@@ -202,7 +203,10 @@ def test_validate_waits_for_no_one_for_ever(
     store: ExampleStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fallback_plugins.solved_examples.store.connection.BUSY_TIMEOUT_S", 0.01)
-    with store.writing(), pytest.raises(ExampleStoreError, match="locked"):
+    with (
+        store.writing(),
+        pytest.raises(ExampleStoreError, check=OfKind("unusable"), match="locked"),
+    ):
         validate(store)
 
 

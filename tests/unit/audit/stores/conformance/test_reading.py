@@ -9,6 +9,7 @@ from fallback_audit.canonical import GENESIS, leaf_digest
 from fallback_audit.errors import AuditIntegrityError, AuditStoreError
 from fallback_audit.events import SandboxDisabled
 from fallback_audit.ports import Record, Scope
+from tests.kinds import OfKind
 from tests.unit.audit.stores.conformance.backends import Backend, Store
 from tests.unit.audit.trails import SCOPE, recipe_verified, verified_on_retry
 from tests.waiting import at_once
@@ -88,7 +89,7 @@ def test_since_a_time(backend: Backend) -> None:
         clock.now -= timedelta(hours=30)  # set back: what follows was recorded later all the same
         store.append_all([Record(SCOPE, EVENT)] * 3)
         assert [e.seq for e in store.events(since=last.isoformat())] == [1000, 1001, 1002, 1003]
-        with pytest.raises(AuditStoreError, match=r"'yesterday' is no time"):
+        with pytest.raises(AuditStoreError, check=OfKind("not_a_time"), match="'yesterday'"):
             list(store.events(since="yesterday"))
 
 
@@ -166,7 +167,7 @@ def test_readers_refuse_altered_bytes(backend: Backend, store: Store) -> None:
     with closing(backend.reader()) as reader:
         events = reader.events()
         assert [next(events).seq, next(events).seq] == [1, 2]
-        with pytest.raises(AuditIntegrityError, match=r"Event 3 .* payload's bytes do not match"):
+        with pytest.raises(AuditIntegrityError, check=OfKind("event_altered"), match="Event 3 "):
             next(events)
 
 

@@ -1,0 +1,238 @@
+"""The golden file of all messages is the product's; tests assert kinds and values, not its sentences."""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.golden.messages import (
+    FILE,
+    ROOT,
+    Collected,
+    as_text,
+    collect,
+    collected_from,
+    outside_braces,
+    sources,
+)
+
+#: Assertions on the product's sentences that are left, by what they look at. Each number may only go down.
+LEFT = {"match": 60, "text": 119, "output": 8}
+
+#: What they look at, by the last name of the expression.
+_LOOKED_AT = {
+    **dict.fromkeys(
+        ("str", "problem", "next_step", "reason", "detail", "message", "sentence", "notes"), "text"
+    ),
+    **dict.fromkeys(("stdout", "stderr", "out", "err", "output"), "output"),
+}
+
+#: Fewer words in a row are a value, a name or a key.
+_PROSE_WORDS = 2
+
+#: What a user types is a name, not prose.
+_COMMAND = re.compile(r"`[^`]*`")
+
+_WORD = re.compile(r"(?<![\w`'\"./-])[A-Za-z][a-z']+(?![\w/-])")
+
+
+@pytest.fixture(scope="module")
+def collected() -> Collected:
+    return collect()
+
+
+def test_the_golden_file_is_up_to_date(collected: Collected) -> None:
+    made_anew = as_text(collected)
+    assert FILE.read_text(encoding="utf-8") == made_anew, (
+        "read the difference as a user would, then: python -m tests.golden.messages --remake"
+    )
+
+
+def test_each_exception_that_is_made_has_a_message_or_is_listed(collected: Collected) -> None:
+    said = {message.carrier.partition(":")[0] for message in collected.messages}
+    said |= {one.carrier.partition(":")[0] for one in collected.unseen}
+    # These are control flow: their words, if any, are made by their own classes.
+    without = {name for name in collected.exceptions & collected.made if name[0] != "_"} - said
+    assert without <= {
+        "AuditError",  # made by a function that returns its subclasses
+        "FilesReplacedError",
+        "DiskFullError",
+        "Late",
+        "NotHadError",
+        "UvRefusedError",
+    }
+
+
+def test_what_the_collector_sees() -> None:
+    code = """
+class BadKey(Exception):
+    pass
+
+_NEXT = "Make one."
+
+def _bad(why: str) -> BadKey:
+    return BadKey(f"A key can't be used: {why}.", next_step=_NEXT)
+
+def check(path, many):
+    what = "two names" if many else "no name"
+    if many:
+        raise _bad(f"it has {what} in {path}", kind="names")
+    note(detail="it is checked " + "twice")
+    raise BadKey(path)
+"""
+    found = collected_from({"a.py": code})
+    assert {(message.carrier, message.text) for message in found.messages} == {
+        ("BadKey", "A key can't be used: {why}."),
+        ("BadKey", "Make one."),
+        ("BadKey:names", "it has {what} in {path}"),
+        ("BadKey:names", "two names"),
+        ("BadKey:names", "no name"),
+        ("detail", "it is checked "),
+    }
+    assert [(one.carrier, one.code) for one in found.unseen] == [("BadKey", "BadKey(path)")]
+
+
+def test_a_kind_that_a_test_names_is_one_of_the_products() -> None:
+    code = "\n".join(sources().values())
+    named = [
+        (path, argument.value)
+        for path, tree in _tests().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "OfKind"
+        for argument in node.args
+        if isinstance(argument, ast.Constant)
+    ]
+    assert named
+    assert [(path, kind) for path, kind in named if f'"{kind}"' not in code] == []
+
+
+def test_prose_in_assertions_only_becomes_less(collected: Collected) -> None:
+    messages = "\n".join(
+        _spaced(_COMMAND.sub(" ` ", outside_braces(message.text))) for message in collected.messages
+    )
+    found = [
+        (what, f"{path}:{line}: {text!r}")
+        for path, tree in _tests().items()
+        for what, line, text in asserted_texts(tree)
+        if is_prose(text, messages)
+    ]
+    counted = Counter(what for what, _ in found)
+    more = {what: counted[what] for what in LEFT if counted[what] > LEFT[what]}
+    assert more == {}, (
+        "assert the class, the kind (tests/kinds.py), a field or a value of the input:\n"
+        + "\n".join(place for what, place in found if what in more)
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ('with raises(E, match="is no key"): f()', [("match", "is no key")]),
+        (
+            'with raises(E, match=rf"the {a}\\.is no \\w+key"): f()',
+            [("match", "the "), ("match", ".is no "), ("match", "key")],
+        ),
+        ('assert "is no key" in str(error.value)', [("text", "is no key")]),
+        ('assert "is no key" in found.stdout', [("output", "is no key")]),
+        ('assert error.problem == "is no key"', [("text", "is no key")]),
+        ('assert "is no key" in names', []),
+        (
+            '@parametrize("a", ["is no key"])\ndef test(a):\n  with raises(E, match=a): f()',
+            [("match", "a"), ("match", "is no key")],
+        ),
+    ],
+)
+def test_what_is_looked_at(code: str, found: list[tuple[str, str]]) -> None:
+    assert [(what, text) for what, _, text in asserted_texts(ast.parse(code))] == found
+
+
+@pytest.mark.parametrize(
+    ("text", "prose"),
+    [("is no key", True), ("event 3", False), ("is no door", False), ("key", False)],
+)
+def test_what_is_prose(text: str, prose: bool) -> None:
+    assert is_prose(text, "It is no key. Name the event .") is prose
+
+
+def asserted_texts(tree: ast.Module) -> Iterator[tuple[str, int, str]]:
+    """Yield (what is looked at, line, text) of each literal piece that a test compares with a message."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and _matches_a_parameter(node):
+            for decorator in node.decorator_list:
+                for given in ast.walk(decorator):
+                    if isinstance(given, ast.Constant) and isinstance(given.value, str):
+                        for piece in filter(str.strip, _pieces(given.value)):
+                            yield "match", given.lineno, piece
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("raises", "warns")):
+            for keyword in node.keywords:
+                if keyword.arg == "match":
+                    for text in _literals(keyword.value):
+                        for piece in filter(str.strip, _pieces(text)):
+                            yield "match", keyword.value.lineno, piece
+        elif isinstance(node, ast.Compare) and len(node.ops) == 1:
+            if isinstance(node.ops[0], ast.In | ast.NotIn):
+                text_node, looked_at = node.left, node.comparators[0]
+            elif isinstance(node.ops[0], ast.Eq):
+                looked_at, text_node = node.left, node.comparators[0]
+            else:
+                continue
+            what = _LOOKED_AT.get(_last_name(looked_at))
+            if what is not None:
+                for text in _literals(text_node):
+                    yield what, node.lineno, text
+
+
+def _matches_a_parameter(function: ast.FunctionDef) -> bool:
+    """Return whether one of a test's parameters is a pattern that an error has to match."""
+    names = {argument.arg for argument in function.args.args}
+    return any(
+        keyword.arg == "match" and isinstance(keyword.value, ast.Name) and keyword.value.id in names
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call)
+        for keyword in node.keywords
+    )
+
+
+def is_prose(text: str, messages: str) -> bool:
+    """Return whether a text has words in a row that one of the messages has, too."""
+    return len(_WORD.findall(text)) >= _PROSE_WORDS and _spaced(text).strip() in messages
+
+
+def _spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _pieces(pattern: str) -> list[str]:
+    """Return what a regular expression has between its special characters, unescaped."""
+    plain = re.sub(r"\\([^\w])", lambda found: f"\0{ord(found[1])};", pattern)
+    pieces = re.split(r"\\\w|[.*+?|()\[\]{}^$]+", plain)
+    return [re.sub(r"\0(\d+);", lambda found: chr(int(found[1])), piece) for piece in pieces]
+
+
+def _literals(node: ast.expr) -> Iterator[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.JoinedStr):
+        for value in node.values:
+            yield from _literals(value)
+
+
+def _last_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Call):
+        return _last_name(node.func)
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+@cache
+def _tests() -> dict[str, ast.Module]:
+    return {
+        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if path != Path(__file__)
+    }
