@@ -23,7 +23,7 @@ from fallback_tier.advisory.found import (
     mapping,
     text,
 )
-from fallback_tier.advisory.lookup import AdvisorySource, OsvLookup, identifier
+from fallback_tier.advisory.lookup import AdvisorySource, OsvLookup, identifier, not_looked_up
 from fallback_tier.advisory.osv import Advisory
 from fallback_tier.errors import AdvisoryError, AdvisoryIdError, FallbackError, WithdrawnError
 from fallback_tier.files.inputs import DuplicateKeyError, open_named, parse_json
@@ -116,13 +116,6 @@ def _as_databases_have_it(name: str) -> str:
     return name
 
 
-def _no_lookup(name: str) -> Iterator[Found]:
-    raise AdvisoryIdError(
-        f"{name} is an advisory's identifier, and only a record or a report can be read here.",
-        next_step="Give the record as a file, or the identifier to `fallback-tier fix` or `plan`.",
-    )
-
-
 def _one_per_flaw(records: Sequence[FoundAdvisory]) -> Iterator[Advisory]:
     """Whole records win over what reports say, package by package."""
     whole = {id(record.advisory) for record in records if record.whole}
@@ -164,8 +157,10 @@ def _read(path: Path, lookup: OsvLookup | None) -> Iterator[Found]:
         return
     name = None if path == STANDARD_INPUT or os.path.lexists(path) else identifier(str(path))
     try:
-        if name is not None:
-            yield from _no_lookup(name) if lookup is None else lookup.find((name,))
+        if name is not None and lookup is None:
+            raise not_looked_up(name)
+        if name is not None and lookup is not None:
+            yield from lookup.find((name,))
         elif path == STANDARD_INPUT:
             yield from _read_document(_bytes(Path("/dev/stdin")), "standard input")
         else:
