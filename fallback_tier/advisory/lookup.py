@@ -98,6 +98,14 @@ def identifier(text: str) -> str | None:
     return f"{database}-{rest.lower()}"
 
 
+def not_looked_up(name: str) -> AdvisoryIdError:
+    """Return the error of a caller that has no database and got an identifier."""
+    return AdvisoryIdError(
+        f"{name} is an advisory's identifier, and only a record or a report can be read here.",
+        next_step="Give the record as a file, or the identifier to `fallback-tier fix` or `plan`.",
+    )
+
+
 class AdvisorySource(Frozen):
     """Where the record of an advisory came from.
 

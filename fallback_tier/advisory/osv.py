@@ -153,11 +153,17 @@ class Advisory(OsvModel):
 
 
 def load_advisory(path: Path) -> Advisory:
-    """Read one OSV record from a file. Raises AdvisoryError, naming the file."""
+    """Read one OSV record from a file. Raises AdvisoryError, naming the file; AdvisoryIdError if there is
+    none and the path is an identifier."""
     try:
         with open_named(path) as stream:
             data = stream.read(MAX_ADVISORY_BYTES + 1)
     except OSError as error:
+        # Imported here: the look-up reads records.
+        from fallback_tier.advisory.lookup import identifier, not_looked_up
+
+        if isinstance(error, FileNotFoundError) and (name := identifier(str(path))):
+            raise not_looked_up(name) from error
         unreadable = AdvisoryError(
             f"The advisory {str(path)!r} can't be read: {error.strerror}.",
             next_step="Check the path given with --advisory.",

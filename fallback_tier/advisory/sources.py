@@ -23,7 +23,7 @@ from fallback_tier.advisory.found import (
     mapping,
     text,
 )
-from fallback_tier.advisory.lookup import AdvisorySource, OsvLookup, identifier
+from fallback_tier.advisory.lookup import AdvisorySource, OsvLookup, identifier, not_looked_up
 from fallback_tier.advisory.osv import Advisory
 from fallback_tier.errors import AdvisoryError, AdvisoryIdError, FallbackError, WithdrawnError
 from fallback_tier.files.inputs import DuplicateKeyError, open_named, parse_json
@@ -99,15 +99,30 @@ def _looked_up(item: Found, lookup: OsvLookup | None) -> Iterator[Found]:
         return
     if lookup is None:
         yield Skipped(source=item.source, reason=f"{item.ids[0]!r}: {item.lacks}.")
-    else:
-        try:
-            yield from lookup.find(tuple(dict.fromkeys(map(_as_databases_have_it, item.ids))))
-        except AdvisoryError as error:
-            # What the report states of installed versions holds without the record.
-            skipped = Skipped.because(item.source, error)
-            reason = f"{error.problem} {error.next_step}"
-            yield skipped.model_copy(update={"reason": reason})
-    yield from item.stated
+        yield from item.stated
+        return
+    try:
+        found = list(lookup.find(tuple(dict.fromkeys(map(_as_databases_have_it, item.ids)))))
+    except AdvisoryError as error:
+        # What the report states of installed versions holds without the record.
+        skipped = Skipped.because(item.source, error)
+        yield skipped.model_copy(update={"reason": f"{error.problem} {error.next_step}"})
+        yield from item.stated
+        return
+    yield from found
+    named = {it for one in found if isinstance(one, FoundAdvisory) for it in _stated(one.advisory)}
+    for stated in item.stated:
+        yield _versions_alone(stated) if _packages(stated.advisory) <= named else stated
+
+
+def _versions_alone(stated: FoundAdvisory) -> FoundAdvisory:
+    """Return what a report found installed, without the ranges that were made up for lack of a record: the
+    version that it calls affected is, whatever the record's ranges say."""
+    affected = [{**it.model_dump(), "ranges": ()} for it in stated.advisory.affected]
+    # Not model_copy(), which keeps what the record has computed from its ranges.
+    return FoundAdvisory(
+        Advisory.model_validate({**stated.advisory.model_dump(), "affected": affected})
+    )
 
 
 def _as_databases_have_it(name: str) -> str:
@@ -116,28 +131,19 @@ def _as_databases_have_it(name: str) -> str:
     return name
 
 
-def _no_lookup(name: str) -> Iterator[Found]:
-    raise AdvisoryIdError(
-        f"{name} is an advisory's identifier, and only a record or a report can be read here.",
-        next_step="Give the record as a file, or the identifier to `fallback-tier fix` or `plan`.",
-    )
-
-
 def _one_per_flaw(records: Sequence[FoundAdvisory]) -> Iterator[Advisory]:
     """Whole records win over what reports say, package by package."""
     whole = {id(record.advisory) for record in records if record.whole}
     for group in by_flaw(record.advisory for record in records):
-        stated = {
-            (ecosystem, package)
-            for advisory in group
-            if id(advisory) in whole
-            for ecosystem in advisory.ecosystems
-            for package in advisory.packages(ecosystem)
-            if not advisory.says_nothing_of(ecosystem, package)
-        }
+        stated = {it for one in group if id(one) in whole for it in _stated(one)}
         kept = [it for it in group if id(it) in whole or not _packages(it) <= stated]
         # The whole record's id and words come first.
         yield merged(sorted(kept, key=lambda it: id(it) not in whole))
+
+
+def _stated(advisory: Advisory) -> set[tuple[str, str]]:
+    """Return the packages of which the record states versions."""
+    return {it for it in _packages(advisory) if not advisory.says_nothing_of(*it)}
 
 
 def _packages(advisory: Advisory) -> set[tuple[str, str]]:
@@ -164,8 +170,10 @@ def _read(path: Path, lookup: OsvLookup | None) -> Iterator[Found]:
         return
     name = None if path == STANDARD_INPUT or os.path.lexists(path) else identifier(str(path))
     try:
-        if name is not None:
-            yield from _no_lookup(name) if lookup is None else lookup.find((name,))
+        if name is not None and lookup is None:
+            raise not_looked_up(name)
+        if name is not None and lookup is not None:
+            yield from lookup.find((name,))
         elif path == STANDARD_INPUT:
             yield from _read_document(_bytes(Path("/dev/stdin")), "standard input")
         else:

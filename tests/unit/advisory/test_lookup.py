@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_tier.advisory import Advisory, OsvLookup, is_affected, load_advisories
+from fallback_tier.advisory import Advisory, OsvLookup, is_affected, load_advisories, load_advisory
 from fallback_tier.advisory import lookup as lookup_module
 from fallback_tier.advisory.bundles import merged
 from fallback_tier.advisory.found import FoundAdvisory, Skipped
@@ -175,9 +175,10 @@ def test_a_wrong_identifier_is_refused_and_nothing_is_requested(
     assert api.requests == []
 
 
-def test_without_a_lookup_an_identifier_is_no_missing_file() -> None:
+@pytest.mark.parametrize("read", [load_advisory, lambda path: load_advisories([path])])
+def test_without_a_lookup_an_identifier_is_no_missing_file(read: Callable[[Path], object]) -> None:
     with pytest.raises(AdvisoryIdError):
-        load_advisories([Path(GHSA)])
+        read(Path(GHSA))
 
 
 def test_a_file_of_that_name_wins(

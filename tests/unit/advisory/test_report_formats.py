@@ -447,6 +447,18 @@ def test_without_its_record_every_version_is_affected(tmp_path: Path, asks: bool
     assert is_affected(record, "PyPI", "idna", "99")
 
 
+def test_the_version_that_a_report_calls_affected_is(tmp_path: Path) -> None:
+    """The record's ranges end below it; one of the two is wrong, and nothing here says which."""
+    component = {**CYCLONEDX["components"][0], "purl": "pkg:pypi/idna@3.8"}
+    with osv_api(RECORDS) as api:
+        bom = edited(CYCLONEDX, {"components": [component]})
+        record = only(read(tmp_path, bom, lookup_at(api.url, tmp_path)))
+    affected = [
+        it for it in ("3.6", "3.7", "3.8", "3.9") if is_affected(record, "PyPI", "idna", it)
+    ]
+    assert affected == ["3.6", "3.8"]
+
+
 def test_a_package_that_the_record_does_not_name_stays_affected(tmp_path: Path) -> None:
     """The report found another package than the record names: neither is dropped."""
     component = {**CYCLONEDX["components"][0], "purl": "pkg:pypi/idna-copy@3.6"}
