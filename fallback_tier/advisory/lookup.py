@@ -195,7 +195,7 @@ class OsvLookup:
             ids = ", ".join(record.id for record, _ in live)
             raise NoPackageError(
                 f"No record of {asked} at {self.base_url} names a package ({ids}), so no dependency can be "
-                "compared with it. That is not the same as: not affected.",
+                "compared with it. Whether it is affected is unknown.",
                 next_step="Give an advisory that names the package and its versions.",
             )
         for record, source in records:

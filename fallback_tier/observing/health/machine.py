@@ -144,7 +144,7 @@ class _Looks:
         """It agrees with those of the registries."""
         known = [one.off for one in self._asked() if one.off is not None]
         if not known:
-            return ok("No registry stated its time, so the clock was not compared.")
+            return ok("No registry stated its time, so nothing shows whether it is right.")
         seconds = sorted(known)[len(known) // 2].total_seconds()
         if abs(seconds) <= MAX_CLOCK_OFF_S:
             return ok(f"It is {abs(seconds):.0f} s off the registries' time.")
