@@ -1,7 +1,8 @@
 """Every limit that more than one module needs, each with its reason. ADR numbers in docs/adr."""
 
 #: Retries per gate transition after the first attempt (ADR-0014): debugging loses 60-80 % of its power
-#: within 2-3 attempts (DDI, arXiv 2506.18403). Nothing raises it.
+#: within 2-3 attempts (DDI, arXiv 2506.18403). Nothing raises it. The audit trail, which imports nothing of
+#: ours, has a copy in its contract (``fallback_audit/contract/attempt.py``); a test holds them equal.
 MAX_RETRIES = 3
 
 #: Candidates of a recipe that a first attempt may try, one after the other (ADR-0048): each costs a run of

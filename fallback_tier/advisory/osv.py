@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import Field, ValidationError, field_validator
 
 from fallback_audit.disk_errors import blamed
+from fallback_tier.advisory.identifiers import identifier, not_looked_up
 from fallback_tier.advisory.matching import PackageMatcher
 from fallback_tier.advisory.osv_affected import Affected, OsvModel
 from fallback_tier.advisory.versions import canonical_name
@@ -159,9 +160,6 @@ def load_advisory(path: Path) -> Advisory:
         with open_named(path) as stream:
             data = stream.read(MAX_ADVISORY_BYTES + 1)
     except OSError as error:
-        # Imported here: the look-up reads records.
-        from fallback_tier.advisory.lookup import identifier, not_looked_up
-
         if isinstance(error, FileNotFoundError) and (name := identifier(str(path))):
             raise not_looked_up(name) from error
         unreadable = AdvisoryError(

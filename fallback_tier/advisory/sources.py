@@ -23,7 +23,8 @@ from fallback_tier.advisory.found import (
     mapping,
     text,
 )
-from fallback_tier.advisory.lookup import AdvisorySource, OsvLookup, identifier, not_looked_up
+from fallback_tier.advisory.identifiers import identifier, not_looked_up
+from fallback_tier.advisory.lookup import AdvisorySource, OsvLookup
 from fallback_tier.advisory.osv import Advisory
 from fallback_tier.errors import AdvisoryError, AdvisoryIdError, FallbackError, WithdrawnError
 from fallback_tier.files.inputs import DuplicateKeyError, open_named, parse_json

@@ -20,7 +20,7 @@ from fallback_audit.vocabulary import (
     Tier,
 )
 from fallback_tier.budget.meter import reached_in_words
-from fallback_tier.gates.distilling.distill import distill, failure_signature, what_failed
+from fallback_tier.gates.failure_summary.distill import distill, failure_signature, what_failed
 from fallback_tier.gates.journal.budget_raise import how_to_go_on
 from fallback_tier.gates.steps import FixState
 from fallback_tier.history import TRIED_HEADING

@@ -22,7 +22,7 @@ from fallback_tier.prompt import turns
 from fallback_tier.prompt.context import Snippet, asked_for, select_snippets
 from fallback_tier.prompt.fence import SourceKind, fence
 from fallback_tier.prompt.render import render
-from fallback_tier.prompt.retry_words import retry_advice
+from fallback_tier.prompt.retry_instructions import retry_advice
 from fallback_tier.prompt.shown import advisory_text, check_contains, example_shown, snippets_shown
 from fallback_tier.prompt.turns import Conversation
 from fallback_tier.repo import AnswerForm, RepoContext

@@ -12,7 +12,7 @@ from fallback_tier.gates.builtin.configured import check_names, of_base
 from fallback_tier.gates.builtin.custom import CustomGate
 from fallback_tier.gates.builtin.proof import ProofGate, check_proof
 from fallback_tier.gates.builtin.proof_given import PROOF
-from fallback_tier.gates.distilling.proof_failure import proof_failure
+from fallback_tier.gates.failure_summary.proof_failure import proof_failure
 from fallback_tier.gates.open_fix import FixParts
 from fallback_tier.gates.steps import APPLIES
 from fallback_tier.installed import installed_gates

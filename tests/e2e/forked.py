@@ -44,7 +44,7 @@ _PRELOADED = (
     "fallback_tier.advisory.reports",
     "fallback_tier.gates.open_fix",
     "fallback_tier.sandbox.runners",
-    "fallback_tier.prompt.retry_words",
+    "fallback_tier.prompt.retry_instructions",
     "fallback_tier.prompt.turns",
     "fallback_tier.wiring.gates",
     "fallback_plugins.npm.ecosystem",

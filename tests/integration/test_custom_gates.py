@@ -13,7 +13,7 @@ from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun
 from fallback_tier.gates.builtin.common import common_gates
 from fallback_tier.gates.builtin.configured import GateSettings, of_base
 from fallback_tier.gates.builtin.custom import CustomGate
-from fallback_tier.gates.distilling.distill import distill
+from fallback_tier.gates.failure_summary.distill import distill
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Configuration
 from fallback_tier.wiring.gates import gates_for

@@ -14,7 +14,7 @@ from fallback_tier.errors import InputError
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.gates.builtin.common import common_gates
 from fallback_tier.gates.builtin.proof import Proof, ProofError, ProofGate, check_proof
-from fallback_tier.gates.distilling.distill import distill
+from fallback_tier.gates.failure_summary.distill import distill
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.repo import RepoContext
 from fallback_tier.sandbox.clients import SubprocessClients

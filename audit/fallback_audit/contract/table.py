@@ -1,4 +1,5 @@
-"""The trace contract: what may stand in a trail, as a table of small rules.
+"""The trace contract: what may stand in a trail, as a table of small rules, made from the chapters: a new
+rule is added to the chapter of its event alone.
 
 Evidence without action is a violation that a command finds: each recorded verdict must be followed
 by what it demands. A fix that has not ended is *open*, never wrong for what may still come.

@@ -1,4 +1,5 @@
 """What one attempt did: it began, asked a recipe and the memory, and left a patch or the reason for none.
+Their rules are in ``contract/attempt.py``; lists of events and rules are made from the chapters.
 
 Payloads carry digests and short redacted excerpts, never whole prompts, diffs or logs: those live
 in the evidence store (``fallback_audit.evidence.store``). Numbers stay below 2**53 and times are strings,

@@ -32,7 +32,7 @@ from fallback_tier.gate_ports import (
 )
 from fallback_tier.gates.builtin.proof_faults import fault, may_start_elsewhere
 from fallback_tier.gates.builtin.proof_given import PROOF, Proof, ProofError
-from fallback_tier.gates.distilling.diagnosis import MAX_TESTS, diagnose
+from fallback_tier.gates.failure_summary.diagnosis import MAX_TESTS, diagnose
 from fallback_tier.gates.trees.worktrees import Worktrees
 from fallback_tier.outcome import Applied
 from fallback_tier.ports import EcosystemPlugin

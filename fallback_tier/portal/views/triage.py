@@ -151,7 +151,7 @@ def choices(history: History) -> tuple[Choice, ...]:
 
 
 def _assertions(review: Review, attempt: int | None) -> tuple[str, ...]:
-    """Those that the failure's summary lists (gates.distilling writes it)."""
+    """Those that the failure's summary lists (gates.failure_summary writes it)."""
     text = next((one.failure for one in review.attempts if one.attempt == attempt), None) or ""
     behind = text.partition("\nAssertions:\n")[2].splitlines()
     return tuple(line[2:] for line in takewhile(lambda line: line.startswith("- "), behind))

@@ -31,8 +31,8 @@ from fallback_plugins.shared.gates.reports import Report
 from fallback_tier.execution import CommandResult
 from fallback_tier.gates.builtin import proof
 from fallback_tier.gates.builtin.proof_faults import fault
-from fallback_tier.gates.distilling.diagnosis import clean, diagnose
-from fallback_tier.gates.distilling.failures import of_tests
+from fallback_tier.gates.failure_summary.diagnosis import clean, diagnose
+from fallback_tier.gates.failure_summary.failures import of_tests
 from fallback_tier.sandbox.launching import MAX_OUTPUT_BYTES
 
 Log = tuple[str, ...]

@@ -18,7 +18,8 @@ from fallback_tier.advisory import Advisory, OsvLookup, is_affected, load_adviso
 from fallback_tier.advisory import lookup as lookup_module
 from fallback_tier.advisory.bundles import merged
 from fallback_tier.advisory.found import FoundAdvisory, Skipped
-from fallback_tier.advisory.lookup import RETRY_DELAYS_S, identifier
+from fallback_tier.advisory.identifiers import identifier
+from fallback_tier.advisory.lookup import RETRY_DELAYS_S
 from fallback_tier.errors import (
     AdvisoryIdError,
     AdvisoryNotFoundError,

@@ -1,4 +1,7 @@
-"""The npm ladder: its strategies, cheapest first (ADR-0016), for whichever client resolves the project."""
+"""The npm ladder: its strategies, cheapest first (ADR-0016), for whichever client resolves the project.
+
+A new step is also a ``LadderStep``, whose order is the ladder's.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

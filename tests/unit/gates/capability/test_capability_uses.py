@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fallback_audit.vocabulary import Capability, FailureKind, GateStatus
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.capability import Project, capability_uses, compare, tables
-from fallback_tier.gates.distilling.distill import distill
+from fallback_tier.gates.failure_summary.distill import distill
 from fallback_tier.limits import MAX_FENCED_SUMMARY_BYTES
 from fallback_tier.outcome import FileChange
 from fallback_tier.syntax import grammar_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from fallback_tier.gates.distilling import log_shapes as shapes
+from fallback_tier.gates.failure_summary import log_shapes as shapes
 
 #: Lines taken of each kind: the first failures explain the others.
 MAX_TESTS, MAX_ASSERTIONS, MAX_FRAMES, MAX_DIAGNOSTICS = 20, 12, 20, 24

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from fallback_audit.events import Digest
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.distilling.diagnosis import (
+from fallback_tier.gates.failure_summary.diagnosis import (
     MAX_ASSERTIONS_BYTES,
     MAX_LINE_CHARS,
     MAX_TESTS,
@@ -22,7 +22,7 @@ from fallback_tier.gates.distilling.diagnosis import (
     clean,
     diagnose,
 )
-from fallback_tier.gates.distilling.failures import of_tests
+from fallback_tier.gates.failure_summary.failures import of_tests
 from fallback_tier.history import TRIED_HEADING
 from fallback_tier.limits import MAX_FAILURE_SUMMARY_BYTES
 from fallback_tier.outcome import Applied, AttemptSummary, Refused

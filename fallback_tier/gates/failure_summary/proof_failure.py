@@ -14,8 +14,8 @@ from itertools import islice
 from typing import TypeVar
 
 from fallback_tier.files.source_paths import PYTHON_SUFFIXES, SOURCE_SUFFIXES, is_beside
-from fallback_tier.gates.distilling.diagnosis import Frame, diagnose, read_frame
-from fallback_tier.gates.distilling.distill import sections
+from fallback_tier.gates.failure_summary.diagnosis import Frame, diagnose, read_frame
+from fallback_tier.gates.failure_summary.distill import sections
 from fallback_tier.prompt.redact import redact_secrets
 from fallback_tier.repo import MAX_POINTERS, ProofFailure, SourceLine
 from fallback_tier.syntax import Definition, Import, Structure, grammar_of, structure

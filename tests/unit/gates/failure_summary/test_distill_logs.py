@@ -13,8 +13,13 @@ import pytest
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.decision import Failure, decide
-from fallback_tier.gates.distilling.diagnosis import MAX_ASSERTIONS, MAX_PLACES, clean, diagnose
-from fallback_tier.gates.distilling.distill import distill, failure_signature
+from fallback_tier.gates.failure_summary.diagnosis import (
+    MAX_ASSERTIONS,
+    MAX_PLACES,
+    clean,
+    diagnose,
+)
+from fallback_tier.gates.failure_summary.distill import distill, failure_signature
 from fallback_tier.gates.steps import FixState
 from fallback_tier.limits import MAX_FAILURE_SUMMARY_BYTES, MAX_FENCED_SUMMARY_BYTES
 from fallback_tier.outcome import AttemptSummary

@@ -18,9 +18,9 @@ from fallback_audit.vocabulary import (
     Tier,
 )
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.distilling.diagnosis import MAX_LINE_CHARS, clean, diagnose
-from fallback_tier.gates.distilling.distill import distill, failure_signature
-from fallback_tier.gates.distilling.failures import of_tests
+from fallback_tier.gates.failure_summary.diagnosis import MAX_LINE_CHARS, clean, diagnose
+from fallback_tier.gates.failure_summary.distill import distill, failure_signature
+from fallback_tier.gates.failure_summary.failures import of_tests
 from fallback_tier.limits import MAX_FAILURE_SUMMARY_BYTES
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
 from fallback_tier.prompt.fence import SourceKind, fence

@@ -5,7 +5,7 @@ from itertools import chain
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fallback_tier.gates.distilling.diagnosis import (
+from fallback_tier.gates.failure_summary.diagnosis import (
     MAX_ASSERTIONS,
     MAX_ASSERTIONS_BYTES,
     clean,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fallback_tier.gates.distilling.proof_failure import proof_failure
+from fallback_tier.gates.failure_summary.proof_failure import proof_failure
 from fallback_tier.repo import MAX_POINTERS, SourceLine
 
 PROOF = """\

@@ -1,0 +1,48 @@
+"""The identifiers that databases of advisories give, as people write them."""
+
+import re
+from typing import Final
+
+from fallback_tier.errors import AdvisoryIdError
+
+#: Databases whose form of identifier is known: a wrong one is reported before anything is requested.
+_FORMS: Final = {
+    "GHSA": (
+        re.compile(r"GHSA(?:-[23456789cfghjmpqrvwx]{4}){3}", re.IGNORECASE),
+        "GHSA-xxxx-xxxx-xxxx",
+    ),
+    "CVE": (re.compile(r"CVE-\d{4}-\d{4,12}", re.IGNORECASE), "CVE-YEAR-NUMBER"),
+    "PYSEC": (re.compile(r"PYSEC-\d{4}-\d{1,12}", re.IGNORECASE), "PYSEC-YEAR-NUMBER"),
+    "MAL": (re.compile(r"MAL-\d{4}-\d{1,12}", re.IGNORECASE), "MAL-YEAR-NUMBER"),
+}
+
+#: Any other database's (``RUSTSEC-2023-0001``): capitals, then parts, one of which has a digit.
+_OTHER = re.compile(r"(?=[^\d]*\d)[A-Z][A-Z0-9]{1,20}(?:-[A-Za-z0-9:]{1,60}){1,6}")
+
+
+def identifier(text: str) -> str | None:
+    """Return an advisory's identifier as databases spell it; None if the text is not meant as one.
+
+    Raises AdvisoryIdError: it begins as one of a known database and is not of its form.
+    """
+    prefix, dash, rest = text.partition("-")
+    database = prefix.upper()
+    if not dash or "/" in text or text.lower().endswith((".json", ".jsonl", ".sarif")):
+        return None
+    if database not in _FORMS:
+        return text if _OTHER.fullmatch(text) else None
+    pattern, form = _FORMS[database]
+    if not pattern.fullmatch(text):
+        raise AdvisoryIdError(
+            f"{text!r} is neither a file nor an identifier of {database}.",
+            next_step=f"Give {form}, or the path of a file.",
+        )
+    return f"{database}-{rest.lower()}"
+
+
+def not_looked_up(name: str) -> AdvisoryIdError:
+    """Return the error of a caller that has no database and got an identifier."""
+    return AdvisoryIdError(
+        f"{name} is an advisory's identifier, and only a record or a report can be read here.",
+        next_step="Give the record as a file, or the identifier to `fallback-tier fix` or `plan`.",
+    )
