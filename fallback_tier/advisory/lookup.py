@@ -10,7 +10,6 @@ write the same file with any HTTP client.
 """
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from fallback_audit.disk_errors import blamed
 from fallback_audit.frozen import Frozen
@@ -317,7 +316,7 @@ class OsvLookup:
 
     def _file(self, name: str) -> Path:
         # One folder per server: a private database's record must not pass for the public one's.
-        server = re.sub(r"[^A-Za-z0-9.]+", "-", self.base_url.partition("://")[2])[:100]
+        server = quote(self.base_url.partition("://")[2], safe="")
         return self.folder() / server / f"{name.replace(':', '_')}.json"
 
 

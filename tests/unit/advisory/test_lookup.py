@@ -448,3 +448,10 @@ def test_a_kept_answer_that_is_damaged_is_named(opened: Opener, tmp_path: Path) 
 def test_an_address_that_is_none(opened: Opener, tmp_path: Path, url: str) -> None:
     with pytest.raises(ConfigurationError):
         OsvLookup(url, lambda: tmp_path)
+
+
+def test_two_servers_never_share_a_kept_answer(tmp_path: Path) -> None:
+    addresses = ("http://h.example/a/b", "http://h.example/a-b", "http://h.example/a%2Fb")
+    files = {OsvLookup(it, lambda: tmp_path)._file(GHSA) for it in addresses}
+    assert len(files) == len(addresses)
+    assert {file.parent.parent for file in files} == {tmp_path}
