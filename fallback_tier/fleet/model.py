@@ -6,7 +6,6 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.workers.problem import Problem
 from fallback_tier.workers.repositories import RepositoryName
 
 #: Why a fix that is fixed by its record is not done: its patch could not be put where it was asked for.
@@ -161,10 +160,3 @@ class LeftOut(Frozen):
 
     what: str
     why: str
-
-
-class Ended(Frozen):
-    """Why a fix ended that its trail does not tell: an engine's word."""
-
-    state: FixState
-    problem: Problem | None = None

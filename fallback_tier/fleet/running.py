@@ -10,11 +10,18 @@ from dataclasses import KW_ONLY, dataclass, field
 
 from fallback_tier.errors import FallbackError
 from fallback_tier.fleet.campaign import Campaign
-from fallback_tier.fleet.delivering import CANCELLED, CUT_OFF, undelivered
 from fallback_tier.fleet.engine import EngineState, FleetEngine, Phase
 from fallback_tier.fleet.model import NOT_DELIVERED, CampaignState, FixFacts, FixState, FleetFix
 from fallback_tier.fleet.order import FixOrder, order_of
-from fallback_tier.fleet.refreshing import Decided, Facts, anybody, refresh
+from fallback_tier.fleet.refreshing import (
+    CANCELLED,
+    CUT_OFF,
+    Decided,
+    Facts,
+    anybody,
+    refresh,
+    undelivered,
+)
 from fallback_tier.fleet.store.store import LEASE_S, FleetStore
 from fallback_tier.workers.problem import MAX_TAKES, PASSING, Problem, problem_of
 

@@ -1,8 +1,7 @@
 """What is to become of a campaign: paused, cancelled, going on. For commands and for the service."""
 
-from fallback_tier.fleet.delivering import as_listed
 from fallback_tier.fleet.model import CampaignState, FixFacts, FixState, Said
-from fallback_tier.fleet.refreshing import Facts, refresh
+from fallback_tier.fleet.refreshing import Facts, as_listed, refresh
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.store.store import FleetStore
 

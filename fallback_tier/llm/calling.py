@@ -30,6 +30,7 @@ from fallback_tier.llm.parallel import Arrived, exchange
 from fallback_tier.outcome import CallUsage
 from fallback_tier.patch.diff import patch_digest
 from fallback_tier.ports import LanguageModel, ModelAnswer, ModelRequest
+from fallback_tier.prompt.builder import Prompt
 from fallback_tier.prompt.redact import excerpt, redact_secrets
 
 
@@ -302,3 +303,14 @@ def _withheld(why: str) -> ModelError:
         next_step="Resume the attempt.",
         failure=ModelFailureKind.WITHHELD,
     )
+
+
+@dataclass(frozen=True)
+class ModelAttempt:
+    """One attempt with a model: the question, and where its events and calls go. Another prompt for it is
+    another value (``dataclasses.replace``)."""
+
+    task: AttemptTask
+    prompt: Prompt
+    record: Recorder
+    caller: Caller

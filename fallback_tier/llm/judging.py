@@ -14,8 +14,7 @@ from fallback_tier.attempt.task import Draft, TierEvent
 from fallback_tier.budget.meter import OverBudget
 from fallback_tier.errors import ModelError
 from fallback_tier.grounding.support import Claim, Judgement, claims_of, read_verdicts
-from fallback_tier.llm.calling import CallRequest
-from fallback_tier.llm.model_attempt import ModelAttempt
+from fallback_tier.llm.calling import CallRequest, ModelAttempt
 from fallback_tier.outcome import Plan
 from fallback_tier.ports import LanguageModel, ModelAnswer, NonceSource
 from fallback_tier.prompt.judge import JudgeContext, judge_request

@@ -31,7 +31,7 @@ from fallback_tier.budget.meter import Meter, OverBudget
 from fallback_tier.errors import ModelError
 from fallback_tier.grounding.edit_checks import barred_reason
 from fallback_tier.grounding.support import Judgement
-from fallback_tier.llm.calling import Caller, CallRequest
+from fallback_tier.llm.calling import Caller, CallRequest, ModelAttempt
 from fallback_tier.llm.judging import PlanJudge
 from fallback_tier.llm.leaf_ends import (
     Doubted,
@@ -43,7 +43,6 @@ from fallback_tier.llm.leaf_ends import (
     stopped,
     unless_too_much,
 )
-from fallback_tier.llm.model_attempt import ModelAttempt
 from fallback_tier.outcome import Refuse
 from fallback_tier.patch.judging import Judging
 from fallback_tier.patch.normalise import edit_digest

@@ -16,7 +16,7 @@ from fallback_tier.planning.document import PlannedMove as PlannedMove
 from fallback_tier.planning.document import Remaining as Remaining
 from fallback_tier.planning.document import RemediationPlan as RemediationPlan
 from fallback_tier.planning.ecosystem import EcosystemPlanner
-from fallback_tier.planning.unnamed_versions import ask_recipe as ask_recipe
+from fallback_tier.planning.recipe_selection import ask_recipe as ask_recipe
 from fallback_tier.planning.whose import Tags, no_tags, settled
 from fallback_tier.planning.whose import whose_code as whose_code
 from fallback_tier.ports import EcosystemPlugin

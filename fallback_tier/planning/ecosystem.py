@@ -11,8 +11,8 @@ from fallback_tier.outcome import Left, Move, NotApplicable, OwnTests, UnreadIte
 from fallback_tier.patch.admission import check_planned, check_recipe
 from fallback_tier.planning.concern import UNKNOWN, Concern, narrowed
 from fallback_tier.planning.document import EcosystemPlan, PlannedMove, Remaining
+from fallback_tier.planning.recipe_selection import unnamed_here
 from fallback_tier.planning.resolved import RESOLVE_ERRORS, Resolved, ResolveError, refusal_of
-from fallback_tier.planning.unnamed_versions import unnamed_here
 from fallback_tier.ports import EcosystemPlugin, NamesTests
 from fallback_tier.repo import RepoContext
 

@@ -132,7 +132,7 @@ def _reading(at: "Place") -> "OpenRecord":
 
 def _claims(at: "Place", url: str | None) -> Callable[[str], bool]:
     """Whether a fix may go on, by its campaign's list."""
-    from fallback_tier.fleet.newer import is_claimed
+    from fallback_tier.fleet.refreshing import is_claimed
     from fallback_tier.fleet.store.store import open_store
 
     def may_go_on(fix_id: str) -> bool:

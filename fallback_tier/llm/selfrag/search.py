@@ -12,8 +12,7 @@ from fallback_audit.events import MAX_EXCERPT_CHARS, StrategyDegraded
 from fallback_tier.attempt.task import Draft, DraftDiscarded, TierEvent
 from fallback_tier.budget.meter import OverBudget
 from fallback_tier.errors import ModelError
-from fallback_tier.llm.calling import Answered
-from fallback_tier.llm.model_attempt import ModelAttempt
+from fallback_tier.llm.calling import Answered, ModelAttempt
 from fallback_tier.llm.selfrag.affordable import shortage
 from fallback_tier.llm.selfrag.beam import Beam, Scored
 from fallback_tier.llm.selfrag.critics import ScoredCandidate, scored_candidates

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fallback_audit.ports import EvidenceStore
 from fallback_tier.answers.segment import Segment
 from fallback_tier.budget.meter import Meter
-from fallback_tier.llm.model_attempt import ModelAttempt
+from fallback_tier.llm.calling import ModelAttempt
 from fallback_tier.llm.selfrag.beam import Path
 from fallback_tier.ports import LanguageModel, SolvedExampleRetriever
 from fallback_tier.prompt.self_rag import SelfRagPrompts, Situation

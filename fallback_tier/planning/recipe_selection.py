@@ -1,4 +1,6 @@
-"""Records that name no versions of a package (commits only), or foreign ones: not "not affected"."""
+"""The recipe that an ecosystem selects for an advisory. A record that names no versions of a package
+(commits only), or foreign ones, is never "not affected".
+"""
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory
