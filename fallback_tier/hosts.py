@@ -27,7 +27,7 @@ _ADDRESS = re.compile(
 #: An address in a user's own settings; npm's have credentials by an address without its scheme. A path
 #: (``file:///opt``) names no host.
 _IN_SETTINGS = re.compile(
-    rf"(?<![:/])(?:(?P<scheme>https?):)?//(?:[^/@\s\"']*@)?(?P<host>{_NAME})(?::(?P<port>\d{{1,5}}))?",
+    rf"(?:(?P<scheme>https?):|(?<![:/]))//(?:[^/@\s\"']*@)?(?P<host>{_NAME})(?::(?P<port>\d{{1,5}}))?",
     re.IGNORECASE,
 )
 _COMMENT = re.compile(r"\s*[#;]")

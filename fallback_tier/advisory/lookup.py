@@ -21,7 +21,6 @@ from urllib.parse import quote, urlsplit
 
 from fallback_audit.disk_errors import blamed
 from fallback_audit.frozen import Frozen
-from fallback_tier.advisory.bundles import merged
 from fallback_tier.advisory.found import Found, FoundAdvisory, Skipped, mapping
 from fallback_tier.advisory.identifiers import identifier
 from fallback_tier.advisory.osv import Advisory, Reference, record_from
@@ -121,7 +120,7 @@ class OsvLookup:
             usable = plain = False
         if not (usable and plain):
             raise ConfigurationError(
-                f"The address of the OSV API is not usable: {self.base_url!r}.",
+                "The address of the OSV API is not usable.",
                 next_step=f"Give an address without credentials and query, as {DEFAULT_URL}.",
             )
 
@@ -165,7 +164,9 @@ class OsvLookup:
                     unknown=False,
                 )
         self.sources += [source for _, source in naming if source not in self.sources]
-        yield FoundAdvisory(_joined(naming, (*names, *(record.id for record, _ in live))))
+        same = tuple(dict.fromkeys((*names, *(record.id for record, _ in live))))
+        for record, source in naming:
+            yield FoundAdvisory(_linked(record, source, same))
 
     def _follow(self, names: Sequence[str]) -> list[_Answer]:
         """Return the answers to these identifiers and to all that their records call aliases."""
@@ -316,7 +317,7 @@ class OsvLookup:
 
     def _file(self, name: str) -> Path:
         # One folder per server: a private database's record must not pass for the public one's.
-        server = quote(self.base_url.partition("://")[2], safe="")
+        server = quote(self.base_url.removeprefix("https://"), safe="")
         return self.folder() / server / f"{name.replace(':', '_')}.json"
 
 
@@ -327,15 +328,14 @@ def _usual(alias: str) -> str | None:
     return None
 
 
-def _joined(found: Sequence[tuple[Advisory, AdvisorySource]], names: Sequence[str]) -> Advisory:
-    """Return one record of all. Its references have the addresses that the records came from: the audit
-    trail keeps the record, and so its sources and ``modified``."""
-    first, joined = found[0][0], merged([record for record, _ in found])
-    aliases = dict.fromkeys((*joined.aliases, *names))
-    links = (Reference(type="ADVISORY", url=source.url) for _, source in found)
-    return joined.model_copy(
+def _linked(record: Advisory, source: AdvisorySource, same: Sequence[str]) -> Advisory:
+    """Return a record with all identifiers of its vulnerability, by which the records are merged later, and
+    with the address that it came from: the audit trail keeps the record, and so its source."""
+    aliases = dict.fromkeys((*record.aliases, *same))
+    link = Reference(type="ADVISORY", url=source.url)
+    return record.model_copy(
         update={
-            "aliases": tuple(alias for alias in aliases if alias != first.id),
-            "references": tuple(dict.fromkeys((*joined.references, *links))),
+            "aliases": tuple(alias for alias in aliases if alias != record.id),
+            "references": tuple(dict.fromkeys((*record.references, link))),
         }
     )

@@ -363,9 +363,18 @@ def _github_range(ecosystem: str, stated: str, fixed: str) -> dict[str, Any]:
     """
     is_served = bool(ecosystem_of_type(ecosystem))
     low, high, closed = "0", "", False
+    seen: set[str] = set()
     for part in filter(None, (it.strip() for it in stated.split(","))):
         bound = _BOUND.fullmatch(part)
-        if bound is None or (is_served and not is_orderable(ecosystem, bound["version"])):
+        bounds = bound["operator"][:1] if bound is not None else ""
+        # Two lower or upper bounds are two ranges: which belongs to which is not stated.
+        is_again = bool(set(bounds.replace("=", "<>")) & seen)
+        seen |= set(bounds.replace("=", "<>"))
+        if (
+            bound is None
+            or is_again
+            or (is_served and not is_orderable(ecosystem, bound["version"]))
+        ):
             raise AdvisoryError(
                 f"The range {stated[:200]!r} of an advisory can't be read.",
                 next_step="Give an OSV record of it.",

@@ -68,11 +68,11 @@ def load_advisories(
     ``commits_suffice``: a record that names only commits is read if nothing else was given (a fix of the
     package's own source). A file wins over an identifier of the same name.
 
-    Records of the same flaw become one; where a whole OSV record is in hand, what a report says of the
-    same flaw and package is dropped for it. Raises AdvisoryError: a path that can't be read, is over
-    its limit or has none of the formats; a file that is one OSV record and can't be used; an identifier
-    that gives no record (as ``OsvLookup.find``). What was withdrawn, or can't be used *inside* a folder
-    or a report, is skipped.
+    Records of the same flaw become one; where a whole OSV record is in hand, a report's ranges of the same
+    flaw and package are dropped for it, and versions that it found stay affected. Raises AdvisoryError: a
+    path that can't be read, is over its limit or has none of the formats; a file that is one OSV record and
+    can't be used; an identifier that gives no record (as ``OsvLookup.find``). What was withdrawn, or can't
+    be used *inside* a folder or a report, is skipped.
     """
     items = [item for path in paths for item in _read(path, lookup)]
     found = [one for item in items for one in _looked_up(item, lookup)]
@@ -103,7 +103,7 @@ def _looked_up(item: Found, lookup: OsvLookup | None) -> Iterator[Found]:
         yield from item.stated
         return
     try:
-        found = list(lookup.find(tuple(dict.fromkeys(map(_as_databases_have_it, item.ids)))))
+        found = list(lookup.find(_identifiers(item)))
     except AdvisoryError as error:
         # What the report states of installed versions holds without the record.
         skipped = Skipped.because(item.source, error)
@@ -113,31 +113,44 @@ def _looked_up(item: Found, lookup: OsvLookup | None) -> Iterator[Found]:
     yield from found
     named = {it for one in found if isinstance(one, FoundAdvisory) for it in _stated(one.advisory)}
     for stated in item.stated:
-        yield _versions_alone(stated) if _packages(stated.advisory) <= named else stated
+        is_named = _packages(stated.advisory) <= named
+        yield FoundAdvisory(_versions_alone(stated.advisory)) if is_named else stated
 
 
-def _versions_alone(stated: FoundAdvisory) -> FoundAdvisory:
+def _versions_alone(stated: Advisory) -> Advisory:
     """Return what a report found installed, without the ranges that were made up for lack of a record: the
     version that it calls affected is, whatever the record's ranges say."""
-    affected = [{**it.model_dump(), "ranges": ()} for it in stated.advisory.affected]
+    affected = [{**it.model_dump(), "ranges": ()} for it in stated.affected]
     # Not model_copy(), which keeps what the record has computed from its ranges.
-    return FoundAdvisory(
-        Advisory.model_validate({**stated.advisory.model_dump(), "affected": affected})
-    )
+    return Advisory.model_validate({**stated.model_dump(), "affected": affected})
 
 
-def _as_databases_have_it(name: str) -> str:
-    with suppress(AdvisoryIdError):
-        return identifier(name) or name
-    return name
+def _identifiers(item: Named) -> tuple[str, ...]:
+    """Return those ids of a report that are identifiers: no other text of it becomes an address or a file's
+    name. Raises AdvisoryIdError: none is."""
+    found = []
+    for name in item.ids:
+        with suppress(AdvisoryIdError):
+            found.append(identifier(name))
+    known = tuple(dict.fromkeys(filter(None, found)))
+    if not known:
+        raise AdvisoryIdError(
+            f"{item.ids[0][:200]!r} is no identifier of a database that is known.",
+            next_step="Give the record as a file.",
+        )
+    return known
 
 
 def _one_per_flaw(records: Sequence[FoundAdvisory]) -> Iterator[Advisory]:
-    """Whole records win over what reports say, package by package."""
+    """Whole records win over the ranges that reports state, package by package. A version that a report
+    calls affected stays affected."""
     whole = {id(record.advisory) for record in records if record.whole}
     for group in by_flaw(record.advisory for record in records):
         stated = {it for one in group if id(one) in whole for it in _stated(one)}
-        kept = [it for it in group if id(it) in whole or not _packages(it) <= stated]
+        kept = [
+            it if id(it) in whole or not _packages(it) <= stated else _versions_alone(it)
+            for it in group
+        ]
         # The whole record's id and words come first.
         yield merged(sorted(kept, key=lambda it: id(it) not in whole))
 

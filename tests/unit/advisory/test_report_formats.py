@@ -556,3 +556,57 @@ def test_what_has_not_the_expected_form_is_unknown_and_never_clean(
     found = read(tmp_path, document)
     assert found.advisories == ()
     assert any(item.unknown for item in found.skipped)
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [">= 1.0, < 1.2, >= 2.0, < 2.2", "= 1.0.0, = 1.0.1", "< 2.2, < 1.2", "> 1.0, >= 1.1"],
+)
+def test_two_ranges_in_one_are_unknown(tmp_path: Path, stated: str) -> None:
+    """Which bounds belong together is not stated, so that none may replace another."""
+    document = ranged(stated)
+    entries = [*document["vulnerabilities"], *ranged("< 0.5")["vulnerabilities"]]
+    found = read(tmp_path, edited(document, {"vulnerabilities": entries}))
+    assert [item for item in found.skipped if item.unknown]
+
+
+@pytest.mark.parametrize("name", ["../../victim", "/etc/victim", "a/b", "..", "GHSA-x/../y"])
+def test_a_report_names_no_file(tmp_path: Path, name: str) -> None:
+    bom = edited(CYCLONEDX, {"vulnerabilities": [{**CYCLONEDX["vulnerabilities"][0], "id": name}]})
+    bom["vulnerabilities"][0]["references"] = []
+    with osv_api(RECORDS) as api:
+        found = read(tmp_path, bom, lookup_at(api.url, tmp_path))
+        assert api.requests == []
+    assert [item for item in found.skipped if item.unknown]
+    assert {it.name for it in tmp_path.rglob("*")} <= {"given.txt", "kept"}
+
+
+def test_a_scanners_version_stays_affected_beside_a_whole_record(tmp_path: Path) -> None:
+    """The record's ranges end below it."""
+    package = {
+        **TRIVY["Results"][0]["Vulnerabilities"][0],
+        "PkgIdentifier": {"PURL": "pkg:pypi/idna@3.8"},
+        "FixedVersion": "3.9",
+    }
+    results = [{**TRIVY["Results"][0], "Vulnerabilities": [package]}]
+    (tmp_path / "trivy.json").write_text(json.dumps(edited(TRIVY, {"Results": results})))
+    (tmp_path / "record.json").write_text(json.dumps(RECORDS[GHSA]))
+    record = only(load_advisories([tmp_path / "trivy.json", tmp_path / "record.json"]))
+    affected = [it for it in ("3.6", "3.7", "3.8") if is_affected(record, "PyPI", "idna", it)]
+    assert affected == ["3.6", "3.8"]
+
+
+def test_a_newer_record_of_the_same_id_is_not_replaced_by_an_alias_that_is_newer_still(
+    tmp_path: Path,
+) -> None:
+    later = {**RECORDS[GHSA], "modified": "2024-07-01T00:00:00Z"}
+    later["affected"] = json.loads(json.dumps(later["affected"]).replace('"3.7"', '"3.9"'))
+    (tmp_path / "later.json").write_text(json.dumps(later))
+    older = {
+        GHSA: {**RECORDS[GHSA], "modified": "2024-06-01T00:00:00Z"},
+        PYSEC: {**RECORDS[PYSEC], "modified": "2024-08-01T00:00:00Z"},
+    }
+    with osv_api(older) as api:
+        lookup = lookup_at(api.url, tmp_path)
+        record = only(load_advisories([tmp_path / "later.json", Path(PYSEC)], lookup))
+    assert is_affected(record, "PyPI", "idna", "3.8")
