@@ -111,17 +111,17 @@ class Parser(argparse.ArgumentParser):
 
     def _explained(self, message: str) -> tuple[str, str]:
         """Return the problem as a sentence, and the nearest valid word (empty: none is near)."""
+        if choice := _CHOICE.fullmatch(message):
+            known = re.findall(r"'([^']*)'", choice["known"]) or choice["known"].split(", ")
+            near = _nearest(choice["given"], known)
+            if choice["name"] in {"COMMAND", "VERB"}:  # whose options are not known here
+                return f"`{self.prog}` has no command {choice['given']!r}.", near
+            among = ", ".join(known)
+            return f"{choice['name']}: {choice['given']!r} is none of {among}.", near
         for name in self._unknown():
             return f"`{self.prog}` has no option {name}.", _nearest(
                 name, self._option_string_actions
             )
-        if choice := _CHOICE.fullmatch(message):
-            known = re.findall(r"'([^']*)'", choice["known"]) or choice["known"].split(", ")
-            near = _nearest(choice["given"], known)
-            if choice["name"] in {"COMMAND", "VERB"}:
-                return f"`{self.prog}` has no command {choice['given']!r}.", near
-            among = ", ".join(known)
-            return f"{choice['name']}: {choice['given']!r} is none of {among}.", near
         said, _, words = message.partition(": ")
         match said:
             case "the following arguments are required":

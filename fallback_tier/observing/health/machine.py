@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from fallback_tier.ecosystem_rules import PackageClient, rules_of
-from fallback_tier.errors import FallbackError, ToolMissingError
+from fallback_tier.errors import FallbackError, ToolError, ToolFailedError
 from fallback_tier.execution import ClientRunner, KnowsHosts
 from fallback_tier.installed import clients_and_plugins, look_at
 from fallback_tier.observing.health.first_answer import first_answer
@@ -102,7 +102,7 @@ class _Looks:
         for client in self._needed():
             try:
                 found.append(f"{client.tool} {self._version(client.tool)}")
-            except ToolMissingError as error:
+            except ToolError as error:
                 missing.append(error)
         reason = f"{', '.join(found) or 'none'} can be run"
         if not missing:
@@ -170,6 +170,11 @@ class _Looks:
 
     def _version(self, tool: str) -> str:
         told = self.clients.run(tool, ["--version"], cwd=Path("/"), timeout_s=_ASK_S)
+        if not told.ok:
+            raise ToolFailedError(
+                f"{tool} is there and can't say its version.",
+                next_step=f"Run `{tool} --version` and repair what it says.",
+            )
         words = told.output.replace("version", " ").split()
         return next((word for word in words if word.lstrip("v")[:1].isdigit()), "?")[:_SHOWN]
 

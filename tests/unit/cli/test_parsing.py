@@ -40,6 +40,7 @@ def test_help_shows_the_usual_options_and_where_the_rest_is(
         ("plan . --advisory x --no-resolv-e", "--no-resolv-e", "--no-resolve"),
         ("review show --jsn", "--jsn", "--json"),
         ("fxi", "fxi", "fix"),
+        ("fxi r --advisory x", "fxi", "fix"),
         ("audit shw", "shw", "show"),
         ("fix . --advisory x --effort hihg", "hihg", "high"),
         ("fix . --advisory x --zzzzzzzz", "--zzzzzzzz", ""),
