@@ -19,7 +19,8 @@ import httpx2
 #: Bytes of an answer that reports a failure. Its status says what to do; the rest is a sentence.
 MAX_ERROR_BYTES: Final = 64 * 1024
 
-_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+#: Hosts that no proxy of the environment is asked for.
+LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class AnswerTooLargeError(OSError):
@@ -182,7 +183,7 @@ def fetch(
                 event_hooks=hooks,
                 follow_redirects=True,
                 timeout=timeout_s,
-                trust_env=host not in _LOOPBACK,
+                trust_env=host not in LOOPBACK,
                 verify=_system_roots(),
             ) as client,
         ):

@@ -1,6 +1,7 @@
 """The identifiers that databases of advisories give, as people write them."""
 
 import re
+from contextlib import suppress
 from typing import Final
 
 from fallback_tier.errors import AdvisoryIdError
@@ -38,6 +39,13 @@ def identifier(text: str) -> str | None:
             next_step=f"Give {form}, or the path of a file.",
         )
     return f"{database}-{rest.lower()}"
+
+
+def identifier_or_none(text: str) -> str | None:
+    """As ``identifier``, of a text that a report or a record has: what has not the form is none."""
+    with suppress(AdvisoryIdError):
+        return identifier(text)
+    return None
 
 
 def not_looked_up(name: str) -> AdvisoryIdError:

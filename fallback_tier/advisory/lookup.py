@@ -12,7 +12,6 @@ write the same file with any HTTP client.
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,11 +21,10 @@ from urllib.parse import quote, urlsplit
 from fallback_audit.disk_errors import blamed
 from fallback_audit.frozen import Frozen
 from fallback_tier.advisory.found import Found, FoundAdvisory, Skipped, mapping
-from fallback_tier.advisory.identifiers import identifier
+from fallback_tier.advisory.identifiers import identifier_or_none
 from fallback_tier.advisory.osv import Advisory, Reference, record_from
 from fallback_tier.errors import (
     AdvisoryError,
-    AdvisoryIdError,
     AdvisoryNotFoundError,
     AdvisoryResponseError,
     AdvisoryUnreachableError,
@@ -182,7 +180,7 @@ class OsvLookup:
             answer = self._answer(name)
             answers.append(answer)
             for alias in () if answer.record is None else answer.record.aliases:
-                if alias not in seen and (usual := _usual(alias)) and usual not in seen:
+                if alias not in seen and (usual := identifier_or_none(alias)) and usual not in seen:
                     seen |= {alias, usual}
                     waiting.append(usual)
         return answers
@@ -319,13 +317,6 @@ class OsvLookup:
         # One folder per server: a private database's record must not pass for the public one's.
         server = quote(self.base_url.removeprefix("https://"), safe="")
         return self.folder() / server / f"{name.replace(':', '_')}.json"
-
-
-def _usual(alias: str) -> str | None:
-    """Return an alias as it can be requested; None: it is not an identifier of a database."""
-    with suppress(AdvisoryIdError):
-        return identifier(alias)
-    return None
 
 
 def _linked(record: Advisory, source: AdvisorySource, same: Sequence[str]) -> Advisory:

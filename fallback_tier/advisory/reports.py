@@ -362,32 +362,25 @@ def _github_range(ecosystem: str, stated: str, fixed: str) -> dict[str, Any]:
     Raises AdvisoryError: the text is not such a range.
     """
     is_served = bool(ecosystem_of_type(ecosystem))
-    low, high, closed = "0", "", False
-    seen: set[str] = set()
+    low, high, closed = "", "", False
     for part in filter(None, (it.strip() for it in stated.split(","))):
         bound = _BOUND.fullmatch(part)
-        bounds = bound["operator"][:1] if bound is not None else ""
-        # Two lower or upper bounds are two ranges: which belongs to which is not stated.
-        is_again = bool(set(bounds.replace("=", "<>")) & seen)
-        seen |= set(bounds.replace("=", "<>"))
-        if (
-            bound is None
-            or is_again
-            or (is_served and not is_orderable(ecosystem, bound["version"]))
-        ):
+        operator, version = bound.group("operator", "version") if bound else ("", "")
+        is_lower, is_upper = operator in (">", ">=", "="), operator in ("<", "<=", "=")
+        # Two bounds of one side are two ranges: which belongs to which is not stated.
+        is_again = (is_lower and low) or (is_upper and high)
+        if not bound or is_again or (is_served and not is_orderable(ecosystem, version)):
             raise AdvisoryError(
                 f"The range {stated[:200]!r} of an advisory can't be read.",
                 next_step="Give an OSV record of it.",
             )
-        operator, version = bound["operator"], bound["version"]
-        if operator in (">=", "="):
-            low = version
-        elif operator == ">":
+        if is_lower:
             # A version that can't be compared stays affected: more is affected than stated, not less.
-            low = successor(ecosystem, version) if is_served else version
-        if operator in ("<", "<=", "="):
+            is_above = operator == ">" and is_served
+            low = successor(ecosystem, version) if is_above else version
+        if is_upper:
             high, closed = version, operator != "<"
-    events = [{"introduced": low}]
+    events = [{"introduced": low or "0"}]
     can_end_later = closed and is_served and is_orderable(ecosystem, fixed)
     if can_end_later and sort_key(ecosystem, fixed) > sort_key(ecosystem, high):
         high, closed = fixed, False

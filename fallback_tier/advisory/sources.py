@@ -7,7 +7,6 @@ silently: what gives no advisory is ``skipped``, with a reason.
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from fallback_tier.advisory.found import (
     mapping,
     text,
 )
-from fallback_tier.advisory.identifiers import identifier, not_looked_up
+from fallback_tier.advisory.identifiers import identifier, identifier_or_none, not_looked_up
 from fallback_tier.advisory.lookup import AdvisorySource, OsvLookup
 from fallback_tier.advisory.osv import Advisory
 from fallback_tier.errors import AdvisoryError, AdvisoryIdError, FallbackError, WithdrawnError
@@ -128,11 +127,7 @@ def _versions_alone(stated: Advisory) -> Advisory:
 def _identifiers(item: Named) -> tuple[str, ...]:
     """Return those ids of a report that are identifiers: no other text of it becomes an address or a file's
     name. Raises AdvisoryIdError: none is."""
-    found = []
-    for name in item.ids:
-        with suppress(AdvisoryIdError):
-            found.append(identifier(name))
-    known = tuple(dict.fromkeys(filter(None, found)))
+    known = tuple(dict.fromkeys(filter(None, map(identifier_or_none, item.ids))))
     if not known:
         raise AdvisoryIdError(
             f"{item.ids[0][:200]!r} is no identifier of a database that is known.",

@@ -8,8 +8,6 @@ from typing import NamedTuple
 #: Of the answer's body, which is not read.
 _MAX_BYTES = 1024 * 1024
 
-_HERE = frozenset({"127.0.0.1", "::1", "localhost"})
-
 
 class FirstAnswer(NamedTuple):
     """``status``: any is an answer. ``date``: by the server's clock (RFC 9110 §6.6.1), if stated."""
@@ -23,7 +21,7 @@ def first_answer(url: str, headers: Mapping[str, str], timeout_s: float) -> Firs
     none."""
     import httpx2
 
-    from fallback_tier.network import TimeLimit, bounds
+    from fallback_tier.network import LOOPBACK, TimeLimit, bounds
 
     try:
         host = httpx2.URL(url).host
@@ -33,7 +31,7 @@ def first_answer(url: str, headers: Mapping[str, str], timeout_s: float) -> Firs
                 headers={"accept-encoding": "identity", **headers},
                 event_hooks=bounds(limit, _MAX_BYTES),
                 timeout=timeout_s,
-                trust_env=host not in _HERE,
+                trust_env=host not in LOOPBACK,
             ) as client,
             client.stream("GET", url) as response,
         ):
