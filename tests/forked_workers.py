@@ -22,8 +22,7 @@ from tests.forks import become, forks
 #: Who starts workers, by this name.
 _STARTING = (
     "fallback_tier.workers.starting",
-    "fallback_tier.service.worker.dispatch",
-    "fallback_tier.fleet.local.engine",
+    "fallback_tier.workers.processes",
 )
 
 

@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue, SecretStr
 from fallback_audit.frozen import Frozen
 from fallback_tier.fleet.campaign import Campaign, Deliver
 from fallback_tier.fleet.policies import ProviderLimits
-from fallback_tier.fleet.store.reading import Ordered
+from fallback_tier.fleet.store.reading import FleetReader, Ordered
 from fallback_tier.wiring import Configuration, RecordSettings
 from fallback_tier.workers.repositories import RepositoryName, RepositorySettings
 
@@ -59,6 +59,14 @@ class FixOrder(Frozen):
                 "gates": self.source.gates,
             }
         )
+
+
+def listed_order(store: FleetReader, fix_id: str) -> FixOrder:
+    """The order of a fix, by the list alone. Raises CampaignError if no campaign there has it,
+    FleetStoreError."""
+    ordered = store.ordered(fix_id)
+    settings = store.settings(ordered.fix.campaign)
+    return order_of(ordered, Campaign.model_validate_json(settings))
 
 
 def order_of(ordered: Ordered, campaign: Campaign) -> FixOrder:

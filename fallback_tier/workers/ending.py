@@ -2,8 +2,11 @@
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from fallback_tier.errors import FallbackError
+from fallback_tier.workers.problem import Problem, defect, problem_of, took_too_long
 
 
 class Late(BaseException):
@@ -24,6 +27,26 @@ def ending_in_order() -> Iterator[None]:
         sys.exit(128 + signal.SIGTERM)
 
 
+def carry_out(
+    work: Callable[[], None], failed: Callable[[Problem], None], *, limit_s: float, resume: str
+) -> None:
+    """Do a worker's fix; if it can't go on, ``failed`` is told why.
+
+    ``limit_s``: what ``end_late`` was given. ``resume``: how the fix continues, as a clause. A defect is
+    raised again: its traceback goes to the worker's log.
+    """
+    try:
+        work()
+    except (Late, Exception) as error:
+        if is_late(error):
+            failed(took_too_long(limit_s, resume))
+        elif isinstance(error, FallbackError):
+            failed(problem_of(error))
+        else:
+            failed(defect(error))
+            raise
+
+
 def is_late(error: BaseException | None) -> bool:
     """Does it come of ``Late``? Whoever is interrupted while a class is made, or a module imported, may
     raise an error of their own for it."""
@@ -33,7 +56,8 @@ def is_late(error: BaseException | None) -> bool:
 
 
 def end_late(limit_s: float) -> None:
-    """Raise ``Late`` in this thread when ``limit_s`` seconds are over."""
+    """Raise ``Late`` in this thread when ``limit_s`` seconds are over. A worker keeps its limit itself:
+    who started it may be dead by then."""
     signal.signal(signal.SIGALRM, _late)
     signal.setitimer(signal.ITIMER_REAL, limit_s)
 

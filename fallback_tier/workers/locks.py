@@ -43,15 +43,17 @@ class WorkerLocks:
                 lock.truncate(0)
             return lock
 
-    def ask_to_end(self, fix_id: str) -> None:
-        """Ask the worker that holds the lock, and no other process, to end; where it has said who it is."""
+    def end_holder(self, fix_id: str, *, at_once: bool = False) -> None:
+        """Ask the worker that holds the lock, and no other process, to end, or kill it (``at_once``); its
+        guard removes what it leaves. Nothing happens if it has not written who it is."""
         with suppress(OSError, ValueError):  # it has not said so, or has just gone
             pidfd = os.pidfd_open(int(self.path(fix_id).read_bytes()))
             try:
                 if (lock := self.take(fix_id)) is not None:
                     lock.close()  # it has gone, and its number may be another's
                 else:
-                    signal.pidfd_send_signal(pidfd, signal.SIGTERM)
+                    how = signal.SIGKILL if at_once else signal.SIGTERM
+                    signal.pidfd_send_signal(pidfd, how)
             finally:
                 os.close(pidfd)
 
@@ -66,6 +68,8 @@ class WorkerLocks:
 
 
 def write_holder(lock: int) -> None:
-    """Who holds it, so that another process can end this worker."""
+    """Who holds it, so that another process can end this worker. No client of ours inherits it: none may
+    outlive the worker with it."""
+    os.set_inheritable(lock, False)
     os.ftruncate(lock, 0)
     os.write(lock, str(os.getpid()).encode())

@@ -29,8 +29,8 @@ from fallback_tier.fleet.campaign import Campaign, EngineKind
 from fallback_tier.fleet.campaign_file import read_campaign
 from fallback_tier.fleet.engine import FleetEngine
 from fallback_tier.fleet.local.engine import LocalEngine
-from fallback_tier.fleet.local.job import FleetSecrets, Place
 from fallback_tier.fleet.model import CampaignState, FixState
+from fallback_tier.fleet.place import FleetSecrets, Place
 from fallback_tier.fleet.planning import CampaignPlan, Planner
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.running import Runner

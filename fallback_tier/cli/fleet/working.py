@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fallback_tier.engines.temporal.activities import Launch
     from fallback_tier.engines.temporal.connecting import Cluster
     from fallback_tier.engines.temporal.reconciling import OpenRecord
-    from fallback_tier.fleet.local.job import Place
+    from fallback_tier.fleet.place import Place
     from fallback_tier.wiring.trail import ReadOnlyTrail
 
 #: A campaign's limit on a fix's time is its workflow's here; so long a fix waits for a checkout at most.
@@ -63,7 +63,7 @@ def check_extra() -> None:
 
 async def _work(arguments: argparse.Namespace, name: str) -> None:
     from fallback_tier.engines.temporal.worker import WorkerSettings, run_worker
-    from fallback_tier.fleet.local.job import Place
+    from fallback_tier.fleet.place import Place
     from fallback_tier.wiring.trail import open_trail
 
     settings = WorkerSettings(

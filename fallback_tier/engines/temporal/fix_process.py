@@ -9,14 +9,16 @@ from contextlib import contextmanager
 
 from pydantic import SecretStr
 
+from fallback_audit.errors import EvidenceError
 from fallback_audit.evidence.documents import get_document
 from fallback_audit.frozen import Frozen
 from fallback_tier.engines.opened import OpenedFix
 from fallback_tier.engines.sessions.messages import Ticket
 from fallback_tier.engines.sessions.serving import serve_standard_input
-from fallback_tier.fleet.local.job import FleetSecrets, Place
-from fallback_tier.fleet.local.main import fixer_for
-from fallback_tier.fleet.order import FixOrder
+from fallback_tier.fleet.order import FixOrder, listed_order
+from fallback_tier.fleet.place import FleetSecrets, Place, ordered_fix
+from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.store.store import open_store
 from fallback_tier.wiring.trail import open_evidence
 
 
@@ -68,13 +70,29 @@ def opened(line: bytes) -> Iterator[OpenedFix]:
     """The fix that is ordered, begun or gone on with. Raises FallbackError."""
     job = Job.model_validate_json(line)
     record = job.place.record.model_copy(update={"database": job.keys.database})
-    order = get_document(open_evidence(job.place.state_dir), FixOrder, job.order_sha256)
+    order = read_order(job)
     place = job.place.model_copy(update={"record": record})
-    with (
-        fixer_for(order, place, job.keys.for_order(order)) as (fixer, given, repository, delivery),
-        fixer.open(given, repository, fix_id=order.fix_id, delivery=delivery) as fix,
-    ):
+    with ordered_fix(order, place, job.keys.for_order(order)) as fix:
         yield fix
+
+
+def read_order(job: Job) -> FixOrder:
+    """As its runner put it into evidence. No event names it there, so ``audit evidence gc`` may have
+    removed it while the fix waited: then as the campaign's list has it now.
+
+    Raises EvidenceError if neither has it, FleetStoreError.
+    """
+    try:
+        return get_document(open_evidence(job.place.state_dir), FixOrder, job.order_sha256)
+    except EvidenceError as gone:
+        url = job.keys.store
+        try:
+            with open_store(
+                job.place.state_dir, None if url is None else url.get_secret_value()
+            ) as store:
+                return listed_order(store, job.fix_id)
+        except CampaignError:  # a list of another machine
+            raise gone from None
 
 
 def main() -> None:

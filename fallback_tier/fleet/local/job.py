@@ -4,47 +4,20 @@ import json
 import os
 from pathlib import Path
 
-from pydantic import SecretStr, ValidationError
+from pydantic import ValidationError
 
 from fallback_audit.frozen import Frozen
 from fallback_tier.fleet.engine import EngineState
 from fallback_tier.fleet.order import FixOrder
+from fallback_tier.fleet.place import FleetSecrets, Place
 from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.wiring import RecordSettings
-from fallback_tier.workers.locks import WorkerLocks
 
 #: A worker's last word is a few hundred bytes.
 _MAX_WORD_BYTES = 65_536
 
 #: What is kept free for it (bytes): a block of most file systems.
 _ROOM_BYTES = 4_096
-
-
-class FleetSecrets(Frozen):
-    """What stands in the environment and in no file: keys, and addresses of databases."""
-
-    api_key: SecretStr | None = None
-    judge_api_key: SecretStr | None = None
-    database: SecretStr | None = None
-    store: SecretStr | None = None
-
-
-class Place(Frozen):
-    """Where a fleet is on this machine, and how long a fix may take there (seconds)."""
-
-    state_dir: Path
-    record: RecordSettings
-    fix_s: float
-
-    @property
-    def home(self) -> Path:
-        """All that is the fleet's own, below the state folder."""
-        return self.state_dir / "fleet"
-
-    @property
-    def locks(self) -> WorkerLocks:
-        """Of its workers."""
-        return WorkerLocks(self.state_dir, self.home)
 
 
 class Job(Frozen):

@@ -8,18 +8,13 @@ as running whose lock is free has no worker, so the service that finds it so may
 import contextlib
 import shutil
 import signal
-import subprocess
 import threading
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
 from fallback_tier.errors import FallbackError
 from fallback_tier.files.folders import remove_tree
 from fallback_tier.observing.health.report import Finding, failed, ok
-from fallback_tier.sandbox.process import kill_tree
 from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.database import service_dir
 from fallback_tier.service.queue.orders import OrderLine
@@ -29,25 +24,13 @@ from fallback_tier.service.settings import ServiceSettings
 from fallback_tier.service.worker.order import RESUME, WorkOrder, locks
 from fallback_tier.workers.checkouts import checkout
 from fallback_tier.workers.problem import MAX_TAKES, Problem, not_started, took_too_long
-from fallback_tier.workers.starting import start_worker
+from fallback_tier.workers.processes import WorkerProcesses
 
 #: Between two looks at queue and workers. A submission wakes the thread at once.
 _TICK_S = 0.25
 
-#: From the signal to end to the one that ends.
-_GRACE_S = 5.0
-
 #: What is started, under a guard.
 _WORKER = "fallback_tier.service.worker.main"
-
-
-@dataclass
-class _Running:
-    process: "subprocess.Popen[bytes]"
-    until: float
-    ending_since: float | None = None
-    why: Problem | None = None
-    log: Path = field(default_factory=Path)
 
 
 class Dispatcher:
@@ -66,11 +49,10 @@ class Dispatcher:
         self._queue = queue
         self._settings = settings
         self._state_dir = state_dir
-        self._locks = locks(state_dir)
+        self._workers = WorkerProcesses(_WORKER, locks(state_dir))
         self._secrets = secrets
         self._free_bytes = free_bytes
         self._on_change = on_change
-        self._children: dict[str, _Running] = {}
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="dispatcher", daemon=True)
@@ -120,9 +102,9 @@ class Dispatcher:
         self._end_all()
 
     def _look(self) -> None:
-        self._reap()
-        self._end_those_due()
-        self._adopt()
+        for fix_id in self._workers.own:
+            self._tell_if_gone(fix_id)
+        self._take_up()
         space = self._settings.limits.concurrent_fixes - len(self._queue.running())
         while space > 0 and not self._stopping.is_set() and self.has_room_on_disk():
             taken = self._queue.take_next()
@@ -131,125 +113,76 @@ class Dispatcher:
             self._start_worker(taken.fix_id)
             space -= 1
 
-    # --- Starting ---------------------------------------------------------------------------------
-
     def _start_worker(self, fix_id: str) -> None:
-        lock = self._locks.take(fix_id)
-        if lock is None:
-            # The worker of an earlier service has it after all, or a process that is about to end still has
-            # its lock; `_adopt` looks after it.
-            self._queue.not_taken(fix_id)
-            return
+        def order(lock: int) -> bytes:
+            one = WorkOrder(
+                fix_id=fix_id, state_dir=self._state_dir, settings=self._settings, lock=lock
+            )
+            return one.to_pipe(self._secrets)
+
         try:
-            self._children[fix_id] = self._process(fix_id, lock)
+            if not self._workers.start(fix_id, self._settings.limits.fix_s, order):
+                self._queue.not_taken(fix_id)
+                return
         except OSError as error:
             self._queue.fail(fix_id, not_started(error, RESUME))
-        finally:
-            lock.close()  # the worker has it now
         self._on_change()
-
-    def _process(self, fix_id: str, lock: BinaryIO) -> _Running:
-        order = WorkOrder(
-            fix_id=fix_id, state_dir=self._state_dir, settings=self._settings, lock=lock.fileno()
-        )
-        log = self._locks.log(fix_id)
-        limit_s = self._settings.limits.fix_s
-        process = start_worker(_WORKER, limit_s, order.to_pipe(self._secrets), lock, log)
-        until = time.monotonic() + limit_s
-        return _Running(process, until, log=log)
 
     # --- Ending -----------------------------------------------------------------------------------
 
-    def _reap(self) -> None:
-        for fix_id, child in list(self._children.items()):
-            code = child.process.poll()
-            if code is None:
-                continue
-            del self._children[fix_id]
-            self._gone(fix_id, child, code)
-            self._on_change()
-
-    def _gone(self, fix_id: str, child: _Running, code: int) -> None:
+    def _tell_if_gone(self, fix_id: str) -> None:
         """What the queue says of one whose worker has gone: its own word counts, if it has said one."""
-        if child.why is not None:
-            self._queue.fail(fix_id, child.why)
-        elif not self._queue.cancelled_if_wanted(fix_id) and code != 0:
-            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            self._queue.fail(
-                fix_id,
-                Problem(
-                    code="worker",
-                    problem=f"The worker ended without a word ({how}).",
-                    next_step=f"Resume the fix; what it wrote is in {child.log}.",
-                ),
-            )
+        gone = self._workers.gone(fix_id)
+        if gone is None:
+            return
+        log = self._workers.locks.log(fix_id)
+        if self._queue.cancelled_if_wanted(fix_id):
+            pass
+        elif gone.lived_s >= self._settings.limits.fix_s:  # it can't have said so itself
+            self._queue.fail(fix_id, took_too_long(self._settings.limits.fix_s, RESUME))
+        elif self._stopping.is_set():
+            self._queue.give_back(fix_id)
+        elif gone.code != 0:
+            self._queue.fail(fix_id, _without_a_word(gone.code, log))
         with contextlib.suppress(OSError):  # what the next worker of this fix removes, too
             remove_tree(checkout(service_dir(self._state_dir), fix_id))  # there where it was killed
-        self._locks.tidy(fix_id)
-
-    def _end_those_due(self) -> None:
-        cancelling = {line.fix_id for line in self._queue.running() if line.cancelling}
-        now = time.monotonic()
-        for fix_id, child in self._children.items():
-            if now >= child.until and child.why is None:
-                child.why = took_too_long(self._settings.limits.fix_s, RESUME)
-            if fix_id in cancelling or child.why is not None:
-                self._end(child, now)
-
-    def _end(self, child: _Running, now: float) -> None:
-        """First asked, then made to."""
-        if child.ending_since is None:
-            child.ending_since = now
-            child.process.terminate()
-        elif now - child.ending_since > _GRACE_S:
-            kill_tree(child.process.pid, None)
+        self._workers.locks.tidy(fix_id)
+        self._on_change()
 
     def _end_all(self) -> None:
-        began = time.monotonic()
-        while self._children:
-            for child in self._children.values():
-                self._end(child, time.monotonic())
-            for fix_id, child in list(self._children.items()):
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.process.wait(_TICK_S)
-                    del self._children[fix_id]
-                    with contextlib.suppress(
-                        FallbackError
-                    ):  # it ended in time, or the disk is full
-                        if child.why is not None:
-                            self._queue.fail(fix_id, child.why)
-                        elif not self._queue.cancelled_if_wanted(fix_id):
-                            self._queue.give_back(fix_id)
-            if time.monotonic() - began > 4 * _GRACE_S:
-                return  # stuck in the kernel; the lock tells the next service
-
-    # --- What an earlier service left -------------------------------------------------------------
+        self._workers.end_all()
+        for fix_id in self._workers.own:
+            with contextlib.suppress(FallbackError):  # the disk is full: its lock tells of it
+                self._tell_if_gone(fix_id)
 
     def _take_up(self) -> None:
+        """What runs, and is to be cancelled; what runs by the queue and has no worker. One of an earlier
+        service ends by itself, or is ended by its lock."""
         for line in self._queue.running():
-            self._look_after(line)
+            if self._workers.is_alive(line.fix_id):
+                if line.cancelling:
+                    self._workers.end(line.fix_id)
+            elif line.fix_id not in self._workers.own:
+                self._go_on(line)
 
-    def _adopt(self) -> None:
-        """Workers of an earlier service: they end by themselves, or are cancelled through their lock."""
-        for line in self._queue.running():
-            if line.fix_id not in self._children:
-                self._look_after(line)
-
-    def _look_after(self, line: OrderLine) -> None:
-        lock = self._locks.take(line.fix_id)
-        if lock is None:
-            if line.cancelling:
-                self._locks.ask_to_end(line.fix_id)
-            return
-        with lock:
-            if self._queue.cancelled_if_wanted(line.fix_id):
-                pass
-            elif line.takes >= MAX_TAKES:
-                self._queue.fail(line.fix_id, _taken_too_often(line.takes))
-            else:
-                with contextlib.suppress(ConflictError):  # it came to its end just now
-                    self._queue.queue_again(line.fix_id, by=None)
+    def _go_on(self, line: OrderLine) -> None:
+        if self._queue.cancelled_if_wanted(line.fix_id):
+            pass
+        elif line.takes >= MAX_TAKES:
+            self._queue.fail(line.fix_id, _taken_too_often(line.takes))
+        else:
+            with contextlib.suppress(ConflictError):  # it came to its end just now
+                self._queue.queue_again(line.fix_id, by=None)
         self._on_change()
+
+
+def _without_a_word(code: int, log: Path) -> Problem:
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return Problem(
+        code="worker",
+        problem=f"The worker ended without a word ({how}).",
+        next_step=f"Resume the fix; what it wrote is in {log}.",
+    )
 
 
 def _taken_too_often(takes: int) -> Problem:

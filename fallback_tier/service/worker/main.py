@@ -5,11 +5,9 @@ writes its end to the queue itself, so that the end is kept whether the service 
 """
 
 import json
-import os
 import sys
 
 from fallback_tier.advisory import AdvisorySet, parse_advisory
-from fallback_tier.errors import FallbackError
 from fallback_tier.fix.delivery import Delivery
 from fallback_tier.fix.document import document
 from fallback_tier.fix.fixer import SeveralFixesError, open_fixer
@@ -22,23 +20,19 @@ from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.refusals import NotFoundError, NotServedError
 from fallback_tier.service.worker.order import RESUME, WorkOrder
 from fallback_tier.workers.checkouts import Checkouts
-from fallback_tier.workers.ending import Late, end_late, ending_in_order, is_late
+from fallback_tier.workers.ending import carry_out, end_late, ending_in_order
 from fallback_tier.workers.locks import write_holder
-from fallback_tier.workers.problem import defect, problem_of, took_too_long
+from fallback_tier.workers.problem import Problem
 
 #: The patch is handed out by the service: no repository is written.
 _KEEP = Delivery(dry_run=True)
 
 
 def main() -> None:
-    """Read the order, do it. The exit code tells nothing: the queue does.
-
-    The limit on a fix's time is kept here: the service that started it may be dead by then.
-    """
+    """Read the order, do it. The exit code tells nothing: the queue does."""
     with ending_in_order():
         order = WorkOrder.model_validate_json(sys.stdin.buffer.read())
         end_late(order.settings.limits.fix_s)
-        os.set_inheritable(order.lock, False)  # no client of ours may outlive us with it
         write_holder(order.lock)
         work(order)
 
@@ -47,23 +41,20 @@ def work(order: WorkOrder) -> None:
     """Do what the queue says of this fix, and write down how it ended."""
     with Database(service_db(order.state_dir)) as database:
         queue = OrderQueue(database)
-        try:
+
+        def to_its_end() -> None:
             found = queue.get(order.fix_id)
             if found.state is not OrderState.RUNNING:
                 return  # cancelled, or taken back, before we were there
-            fixed = _fixed(order, found, queue)
-            message = json.dumps(document(fixed.result))
-            unknown = isinstance(fixed.result, RefusedFix) and fixed.result.is_unknown
-            outcome = "unknown" if unknown else fixed.result.outcome
-            queue.end(order.fix_id, outcome, message)
-        except (Late, Exception) as error:
-            if is_late(error):
-                queue.fail(order.fix_id, took_too_long(order.settings.limits.fix_s, RESUME))
-            elif isinstance(error, FallbackError):
-                queue.fail(order.fix_id, problem_of(error))
-            else:
-                queue.fail(order.fix_id, defect(error))
-                raise  # its traceback goes to the worker's log
+            result = _fixed(order, found, queue).result
+            unknown = isinstance(result, RefusedFix) and result.is_unknown
+            outcome = "unknown" if unknown else result.outcome
+            queue.end(order.fix_id, outcome, json.dumps(document(result)))
+
+        def failed(problem: Problem) -> None:
+            queue.fail(order.fix_id, problem)
+
+        carry_out(to_its_end, failed, limit_s=order.settings.limits.fix_s, resume=RESUME)
 
 
 def _fixed(order: WorkOrder, found: Order, queue: OrderQueue) -> OneFix:

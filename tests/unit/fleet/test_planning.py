@@ -12,7 +12,7 @@ from fallback_tier.advisory import parse_advisory
 from fallback_tier.cli.fleet.showing import status_document
 from fallback_tier.fleet.campaign import Campaign
 from fallback_tier.fleet.campaign_file import parse_campaign
-from fallback_tier.fleet.order import order_of
+from fallback_tier.fleet.order import listed_order, order_of
 from fallback_tier.fleet.planning import CampaignPlan, Planner
 from fallback_tier.fleet.proofs import MAX_PROOF_BYTES
 from fallback_tier.fleet.refusals import CampaignError
@@ -175,6 +175,8 @@ def test_a_proof_is_of_one_advisory_in_one_repository(two: Path) -> None:
             fix.repository: order_of(store.ordered(fix.fix_id), campaign(two, CONCERNED + PROOF))
             for fix in store.every("spring")
         }
+        listed = {fix.repository: listed_order(store, fix.fix_id) for fix in store.every("spring")}
+    assert listed == orders
     given = {name: order.configured(two, RecordSettings()).proof for name, order in orders.items()}
     assert given == {
         "shop": Proof(("python", "-m", "unittest", "flaw_test"), {"flaw_test.py": b"a test\n"}),

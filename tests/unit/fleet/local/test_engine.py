@@ -13,19 +13,12 @@ from fallback_tier.errors import StateFolderError
 from fallback_tier.files.locks import try_hold
 from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.fleet.local.engine import LocalEngine
-from fallback_tier.fleet.local.job import (
-    FleetSecrets,
-    Job,
-    Place,
-    keep_room,
-    leave_word,
-    read_word,
-    word_path,
-)
+from fallback_tier.fleet.local.job import Job, keep_room, leave_word, read_word, word_path
 from fallback_tier.fleet.local.main import work
 from fallback_tier.fleet.order import FixOrder
+from fallback_tier.fleet.place import FleetSecrets, Place
 from fallback_tier.wiring import RecordSettings
-from fallback_tier.workers import starting
+from fallback_tier.workers import processes, starting
 from fallback_tier.workers.checkouts import lock_path
 from fallback_tier.workers.problem import PASSING, Problem, problem_of
 from fallback_tier.workers.repositories import RepositorySettings
@@ -41,6 +34,9 @@ ORDER = FixOrder(
     advisory={"id": "TEST-1"},
     ecosystem="npm",
 )
+
+#: Hears no request to end.
+DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 
 #: Says that it is there, then waits until it is ended.
 WAITS = "import sys, time; sys.stdin.read(); print('there', flush=True); time.sleep(600)"
@@ -83,8 +79,8 @@ def test_a_word_is_told_when_its_worker_has_gone(engine: LocalEngine, place: Pla
     )
     leave_word(place, "fix-0", said)
     assert phase(engine) is Phase.ACTIVE
-    engine._children["fix-0"].kill()
-    engine._children["fix-0"].wait(PATIENCE_S)
+    engine._workers._children["fix-0"].kill()
+    engine._workers._children["fix-0"].wait(PATIENCE_S)
     assert engine.state("fix-0") == said
     assert engine.room == 2
     engine.submit(ORDER)
@@ -95,8 +91,8 @@ def test_a_worker_that_was_killed_leaves_its_fix_to_anybody(
     engine: LocalEngine, place: Place
 ) -> None:
     at_work(engine, place)
-    engine._children["fix-0"].kill()
-    engine._children["fix-0"].wait(PATIENCE_S)
+    engine._workers._children["fix-0"].kill()
+    engine._workers._children["fix-0"].wait(PATIENCE_S)
     assert phase(engine) is Phase.UNKNOWN
 
 
@@ -106,6 +102,33 @@ def test_what_is_cancelled_ends_and_says_so(engine: LocalEngine, place: Place) -
     becomes(lambda: phase(engine) is Phase.CANCELLED, "it is cancelled")
     engine.submit(ORDER)
     assert phase(engine) is Phase.ACTIVE
+
+
+def test_a_worker_that_does_not_end_holds_up_no_cancellation(
+    engine: LocalEngine, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "_COMMAND", (sys.executable, "-c", f"{DEAF}; {WAITS}"))
+    monkeypatch.setattr(processes, "GRACE_S", 0.2)
+    at_work(engine, place)
+
+    def is_cancelled() -> bool:
+        engine.cancel("fix-0")
+        return phase(engine) is Phase.CANCELLED
+
+    becomes(is_cancelled, "it is cancelled")
+
+
+def test_a_worker_that_was_too_stuck_to_say_that_it_is_late_is_late(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "_COMMAND", (sys.executable, "-c", "import sys; sys.exit(1)"))
+    engine = LocalEngine(place.model_copy(update={"fix_s": 0.0}), FleetSecrets(), at_once=2)
+    engine.submit(ORDER)
+    becomes(lambda: phase(engine) is not Phase.ACTIVE, "it has gone")
+    for _ in range(2):
+        problem = engine.state("fix-0").problem
+        assert problem is not None
+        assert problem.code == "time_limit"
 
 
 def test_what_is_over_is_not_cancelled(engine: LocalEngine, place: Place) -> None:
@@ -127,7 +150,7 @@ def test_workers_of_an_earlier_runner_are_left_and_counted(
         os.write(lock.fileno(), str(worker.pid).encode())
         lock.close()
         engine.submit(ORDER)
-        assert (phase(engine), engine.room, engine._children) == (Phase.ACTIVE, 1, {})
+        assert (phase(engine), engine.room, engine._workers._children) == (Phase.ACTIVE, 1, {})
         engine.close()
         assert worker.poll() is None
         engine.cancel("fix-0")
@@ -152,7 +175,7 @@ def test_no_worker_is_started_that_could_not_leave_a_word(
     word_path(place, "fix-0").mkdir(parents=True)
     with pytest.raises(StateFolderError):
         engine.submit(ORDER)
-    assert (engine.room, engine._children) == (2, {})
+    assert (engine.room, engine._workers._children) == (2, {})
     word_path(place, "fix-0").rmdir()
     at_work(engine, place)
 

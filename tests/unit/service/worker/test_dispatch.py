@@ -5,7 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,11 @@ from fallback_tier.service.database import Database, service_db, service_dir
 from fallback_tier.service.queue.orders import NewOrder, OrderState, Submission
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.settings import Limits, ServiceSettings
-from fallback_tier.service.worker.dispatch import Dispatcher, _Running
+from fallback_tier.service.worker.dispatch import Dispatcher
 from fallback_tier.service.worker.order import locks
 from fallback_tier.workers import starting
 from fallback_tier.workers.checkouts import checkout
-from fallback_tier.workers.problem import MAX_TAKES, Problem
+from fallback_tier.workers.problem import MAX_TAKES
 from tests.service.running import waited
 from tests.waiting import PATIENCE_S
 
@@ -46,8 +47,18 @@ def dispatcher(queue: OrderQueue, place: Path, free: int = FREE) -> Dispatcher:
 
 def finished(one: Dispatcher) -> None:
     """Its workers have gone: the repository is not configured, so each says so at once."""
-    for child in one._children.values():
-        child.process.wait(PATIENCE_S)
+    for child in one._workers._children.values():
+        child.wait(PATIENCE_S)
+
+
+def has_worker(
+    one: Dispatcher, words: Sequence[str], since: float = 0.0
+) -> "subprocess.Popen[bytes]":
+    """Its worker of ``fix-0`` is another program, started ``since`` seconds from now."""
+    process = subprocess.Popen(words, start_new_session=True)
+    one._workers._children["fix-0"] = process
+    one._workers._started["fix-0"] = time.monotonic() + since
+    return process
 
 
 def test_as_many_run_as_may(queue: OrderQueue, tmp_path: Path) -> None:
@@ -168,7 +179,7 @@ def test_who_held_the_lock_before_is_not_ended(queue: OrderQueue, tmp_path: Path
     assert lock is not None
     with lock:
         queue.cancel("fix-0", "key:ci")
-        dispatcher(queue, tmp_path)._adopt()
+        dispatcher(queue, tmp_path)._take_up()
     assert ended(anybody) == 0
 
 
@@ -180,7 +191,7 @@ def test_who_holds_the_lock_is_ended_by_the_next_service(queue: OrderQueue, tmp_
         worker = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=(lock.fileno(),))
         lock.write(str(worker.pid).encode())
     queue.cancel("fix-0", "key:ci")
-    dispatcher(queue, tmp_path)._adopt()
+    dispatcher(queue, tmp_path)._take_up()
     assert ended(worker) == -signal.SIGTERM
 
 
@@ -188,7 +199,8 @@ def test_a_service_that_ends_in_good_order_has_not_died(queue: OrderQueue, tmp_p
     for _ in range(MAX_TAKES):
         assert queue.take_next() is not None
         one = dispatcher(queue, tmp_path)
-        one._children["fix-0"] = _Running(subprocess.Popen(["sleep", "60"]), until=float("inf"))
+        has_worker(one, ["sleep", "60"])
+        one.stop()
         one._end_all()
         assert queue.get("fix-0").state is OrderState.QUEUED
     queue.take_next()
@@ -199,12 +211,16 @@ def test_a_service_that_ends_in_good_order_has_not_died(queue: OrderQueue, tmp_p
 def test_what_took_too_long_does_not_begin_again_with_the_next_service(
     queue: OrderQueue, tmp_path: Path
 ) -> None:
+    """Its worker was too stuck to say so itself."""
     queue.take_next()
-    why = Problem(code="time_limit", problem="It took too long.", next_step="Raise the limit.")
-    one = dispatcher(queue, tmp_path)
-    one._children["fix-0"] = _Running(subprocess.Popen(["sleep", "60"]), until=0, why=why)
+    settings = ServiceSettings(limits=Limits(concurrent_fixes=1, min_free_bytes=0, fix_s=1))
+    one = Dispatcher(queue, settings, tmp_path, Secrets())
+    has_worker(one, ["sleep", "60"], since=-2.0)
+    one.stop()
     one._end_all()
-    assert queue.get("fix-0").problem == why
+    problem = queue.get("fix-0").problem
+    assert problem is not None
+    assert problem.code == "time_limit"
 
 
 def test_readiness_hears_of_a_queue_that_can_not_be_worked_on(tmp_path: Path) -> None:
@@ -230,10 +246,9 @@ def test_what_a_killed_worker_leaves_does_not_fill_the_disk(
     (left := checkout(service_dir(tmp_path), "fix-0")).mkdir(parents=True)
     (left / "file").write_text("of the repository")
     one = dispatcher(queue, tmp_path, free=0)
-    killed = subprocess.Popen(["sleep", "60"])
+    killed = has_worker(one, ["sleep", "60"])
     killed.kill()
     killed.wait(PATIENCE_S)
-    one._children["fix-0"] = _Running(killed, until=float("inf"))
     one._look()
     assert queue.get("fix-0").state is OrderState.FAILED
     assert not left.exists()
@@ -248,9 +263,9 @@ def test_a_take_without_a_worker_does_not_count(queue: OrderQueue, tmp_path: Pat
         one._look()
         found = queue.get("fix-0")
         assert (found.state, found.takes) == (OrderState.RUNNING, 0)
-        assert "fix-0" not in one._children
+        assert "fix-0" not in one._workers.own
     one._look()
     assert queue.get("fix-0").takes == 1
-    while one._children:
+    while one._workers.own:
         finished(one)
         one._look()

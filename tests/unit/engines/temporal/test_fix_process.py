@@ -1,0 +1,41 @@
+"""Where the process of a fix on Temporal finds its order."""
+
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.errors import EvidenceError
+from fallback_audit.evidence.documents import put_document
+from fallback_tier.engines.sessions.messages import Ticket
+from fallback_tier.engines.temporal.fix_process import Job, WorkerKeys, job_for, read_order
+from fallback_tier.fleet.campaign import Campaign
+from fallback_tier.fleet.order import listed_order
+from fallback_tier.fleet.place import Place
+from fallback_tier.fleet.store.store import open_store
+from fallback_tier.wiring import RecordSettings
+from fallback_tier.wiring.trail import open_evidence
+from tests.unit.fleet.made import NAME, fix, planned
+
+FIX = "fix-0"
+
+
+def job(state_dir: Path, order_sha256: str, fix_id: str = FIX) -> Job:
+    place = Place(state_dir=state_dir, record=RecordSettings(), fix_s=60.0)
+    return job_for(Ticket(fix_id, order_sha256), place, WorkerKeys())
+
+
+def test_an_order_that_evidence_has_no_more_is_made_by_the_list(tmp_path: Path) -> None:
+    """No event names it, so it may have been collected while the fix waited."""
+    with open_store(tmp_path) as store:
+        settings = Campaign(name=NAME, checkouts=(tmp_path,), advisories=(tmp_path,))
+        one = planned([fix(0)]).model_copy(update={"settings": settings.model_dump_json()})
+        store.create(one)
+        order = listed_order(store, FIX)
+    digest = put_document(open_evidence(tmp_path), order)
+    assert read_order(job(tmp_path, digest)) == order
+    assert read_order(job(tmp_path, "0" * 64)) == order
+
+
+def test_an_order_that_nobody_has_is_missing_evidence(tmp_path: Path) -> None:
+    with pytest.raises(EvidenceError):
+        read_order(job(tmp_path, "0" * 64, "fix-of-another-machine"))
