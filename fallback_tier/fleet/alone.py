@@ -23,6 +23,7 @@ def alone(state_dir: Path) -> Iterator[None]:
         raise CampaignError(
             f"Another `fleet run` is at work in {state_dir}.",
             next_step="Watch it with `fleet status`, or wait for its end.",
+            kind="another_run",
         )
     with lock:
         yield

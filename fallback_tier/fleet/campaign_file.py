@@ -24,12 +24,15 @@ def read_campaign(path: Path) -> Campaign:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise CampaignError(
-            f"{path}: {reason}.", next_step="Name a campaign's TOML file that can be read."
+            f"{path}: {reason}.",
+            next_step="Name a campaign's TOML file that can be read.",
+            kind="unreadable",
         ) from error
     if len(data) > MAX_FILE_BYTES:
         raise CampaignError(
             f"{path} is larger than {MAX_FILE_BYTES:,} bytes.",
             next_step="Make several campaigns, or name folders of checkouts.",
+            kind="too_large",
         )
     return parse_campaign(text, path)
 
@@ -40,7 +43,9 @@ def parse_campaign(text: str, path: Path) -> Campaign:
         facts: dict[str, Any] = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise CampaignError(
-            f"{path} is not TOML: {error}.", next_step="Correct this place."
+            f"{path} is not TOML: {error}.",
+            next_step="Correct this place.",
+            kind="not_toml",
         ) from error
     _root_paths(facts, path.absolute().parent)
     try:
@@ -49,6 +54,7 @@ def parse_campaign(text: str, path: Path) -> Campaign:
         raise CampaignError(
             f"{path}: {first_fault(error, 'the whole')}.",
             next_step="docs/fleet.md has every key and an example.",
+            kind="not_valid",
         ) from error
 
 

@@ -62,7 +62,9 @@ def _epss(path: Path) -> Iterator[tuple[str, float]]:
     rows = csv.DictReader(line for line in lines if not line.startswith("#"))
     if not {"cve", "epss"} <= set(rows.fieldnames or ()):
         raise CampaignError(
-            f"The EPSS feed {path} has no columns cve and epss.", next_step=_GET_EPSS
+            f"The EPSS feed {path} has no columns cve and epss.",
+            next_step=_GET_EPSS,
+            kind="no_epss",
         )
     for number, row in enumerate(rows, start=1):
         try:
@@ -71,7 +73,9 @@ def _epss(path: Path) -> Iterator[tuple[str, float]]:
             score = math.nan
         if not 0 <= score <= 1:
             raise CampaignError(
-                f"The EPSS feed {path}: row {number} has no probability.", next_step=_GET_EPSS
+                f"The EPSS feed {path}: row {number} has no probability.",
+                next_step=_GET_EPSS,
+                kind="no_epss",
             )
         yield str(row["cve"]).upper(), score
 
@@ -83,7 +87,9 @@ def _kev(path: Path) -> Iterator[str]:
             yield str(entry["cveID"]).upper()
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise CampaignError(
-            f"The KEV feed {path} is not CISA's list of vulnerabilities.", next_step=_GET_KEV
+            f"The KEV feed {path} is not CISA's list of vulnerabilities.",
+            next_step=_GET_KEV,
+            kind="no_kev",
         ) from error
 
 
@@ -99,4 +105,6 @@ def _text(path: Path, next_step: str) -> str:
         reason = getattr(error, "strerror", None) or "it is not gzip"
     except UnicodeDecodeError:
         reason = "it is not UTF-8"
-    raise CampaignError(f"The feed {path} can't be read: {reason}.", next_step=next_step)
+    raise CampaignError(
+        f"The feed {path} can't be read: {reason}.", next_step=next_step, kind="unreadable"
+    )

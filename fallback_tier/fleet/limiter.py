@@ -63,6 +63,7 @@ class StoreLimiter:
                         f"{waited / 60:.0f} minutes.",
                         next_step="Raise the campaign's limits of a minute, or run fewer fixes at once.",
                         failure=ModelFailureKind.WITHHELD,
+                        kind="no_room",
                     )
                 spread = 1 + random.random() * _SPREAD  # noqa: S311 (a pause)
                 pause = min(wait, MAX_LOOK_S) * spread

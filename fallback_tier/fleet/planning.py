@@ -124,7 +124,9 @@ def _repositories(
             places = sorted(it for it in folder.iterdir() if (it / ".git").exists())
         except OSError as error:
             raise CampaignError(
-                f"checkouts: {folder}: {error.strerror}.", next_step="Name a folder of checkouts."
+                f"checkouts: {folder}: {error.strerror}.",
+                next_step="Name a folder of checkouts.",
+                kind="unreadable",
             ) from error
         for place in places:
             if place.name in known or not _NAME.fullmatch(place.name):
@@ -195,6 +197,7 @@ def _check_size(fixes: int) -> None:
         raise CampaignError(
             f"These are more than {MAX_FIXES:,} fixes.",
             next_step="Make several campaigns, or give each repository its own scanner's report.",
+            kind="too_many",
         )
 
 
@@ -208,4 +211,5 @@ def _check_some(
         f"Campaign {campaign.name!r} has nothing to fix: no repository names a package that an advisory "
         f"is about.{first}",
         next_step="Look at `repositories`, `checkouts` and `advisories`.",
+        kind="nothing_to_fix",
     )

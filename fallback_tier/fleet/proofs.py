@@ -62,10 +62,12 @@ class ProofTable(BaseModel):
             raise CampaignError(
                 f"{self.name}: {source}: {error.strerror}.",
                 next_step="Name a file that can be read; paths are relative to the campaign's file.",
+                kind="unreadable",
             ) from error
         if len(content) > left:
             raise CampaignError(
                 f"{self.name}: its files are more than {MAX_PROOF_BYTES:,} bytes, {source} among them.",
                 next_step="Let the proof make large inputs itself.",
+                kind="too_large",
             )
         return content

@@ -61,4 +61,5 @@ def _stop(
         raise CampaignError(
             f"Campaign {name!r} is {stands}: it can't be {state}.",
             next_step="`fallback-tier fleet status` shows where it stands.",
+            kind="wrong_state",
         )

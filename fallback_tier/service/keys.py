@@ -73,6 +73,7 @@ class KeyStore:
             raise ConfigurationError(
                 f"Key {name!r} has no role, and could do nothing.",
                 next_step=f"Give it some of {', '.join(Role)}.",
+                kind="no_role",
             )
         now = self._clock()
         with self._database.writing() as db:
@@ -80,6 +81,7 @@ class KeyStore:
                 raise ConfigurationError(
                     f"There is or was a key {name!r}, and the record would not tell the two apart.",
                     next_step="Choose another name; or rotate that key, unless it was revoked.",
+                    kind="name_taken",
                 )
             return _made(db, name, roles, now, None if lasts is None else now + lasts)
 
@@ -174,6 +176,7 @@ def _not_revoked(db: Connection, key_id: str) -> KeyRecord:
     raise NotFoundError(
         f"There is no key {key_id!r}, or it was revoked.",
         next_step="`fallback-tier keys list` shows all keys.",
+        kind="no_such_key",
     )
 
 
@@ -198,5 +201,6 @@ def _checked_name(name: str) -> str:
         raise ConfigurationError(
             f"A key's name has 1 to {MAX_NAME_CHARS} printable characters, and this is {name[:120]!r}.",
             next_step="Call it after the program that will use it.",
+            kind="bad_name",
         )
     return name

@@ -48,12 +48,14 @@ class People:
             raise ConfigurationError(
                 f"A person has a name of 1 to {MAX_NAME_CHARS} printable characters, and a role.",
                 next_step="Give both.",
+                kind="bad_name",
             )
         if not MIN_PASSWORD <= len(password) <= MAX_PASSWORD:
             raise ConfigurationError(
                 f"A password has {MIN_PASSWORD} to {MAX_PASSWORD:,} characters, and this has "
                 f"{len(password)}.",
                 next_step="Take some words that belong to nothing.",
+                kind="bad_password",
             )
         person = Person(name=name, roles=tuple(role for role in Role if role in roles))
         salt = secrets.token_bytes(_SALT_BYTES)
@@ -69,7 +71,9 @@ class People:
         with self._database.writing() as db:
             if not db.execute("DELETE FROM people WHERE name = ?", (name,)).rowcount:
                 raise NotFoundError(
-                    f"There is nobody called {name!r}.", next_step="`fallback-tier keys people`."
+                    f"There is nobody called {name!r}.",
+                    next_step="`fallback-tier keys people`.",
+                    kind="no_such_person",
                 )
 
     def all(self) -> tuple[Person, ...]:

@@ -34,13 +34,16 @@ def check_listening(listening: Listening) -> None:
             path = getattr(listening, name)
             if path is not None and not path.is_file():
                 raise ConfigurationError(
-                    f"listen.{name} {path}: there is no such file.", next_step="Check the path."
+                    f"listen.{name} {path}: there is no such file.",
+                    next_step="Check the path.",
+                    kind="no_such_file",
                 )
         return
     raise ConfigurationError(
         f"Listening on {listening.host} without TLS would send keys and patches in the clear.",
         next_step="Give --tls-cert and --tls-key; or name the proxy that ends TLS in "
         "listen.trusted_proxies; or listen on 127.0.0.1.",
+        kind="no_tls",
     )
 
 
@@ -158,5 +161,6 @@ def bound(listening: Listening) -> Door:
         raise StateFolderError(
             f"{listening.host}:{listening.port} can't be listened on: {error.strerror}.",
             next_step="End what listens there, or choose another --port.",
+            kind="not_listening",
         ) from error
     return place

@@ -208,7 +208,9 @@ def parse_settings(text: str, source: str) -> ServiceSettings:
         facts: dict[str, Any] = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigurationError(
-            f"--config {source} is not TOML: {error}.", next_step="Correct this place."
+            f"--config {source} is not TOML: {error}.",
+            next_step="Correct this place.",
+            kind="not_toml",
         ) from error
     try:
         return ServiceSettings.model_validate(facts)
@@ -216,6 +218,7 @@ def parse_settings(text: str, source: str) -> ServiceSettings:
         raise ConfigurationError(
             f"--config {source}: {first_fault(error, 'the whole')}.",
             next_step="docs/service-configuration.md has every setting.",
+            kind="not_valid",
         ) from error
 
 
@@ -226,5 +229,7 @@ def _content(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(
-            f"--config {path}: {reason}.", next_step="Name a TOML file that can be read."
+            f"--config {path}: {reason}.",
+            next_step="Name a TOML file that can be read.",
+            kind="unreadable",
         ) from error

@@ -95,6 +95,7 @@ class Checkouts:
             raise RepositoryError(
                 f"Repository {name!r} has no commit {wanted!r}: {_git_message(done.output)}",
                 next_step="Name a branch, a tag or a commit of it.",
+                kind="no_such_commit",
             )
         return done.output.strip()
 
@@ -174,6 +175,7 @@ class Checkouts:
                 raise RepositoryError(
                     f"Repository {name!r}: {repository.path} is not a folder.",
                     next_step="Correct its path in the configuration.",
+                    kind="not_a_folder",
                 )
             return repository.path
         assert repository.url is not None  # noqa: S101 (settings: one of the two)
@@ -238,6 +240,7 @@ class Checkouts:
             raise RepositoryError(
                 f"Repository {name!r} can't be fetched: {what}",
                 next_step="Look at its entry in the configuration, and at its rights.",
+                kind="not_fetched",
             )
         return done
 

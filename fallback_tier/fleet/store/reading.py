@@ -118,7 +118,9 @@ class FleetReader:
             )
         if fix is None or not found:
             raise CampaignError(
-                f"No campaign has a fix {fix_id!r}.", next_step="`fleet status` lists them."
+                f"No campaign has a fix {fix_id!r}.",
+                next_step="`fleet status` lists them.",
+                kind="no_such_fix",
             )
         (row,) = found
         return Ordered(
@@ -147,6 +149,7 @@ def campaign_row(session: Session, name: str) -> Row:
         raise CampaignError(
             f"There is no campaign {name[:100]!r} in this store.",
             next_step="`fallback-tier fleet status` lists those that there are.",
+            kind="no_such_campaign",
         )
     return found[0]
 

@@ -58,4 +58,4 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except StateFolderError as error:
-        raise FleetStoreError(error.problem, next_step=error.next_step) from error
+        raise FleetStoreError(error.problem, next_step=error.next_step, kind=error.kind) from error

@@ -234,6 +234,7 @@ def check_same_list(name: str, known: str, given: str) -> None:
         raise CampaignError(
             f"Campaign {name!r} was made of other repositories, advisories or proofs.",
             next_step="Give the file as it was to go on (limits may change), or another `name`.",
+            kind="another_list",
         )
 
 

@@ -127,6 +127,7 @@ class Attempts:
             raise BusyError(
                 f"{MAX_WAITING} attempts wait already, and no more are taken.",
                 next_step="Try again later.",
+                kind="queue_full",
             )
         try:
             return self._pool.submit(work).result()
@@ -175,6 +176,7 @@ class Attempts:
             raise ConflictError(
                 f"Fix {fix_id} was begun by somebody else, who makes its attempts.",
                 next_step="Give an attempt of your own a fix_id of its own, or none.",
+                kind="anothers",
             )
 
     def _owner(self, fix_id: str) -> str | None:
@@ -203,6 +205,7 @@ class Attempts:
             raise ConflictError(
                 "This request is being answered just now.",
                 next_step="Send it again with the same Idempotency-Key when it is done.",
+                kind="being_answered",
             )
         return before.answer
 

@@ -91,6 +91,7 @@ class Audits:
             raise BusyError(
                 "The whole record is being exported or verified already.",
                 next_step="Ask again when that is done.",
+                kind="in_use",
             )
         try:
             yield

@@ -162,7 +162,9 @@ class Campaigns:
             steering.pause(store, name, Said(by=caller.name, because=because.because))
         except CampaignError as error:
             raise ConflictError(
-                error.problem, next_step=f"GET /v1/campaigns/{name} shows where it stands."
+                error.problem,
+                next_step=f"GET /v1/campaigns/{name} shows where it stands.",
+                kind=error.kind,
             ) from error
         return _campaign(store.campaign(name))
 
@@ -189,6 +191,7 @@ class Campaigns:
         raise NotFoundError(
             f"There is no campaign {name[:100]!r} here.",
             next_step="GET /v1/campaigns lists those that there are.",
+            kind="no_such_campaign",
         )
 
     def _store(self) -> FleetStore | None:

@@ -68,6 +68,7 @@ class Feed:
             raise BusyError(
                 f"{self.followers:,} event streams are open, and no more are taken.",
                 next_step="Try again later, or ask GET /v1/fixes/{id} now and then.",
+                kind="streams_full",
             )
         await asyncio.to_thread(self._queue.get, fix_id)
 

@@ -81,6 +81,7 @@ class Fixes:
             raise NotServedError(
                 f"{advisory.id} is about {', '.join(advisory.ecosystems)}, and no plugin here supports it.",
                 next_step=f"Installed are {', '.join(sorted(self.ecosystems))}.",
+                kind="no_plugin",
             )
         asked = NewOrder(
             fix_id=new_id("fix"), submission=submission, advisory_id=advisory.id, by=caller.name
@@ -95,6 +96,7 @@ class Fixes:
             raise NotServedError(
                 f"There is no repository {name!r} in this service's configuration.",
                 next_step="GET /v1/repositories lists those that can be named.",
+                kind="no_such_repository",
             )
         return self.repositories[name]
 
@@ -134,6 +136,7 @@ class Fixes:
             raise NotFoundError(
                 f"Fix {fix_id} has no proved patch: it is {order.outcome or order.state}.",
                 next_step=f"GET /v1/fixes/{fix_id} shows its state.",
+                kind="no_patch",
             )
         return str(application["diff"])
 
@@ -163,6 +166,7 @@ class Fixes:
             raise NotFoundError(
                 f"The record of fix {fix_id} names no evidence {digest[:12]}….",
                 next_step=f"GET /v1/fixes/{fix_id}/evidence lists what it names.",
+                kind="no_such_evidence",
             )
         if item.private and not caller.may(Role.ADMIN):
             raise NotAllowedError(

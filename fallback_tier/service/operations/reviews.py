@@ -147,6 +147,7 @@ class Reviews:
         raise NotFoundError(
             f"There is no fix {fix_id[:100]!r} on record.",
             next_step="GET /v1/reviews lists questions.",
+            kind="no_such_fix",
         )
 
     def _check_first(self, audit: AuditStore, fix_id: str) -> None:
@@ -156,6 +157,7 @@ class Reviews:
             raise ConflictError(
                 f"Fix {fix_id} was answered already: {' '.join(answer.split())}.",
                 next_step=f"GET /v1/reviews/{fix_id} shows the answer in its place.",
+                kind="answered",
             )
 
     @contextmanager
@@ -169,5 +171,6 @@ class Reviews:
                 raise ConflictError(
                     f"Fix {fix_id} is being worked on, or decided about, just now.",
                     next_step=f"GET /v1/reviews/{fix_id} shows what is on record; then decide.",
+                    kind="in_use",
                 ) from error
             yield stack.enter_context(closing(open_trail(state, settings)))

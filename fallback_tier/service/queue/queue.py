@@ -60,6 +60,7 @@ class OrderQueue:
                 raise BusyError(
                     f"{waiting:,} fixes wait already, and no more are taken.",
                     next_step="Submit it again later, with the same Idempotency-Key.",
+                    kind="queue_full",
                 )
             db.execute(
                 "INSERT INTO orders (fix_id, state, repository, advisory_id, submission, submitted_by,"
@@ -160,6 +161,7 @@ class OrderQueue:
                 raise ConflictError(
                     f"Fix {fix_id} is over ({order.state}): there is nothing to cancel.",
                     next_step=f"GET /v1/fixes/{fix_id} shows how it ended.",
+                    kind="is_over",
                 )
             db.execute(
                 "UPDATE orders SET cancelled_by = ?, cancelled_at = ? WHERE fix_id = ?",
@@ -199,6 +201,7 @@ class OrderQueue:
                 raise ConflictError(
                     f"Fix {fix_id} can't be resumed: it is {how}.",
                     next_step="Only what failed, was cancelled or was escalated goes on.",
+                    kind="wrong_state",
                 )
             db.execute(
                 "UPDATE orders SET state = ?, cancelling = 0, outcome = NULL, ended = NULL,"
@@ -244,6 +247,7 @@ def _one(db: Connection, fix_id: str) -> Order:
         raise NotFoundError(
             f"There is no fix {fix_id[:100]!r}.",
             next_step="GET /v1/fixes lists those submitted here.",
+            kind="no_such_fix",
         )
     return _order(row)
 

@@ -54,6 +54,7 @@ def known(db: Connection, owner: str, token: Token, now: float) -> Known | None:
         raise ConflictError(
             f"This Idempotency-Key came with another body before{was}.",
             next_step="Use a new key for a new request; send the same body to ask again.",
+            kind="another_body",
         )
     return Known(row["fix_id"], row["answer"])
 

@@ -63,6 +63,7 @@ def _fixed(order: WorkOrder, found: Order, queue: OrderQueue) -> OneFix:
         raise NotFoundError(
             f"Repository {found.repository!r} is not configured any more.",
             next_step="Configure it as before, then resume the fix.",
+            kind="no_such_repository",
         )
     clients, _ = clients_and_plugins()
     checkouts = Checkouts(order.state_dir, clients, service_dir(order.state_dir))
@@ -87,6 +88,7 @@ def _fixed(order: WorkOrder, found: Order, queue: OrderQueue) -> OneFix:
                 f"{advisory.id} concerns packages of several ecosystems in this repository, and an "
                 "order is for one of them.",
                 next_step="Submit the record once an ecosystem, with only that one's packages.",
+                kind="several_ecosystems",
             ) from error
 
 

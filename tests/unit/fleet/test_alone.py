@@ -6,12 +6,13 @@ import pytest
 
 from fallback_tier.fleet.alone import alone
 from fallback_tier.fleet.refusals import CampaignError
+from tests.kinds import OfKind
 
 
 def test_there_is_one_runner_a_state_folder(tmp_path: Path) -> None:
     with (
         alone(tmp_path),
-        pytest.raises(CampaignError, match="Another `fleet run`"),
+        pytest.raises(CampaignError, check=OfKind("another_run")),
         alone(tmp_path),
     ):
         pass

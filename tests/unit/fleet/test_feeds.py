@@ -10,6 +10,7 @@ from fallback_tier.advisory.osv import advisory_from
 from fallback_tier.fleet.feeds import Feeds, read_feeds, severity
 from fallback_tier.fleet.model import Risk
 from fallback_tier.fleet.refusals import CampaignError
+from tests.kinds import OfKind
 
 EPSS = (
     "#model_version:v2026.01.01,score_date:2026-11-25\ncve,epss,percentile\nCVE-2026-1,0.25,0.9\n"
@@ -57,27 +58,27 @@ def test_a_compressed_feed_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("epss", "kev", "words"),
+    ("epss", "kev", "kind", "row"),
     [
-        (None, None, "No such file"),
-        (b"a,b\n1,2\n", None, "no columns cve and epss"),
-        (b"cve,epss\nCVE-1,much\n", None, "row 1 has no probability"),
-        (b"cve,epss\nCVE-1,1.5\n", None, "row 1 has no probability"),
-        (b"cve,epss\nCVE-1\n", None, "row 1 has no probability"),
-        (b"\xff", None, "not UTF-8"),
-        (EPSS.encode(), b"[]", "not CISA's list"),
-        (EPSS.encode(), b'{"vulnerabilities": [{}]}', "not CISA's list"),
-        (EPSS.encode(), b"[" * 100_000, "not CISA's list"),
+        (None, None, "unreadable", "No such file"),
+        (b"a,b\n1,2\n", None, "no_epss", "cve and epss"),
+        (b"cve,epss\nCVE-1,much\n", None, "no_epss", "row 1 "),
+        (b"cve,epss\nCVE-1,1.5\n", None, "no_epss", "row 1 "),
+        (b"cve,epss\nCVE-1\n", None, "no_epss", "row 1 "),
+        (b"\xff", None, "unreadable", "UTF-8"),
+        (EPSS.encode(), b"[]", "no_kev", "kev.json"),
+        (EPSS.encode(), b'{"vulnerabilities": [{}]}', "no_kev", "kev.json"),
+        (EPSS.encode(), b"[" * 100_000, "no_kev", "kev.json"),
     ],
 )
 def test_another_file_is_said(
-    epss: bytes | None, kev: bytes | None, words: str, tmp_path: Path
+    epss: bytes | None, kev: bytes | None, kind: str, row: str, tmp_path: Path
 ) -> None:
     places = tmp_path / "epss.csv", tmp_path / "kev.json"
     for place, content in zip(places, (epss, kev), strict=True):
         if content is not None:
             place.write_bytes(content)
-    with pytest.raises(CampaignError, match=words) as caught:
+    with pytest.raises(CampaignError, check=OfKind(kind), match=row) as caught:
         read_feeds(places[0], None if kev is None else places[1])
     assert caught.value.next_step
 
@@ -85,5 +86,5 @@ def test_another_file_is_said(
 def test_what_is_not_gzip_is_said(tmp_path: Path) -> None:
     place = tmp_path / "epss.csv.gz"
     place.write_text(EPSS)
-    with pytest.raises(CampaignError, match="can't be read"):
+    with pytest.raises(CampaignError, check=OfKind("unreadable")):
         read_feeds(place, None)

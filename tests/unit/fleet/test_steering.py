@@ -7,6 +7,7 @@ from fallback_tier.fleet import steering
 from fallback_tier.fleet.model import CampaignState, FixFacts, FixState, Said
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.store.store import FleetStore, open_store
+from tests.kinds import OfKind
 from tests.unit.fleet.made import NAME, fix, planned
 
 ADA = Said(by="person:Ada", because="until Monday")
@@ -25,7 +26,7 @@ def test_who_is_second_changes_nothing(store: FleetStore) -> None:
     assert (store.campaign(NAME).state, store.campaign(NAME).said) == (CampaignState.PAUSED, ADA)
     steering.cancel(store, NAME)
     assert store.campaign(NAME).said is None
-    with pytest.raises(CampaignError, match="is cancelled: it can't be paused"):
+    with pytest.raises(CampaignError, check=OfKind("wrong_state"), match=r"cancelled.*paused"):
         steering.pause(store, NAME)
 
 
@@ -51,7 +52,7 @@ def test_what_is_over_is_finished_when_it_is_resumed(store: FleetStore) -> None:
 
 @pytest.mark.parametrize("how", [steering.pause, steering.cancel])
 def test_there_must_be_such_a_campaign(store: FleetStore, how: object) -> None:
-    with pytest.raises(CampaignError, match="no campaign 'other'"):
+    with pytest.raises(CampaignError, check=OfKind("no_such_campaign"), match="'other'"):
         how(store, "other")  # type: ignore[operator]
-    with pytest.raises(CampaignError, match="no campaign 'other'"):
+    with pytest.raises(CampaignError, check=OfKind("no_such_campaign"), match="'other'"):
         steering.resume(store, "other", lambda _: None)

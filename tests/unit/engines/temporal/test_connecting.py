@@ -12,6 +12,7 @@ from temporalio.service import TLSConfig
 from fallback_tier.engines.temporal.client import FixWorkflows
 from fallback_tier.engines.temporal.connecting import Cluster, EngineUnreachableError, connect
 from fallback_tier.errors import ConfigurationError
+from tests.kinds import OfKind
 
 
 def test_loopback_needs_no_certificates() -> None:
@@ -33,18 +34,20 @@ def test_files_are_read(tmp_path: Path) -> None:
 
 
 def test_a_certificate_without_its_key_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="needs its key"):
+    with pytest.raises(ConfigurationError, check=OfKind("half_a_certificate")):
         Cluster(cert=tmp_path / "cert").tls()
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"absent\.pem"):
+    with pytest.raises(ConfigurationError, check=OfKind("unreadable"), match=r"absent\.pem"):
         Cluster(ca=tmp_path / "absent.pem").tls()
 
 
 def test_a_cluster_that_is_not_there_is_named_with_what_to_do() -> None:
     nowhere = Cluster(address="127.0.0.1:1")
-    with pytest.raises(EngineUnreachableError, match=r"127\.0\.0\.1:1") as refused:
+    with pytest.raises(
+        EngineUnreachableError, check=OfKind("unreachable"), match=r"127\.0\.0\.1:1"
+    ) as refused:
         asyncio.run(connect(nowhere))
     assert "fleet dev" in refused.value.next_step
     workflows = FixWorkflows(nowhere)

@@ -7,6 +7,7 @@ import pytest
 
 from fallback_tier.engines.temporal.naming import worker_name
 from fallback_tier.errors import ConfigurationError, StateFolderError
+from tests.kinds import OfKind
 
 
 def test_a_state_folder_keeps_its_name_and_another_has_another(tmp_path: Path) -> None:
@@ -22,7 +23,7 @@ def test_two_workers_of_a_state_folder_have_no_queue_in_common(tmp_path: Path) -
         assert (told, first == told) == ("second", False)
         for name in ("", "second"):
             with (
-                pytest.raises(ConfigurationError, match="Another worker") as refused,
+                pytest.raises(ConfigurationError, check=OfKind("name_taken")) as refused,
                 worker_name(tmp_path, name),
             ):
                 pass

@@ -15,6 +15,7 @@ from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.queue.tokens import TOKEN_SECONDS, Token
 from fallback_tier.service.refusals import BusyError, ConflictError, NotFoundError
 from fallback_tier.workers.problem import Problem
+from tests.kinds import OfKind
 from tests.waiting import at_once
 
 SUBMISSION = Submission(repository="app", advisory={"id": "TEST-2026-1"})
@@ -60,7 +61,7 @@ def test_a_submission_is_there_for_another_process(queue: OrderQueue, database: 
 def test_it_is_bounded_by_what_waits(queue: OrderQueue) -> None:
     for number in range(3):
         queue.submit(asked(f"fix-{number}"))
-    with pytest.raises(BusyError, match="3 fixes wait already"):
+    with pytest.raises(BusyError, check=OfKind("queue_full"), match=r"\b3\b"):
         queue.submit(asked("fix-3"))
     queue.take_next()
     queue.submit(asked("fix-3"))
@@ -98,7 +99,7 @@ def test_a_full_queue_still_knows_a_repetition(queue: OrderQueue) -> None:
 
 def test_a_token_with_another_body_is_a_conflict(queue: OrderQueue) -> None:
     queue.submit(asked("fix-1"), Token("t-1", "body"))
-    with pytest.raises(ConflictError, match="that was fix fix-1"):
+    with pytest.raises(ConflictError, check=OfKind("another_body"), match=r"\bfix-1\b"):
         queue.submit(asked("fix-2"), Token("t-1", "another"))
 
 
@@ -160,7 +161,7 @@ def test_one_that_waits_is_cancelled_at_once(queue: OrderQueue) -> None:
     queue.submit(asked("fix-1"))
     assert queue.cancel("fix-1", "key:ci").state is OrderState.CANCELLED
     assert queue.take_next() is None
-    with pytest.raises(ConflictError, match="is over"):
+    with pytest.raises(ConflictError, check=OfKind("is_over")):
         queue.cancel("fix-1", "key:ci")
 
 
@@ -179,16 +180,16 @@ def test_what_has_ended_does_not_go_on(queue: OrderQueue, outcome: str) -> None:
     queue.submit(asked("fix-1"))
     queue.take_next()
     queue.end("fix-1", outcome, "{}")
-    with pytest.raises(ConflictError, match=f"it is {outcome}"):
+    with pytest.raises(ConflictError, check=OfKind("wrong_state"), match=outcome):
         queue.queue_again("fix-1", "key:ops")
 
 
 def test_what_waits_or_runs_does_not_go_on(queue: OrderQueue) -> None:
     queue.submit(asked("fix-1"))
-    with pytest.raises(ConflictError, match="it is queued"):
+    with pytest.raises(ConflictError, check=OfKind("wrong_state"), match=r"\bqueued\b"):
         queue.queue_again("fix-1", "key:ops")
     queue.take_next()
-    with pytest.raises(ConflictError, match="it is running"):
+    with pytest.raises(ConflictError, check=OfKind("wrong_state"), match=r"\brunning\b"):
         queue.queue_again("fix-1", "key:ops")
     assert queue.queue_again("fix-1", None).state is OrderState.QUEUED
 
@@ -226,7 +227,7 @@ def test_an_unknown_fix_is_not_found(queue: OrderQueue) -> None:
         lambda: queue.cancel("fix-9", "key:ci"),
         lambda: queue.queue_again("fix-9", "key:ci"),
     ):
-        with pytest.raises(NotFoundError, match="no fix 'fix-9'"):
+        with pytest.raises(NotFoundError, check=OfKind("no_such_fix"), match="'fix-9'"):
             call()
 
 
