@@ -27,7 +27,7 @@ from fallback_tier.demo.projects import copy_project, fetch_flask, fetch_rc, fla
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gates.open_fix import run_fix
 from fallback_tier.gates.result import DeliveryOutcome, Verified
-from fallback_tier.handover.delivery import deliver
+from fallback_tier.handover.delivery import put_on_working_tree
 from fallback_tier.ports import LanguageModel, NonceSource
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.wiring import Configuration, audit_db, open_services, random_nonce
@@ -155,7 +155,7 @@ class Demo:
                 result = run_fix(parts, *work)
             proved = isinstance(result, Verified)
             if isinstance(result, Verified):
-                deliver(result.application, inputs.repo_ctx, services.clients)
+                put_on_working_tree(result.application, inputs.repo_ctx, services.clients)
             report(result, self._console, DeliveryOutcome(delivered=proved), self._state)
         self._console.print()
         return proved

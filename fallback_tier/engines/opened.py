@@ -3,14 +3,14 @@
 from typing import Protocol
 
 from fallback_tier.gates.result import FixResult, OneFix
-from fallback_tier.gates.steps import FixState, StepKey
+from fallback_tier.gates.steps import FixProgress, StepKey
 
 
 class OpenedFix(Protocol):
     """A fix in this process's hands, as ``fallback_tier.fix.fixer`` opens one."""
 
     @property
-    def state(self) -> FixState:
+    def state(self) -> FixProgress:
         """What the steps so far have come to."""
         ...
 

@@ -120,7 +120,7 @@ def _absolute(path: Path | None) -> str | None:
     return str(path.absolute()) if path else None
 
 
-def hand_over(
+def deliver_fixes(
     fixes: Sequence[ProvedFix],
     patch: Applied,
     repo: RepoContext,

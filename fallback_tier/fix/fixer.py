@@ -13,17 +13,17 @@ from fallback_audit.ports import AuditReader
 from fallback_tier.advisory import Advisory, AdvisorySet
 from fallback_tier.errors import ConfigurationError, InputError
 from fallback_tier.fix.advisories import unused
-from fallback_tier.fix.delivery import Deliver, Delivery, Fixed, hand_over
+from fallback_tier.fix.delivery import Deliver, Delivery, Fixed, deliver_fixes
 from fallback_tier.fix.watching import UNWATCHED, Watch
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.inputs import Setup
 from fallback_tier.gates.journal.recorded_fix import RecordedFix
 from fallback_tier.gates.open_fix import OpenFix
 from fallback_tier.gates.result import DeliveryOutcome, FixResult, OneFix, WithPatch
-from fallback_tier.gates.steps import FixState, StepKey
+from fallback_tier.gates.steps import FixProgress, StepKey
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.gates.trees.worktrees import remove_leftovers
-from fallback_tier.handover.delivery import deliver
+from fallback_tier.handover.delivery import put_on_working_tree
 from fallback_tier.handover.interrupted_delivery import complete
 from fallback_tier.installed import as_found, look_at
 from fallback_tier.repo import RepoContext
@@ -46,7 +46,7 @@ class EndedFix:
     """A fix whose end is on record. What may be missing is the delivery of its proved patch."""
 
     result: FixResult
-    state: FixState
+    state: FixProgress
     _put: Callable[[WithPatch], DeliveryOutcome]
     _delivered: OneFix | None = field(default=None, init=False)
 
@@ -249,7 +249,7 @@ class Fixer:
         self._known_up_to(repo.fix_id, 0 if recorded is None else recorded.seen, held)
         kept = parts.setup.model_copy(update={"proof_failure": failure})
         repo = repo.model_copy(update={"proof_failure": failure})
-        put = partial(self._put, working, advisory, repo, setup, deliver)
+        put = partial(self._put, working, advisory, repo, setup, put_on_working_tree)
         fix = OpenFix(replace(parts, setup=kept), advisory, repo, inputs.recipe_selection, put)
         working.callback(fix.close)
         if recorded is None:
@@ -289,7 +289,7 @@ class Fixer:
     ) -> DeliveryOutcome:
         working.close()
         proved = [(result, advisory)]
-        return hand_over(proved, result.application, repo, self.services, setup, how)
+        return deliver_fixes(proved, result.application, repo, self.services, setup, how)
 
     def _known_up_to(self, fix_id: str, seen: int, held: ExitStack) -> None:
         """If another process recorded events after ``seen``, this one may no longer write."""

@@ -12,13 +12,13 @@ from fallback_tier.batch.beginning import BatchStarter
 from fallback_tier.batch.outcome import advisory_ends, partial_fix_message
 from fallback_tier.batch.part import merged
 from fallback_tier.batch.running import BatchEnd, BatchRun
-from fallback_tier.fix.delivery import Deliver, Delivery, SeveralFixes, hand_over
+from fallback_tier.fix.delivery import Deliver, Delivery, SeveralFixes, deliver_fixes
 from fallback_tier.fix.planning import check_clients
 from fallback_tier.fix.watching import Watch
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.inputs import Setup
 from fallback_tier.gates.result import DeliveryOutcome
-from fallback_tier.handover.delivery import deliver
+from fallback_tier.handover.delivery import put_on_working_tree
 from fallback_tier.handover.interrupted_delivery import complete
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Services
@@ -39,7 +39,7 @@ def fix_several(
     begun = _batch_starter(services, watch).begin(given, repo, setup)
     if begun.goes_on:
         watch.note("resuming an interrupted run: what is on record is not done again")
-    deliver_patch = complete if begun.goes_on else deliver
+    deliver_patch = complete if begun.goes_on else put_on_working_tree
     return _to_the_end(begun.run, services, deliver_patch, begun.run.record.setup)
 
 
@@ -80,4 +80,4 @@ def _delivered(
     if all(before) and before[0] is not None:
         deliver = before[0]
     fixes = [part.fixed for part in due if part.fixed]
-    return hand_over(fixes, patch, run.repo, services, setup, deliver)
+    return deliver_fixes(fixes, patch, run.repo, services, setup, deliver)

@@ -22,7 +22,7 @@ from fallback_audit.vocabulary import (
 from fallback_tier.budget.meter import reached_in_words
 from fallback_tier.gates.failure_summary.distill import distill, failure_signature, what_failed
 from fallback_tier.gates.journal.budget_raise import how_to_go_on
-from fallback_tier.gates.steps import FixState
+from fallback_tier.gates.steps import FixProgress
 from fallback_tier.history import TRIED_HEADING
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.outcome import Applied, AttemptSummary, Refused, StepDeclined, UnreadItem
@@ -101,7 +101,7 @@ Decision = EndDecision | Failure
 
 
 def decide(
-    state: FixState,
+    state: FixProgress,
     fix_id: str,
     code: AffectedCode = AffectedCode.DEPENDENCY,
     *,
@@ -147,7 +147,7 @@ def with_command(ask: EndEscalated, fix_id: str) -> EndEscalated:
     return replace(ask, question=f"{ask.question} {how_to_answer(fix_id)}")
 
 
-def _decide(state: FixState, fix_id: str, code: AffectedCode, *, recalls: bool) -> Decision:
+def _decide(state: FixProgress, fix_id: str, code: AffectedCode, *, recalls: bool) -> Decision:
     application = state.application
     if application is None:
         raise AssertionError("a decision follows an attempt")
@@ -175,13 +175,13 @@ def _decide(state: FixState, fix_id: str, code: AffectedCode, *, recalls: bool) 
     )
 
 
-def _undecided(state: FixState) -> str:
+def _undecided(state: FixProgress) -> str:
     """Gates that could not decide, each with its reason."""
     reported = (one for one in state.verdicts if one.status is GateStatus.UNDECIDED)
     return "; ".join(f"gate {one.gate}: {one.detail}" for one in reported)
 
 
-def _refusal(state: FixState, refused: Refused, fix_id: str) -> Decision:
+def _refusal(state: FixProgress, refused: Refused, fix_id: str) -> Decision:
     if refused.reason is RefusalReason.MODEL_UNAVAILABLE:
         return EndEscalated(EscalationReason.MODEL_UNAVAILABLE, refused.sentence)
     if refused.reason is RefusalReason.BUDGET_EXHAUSTED:
@@ -199,7 +199,7 @@ def _refusal(state: FixState, refused: Refused, fix_id: str) -> Decision:
 
 
 def _failure(
-    state: FixState, application: Applied | Refused, code: AffectedCode, *, recalls: bool
+    state: FixProgress, application: Applied | Refused, code: AffectedCode, *, recalls: bool
 ) -> Failure:
     if state.failed is not None:  # on record: what was decided about it then is decided again
         return Failure(*state.failed, _instead_of_a_retry(state, *state.failed, code))
@@ -222,7 +222,7 @@ def _failure(
 
 
 def _instead_of_a_retry(
-    state: FixState, summary: AttemptSummary, signature: Digest, code: AffectedCode
+    state: FixProgress, summary: AttemptSummary, signature: Digest, code: AffectedCode
 ) -> EndEscalated | None:
     """The question that ends the fix here; None: a fresh attempt may do better."""
     before = _own_attempts(state)
@@ -285,13 +285,13 @@ def _contradicted(attempts: Sequence[AttemptSummary]) -> set[str]:
     return {name for attempt in attempts for name in attempt.contradicting_tests}
 
 
-def _broken_tests(state: FixState) -> tuple[str, ...]:
+def _broken_tests(state: FixProgress) -> tuple[str, ...]:
     """Tests that pass at the base commit and fail with the patch in hand."""
     failed = (one for one in state.verdicts if one.status is GateStatus.FAILED)
     return tuple(name for one in failed if one.gate == TESTS_GATE for name in one.broken)
 
 
-def _own_attempts(state: FixState) -> tuple[AttemptSummary, ...]:
+def _own_attempts(state: FixProgress) -> tuple[AttemptSummary, ...]:
     """Without the one that a reopened transition began with: its question was asked, and answered."""
     own = len(state.signatures)
     return state.prior_attempts[len(state.prior_attempts) - own :]

@@ -40,7 +40,7 @@ from fallback_tier.gates.journal.recorded_fix import RecordedFix
 from fallback_tier.gates.journal.recording import FixRecord, Observer
 from fallback_tier.gates.journal.stopped import resumable
 from fallback_tier.gates.result import DeliveryOutcome, FixResult, OneFix, WithPatch
-from fallback_tier.gates.steps import APPLIES, FixState, StepKey, next_step
+from fallback_tier.gates.steps import APPLIES, FixProgress, StepKey, next_step
 from fallback_tier.gates.trees.own_cache import cache_of_its_own, forget_cache
 from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.gates.trees.worktrees import RunnerWorktree, Worktrees
@@ -125,7 +125,7 @@ class OpenFix:
         self._repo = _with_code(repo, selection)
         self._selection = selection
         self._put = put
-        self.state = FixState()
+        self.state = FixProgress()
         self._record = FixRecord(parts.audit, parts.evidence, advisory, self._repo, parts.observe)
         self._worktrees = Worktrees(
             parts.workspace,
@@ -156,9 +156,9 @@ class OpenFix:
         self, prior_attempts: Sequence[AttemptSummary] = (), linked: str | None = None
     ) -> None:
         """Put the beginning of a gate transition on record; ``linked``: the one that it continues."""
-        self._begin(FixState(prior_attempts=tuple(prior_attempts)), linked)
+        self._begin(FixProgress(prior_attempts=tuple(prior_attempts)), linked)
 
-    def _begin(self, state: FixState, linked: str | None) -> None:
+    def _begin(self, state: FixProgress, linked: str | None) -> None:
         self._record.started(
             self._parts.gate_names,
             self._parts.setup,
@@ -252,7 +252,7 @@ class OpenFix:
         if self._parts.sandbox_waiver is not None:
             self._record.unprotected(self._parts.sandbox_waiver)
 
-    def _step(self, key: StepKey, state: FixState) -> FixState:
+    def _step(self, key: StepKey, state: FixProgress) -> FixProgress:
         """Do the keyed step. A client that can't do its work is a person's question, not a verdict. If
         it is missing, a resumed fix raises ToolMissingError."""
         self._parts.observe(key)
@@ -279,21 +279,21 @@ class OpenFix:
             return self._ended(decision, state)
         return self._other_candidate(state, decision) or self._retry(state, decision)
 
-    def _ended(self, decision: EndDecision, state: FixState) -> FixState:
+    def _ended(self, decision: EndDecision, state: FixProgress) -> FixProgress:
         return replace(state, result=self._record.ended(decision, state))
 
-    def _retry(self, state: FixState, failure: Failure) -> FixState:
+    def _retry(self, state: FixProgress, failure: Failure) -> FixProgress:
         """Start a fresh attempt that knows of the failed one only its summary; or end the fix here."""
         if state.failed is None:  # not on record yet
             self._record.failed(failure.summary, failure.signature)
         if failure.then is not None:
             return self._ended(failure.then, state)
-        return FixState(
+        return FixProgress(
             prior_attempts=(*state.prior_attempts, failure.summary),
             signatures=(*state.signatures, failure.signature),
         )
 
-    def _other_candidate(self, state: FixState, failure: Failure) -> FixState | None:
+    def _other_candidate(self, state: FixProgress, failure: Failure) -> FixProgress | None:
         """Go on to the recipe's next candidate, if gates refused one on a first attempt (ADR-0048)."""
         made, selection = state.application, self._selection_of(state)
         plugin = self._parts.tier.plugin_for(self._advisory)
@@ -311,14 +311,14 @@ class OpenFix:
         if other is None:
             return None
         failed = self._record.candidate_failed(made, failure.summary, other, state.candidate)
-        return FixState(failed_candidates=(*state.failed_candidates, failed))
+        return FixProgress(failed_candidates=(*state.failed_candidates, failed))
 
-    def _selection_of(self, state: FixState) -> RecipeSelection:
+    def _selection_of(self, state: FixProgress) -> RecipeSelection:
         if isinstance(self._selection, NotApplicable):
             return self._selection
         return self._selection.model_copy(update={"left_out": state.left_out})
 
-    def _attempt(self, state: FixState) -> FixState:
+    def _attempt(self, state: FixProgress) -> FixProgress:
         if state.recorded is not None:
             return replace(state, application=self._record.resumed_for(state.recorded))
         events = self._tier.stream(
@@ -336,7 +336,7 @@ class OpenFix:
                     return replace(state, application=event.application)
         raise AssertionError("a stream ends with Finished")
 
-    def _isolate(self, state: FixState) -> FixState:
+    def _isolate(self, state: FixProgress) -> FixProgress:
         """One disposable worktree a fix, reset between attempts: the repository is never written."""
         with writing_below(self._parts.workspace):
             if self._worktree is None:
@@ -348,7 +348,7 @@ class OpenFix:
                 self._worktree.apply(state.application.diff)
         return replace(state, isolated=True)
 
-    def _gate(self, name: str, state: FixState) -> FixState:
+    def _gate(self, name: str, state: FixProgress) -> FixProgress:
         application, worktree = state.application, self._worktree
         if not isinstance(application, Applied) or worktree is None:
             raise AssertionError("gates judge an isolated patch")
@@ -391,7 +391,7 @@ class OpenFix:
             resolutions=self._resolutions,
         )
 
-    def _cache(self, state: FixState) -> Path:
+    def _cache(self, state: FixProgress) -> Path:
         cache = self._parts.workspace / "cache"
         return cache if state.recorded is None else cache_of_its_own(cache, self._record.scope)
 

@@ -39,7 +39,7 @@ class RecordedPatch:
 
 
 @dataclass(frozen=True)
-class FixState:
+class FixProgress:
     """Everything that a step needs from those before it, and nothing else."""
 
     prior_attempts: tuple[AttemptSummary, ...] = ()
@@ -79,7 +79,7 @@ class FixState:
         return tuple(verdict.gate for verdict in self.verdicts if verdict.status is status)
 
 
-def next_step(state: FixState, gates: Sequence[str]) -> StepKey | None:
+def next_step(state: FixProgress, gates: Sequence[str]) -> StepKey | None:
     """The step that follows; None where the fix has ended. The first failed gate ends an attempt."""
     if state.result is not None:
         return None

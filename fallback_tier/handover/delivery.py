@@ -20,7 +20,7 @@ from fallback_tier.repo import RepoContext
 APPLY_TIMEOUT_S = 60.0
 
 
-def deliver(application: Applied, repo: RepoContext, clients: ClientRunner) -> None:
+def put_on_working_tree(application: Applied, repo: RepoContext, clients: ClientRunner) -> None:
     """Put the patch on the working tree, uncommitted.
 
     Raises RepositoryError where HEAD or the tree changed since the fix began, PatchError where git

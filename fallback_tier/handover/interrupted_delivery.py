@@ -11,7 +11,7 @@ from fallback_tier.errors import RepositoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.gates.trees.private_index import private_index
-from fallback_tier.handover.delivery import deliver, put_back
+from fallback_tier.handover.delivery import put_back, put_on_working_tree
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
 
@@ -37,15 +37,15 @@ def complete(application: Applied, repo: RepoContext, clients: ClientRunner) -> 
     """Deliver what an interrupted run had proved: nothing where it had arrived, the rest where it had not.
 
     Raises RepositoryError where HEAD has moved or a person's changes are in the way: they stay as they
-    are. Else as ``deliver``.
+    are. Else as ``put_on_working_tree``.
     """
     facts = inspect_repository(repo.root, clients)
     if facts.base_commit != repo.base_commit:
-        deliver(application, repo, clients)  # says what is wrong
+        put_on_working_tree(application, repo, clients)  # says what is wrong
         return
     files = _files(application, repo, clients)
     if all(file.now == file.before for file in files):
-        deliver(application, repo, clients)
+        put_on_working_tree(application, repo, clients)
         return
     foreign = sorted({*facts.dirty} - {*application.files})
     foreign += [file.path for file in files if not file.is_ours]
@@ -57,7 +57,7 @@ def complete(application: Applied, repo: RepoContext, clients: ClientRunner) -> 
         )
     if any(file.now != file.after for file in files):
         put_back(application, repo, clients)
-        deliver(application, repo, clients)
+        put_on_working_tree(application, repo, clients)
 
 
 def _files(application: Applied, repo: RepoContext, clients: ClientRunner) -> list[_File]:

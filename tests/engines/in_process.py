@@ -25,7 +25,7 @@ from fallback_tier.engines.temporal.connecting import Cluster, connect
 from fallback_tier.engines.temporal.messages import Limits
 from fallback_tier.engines.temporal.worker import WorkerSettings, run_worker
 from fallback_tier.gates.result import OneFix
-from fallback_tier.gates.steps import FixState, StepKey
+from fallback_tier.gates.steps import FixProgress, StepKey
 from fallback_tier.outcome import AttemptSummary, RecipeApplication, RecipeSelection
 from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier
@@ -235,7 +235,7 @@ class OneAttempt:
     def __init__(self, attempt: Callable[[], RecipeApplication]) -> None:
         self._attempt = attempt
         self.fix_id = ""
-        self.state = FixState()
+        self.state = FixProgress()
 
     @property
     def result(self) -> Any:

@@ -26,7 +26,7 @@ from fallback_tier.gates.journal.budget_raise import raise_budget
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.open_fix import FixParts, OpenFix, run_fix
 from fallback_tier.gates.result import Escalated, Verified
-from fallback_tier.gates.steps import FixState, StepKey
+from fallback_tier.gates.steps import FixProgress, StepKey
 from fallback_tier.outcome import Selected
 from fallback_tier.tier import FallbackTier
 from tests.fakes.ecosystem import FakeEcosystem
@@ -312,5 +312,5 @@ def test_a_tier_that_refuses_for_its_budget_without_saying_which_is_still_a_ques
         reason=RefusalReason.BUDGET_EXHAUSTED,
         sentence="Spent.",
     )
-    decision = decide(FixState(application=refused), FIX)
+    decision = decide(FixProgress(application=refused), FIX)
     assert decision == EndEscalated(EscalationReason.BUDGET_EXHAUSTED, "Spent.")

@@ -10,7 +10,7 @@ import pytest
 
 from fallback_tier.cli import exit_codes
 from fallback_tier.errors import RepositoryError
-from fallback_tier.handover.delivery import deliver
+from fallback_tier.handover.delivery import put_on_working_tree
 from fallback_tier.handover.interrupted_delivery import complete
 from fallback_tier.outcome import FileChange, SearchReplace, SourceEdit
 from fallback_tier.patch.diff import unified_diff
@@ -300,7 +300,7 @@ def test_a_file_that_came_in_the_way_is_a_persons_and_stays(tmp_path: Path) -> N
     """git refuses the patch then, and putting the tree back must not remove what was there."""
     application, repo = _applied(tmp_path)
     (tmp_path / "left/digits.py").write_text("a person's\n")
-    for act in (deliver, complete):
+    for act in (put_on_working_tree, complete):
         with pytest.raises(RepositoryError):
             act(application, repo, SubprocessClients())
     assert (tmp_path / "left/digits.py").read_text() == "a person's\n"

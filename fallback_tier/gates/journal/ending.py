@@ -11,13 +11,13 @@ from fallback_tier.gates.result import (
     RefusedFix,
     Verified,
 )
-from fallback_tier.gates.steps import FixState
+from fallback_tier.gates.steps import FixProgress
 
 End = FixVerified | FixPatched | FixRefused | FixEscalated
 
 
 def result_of(
-    end: End, state: FixState, audit: AuditReader, scope: Scope, advisory_id: str
+    end: End, state: FixProgress, audit: AuditReader, scope: Scope, advisory_id: str
 ) -> FixResult:
     """What callers get. ``state``: the one that ``end`` was decided in; what it cost is on record."""
     used = spent(audit, scope)

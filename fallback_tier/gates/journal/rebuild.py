@@ -29,11 +29,11 @@ from fallback_tier.errors import InputError
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.journal.history import History, Transition
 from fallback_tier.gates.journal.inputs import RecordedResolution
-from fallback_tier.gates.steps import FixState, RecordedPatch
+from fallback_tier.gates.steps import FixProgress, RecordedPatch
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
 
 
-def rebuild(history: History, evidence: EvidenceStore) -> FixState:
+def rebuild(history: History, evidence: EvidenceStore) -> FixProgress:
     """The state in which the current gate transition stands, or stood when it ended.
 
     Raises InputError where the trail does not tell (an older version's, or another orchestrator's
@@ -45,7 +45,7 @@ def rebuild(history: History, evidence: EvidenceStore) -> FixState:
     in_hand = current.run.last_of(AttemptFailed) if current.run else None
     done = failures[:-1] if in_hand else failures
     handed_on = [] if done else current.of(RecipeCandidateFailed)
-    state = FixState(
+    state = FixProgress(
         prior_attempts=(*before, *(_summary(current, failure, evidence) for failure in done)),
         signatures=tuple(failure.failure_signature for failure in done),
         failed=_on_record(current, in_hand, evidence) if in_hand else None,
@@ -117,7 +117,7 @@ def _judged_again(history: History, evidence: EvidenceStore) -> RecordedPatch | 
     return None if digest is None else recorded_patch(history, digest, evidence)
 
 
-def _with_outcome(state: FixState, run: Transition, evidence: EvidenceStore) -> FixState:
+def _with_outcome(state: FixProgress, run: Transition, evidence: EvidenceStore) -> FixProgress:
     """The state of an attempt whose outcome is on record; else as it was before the attempt."""
     if run.of(RecipeCandidateFailed):
         return state  # the next candidate has not begun

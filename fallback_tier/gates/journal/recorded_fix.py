@@ -38,7 +38,7 @@ from fallback_tier.gates.journal.rebuild import (
 )
 from fallback_tier.gates.journal.review import can_be_tried_again
 from fallback_tier.gates.result import FixResult
-from fallback_tier.gates.steps import APPLIES, FixState
+from fallback_tier.gates.steps import APPLIES, FixProgress
 
 #: The parts of a configuration that say what a patch is judged by.
 _JUDGED_BY = ("gates", "proof")
@@ -143,7 +143,7 @@ class RecordedFix:
         return self._history.last_seq
 
     @cached_property
-    def state(self) -> FixState:
+    def state(self) -> FixProgress:
         """What its next step needs from those on record.
 
         Raises InputError if the trail does not tell, or nothing is to be continued; UnansweredError if it
@@ -160,15 +160,15 @@ class RecordedFix:
             )
         return rebuild(self._history, self._evidence)
 
-    def _reopened_state(self) -> FixState:
+    def _reopened_state(self) -> FixProgress:
         """With the old transition's last failure, with a first attempt if there was none, or with gates
         alone."""
         old, event = self._current, self._current.reopened
         if event is not None and event.judges_again is not None:
             patch = recorded_patch(self._history, event.judges_again, self._evidence)
-            state = FixState(recorded=patch)
+            state = FixProgress(recorded=patch)
         else:
-            state = FixState(prior_attempts=last_failure(self._history, old, self._evidence))
+            state = FixProgress(prior_attempts=last_failure(self._history, old, self._evidence))
         if not (state.recorded or can_be_tried_again(self._history, old)):
             raise InputError(
                 f"Fix {self.fix_id} was reopened, and no attempt of it had failed: there is nothing to "

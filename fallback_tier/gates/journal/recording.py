@@ -44,7 +44,7 @@ from fallback_tier.gates.decision import (
 from fallback_tier.gates.journal.ending import End, result_of
 from fallback_tier.gates.journal.inputs import FixInputs, RecordedResolution, Setup
 from fallback_tier.gates.result import FixResult, shown_by
-from fallback_tier.gates.steps import APPLIES, FixState, RecordedPatch, StepKey
+from fallback_tier.gates.steps import APPLIES, FixProgress, RecordedPatch, StepKey
 from fallback_tier.outcome import Applied, AttemptSummary, Selected
 from fallback_tier.prompt.redact import excerpt, redact_secrets
 from fallback_tier.repo import RepoContext
@@ -218,14 +218,14 @@ class FixRecord:
         self._record(failed)
         return failed
 
-    def ended(self, decision: EndDecision, state: FixState) -> FixResult:
+    def ended(self, decision: EndDecision, state: FixProgress) -> FixResult:
         """The end that was decided; returns it for callers."""
         end = self._end(decision, state)
         self._record(end)
         return result_of(end, state, self.audit, self.scope, self.advisory.id)
 
     def _end(
-        self, decision: EndVerified | EndPatched | EndRefused | EndEscalated, state: FixState
+        self, decision: EndVerified | EndPatched | EndRefused | EndEscalated, state: FixProgress
     ) -> End:
         match decision:
             case EndVerified(application, passed, skipped) | EndPatched(

@@ -4,7 +4,7 @@ from fallback_audit.events import FixStarted
 from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.gates.result import FixResult, OneFix
-from fallback_tier.gates.steps import FixState, StepKey, next_step
+from fallback_tier.gates.steps import FixProgress, StepKey, next_step
 from tests.campaigns.bench.work_fix_loop import _step as take_step
 
 _START = FixStarted(
@@ -23,7 +23,7 @@ class EmptyFix:
         self._store = store
         self._scope = Scope(fix_id=fix_id, gate_transition_id="gate")
         self._store.append(self._scope, _START)
-        self.state = FixState(isolated=True)
+        self.state = FixProgress(isolated=True)
 
     @property
     def result(self) -> FixResult | None:

@@ -1,7 +1,7 @@
 """Our embedded loop: three keyed steps of a fix, each durable in the audit trail before the next.
 
 The steps do nothing themselves (no git, no gate commands): what is left is the loop's own cost, as
-``fallback_tier.gates.open_fix`` pays it — ``next_step`` over a ``FixState``, one event a step, one
+``fallback_tier.gates.open_fix`` pays it — ``next_step`` over a ``FixProgress``, one event a step, one
 transaction and one sync an event — and the event that starts the fix.
 """
 
@@ -17,7 +17,7 @@ from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import GateStatus, PromptShape, ProofLevel, Tier
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.result import Verified
-from fallback_tier.gates.steps import FixState, StepKey, next_step
+from fallback_tier.gates.steps import FixProgress, StepKey, next_step
 from fallback_tier.outcome import Applied
 
 _DIGEST = "0" * 64
@@ -58,7 +58,7 @@ def prepare(
             ),
         )
         # A fix that needs no worktree: attempt, one gate, decide.
-        state = FixState(isolated=True)
+        state = FixProgress(isolated=True)
         while (key := next_step(state, [])) is not None:
             state = _step(key, state, store, scope)
 
@@ -71,7 +71,7 @@ def prepare(
     return fix, facts
 
 
-def _step(key: StepKey, state: FixState, store: SqliteAuditStore, scope: Scope) -> FixState:
+def _step(key: StepKey, state: FixProgress, store: SqliteAuditStore, scope: Scope) -> FixProgress:
     if key.name == "attempt":
         store.append(
             scope,

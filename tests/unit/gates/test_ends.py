@@ -24,7 +24,7 @@ from fallback_tier.gates.decision import (
     Failure,
     decide,
 )
-from fallback_tier.gates.steps import FixState
+from fallback_tier.gates.steps import FixProgress
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
 
 DIGEST = "a" * 64
@@ -71,7 +71,7 @@ def decided(
     number = prior[-1].attempt + 1 if prior else 1
     patch = PATCH.model_copy(update={"attempt": number})
     signatures = tuple(f"{one.attempt:x}" * 64 for one in prior)
-    state = FixState(
+    state = FixProgress(
         prior_attempts=prior, signatures=signatures, application=patch, verdicts=verdicts
     )
     return decide(state, "fix-1", code)
@@ -118,7 +118,7 @@ def test_what_a_gate_failed_fails_whatever_another_could_not_decide() -> None:
 
 
 def test_undecided_in_one_patch_several_fixes_are_proved_apart() -> None:
-    state = FixState(application=PATCH, verdicts=(verdict("not_vulnerable"), UNDECIDED))
+    state = FixProgress(application=PATCH, verdicts=(verdict("not_vulnerable"), UNDECIDED))
     end = decide(state, "fix-1", DEPENDENCY, divisible=True)
     assert isinstance(end, EndRefused)
     assert end.reason is RefusalReason.FAILS_TOGETHER
@@ -176,7 +176,7 @@ def test_a_first_patch_that_may_have_broken_something_is_tried_again(
 def test_tests_that_a_person_has_seen_are_no_question_at_once() -> None:
     patch = PATCH.model_copy(update={"attempt": 2})
     verdicts = (verdict("proof"), verdict("tests", broken=("t.py::a",)))
-    reopened = FixState(
+    reopened = FixProgress(
         prior_attempts=(failed(1, "t.py::a"),), application=patch, verdicts=verdicts
     )
     end = decide(reopened, "fix-1", OWN)
@@ -199,7 +199,7 @@ def test_a_retrieved_patch_that_breaks_a_test_is_tried_again() -> None:
     """It was written for other code: a fresh attempt may do better (ADR-0011)."""
     retrieved = PATCH.model_copy(update={"tier": Tier.RAG})
     verdicts = (verdict("proof"), verdict("tests", broken=("t.py::a",)))
-    end = decide(FixState(application=retrieved, verdicts=verdicts), "fix-1", OWN)
+    end = decide(FixProgress(application=retrieved, verdicts=verdicts), "fix-1", OWN)
     assert isinstance(end, Failure)
     assert end.then is None
 
@@ -248,12 +248,12 @@ def test_a_model_that_gives_up_leaves_the_question_behind() -> None:
         sentence="No.",
     )
     one = ("1" * 64,)
-    own = FixState(prior_attempts=(failed(1, "t.py::a"),), signatures=one, application=refused)
+    own = FixProgress(prior_attempts=(failed(1, "t.py::a"),), signatures=one, application=refused)
     end = decide(own, "fix-1", OWN)
     assert isinstance(end, EndEscalated)
     assert end.reason is EscalationReason.TESTS_CONTRADICT_PATCH
     assert "attempt 1" in end.question
-    inherited = FixState(prior_attempts=(failed(1, "t.py::a"),), application=refused)
+    inherited = FixProgress(prior_attempts=(failed(1, "t.py::a"),), application=refused)
     reopened = decide(inherited, "fix-1", OWN)
     assert isinstance(reopened, EndEscalated)
     assert reopened.reason is EscalationReason.RETRY_REFUSED, "that question was answered"

@@ -14,7 +14,7 @@ from fallback_audit.vocabulary import EscalationReason, RefusalReason
 from fallback_tier.engines.langgraph.fix import FixGraph
 from fallback_tier.errors import UnansweredError
 from fallback_tier.gates.result import FixResult, OneFix, RefusedFix
-from fallback_tier.gates.steps import FixState, StepKey
+from fallback_tier.gates.steps import FixProgress, StepKey
 from tests.fakes.audit import MemoryAudit
 
 SCOPE = Scope(fix_id="fix", gate_transition_id="gate")
@@ -35,7 +35,7 @@ class FakeFix:
 
     names: list[str]
     taken: list[str] = field(default_factory=list)
-    state: FixState = field(default_factory=FixState)
+    state: FixProgress = field(default_factory=FixProgress)
 
     @property
     def result(self) -> FixResult | None:

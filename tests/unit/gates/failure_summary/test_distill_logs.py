@@ -20,7 +20,7 @@ from fallback_tier.gates.failure_summary.diagnosis import (
     diagnose,
 )
 from fallback_tier.gates.failure_summary.distill import distill, failure_signature
-from fallback_tier.gates.steps import FixState
+from fallback_tier.gates.steps import FixProgress
 from fallback_tier.limits import MAX_FAILURE_SUMMARY_BYTES, MAX_FENCED_SUMMARY_BYTES
 from fallback_tier.outcome import AttemptSummary
 from fallback_tier.prompt.fence import SourceKind, fence
@@ -259,7 +259,7 @@ SECRETS = (
 def test_a_secret_in_any_log_is_not_handed_on(name: str, old: str, secret: str) -> None:
     planted = log(name).replace(old, f"x {secret} y")
     assert secret in summary_of(planted).prior_failure_summary, "this log shows that it was there"
-    decision = decide(FixState(application=applied(), verdicts=(verdict(planted),)), "fix-1")
+    decision = decide(FixProgress(application=applied(), verdicts=(verdict(planted),)), "fix-1")
     assert isinstance(decision, Failure)
     assert secret not in decision.summary.model_dump_json()
     assert "[REDACTED]" in decision.summary.prior_failure_summary
