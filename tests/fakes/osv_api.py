@@ -1,6 +1,7 @@
 """OSV's API on loopback: records by identifier in their published shape, or failures."""
 
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,18 +16,23 @@ _PATH = "/v1/vulns/"
 
 @dataclass
 class OsvApi:
-    """What it has, and what was requested. ``failures``: statuses to answer with first, by identifier."""
+    """What it has, and what was requested. ``failures``: statuses to answer with first, by identifier;
+    ``failure_body``: what comes with them."""
 
     records: dict[str, Any]
     url: str = ""
     requests: list[str] = field(default_factory=list)
     failures: dict[str, list[int]] = field(default_factory=dict)
+    failure_body: bytes = b"{}"
+    together: threading.Barrier | None = None
 
     def answer(self, path: str) -> tuple[int, bytes]:
         name = path.removeprefix(_PATH)
         self.requests.append(name)
+        if self.together is not None:
+            self.together.wait()
         if self.failures.get(name):
-            return self.failures[name].pop(0), b"{}"
+            return self.failures[name].pop(0), self.failure_body
         if name not in self.records:
             # As the server says it, with gRPC's code.
             return HTTPStatus.NOT_FOUND, b'{"code":5,"message":"Bug not found."}'
