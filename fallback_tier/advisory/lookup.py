@@ -281,9 +281,12 @@ class OsvLookup:
         return f"{self.base_url}{_path(name)}"
 
     def _file(self, name: str) -> Path:
-        # One folder per server: a private database's record must not pass for the public one's.
-        server = quote(self.base_url.removeprefix("https://"), safe="")
-        return self.folder() / server / f"{name.replace(':', '_')}.json"
+        return self.server_folder / f"{name.replace(':', '_')}.json"
+
+    @property
+    def server_folder(self) -> Path:
+        """Where this server's answers are kept: a private database's must not pass for the public one's."""
+        return self.folder() / quote(self.base_url.removeprefix("https://"), safe="")
 
 
 def _path(name: str) -> str:

@@ -48,6 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     what = "continue a fix that was interrupted, reopened, or given more budget"
     _family(commands, "resume", what, "fix.resume_parser")
     _add_plan(commands)
+    _family(commands, "scan", "show what is vulnerable in a repository", "scan.parser")
     what = "make one attempt, JSON in and out (for an orchestrator in any language)"
     _family(commands, "attempt", what, "attempt.parser")
     _family(commands, "audit", "read, verify and maintain the audit trail", "audit.parser")
