@@ -71,10 +71,11 @@ class Scanner:
         # 1. What is installed.
         installed, unread = self._inventory(repo, here)
         # 2. What of it is affected, as the database says, and the records of that.
-        asked_about = sorted(installed)
-        self.observe(f"asking {self.lookup.base_url} about {len(asked_about)} packages")
+        self.observe(f"asking {self.lookup.base_url} about {len(installed)} packages")
+        asked_about = sorted({form for key in installed for form in _forms(key)})
         answer = affecting(self.lookup, asked_about)
-        listed = dict(zip(asked_about, answer.ids, strict=True))
+        by_form = dict(zip(asked_about, answer.ids, strict=True))
+        listed = {key: [it for form in _forms(key) for it in by_form[form]] for key in installed}
         records, skipped = self._records({name for ids in answer.ids for name in ids})
         advisories = one_per_flaw(records)
         # 3. What can be done about it.
@@ -104,7 +105,7 @@ class Scanner:
             ScanResult(
                 repository=repo.root.name,
                 base_commit=repo.base_commit,
-                packages=len(asked_about),
+                packages=len(installed),
                 unread=tuple(dict.fromkeys(unread)),
                 skipped=tuple(skipped),
                 resolved=self.resolve,
@@ -190,6 +191,12 @@ class Scanner:
                 "development": development,
             }
         )
+
+
+def _forms(key: PackageVersion) -> tuple[PackageVersion, ...]:
+    """Return the version as installed, and without build metadata or a local part (``2.5.1+cpu``): databases
+    list releases, and a rebuilt one has the same vulnerabilities."""
+    return tuple(dict.fromkeys((key, key._replace(version=key.version.partition("+")[0]))))
 
 
 def _findings(

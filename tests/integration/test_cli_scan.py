@@ -246,6 +246,44 @@ def test_development_alone_is_left_out_by_production(scenario: Scenario) -> None
     assert (ended.json["findings"], ended.json["development"]) == ([], 1)
 
 
+@pytest.mark.parametrize("client", ["npm", "yarn", "pnpm", "Poetry"])
+def test_what_a_manifest_declares_for_development_is(
+    tmp_path: Path, api: OsvApi, client: str
+) -> None:
+    """Also what such a package requires; the same package required for production is production's."""
+    ecosystem, files = PROJECTS[client]
+    api.records[GHSA] = record(ecosystem=ecosystem)
+    api.affected = {(ecosystem, "left", "1.0.0"): [GHSA]}
+    scenario = Scenario(tmp_path, api)
+    scenario.commit(
+        {
+            path: text.replace('"dependencies": {"top": "^1', '"devDependencies": {"top": "^1')
+            .replace("    dependencies:\n      top:", "    devDependencies:\n      top:")
+            .replace('top = "^1', '[tool.poetry.group.dev.dependencies]\ntop = "^1')
+            for path, text in files.items()
+        }
+    )
+    ended = scenario.quick()
+    (finding,) = ended.json["findings"]
+    assert (finding["development"], ended.json["unread"]) == (True, []), ended
+
+
+def test_a_local_build_is_asked_about_as_its_release(tmp_path: Path, api: OsvApi) -> None:
+    """Databases list releases: 1.0.0+cpu is in none."""
+    scenario = Scenario(tmp_path, api)
+    scenario.commit(
+        {
+            path: text.replace(
+                'name = "left"\nversion = "1.0.0"', 'name = "left"\nversion = "1.0.0+cpu"'
+            )
+            for path, text in PROJECTS["uv"][1].items()
+        }
+    )
+    ended = scenario.quick()
+    assert [it["versions"] for it in ended.json["findings"]] == [["1.0.0+cpu"]], ended
+    assert ended.json["packages"] == 2
+
+
 @pytest.mark.parametrize(
     ("facts", "level"),
     [
