@@ -194,8 +194,8 @@ class Scanner:
 
 
 def _forms(key: PackageVersion) -> tuple[PackageVersion, ...]:
-    """Return the version as installed, and without build metadata or a local part (``2.5.1+cpu``): databases
-    list releases, and a rebuilt one has the same vulnerabilities."""
+    """Return the version as installed, and without build metadata or a local part (``2.5.1+cpu``).
+    Databases list releases, and a rebuilt one has the same vulnerabilities."""
     return tuple(dict.fromkeys((key, key._replace(version=key.version.partition("+")[0]))))
 
 
