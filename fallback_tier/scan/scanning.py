@@ -285,7 +285,7 @@ def _beyond(planned: RemediationPlan, findings: Sequence[Finding]) -> Iterator[U
                     path=move.manifest,
                     reason=f"It holds {move.package} {', '.join(move.before)} by the plan, and no lock or "
                     f"resolution lists that: {', '.join(move.advisory_ids)}.",
-                    next_step="Give these advisories to `fallback-tier plan`.",
+                    next_step="Give these advisories to `plan`.",
                 )
 
 
