@@ -22,8 +22,9 @@ from fallback_tier.gates.trees.isolation import (
     filters_of,
     inspect_repository,
 )
+from fallback_tier.inventory import Inventory
 from fallback_tier.outcome import NotApplicable, Outline, RecipeResult, Selected
-from fallback_tier.ports import EcosystemPlugin, NamesTests, OffersCandidates
+from fallback_tier.ports import EcosystemPlugin, ListsPackages, NamesTests, OffersCandidates
 from fallback_tier.repo import RepoContext, Settings
 from fallback_tier.sandbox.clients import SubprocessClients
 
@@ -157,6 +158,7 @@ _GIVES: Mapping[str, tuple[type, ...]] = {
     "override": (Selected,),
     "run": (TargetRun,),
     "test_commands": (tuple,),
+    "inventory": (Inventory,),
     "instruction_template": (str,),
 }
 
@@ -165,6 +167,7 @@ def _guarded_plugin(owner: Mounted, clients: ClientRunner) -> EcosystemPlugin:
     plugin = owner.call("building the plugin", owner.load(), clients)
     offers: list[str] = ["next_candidate"] if isinstance(plugin, OffersCandidates) else []
     offers += ["test_commands"] if isinstance(plugin, NamesTests) else []
+    offers += ["inventory"] if isinstance(plugin, ListsPackages) else []
     built: EcosystemPlugin = guarded(plugin, owner, EcosystemPlugin, optional=offers, gives=_GIVES)
     if built.name != owner.name:
         raise owner.failed("name", f"it calls itself {built.name!r}")

@@ -33,11 +33,12 @@ class AddressError(OSError):
 
 
 class StatusError(OSError):
-    """There was an answer, and its ``status`` is no success."""
+    """There was an answer, and its ``status`` is no success. ``body``: its first MAX_ERROR_BYTES."""
 
-    def __init__(self, message: str, status: int) -> None:
+    def __init__(self, message: str, status: int, body: bytes = b"") -> None:
         super().__init__(message)
         self.status = status
+        self.body = body
 
 
 class TimeLimit:
@@ -158,8 +159,10 @@ def fetch(
     max_bytes: int,
     timeout_s: float,
     allowed: Callable[[str], bool] | None = None,
+    posted: bytes | None = None,
 ) -> bytes:
-    """The body of one GET, redirects followed, through the environment's proxies (loopback: directly).
+    """The body of one GET, or of a POST of this JSON, redirects followed, through the environment's proxies
+    (loopback: directly).
 
     ``timeout_s`` is the limit on the whole of it; ``allowed``: may this address be asked, be it the first
     or one that a redirect names? Raises OSError: no connection, a status that is no success (StatusError),
@@ -189,9 +192,17 @@ def fetch(
         ):
             late = f"{host} did not finish within {timeout_s:g} s"
             try:
-                content = client.get(url).raise_for_status().content
+                answer = (
+                    client.get(url)
+                    if posted is None
+                    else client.post(
+                        url, content=posted, headers={"content-type": "application/json"}
+                    )
+                )
+                content = answer.raise_for_status().content
             except httpx2.HTTPStatusError as error:
-                raise StatusError(str(error), error.response.status_code) from error
+                answer = error.response
+                raise StatusError(str(error), answer.status_code, answer.content) from error
             except httpx2.HTTPError as error:
                 if limit.passed or isinstance(error, httpx2.TimeoutException):
                     raise TimeoutError(late) from error

@@ -115,6 +115,16 @@ class Left(Frozen):
     #: The kind of the error that said so; in no document.
     kind: str = Field(default="", exclude=True)
 
+    def __eq__(self, other: object) -> bool:
+        # Without ``kind``: one that was read from a document is equal to the one that was written.
+        return isinstance(other, Left) and self._stated() == other._stated()
+
+    def __hash__(self) -> int:
+        return hash(self._stated())
+
+    def _stated(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in type(self).model_fields if name != "kind")
+
     @property
     def is_unknown(self) -> bool:
         """Whether something is affected at all could not be found out."""

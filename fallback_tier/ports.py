@@ -14,6 +14,7 @@ from fallback_tier.affected import OwnPackage
 from fallback_tier.ecosystem_rules import EcosystemRules
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gate_ports import Gate, GateContext, TargetRun
+from fallback_tier.inventory import Inventory
 from fallback_tier.outcome import (
     Move,
     Outline,
@@ -168,6 +169,16 @@ class NamesTests(Protocol):
     def test_commands(self, repo: RepoContext, files: Sequence[str]) -> tuple[OwnTests, ...]:
         """Return the commands that a fix of these files would try, project by project, in their order.
         Nothing runs; what can't be read is left out."""
+        ...
+
+
+@runtime_checkable
+class ListsPackages(Protocol):
+    """A plugin that lists what a repository's install commands install, for ``scan``."""
+
+    def inventory(self, repo: RepoContext) -> Inventory:
+        """Return all installed packages: of locks, or resolved by clients. Never raises for a project that
+        can't be read or resolved: that is in ``unread``."""
         ...
 
 

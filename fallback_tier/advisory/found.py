@@ -7,6 +7,7 @@ from pydantic import Field
 
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import RefusalReason
+from fallback_tier.advisory.identifiers import identifier_or_none
 from fallback_tier.advisory.osv import Advisory, advisory_from
 from fallback_tier.advisory.versions import is_orderable, next_line, served, sort_key, successor
 from fallback_tier.errors import AdvisoryError, WithdrawnError
@@ -105,13 +106,15 @@ class Reported(NamedTuple):
     cvss: str = ""
 
     def record(self) -> FoundAdvisory:
-        """As an OSV record. Raises AdvisoryError where the report's fields can't be one."""
+        """As an OSV record, with identifiers as databases spell them: it has to join the database's record.
+        Raises AdvisoryError if the report's fields can't be one."""
+        name, *aliases = (identifier_or_none(it) or it for it in (self.id, *self.aliases))
         severity = [{"type": "CVSS_V3", "score": self.cvss}] if self.cvss else []
         package = {"ecosystem": self.ecosystem, "name": self.package}
         advisory = advisory_from(
             {
-                "id": self.id,
-                "aliases": [alias for alias in self.aliases if alias != self.id],
+                "id": name,
+                "aliases": [alias for alias in dict.fromkeys(aliases) if alias != name],
                 "summary": self.summary,
                 "details": self.details,
                 "affected": [

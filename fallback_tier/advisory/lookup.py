@@ -9,26 +9,31 @@ Each answer is kept as the server sent it, one file per identifier, so that a pe
 write the same file with any HTTP client.
 """
 
-import json
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from fallback_audit.disk_errors import blamed
 from fallback_audit.frozen import Frozen
 from fallback_tier.advisory.found import Found, FoundAdvisory, Skipped, mapping
 from fallback_tier.advisory.identifiers import identifier_or_none
 from fallback_tier.advisory.osv import Advisory, Reference, record_from
+from fallback_tier.advisory.osv_server import (
+    MAX_CONCURRENT,
+    OsvServer,
+    reason_of,
+    says_not_found,
+)
 from fallback_tier.errors import (
     AdvisoryError,
     AdvisoryNotFoundError,
     AdvisoryResponseError,
     AdvisoryUnreachableError,
-    ConfigurationError,
+    FallbackError,
     NoPackageError,
     StateFolderError,
     WithdrawnError,
@@ -37,9 +42,6 @@ from fallback_tier.files.inputs import parse_json
 from fallback_tier.files.whole import keep, kept
 from fallback_tier.limits import MAX_ADVISORY_BYTES
 
-#: The public OSV database.
-DEFAULT_URL: Final = "https://api.osv.dev"
-
 #: Where answers are kept, below the folder of caches.
 FOLDER: Final = "advisories"
 
@@ -47,25 +49,13 @@ FOLDER: Final = "advisories"
 #: invents aliases is stopped.
 MAX_RECORDS: Final = 50
 
-#: Seconds for one request. OSV answers within one.
-REQUEST_TIMEOUT_S: Final = 20.0
-
-#: Seconds to wait before each retry: a server that is overloaded for longer is reported.
-RETRY_DELAYS_S: Final = (0.5, 2.0)
-
-#: HTTP statuses after which the same request may succeed.
-_RETRIED = frozenset({429, 500, 502, 503, 504})
-_NOT_FOUND = 404
-
-#: gRPC's code for "not found", which OSV sends with status 404.
-_GRPC_NOT_FOUND = 5
-
 
 class AdvisorySource(Frozen):
     """Where the record of an advisory came from.
 
     ``modified``: the record's own date. ``fetched``: when the server answered, in UTC. ``kept``: the answer
-    is an earlier one, because there was no network or none was to be used.
+    is an earlier one, because there was no network or none was to be used. ``missing``: the answer was that
+    the database has no such record.
     """
 
     id: str
@@ -73,12 +63,15 @@ class AdvisorySource(Frozen):
     modified: str
     fetched: str
     kept: bool = False
+    missing: bool = False
 
     @property
     def sentence(self) -> str:
         """What a person reads."""
-        modified = f"modified {self.modified}" if self.modified else "without a date"
         how = "kept since" if self.kept else "fetched"
+        if self.missing:
+            return f"no record of {self.id}: {self.url}, {how} {self.fetched}"
+        modified = f"modified {self.modified}" if self.modified else "without a date"
         return f"advisory {self.id}: {self.url}, {modified}, {how} {self.fetched}"
 
 
@@ -92,34 +85,33 @@ class _Answer:
 
 @dataclass
 class OsvLookup:
-    """Looks advisories up at an OSV API. Not for two threads.
+    """Looks advisories up at an OSV API, a few requests at a time. Not for two threads.
 
     ``folder``: returns where answers are kept, on first use. ``offline``: use kept answers alone.
-    ``pause``: waits between retries. Raises ConfigurationError: ``base_url`` is not an http(s) address.
     """
 
-    base_url: str
+    server: OsvServer
     folder: Callable[[], Path]
     offline: bool = False
-    pause: Callable[[float], None] = time.sleep
-    #: The records that were used, in the order of their use.
+    #: The records that were used, and each kept answer that was, in the order of their use.
     sources: list[AdvisorySource] = field(default_factory=list, init=False)
-    _answers: dict[str, _Answer] = field(default_factory=dict, init=False)
-    #: Why the server was unreachable: it is not asked again, since a report may name hundreds of ids.
-    _down: str = field(default="", init=False)
+    #: An error is that identifier's alone: it is raised if its answer is needed.
+    _answers: dict[str, _Answer | FallbackError] = field(default_factory=dict, init=False)
 
-    def __post_init__(self) -> None:
-        self.base_url = self.base_url.rstrip("/")
-        try:
-            parts = urlsplit(self.base_url)
-            usable = parts.scheme in ("http", "https") and bool(parts.hostname)
-            plain = not (parts.username or parts.password or parts.query or parts.fragment)
-        except ValueError:
-            usable = plain = False
-        if not (usable and plain):
-            raise ConfigurationError(
-                "The address of the OSV API is not usable.",
-                next_step=f"Give an address without credentials and query, as {DEFAULT_URL}.",
+    @property
+    def base_url(self) -> str:
+        """The address of the API."""
+        return self.server.base_url
+
+    def request(self, names: Iterable[str]) -> None:
+        """Get the answers to these identifiers, so that ``find`` does not wait for each in turn. It
+        reports what is not available."""
+        missing = [name for name in dict.fromkeys(names) if name not in self._answers]
+        if not missing:
+            return
+        with ThreadPoolExecutor(min(MAX_CONCURRENT, len(missing))) as pool:
+            self._answers.update(
+                zip(missing, pool.map(self._answer_or_error, missing), strict=True)
             )
 
     def find(self, names: Sequence[str]) -> Iterator[Found]:
@@ -132,10 +124,14 @@ class OsvLookup:
         """
         asked = names[0]
         answers = self._follow(names)
+        # Also those of no use: that there is no record, or a withdrawn one, may have changed since.
+        self._use(answer.source for answer in answers if answer.source.kept)
         records = [(answer.record, answer.source) for answer in answers if answer.record]
         if not records:
+            since = answers[0].source.fetched if answers[0].source.kept else ""
             raise AdvisoryNotFoundError(
-                f"The OSV database at {self.base_url} has no record of {' or '.join(names)}.",
+                f"The OSV database at {self.base_url} has no record of {' or '.join(names)}"
+                f"{f' (an answer kept since {since})' if since else ''}.",
                 next_step="Check the identifier, or give the advisory as a file.",
             )
         live = [(record, source) for record, source in records if not record.withdrawn]
@@ -161,46 +157,59 @@ class OsvLookup:
                     "Others of the same vulnerability are used.",
                     unknown=False,
                 )
-        self.sources += [source for _, source in naming if source not in self.sources]
+        self._use(source for _, source in naming)
         same = tuple(dict.fromkeys((*names, *(record.id for record, _ in live))))
         for record, source in naming:
             yield FoundAdvisory(_linked(record, source, same))
+
+    def _use(self, sources: Iterable[AdvisorySource]) -> None:
+        self.sources += [source for source in sources if source not in self.sources]
 
     def _follow(self, names: Sequence[str]) -> list[_Answer]:
         """Return the answers to these identifiers and to all that their records call aliases."""
         waiting, seen = list(dict.fromkeys(names)), set(names)
         answers: list[_Answer] = []
         while waiting:
-            name = waiting.pop(0)
-            if len(answers) >= MAX_RECORDS:
+            if len(answers) + len(waiting) > MAX_RECORDS:
                 raise AdvisoryResponseError(
                     f"The aliases of {names[0]} lead to more than {MAX_RECORDS} identifiers.",
                     next_step="Give the advisory as a file.",
                 )
-            answer = self._answer(name)
-            answers.append(answer)
-            for alias in () if answer.record is None else answer.record.aliases:
+            self.request(waiting)
+            found = [self._answer(name) for name in waiting]
+            answers += found
+            waiting = []
+            for alias in (it for one in found if one.record for it in one.record.aliases):
                 if alias not in seen and (usual := identifier_or_none(alias)) and usual not in seen:
                     seen |= {alias, usual}
                     waiting.append(usual)
         return answers
 
     def _answer(self, name: str) -> _Answer:
-        if name not in self._answers:
-            self._answers[name] = self._requested(name) or self._kept(name)
-        return self._answers[name]
+        """Raises the error that there was instead."""
+        answer = self._answers[name]
+        if isinstance(answer, FallbackError):
+            raise answer
+        return answer
 
-    def _requested(self, name: str) -> _Answer | None:
-        """Return what the server answers, and keep it; None: there is no answer."""
-        if self.offline or self._down:
-            return None
-        url = self._url(name)
+    def _answer_or_error(self, name: str) -> _Answer | FallbackError:
+        """Return what the server answers, else what was kept. Several threads may call it."""
         try:
-            content = self._fetched(url)
-        except OSError as error:
-            self._down = str(error) or type(error).__name__
-            return None
-        answer = self._read(name, content, datetime.now(UTC), is_kept=False)
+            if self.offline:
+                return self._kept(name, "--offline was given")
+            if self.server.down:
+                return self._kept(name, f"{self.base_url} did not answer ({self.server.down})")
+            try:
+                content = self.server.get(_path(name), max_bytes=MAX_ADVISORY_BYTES)
+            except OSError as error:
+                return self._kept(name, f"{self.base_url} did not answer ({reason_of(error)})")
+            answer = self._read(name, content, datetime.now(UTC), is_kept=False)
+            self._keep(name, content)
+        except FallbackError as error:
+            return error
+        return answer
+
+    def _keep(self, name: str, content: bytes) -> None:
         try:
             keep(self._file(name), content)
         except OSError as error:
@@ -209,52 +218,13 @@ class OsvLookup:
                 next_step="Check the folder, or name another with --state-dir.",
             )
             raise blamed(error, str(self.folder()), reason) from error
-        return answer
 
-    def _fetched(self, url: str) -> bytes:
-        """Raises OSError: no answer after all retries."""
-        # Imported on first use: most commands read files.
-        from fallback_tier.network import AddressError, AnswerTooLargeError, StatusError, fetch
-
-        delays = iter(RETRY_DELAYS_S)
-        while True:
-            try:
-                return fetch(
-                    url,
-                    max_bytes=MAX_ADVISORY_BYTES,
-                    timeout_s=REQUEST_TIMEOUT_S,
-                    allowed=self._allowed,
-                )
-            except StatusError as error:
-                if error.status == _NOT_FOUND:
-                    return json.dumps(
-                        {"code": _GRPC_NOT_FOUND, "message": "Bug not found."}
-                    ).encode()
-                if error.status not in _RETRIED:
-                    raise
-                failure: OSError = error
-            except AnswerTooLargeError as error:
-                raise AdvisoryResponseError(
-                    f"The answer of {url} is larger than {MAX_ADVISORY_BYTES:,} bytes.",
-                    next_step="Give the advisory as a file.",
-                ) from error
-            except AddressError:
-                raise
-            except OSError as error:
-                failure = error
-            delay = next(delays, None)
-            if delay is None:
-                raise failure
-            self.pause(delay)
-
-    def _allowed(self, url: str) -> bool:
-        """Return whether a redirect may be followed: never from TLS to plain text."""
-        return self.base_url.startswith("http:") or url.startswith("https:")
-
-    def _kept(self, name: str) -> _Answer:
+    def _kept(self, name: str, why: str) -> _Answer:
+        """Return the kept answer. Raises AdvisoryUnreachableError, with ``why`` there is no other: none is
+        kept."""
         file = self._file(name)
         try:
-            content = kept(file)
+            content = kept(file, MAX_ADVISORY_BYTES)
             if content is not None:
                 when = datetime.fromtimestamp(file.stat().st_mtime, UTC)
                 return self._read(name, content, when, is_kept=True)
@@ -265,11 +235,6 @@ class OsvLookup:
             )
             raise blamed(error, str(file), unreadable) from error
         url = self._url(name)
-        why = (
-            "--offline was given"
-            if self.offline
-            else f"{self.base_url} did not answer ({self._down})"
-        )
         raise AdvisoryUnreachableError(
             f"{name} can't be looked up: {why}, and no answer is kept.",
             next_step=f"Fetch {url} elsewhere and write the answer to {file}; then run this again.",
@@ -290,8 +255,10 @@ class OsvLookup:
             raise AdvisoryResponseError(
                 f"The answer for {name} is not JSON ({where}).", next_step=remove
             ) from error
-        if "id" not in document and document.get("code") == _GRPC_NOT_FOUND:
-            source = AdvisorySource(id=name, url=url, modified="", fetched=fetched, kept=is_kept)
+        if says_not_found(content):
+            source = AdvisorySource(
+                id=name, url=url, modified="", fetched=fetched, kept=is_kept, missing=True
+            )
             return _Answer(None, source)
         try:
             # Records that were withdrawn, or are about other software, may have no ``affected``.
@@ -311,12 +278,19 @@ class OsvLookup:
         return _Answer(record, source)
 
     def _url(self, name: str) -> str:
-        return f"{self.base_url}/v1/vulns/{name}"
+        return f"{self.base_url}{_path(name)}"
 
     def _file(self, name: str) -> Path:
-        # One folder per server: a private database's record must not pass for the public one's.
-        server = quote(self.base_url.removeprefix("https://"), safe="")
-        return self.folder() / server / f"{name.replace(':', '_')}.json"
+        return self.server_folder / f"{name.replace(':', '_')}.json"
+
+    @property
+    def server_folder(self) -> Path:
+        """Where this server's answers are kept: a private database's must not pass for the public one's."""
+        return self.folder() / quote(self.base_url.removeprefix("https://"), safe="")
+
+
+def _path(name: str) -> str:
+    return f"/v1/vulns/{name}"
 
 
 def _linked(record: Advisory, source: AdvisorySource, same: Sequence[str]) -> Advisory:

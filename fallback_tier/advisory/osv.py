@@ -26,6 +26,10 @@ _GET_OSV = "Give one OSV record (JSON, one object with `id` and `affected`)."
 _SHOWN_FAULTS = 3
 
 
+#: Longer words are no level of a severity.
+MAX_SEVERITY_CHARS = 20
+
+
 class Severity(OsvModel):
     """A score in the notation that ``type`` names (CVSS_V3, CVSS_V4 …)."""
 
@@ -41,9 +45,16 @@ class Reference(OsvModel):
 
 
 class DatabaseSpecific(OsvModel):
-    """The one field of the databases' own that we use."""
+    """The fields of the databases' own that we use. ``severity``: GitHub's word (``MODERATE``); it is in no
+    document of ours."""
 
     cwe_ids: tuple[str, ...] = ()
+    severity: str = Field(default="", exclude=True)
+
+    @field_validator("severity", mode="before")
+    @classmethod
+    def _other_severities(cls, value: Any) -> Any:
+        return value[:MAX_SEVERITY_CHARS] if isinstance(value, str) else ""
 
     @field_validator("cwe_ids", mode="before")
     @classmethod

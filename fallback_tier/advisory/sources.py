@@ -74,6 +74,8 @@ def load_advisories(
     be used *inside* a folder or a report, is skipped.
     """
     items = [item for path in paths for item in _read(path, lookup)]
+    if lookup is not None:
+        lookup.request(it for item in items if isinstance(item, Named) for it in _known_ids(item))
     found = [one for item in items for one in _looked_up(item, lookup)]
     records = [item for item in found if isinstance(item, FoundAdvisory)]
     skipped = [item for item in found if isinstance(item, Skipped)]
@@ -110,10 +112,8 @@ def _looked_up(item: Found, lookup: OsvLookup | None) -> Iterator[Found]:
         yield from item.stated
         return
     yield from found
-    named = {it for one in found if isinstance(one, FoundAdvisory) for it in _stated(one.advisory)}
-    for stated in item.stated:
-        is_named = _packages(stated.advisory) <= named
-        yield FoundAdvisory(_versions_alone(stated.advisory)) if is_named else stated
+    # Both are of one flaw: ``_one_per_flaw`` takes what the report states beyond the record.
+    yield from item.stated
 
 
 def _versions_alone(stated: Advisory) -> Advisory:
@@ -127,13 +127,17 @@ def _versions_alone(stated: Advisory) -> Advisory:
 def _identifiers(item: Named) -> tuple[str, ...]:
     """Return those ids of a report that are identifiers: no other text of it becomes an address or a file's
     name. Raises AdvisoryIdError: none is."""
-    known = tuple(dict.fromkeys(filter(None, map(identifier_or_none, item.ids))))
+    known = _known_ids(item)
     if not known:
         raise AdvisoryIdError(
             f"{item.ids[0][:200]!r} is no identifier of a database that is known.",
             next_step="Give the record as a file.",
         )
     return known
+
+
+def _known_ids(item: Named) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, map(identifier_or_none, item.ids))))
 
 
 def _one_per_flaw(records: Sequence[FoundAdvisory]) -> Iterator[Advisory]:

@@ -14,13 +14,14 @@ TRAIL_BROKEN = 7
 PATCHED = 8
 UNKNOWN = 9
 UNTESTED = 10
+VULNERABLE = 11
 
 #: What KeyboardInterrupt says if SIGTERM raised it.
 TERMINATION = "SIGTERM"
 
 MEANING = {
     OK: "fixed, and a gate saw the flaw gone (fix), all can be fixed (plan), a patch (attempt), intact "
-    "(audit verify), answered (review)",
+    "(audit verify), answered (review), nothing vulnerable (scan)",
     BAD_INPUT: "bad input; nothing was done",
     ESCALATED: "escalated: a person must decide",
     REFUSED: "refused: no patch is possible, or not for all, with the reason",
@@ -31,6 +32,7 @@ MEANING = {
     UNKNOWN: "unknown: a source that may hold the package was not read or resolved",
     UNTESTED: "a patch as with 0 or 8, whose tests were not compared with the base commit's "
     "(--require-tests)",
+    VULNERABLE: "vulnerable: an installed package is affected (scan)",
 }
 
 

@@ -48,6 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     what = "continue a fix that was interrupted, reopened, or given more budget"
     _family(commands, "resume", what, "fix.resume_parser")
     _add_plan(commands)
+    _family(commands, "scan", "show what is vulnerable in a repository", "scan.parser")
     what = "make one attempt, JSON in and out (for an orchestrator in any language)"
     _family(commands, "attempt", what, "attempt.parser")
     _family(commands, "audit", "read, verify and maintain the audit trail", "audit.parser")
@@ -85,10 +86,9 @@ def _add_fix(commands: "Commands") -> None:
     fix = commands.add_parser(
         "fix",
         help="fix advisories in a repository, and prove the patch",
-        description="Make a patch for an advisory, prove it in a sandbox, and put it on the working\n"
-        "tree of REPO (not committed). REPO must be a clean git checkout. Several\n"
-        "advisories are planned together and fixed by recipe, one patch an ecosystem;\n"
-        "what can't be fixed that way is reported, each with its reason.",
+        description="Make a patch for an advisory, prove it in a sandbox, and put it on the working tree\n"
+        "of REPO (a clean git checkout), not committed. Several advisories are planned together\n"
+        "and fixed by recipe, one patch an ecosystem; what can't be is reported with its reason.",
         epilog=epilog(),
     )
     _add_subject(fix)

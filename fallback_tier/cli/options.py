@@ -74,10 +74,11 @@ def state_dir(arguments: argparse.Namespace) -> Path:
 def advisory_lookup(arguments: argparse.Namespace) -> "OsvLookup":
     """Return what finds the records of identifiers: an option, else its variable, else the public database.
     Raises ConfigurationError: the address is not usable."""
-    from fallback_tier.advisory.lookup import DEFAULT_URL, FOLDER, OsvLookup
+    from fallback_tier.advisory.lookup import FOLDER, OsvLookup
+    from fallback_tier.advisory.osv_server import DEFAULT_URL, OsvServer
 
     return OsvLookup(
-        arguments.advisory_url or os.environ.get(ADVISORY_URL) or DEFAULT_URL,
+        OsvServer(arguments.advisory_url or os.environ.get(ADVISORY_URL) or DEFAULT_URL),
         lambda: state_dir(arguments) / "cache" / FOLDER,
         offline=arguments.offline,
     )

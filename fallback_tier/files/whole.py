@@ -1,5 +1,6 @@
 """A file is written whole or not at all; of a cache's small files the last used are kept."""
 
+import errno
 import os
 import secrets
 import time
@@ -8,6 +9,9 @@ from pathlib import Path
 
 #: Small results in one folder of a cache: each is some 100 bytes to 100 kB.
 MAX_KEPT_FILES = 2_000
+
+#: Of one that is read: far above what is written there. A larger one is not of ours.
+MAX_KEPT_BYTES = 64 * 1024 * 1024
 
 #: A file that is being written. After an hour its process was killed.
 _PARTIAL, _MAX_WRITING_NS = ".part", 3600 * 10**9
@@ -43,10 +47,15 @@ def keep(path: Path, content: bytes, most: int = MAX_KEPT_FILES) -> None:
         file.unlink(missing_ok=True)
 
 
-def kept(path: Path) -> bytes | None:
-    """Return what was kept, or None. It counts as a use; the time of writing stays. Raises OSError."""
+def kept(path: Path, max_bytes: int = MAX_KEPT_BYTES) -> bytes | None:
+    """Return what was kept, or None. It counts as a use; the time of writing stays. Raises OSError, also if
+    there are more than ``max_bytes``."""
     with suppress(FileNotFoundError):
-        content = path.read_bytes()
+        with path.open("rb") as stream:
+            content = stream.read(max_bytes + 1)
+        if len(content) > max_bytes:
+            # Not EFBIG, which is a disk's.
+            raise OSError(errno.EMSGSIZE, f"it has more than {max_bytes:,} bytes", str(path))
         os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
         return content
     return None

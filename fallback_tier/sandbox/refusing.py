@@ -23,12 +23,16 @@ WHERE_TO_SANDBOX = (
 
 
 class _KernelLimit(NamedTuple):
-    """A setting of the kernel, or of what this runs in, that denies user namespaces. ``file``: below /proc,
-    and what its text is then."""
+    """A setting of the kernel, or of what this runs in, that denies user namespaces or may do so.
+
+    ``file``: below /proc; ``denies``: what its text is then. ``is_cause``: it alone denies them; otherwise
+    it shows that a profile or filter is in force, and not what that denies.
+    """
 
     file: str
     denies: Callable[[str], bool]
     allow: str
+    is_cause: bool = True
 
 
 _LIMITS = (
@@ -51,31 +55,38 @@ _LIMITS = (
     _KernelLimit(
         "self/attr/current",
         lambda text: text.endswith("(enforce)"),
-        "An AppArmor profile confines this process, as Docker's does: start the container with "
-        "`--security-opt apparmor=unconfined`, or a profile that allows mounts.",
+        "An AppArmor profile confines this process, as Docker's does, and may be the cause: start the "
+        "container with `--security-opt apparmor=unconfined`, or a profile that allows mounts.",
+        is_cause=False,
     ),
     _KernelLimit(
         "self/status",
         lambda text: "Seccomp:\t2" in text,
-        "A seccomp filter confines this process, as Docker's does: start the container with "
-        "`--security-opt seccomp=unconfined`, or a filter that allows unshare, mount and pivot_root.",
+        "A seccomp filter confines this process, as Docker's does, and may be the cause: start the "
+        "container with `--security-opt seccomp=unconfined`, or a filter that allows unshare, mount and "
+        "pivot_root.",
+        is_cause=False,
     ),
 )
 
 
 def how_to_allow(proc: Path = Path("/proc")) -> str:
-    """Return the next step where a sandbox can't be started: which settings deny it, and what allows it."""
-    return " ".join([*_denying(proc), _HOW_TO_SANDBOX])
+    """Return the next step if a sandbox can't be started: the settings that deny it, or without any those
+    that may, and what allows it."""
+    found = list(denying(proc))
+    causes = [limit for limit in found if limit.is_cause]
+    return " ".join([*(limit.allow for limit in causes or found), _HOW_TO_SANDBOX])
 
 
-def _denying(proc: Path) -> Iterator[str]:
+def denying(proc: Path) -> Iterator[_KernelLimit]:
+    """Yield the settings that deny user namespaces, or may."""
     for limit in _LIMITS:
         try:
             text = (proc / limit.file).read_text(encoding="utf-8").strip()
         except (OSError, ValueError):  # not this kernel's
             continue
         if limit.denies(text):
-            yield limit.allow
+            yield limit
 
 
 def no_sandbox(reason: str, next_step: str = _HOW_TO_SANDBOX, *, kind: str = "") -> SandboxError:

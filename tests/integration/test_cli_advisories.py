@@ -102,7 +102,8 @@ def test_offline_uses_what_was_kept_and_says_so(scenario: Scenario) -> None:
     asked = len(scenario.api.requests)
     ended = scenario("plan", "--advisory", GHSA, "--no-resolve", "--offline", "--json")
     assert ended.code == exit_codes.OK, ended
-    assert [one["kept"] for one in ended.json["advisory_sources"]] == [True]
+    sources = ended.json["advisory_sources"]
+    assert {one["id"]: one["kept"] for one in sources} == {GHSA: True, CVE: True}
     assert len(scenario.api.requests) == asked
 
 

@@ -2,7 +2,7 @@
 
 import email.utils
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 #: Of the answer's body, which is not read.
@@ -10,7 +10,8 @@ _MAX_BYTES = 1024 * 1024
 
 
 class FirstAnswer(NamedTuple):
-    """``status``: any is an answer. ``date``: by the server's clock (RFC 9110 §6.6.1), if stated."""
+    """``status``: any is an answer. ``date``: by the server's clock (RFC 9110 §6.6.1) in UTC, if it states
+    one that UTC can express."""
 
     status: int
     date: datetime | None
@@ -42,6 +43,9 @@ def first_answer(url: str, headers: Mapping[str, str], timeout_s: float) -> Firs
 
 def _date(text: str) -> datetime | None:
     try:
-        return email.utils.parsedate_to_datetime(text)
-    except ValueError:
+        date = email.utils.parsedate_to_datetime(text)
+        # Without an offset (``-0000``), it is UTC (RFC 5322 §3.3).
+        return date.astimezone(UTC) if date.tzinfo else date.replace(tzinfo=UTC)
+    # OverflowError: the end of the year 9999 in another zone.
+    except (ValueError, OverflowError):
         return None

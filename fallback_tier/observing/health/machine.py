@@ -207,4 +207,4 @@ def _hear(host: str) -> _Heard:
     except OSError as error:
         return _Heard(host, problem=str(error))
     now = datetime.now(UTC)
-    return _Heard(host, None if answer.date is None else answer.date.astimezone(UTC) - now)
+    return _Heard(host, None if answer.date is None else answer.date - now)

@@ -12,6 +12,7 @@ from fallback_plugins.shared.ecosystem import Recipe, RecipeEcosystem
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
 from fallback_tier.gate_ports import Gate, GateContext, TargetRun
+from fallback_tier.inventory import Inventory
 from fallback_tier.outcome import Outline
 from fallback_tier.repo import RepoContext
 
@@ -60,6 +61,12 @@ class NpmEcosystem(RecipeEcosystem):
         from fallback_plugins.npm.outline import outline
 
         return outline(advisory, repo, self.clients)
+
+    def inventory(self, repo: RepoContext) -> Inventory:
+        """What locks, and clients where there is none in step, say is installed."""
+        from fallback_plugins.npm.inventory import inventory
+
+        return inventory(repo, self.clients)
 
     def editable_keys(self, path: str) -> tuple[str, ...] | None:
         """Return a manifest's dependency sections, catalogs and overrides; none for a lock, which only a

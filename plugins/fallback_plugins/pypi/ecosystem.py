@@ -12,6 +12,7 @@ from fallback_plugins.shared.ecosystem import Recipe, RecipeEcosystem
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
 from fallback_tier.gate_ports import Gate, GateContext, TargetRun
+from fallback_tier.inventory import Inventory
 from fallback_tier.outcome import (
     Outline,
 )
@@ -70,6 +71,12 @@ class PyPIEcosystem(RecipeEcosystem):
     def outline(self, advisory: Advisory, repo: RepoContext) -> Outline:
         """What the files alone tell; nothing is resolved."""
         return recipe.outline(advisory, repo, self.clients)
+
+    def inventory(self, repo: RepoContext) -> Inventory:
+        """What locks, and clients where there is none in step, say is installed."""
+        from fallback_plugins.pypi.inventory import inventory
+
+        return inventory(repo, self.clients)
 
     def editable_keys(self, path: str) -> tuple[str, ...] | None:
         """Where a manifest asks for packages. A requirements file has lines, a lock has no such keys; of

@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 import socket
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -19,8 +20,9 @@ from fallback_tier.advisory import lookup as lookup_module
 from fallback_tier.advisory.bundles import merged
 from fallback_tier.advisory.found import FoundAdvisory, Skipped
 from fallback_tier.advisory.identifiers import identifier
-from fallback_tier.advisory.lookup import RETRY_DELAYS_S
+from fallback_tier.advisory.osv_server import RETRY_DELAYS_S, OsvServer
 from fallback_tier.errors import (
+    AdvisoryError,
     AdvisoryIdError,
     AdvisoryNotFoundError,
     AdvisoryResponseError,
@@ -116,7 +118,8 @@ Opener = Callable[..., OsvLookup]
 def opened(tmp_path: Path, api: OsvApi) -> Opener:
     def make(url: str | None = None, *, offline: bool = False) -> OsvLookup:
         folder = tmp_path / "kept"
-        return OsvLookup(url or api.url, lambda: folder, offline=offline, pause=lambda _: None)
+        server = OsvServer(url or api.url, pause=lambda _: None)
+        return OsvLookup(server, lambda: folder, offline=offline)
 
     return make
 
@@ -406,17 +409,20 @@ def test_kept_answers_are_used_with_their_date(opened: Opener, api: OsvApi, offl
     api.failures[GHSA] = [403]
     after = load_advisories([Path(GHSA)], opened(offline=offline))
     assert after.advisories == before.advisories
-    assert api.requests == ([] if offline else [GHSA])
-    (source,) = after.sources
+    assert sorted(api.requests) == ([] if offline else sorted(RECORDS))
+    source = next(it for it in after.sources if it.id == GHSA)
     assert source.kept
     assert source.fetched == before.sources[0].fetched
+    # The other kept answers have dates too: that there is no record may no longer be so.
+    kept = {it.id: it.missing for it in after.sources if it.kept}
+    assert kept == ({GHSA: False, CVE: False, PYSEC: True} if offline else {GHSA: False})
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", source.fetched)
 
 
 def test_a_server_that_is_down_is_asked_once(opened: Opener, closed_port: str) -> None:
     pauses: list[float] = []
     lookup = opened(closed_port)
-    lookup.pause = pauses.append
+    lookup.server.pause = pauses.append
     for name in (GHSA, CVE):
         with pytest.raises(AdvisoryUnreachableError):
             advisory_of(lookup, name)
@@ -444,13 +450,76 @@ def test_a_kept_answer_that_is_damaged_is_named(opened: Opener, tmp_path: Path) 
     "url",
     ["", "api.osv.dev", "ftp://localhost", "https://me:secret@localhost", "http://[", "http://a?b"],
 )
-def test_an_address_that_is_none(opened: Opener, tmp_path: Path, url: str) -> None:
+def test_an_address_that_is_none(url: str) -> None:
     with pytest.raises(ConfigurationError):
-        OsvLookup(url, lambda: tmp_path)
+        OsvServer(url)
 
 
 def test_two_servers_never_share_a_kept_answer(tmp_path: Path) -> None:
     addresses = ("http://h.example/a/b", "http://h.example/a-b", "http://h.example/a%2Fb")
-    files = {OsvLookup(it, lambda: tmp_path)._file(GHSA) for it in addresses}
+    files = {OsvLookup(OsvServer(it), lambda: tmp_path)._file(GHSA) for it in addresses}
     assert len(files) == len(addresses)
     assert {file.parent.parent for file in files} == {tmp_path}
+
+
+# --- What is no answer ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"<html>blocked by the gateway</html>", b"{}", b"", b'{"code":7}', b'{"code":"5"}', b"[5]"],
+)
+def test_a_404_that_is_not_of_the_api_is_no_missing_record(
+    opened: Opener, api: OsvApi, tmp_path: Path, body: bytes
+) -> None:
+    """An alias that a gateway hides may call more affected; nor is its page kept for the next run."""
+    api.failures[PYSEC], api.failure_body = [404, 404], body
+    with pytest.raises(AdvisoryUnreachableError) as caught:
+        advisory_of(opened(), GHSA)
+    assert caught.value.url.endswith(PYSEC)
+    assert not list(tmp_path.rglob(f"{PYSEC}.json"))
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 500])
+def test_one_refused_record_leaves_the_server_usable(
+    opened: Opener, api: OsvApi, status: int
+) -> None:
+    lookup = opened()
+    api.failures["CVE-1999-0001"] = [status] * (len(RETRY_DELAYS_S) + 1)
+    with pytest.raises(AdvisoryUnreachableError):
+        advisory_of(lookup, "CVE-1999-0001")
+    assert advisory_of(lookup, GHSA).id == GHSA
+
+
+def test_a_kept_withdrawal_has_its_date(opened: Opener, api: OsvApi) -> None:
+    """It ends as "nothing to fix"."""
+    for name in RECORDS:
+        api.records[name] = without(name, "affected", withdrawn="2026-02-01T00:00:00Z")
+    load_advisories([Path(GHSA)], opened())
+    found = load_advisories([Path(GHSA)], opened(offline=True))
+    assert {it.id for it in found.sources if it.kept} == set(RECORDS)
+
+
+def test_a_kept_answer_of_any_size_is_refused(
+    opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advisory_of(opened(), GHSA)
+    monkeypatch.setattr(lookup_module, "MAX_ADVISORY_BYTES", 200)
+    with pytest.raises(AdvisoryError):
+        advisory_of(opened(offline=True), GHSA)
+
+
+def test_records_of_a_report_are_requested_at_once(
+    opened: Opener, api: OsvApi, tmp_path: Path
+) -> None:
+    """A request waits until the others are there: one after the other, they would time out."""
+    names = [f"CVE-2024-{10_000 + number}" for number in range(4)]
+    package = RECORDS[GHSA]["affected"]
+    for name in names:
+        api.records[name] = without(CVE, id=name, aliases=[], affected=package)
+    api.together = threading.Barrier(len(names), timeout=20)
+    report = tmp_path / "answer.json"
+    report.write_text(json.dumps({"vulns": [{"id": name, "modified": ""} for name in names]}))
+    found = load_advisories([report], opened())
+    assert [it.id for it in found.advisories] == names
+    assert not found.skipped

@@ -5,6 +5,7 @@ test_sarif.py; here are the others, and what all of them have in common.
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from fallback_tier.advisory import (
     is_affected,
     load_advisories,
 )
+from fallback_tier.advisory.osv_server import OsvServer
 from fallback_tier.advisory.reports import FORMATS, OSV_RECORD, supported
 from fallback_tier.errors import AdvisoryError
 from tests.fakes.osv_api import osv_api
@@ -425,7 +427,7 @@ def test_a_project_that_is_archived_is_no_vulnerability(tmp_path: Path) -> None:
 
 
 def lookup_at(url: str, tmp_path: Path) -> OsvLookup:
-    return OsvLookup(url, lambda: tmp_path / "kept", pause=lambda _: None)
+    return OsvLookup(OsvServer(url, pause=lambda _: None), lambda: tmp_path / "kept")
 
 
 def test_cyclonedx_is_looked_up(tmp_path: Path) -> None:
@@ -494,7 +496,7 @@ def test_a_list_of_components_alone_is_unknown_and_an_empty_result_is_not(tmp_pa
 
 def test_offline_the_address_and_the_file_are_in_the_reason(tmp_path: Path) -> None:
     with osv_api(RECORDS) as api:
-        lookup = OsvLookup(api.url, lambda: tmp_path / "kept", offline=True)
+        lookup = OsvLookup(OsvServer(api.url), lambda: tmp_path / "kept", offline=True)
         found = read(tmp_path, CYCLONEDX, lookup)
         assert api.requests == []
     (skipped,) = found.skipped
@@ -610,3 +612,25 @@ def test_a_newer_record_of_the_same_id_is_not_replaced_by_an_alias_that_is_newer
         lookup = lookup_at(api.url, tmp_path)
         record = only(load_advisories([tmp_path / "later.json", Path(PYSEC)], lookup))
     assert is_affected(record, "PyPI", "idna", "3.8")
+
+
+@pytest.mark.parametrize("spelled", [str.lower, str.upper, str])
+def test_a_reports_spelling_of_an_id_joins_the_databases_record(
+    tmp_path: Path, spelled: Callable[[str], str]
+) -> None:
+    """Otherwise the report's range ("everything, for lack of a fix") stays, and nothing fixes it."""
+    flaw = {**CYCLONEDX["vulnerabilities"][0], "id": spelled(GHSA), "references": []}
+    with osv_api(RECORDS) as api:
+        lookup = OsvLookup(OsvServer(api.url), lambda: tmp_path / "kept")
+        record = only(read(tmp_path, edited(CYCLONEDX, {"vulnerabilities": [flaw]}), lookup))
+    assert record.id == GHSA
+    assert is_affected(record, "PyPI", "idna", "3.6")
+    assert not is_affected(record, "PyPI", "idna", "3.7")
+
+
+def test_a_report_in_small_letters_and_a_record_are_one_flaw(tmp_path: Path) -> None:
+    report = json.loads(json.dumps(TRIVY).replace(CVE, CVE.lower()).replace(GHSA, GHSA.lower()))
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    (tmp_path / "record.json").write_text(json.dumps(RECORDS[GHSA]))
+    found = load_advisories([tmp_path / "report.json", tmp_path / "record.json"])
+    assert [it.id for it in found.advisories] == [GHSA]

@@ -63,3 +63,10 @@ def test_what_a_folder_keeps_is_bounded_while_several_write(tmp_path: Path) -> N
         assert len([*pool.map(write, "abcd")]) == 4
     keep(tmp_path / "last", b"x", most=5)
     assert len([*tmp_path.iterdir()]) == 5
+
+
+def test_a_kept_file_is_read_up_to_a_limit(tmp_path: Path) -> None:
+    keep(tmp_path / "it", b"12345")
+    assert kept(tmp_path / "it", 5) == b"12345"
+    with pytest.raises(OSError, match=r"4 bytes"):
+        kept(tmp_path / "it", 4)

@@ -433,3 +433,11 @@ def test_a_move_names_what_it_clears_and_not_what_it_leaves(tmp_path: Path) -> N
 def test_what_else_was_raised_is_said_as_what_it_is(step: LadderStep, words: str) -> None:
     move = Move(package="a", manifest="m", step=step, before=("1",), after="2", raised=("top 2.0",))
     assert how(move) == words
+
+
+def test_a_left_package_that_was_read_from_a_document_is_the_same() -> None:
+    """The kind of the error is in no document."""
+    kept = Left(package="pkg", reason=RefusalReason.OWN_CODE, sentence="why", kind="some_kind")
+    read = Left.model_validate_json(kept.model_dump_json())
+    assert (read, hash(read)) == (kept, hash(kept))
+    assert read.model_copy(update={"sentence": "another"}) != kept

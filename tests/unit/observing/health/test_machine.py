@@ -12,10 +12,11 @@ import pytest
 from fallback_tier.cli import exit_codes
 from fallback_tier.execution import CommandResult
 from fallback_tier.observing.health import machine
+from fallback_tier.observing.health.first_answer import first_answer
 from fallback_tier.observing.health.machine import MACHINE_TIMEOUT_S, machine_checks
 from fallback_tier.observing.health.report import CheckResult, CheckState
 from fallback_tier.observing.health.running import Checks
-from fallback_tier.sandbox.refusing import how_to_allow
+from fallback_tier.sandbox.refusing import denying, how_to_allow
 from fallback_tier.wiring import Configuration, RecordSettings
 from tests.e2e.command import Ended, repository, run, snapshot
 from tests.fakes.serving import listening
@@ -202,3 +203,47 @@ def test_what_denies_it_to_users_is_not_named_to_root(
         (tmp_path / "sys/kernel" / name).write_text(text)
         monkeypatch.setattr("os.geteuid", lambda: user)
         assert (f"kernel.{name}" in how_to_allow(tmp_path)) == (user != 0)
+
+
+def test_confinement_is_no_cause_beside_one(tmp_path: Path) -> None:
+    """A seccomp filter or a profile shows that something is confined, not what denies the sandbox."""
+    status, limit = tmp_path / "self/status", tmp_path / "sys/user/max_user_namespaces"
+    for file, text in ((status, "Seccomp:\t2\n"), (limit, "0\n")):
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    assert [one.is_cause for one in denying(tmp_path)] == [True, False]
+    assert "user.max_user_namespaces" in how_to_allow(tmp_path)
+    assert "seccomp" not in how_to_allow(tmp_path)
+    limit.write_text("1000\n")
+    assert [one.is_cause for one in denying(tmp_path)] == [False]
+    assert "seccomp" in how_to_allow(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("stated", "year"),
+    [
+        ("Fri, 31 Dec 9999 23:59:59 -2300", None),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 9999),
+        ("Fri, 31 Dec 9999 23:59:59 -0000", 9999),
+        ("yesterday", None),
+    ],
+)
+def test_a_servers_date_is_in_utc_or_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stated: str, year: int | None
+) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def date_time_string(self, _timestamp: float | None = None) -> str:
+            return stated
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with listening(Handler) as address:
+        date = first_answer(address, {}, 10.0).date
+        checks = found(monkeypatch, tmp_path, address.removeprefix("http://"))
+    assert (None if date is None else date.year) == year
+    assert checks["clock"].state is (CheckState.OK if year is None else CheckState.DEGRADED)

@@ -1,0 +1,122 @@
+"""A scan as a table for a person, at most 80 columns wide. Every text of others is neutralised."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.markup import escape
+
+from fallback_audit.showing.describe import visible
+from fallback_tier.cli.remediation import line
+from fallback_tier.outcome import UnreadItem
+from fallback_tier.scan.document import Finding, FixStep, ScanResult
+
+#: Columns of the table, and their widths; with two spaces between them, 80.
+_HEADS = ("severity", "package", "advisory", "fixed in")
+_WIDTHS = (8, 26, 20, 20)
+WIDTH = 80
+
+#: Unread sources that are printed; JSON has them all.
+MAX_UNREAD_SHOWN = 10
+
+#: Paths of a finding that are printed.
+MAX_PATHS_SHOWN = 3
+
+
+def show(result: ScanResult, console: Console) -> None:
+    """Print what is vulnerable, worst first, then what was left out and what is unknown."""
+    for text in lines(result):
+        line(console, escape(text), verbatim=True)
+
+
+def lines(result: ScanResult) -> Iterator[str]:
+    """Yield the report's lines: plain text, without control characters."""
+    commit = result.base_commit[:12]
+    yield from _wrapped(f"scan of {result.repository} at {commit}; {result.asked.sentence}")
+    for source in result.advisory_sources:
+        if source.kept:
+            yield from _wrapped(source.sentence)
+    if result.findings:
+        yield _row(_HEADS)
+    for finding in result.findings:
+        yield from _finding(finding)
+    yield from _wrapped(_summary(result))
+    for one in result.ignored:
+        finding = one.finding
+        yield from _wrapped(
+            f"ignored until {one.until}: {finding.id} ({finding.package}): {one.reason}"
+        )
+    for name in result.expired:
+        yield from _wrapped(f"no longer ignored, its date has passed: {name}")
+    for name in result.unmatched:
+        yield from _wrapped(f"ignored, and not found here: {name}")
+    for item in result.skipped:
+        yield from _wrapped(f"skipped: {item.source}: {item.reason}")
+    yield from _unread(result.unread)
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    label = f"{finding.package} {', '.join(finding.versions)}"
+    fixed = ", ".join(finding.fixed) or "none named"
+    yield _row((finding.severity, label, finding.id, fixed))
+    how = "direct" if finding.direct else "transitive"
+    kind = "development" if finding.development else "production"
+    yield from _wrapped(f"{how}, {kind}, in {', '.join(finding.sources)}", "  ")
+    for path in finding.paths[:MAX_PATHS_SHOWN]:
+        yield from _wrapped(" → ".join(path), "    ")
+    if len(finding.paths) > MAX_PATHS_SHOWN:
+        yield f"    and {len(finding.paths) - MAX_PATHS_SHOWN} more paths (--json has them)"
+    for step in finding.steps:
+        yield from _wrapped(_step(step), "  ")
+    if finding.why_not:
+        yield from _wrapped(f"no step: {finding.why_not}", "  ")
+    if finding.disputed:
+        versions = ", ".join(finding.disputed)
+        yield from _wrapped(
+            f"the database lists {versions}, and the ranges of its records do not", "  "
+        )
+
+
+def _step(step: FixStep) -> str:
+    after = step.after or "no longer installed"
+    return f"{step.step.label} in {step.manifest}: {', '.join(step.before) or 'any'} → {after}"
+
+
+def _summary(result: ScanResult) -> str:
+    count = len(result.findings)
+    parts = [f"{count} vulnerable of {result.packages} packages"]
+    parts += [f"{len(result.ignored)} ignored"] if result.ignored else []
+    parts += [f"{result.below} below the severity"] if result.below else []
+    parts += [f"{result.development} for development alone"] if result.development else []
+    if result.is_unknown:
+        parts.append("not everything could be decided")
+    return ", ".join(parts)
+
+
+def _unread(unread: Sequence[UnreadItem]) -> Iterator[str]:
+    for item in unread[:MAX_UNREAD_SHOWN]:
+        yield from _wrapped(f"unknown: {item.path}: {item.reason} {item.next_step}".rstrip())
+    if len(unread) > MAX_UNREAD_SHOWN:
+        yield f"unknown: and {len(unread) - MAX_UNREAD_SHOWN} more (--json has them all)"
+
+
+def _row(cells: Sequence[str]) -> str:
+    """One line of the table; a cell that is too wide ends with an ellipsis."""
+    shown = []
+    for cell, width in zip(cells, _WIDTHS, strict=True):
+        text = visible(cell)
+        if cell_len(text) > width:
+            text = f"{set_cell_size(text, width - 1).rstrip()}…"
+        shown.append(set_cell_size(text, width))
+    return "  ".join(shown).rstrip()
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        visible(text),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_on_hyphens=False,
+    )

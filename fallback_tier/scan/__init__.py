@@ -1,0 +1,1 @@
+"""What is vulnerable in a repository: installed packages, asked about at an OSV API (ADR-0133)."""

@@ -1,0 +1,90 @@
+"""The result of a scan as a document: ``fallback-tier scan --json``. Its names are an interface."""
+
+from datetime import date
+from typing import Literal
+
+from fallback_audit.frozen import Frozen
+from fallback_audit.vocabulary import LadderStep
+from fallback_tier.advisory import AdvisorySource, Skipped
+from fallback_tier.advisory.query import Answered
+from fallback_tier.outcome import UnreadItem
+from fallback_tier.scan.rules import Level
+
+#: Raised if a name is taken away, or means something else; a new one does not raise it.
+SCHEMA_VERSION: Literal[1] = 1
+
+
+class FixStep(Frozen):
+    """A step that fixes the package, as ``plan`` has it: versions ``before``, and the one ``after`` (None:
+    it is no longer installed)."""
+
+    manifest: str
+    step: LadderStep
+    before: tuple[str, ...]
+    after: str | None
+
+
+class Finding(Frozen):
+    """One advisory and one package of it that is installed in an affected version.
+
+    ``severity``: the highest that a record of it states. ``paths``: one from a root to each affected copy,
+    as ``sources`` (locks, manifests) has them. ``fixed``: versions that the records name as fixed.
+    ``steps``: what fixes it; empty: ``why_not`` says why there is none. ``disputed``: versions that the
+    database's answer calls affected and the ranges of its records do not.
+    """
+
+    id: str
+    aliases: tuple[str, ...]
+    summary: str
+    ecosystem: str
+    package: str
+    versions: tuple[str, ...]
+    severity: Level
+    sources: tuple[str, ...]
+    paths: tuple[tuple[str, ...], ...]
+    direct: bool
+    development: bool
+    fixed: tuple[str, ...] = ()
+    steps: tuple[FixStep, ...] = ()
+    why_not: str = ""
+    disputed: tuple[str, ...] = ()
+
+
+class IgnoredFinding(Frozen):
+    """A finding that a person decided to leave, why, and the last day on which it is left."""
+
+    finding: Finding
+    reason: str
+    until: date
+
+
+class ScanResult(Frozen):
+    """``findings``: what is vulnerable. ``ignored``: the same, left by a person; ``expired``: ids whose day
+    has passed, so that they are among ``findings``. ``below`` and ``development``: how many findings the
+    rules leave out for their severity, and since they are for development alone.
+
+    ``packages``: how many installed versions were asked about. ``unread``: what may install more, and was
+    not read, resolved or asked about. ``unmatched``: ids of rules that ignore nothing here. ``skipped``:
+    answers that gave no record. ``resolved`` False: the steps are predicted from the files alone.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    repository: str
+    base_commit: str
+    packages: int
+    findings: tuple[Finding, ...] = ()
+    ignored: tuple[IgnoredFinding, ...] = ()
+    expired: tuple[str, ...] = ()
+    unmatched: tuple[str, ...] = ()
+    below: int = 0
+    development: int = 0
+    unread: tuple[UnreadItem, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    resolved: bool
+    asked: Answered
+    advisory_sources: tuple[AdvisorySource, ...] = ()
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether something may be vulnerable that could not be found out."""
+        return bool(self.unread) or any(item.unknown for item in self.skipped)

@@ -1,0 +1,314 @@
+"""From a repository to what is vulnerable in it: packages, OSV's answer, its records, and a plan.
+
+OSV decides which packages are affected. Where the ranges of its records call more affected than its answer,
+that counts as well, and where they call less affected, it is said (``disputed``).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from fallback_tier.advisory import (
+    Advisory,
+    AdvisorySet,
+    OsvLookup,
+    Skipped,
+    fixed_versions,
+    is_affected,
+    sort_key,
+)
+from fallback_tier.advisory.bundles import one_per_flaw
+from fallback_tier.advisory.found import FoundAdvisory
+from fallback_tier.advisory.identifiers import identifier_or_none
+from fallback_tier.advisory.query import PackageVersion, affecting
+from fallback_tier.advisory.versions import canonical_name
+from fallback_tier.advisory.vulnerability import cvss_rating
+from fallback_tier.errors import AdvisoryNotFoundError, NoPackageError, WithdrawnError
+from fallback_tier.files.entries import say_nothing
+from fallback_tier.installed import clients_and_plugins, look_at, tags_of
+from fallback_tier.inventory import InstalledPackage
+from fallback_tier.outcome import UnreadItem
+from fallback_tier.planning import RemediationPlan, divisible_plan
+from fallback_tier.ports import EcosystemPlugin, ListsPackages
+from fallback_tier.repo import RepoContext, Settings
+from fallback_tier.scan.document import Finding, FixStep, IgnoredFinding, ScanResult
+from fallback_tier.scan.rules import Ignored, Level, ScanRules
+from fallback_tier.wiring.places import check_caches
+
+#: The words of databases: CVSS's, and GitHub's "moderate".
+_WORDS = {str(level): level for level in Level if level is not Level.UNKNOWN}
+_WORDS["moderate"] = Level.MEDIUM
+
+#: Paths that a finding names; JSON has no more either.
+MAX_PATHS = 20
+
+
+@dataclass(frozen=True)
+class Scanner:
+    """Scans repositories by one OSV API. ``resolve`` False: steps are predicted from the files alone."""
+
+    lookup: OsvLookup
+    settings: Settings
+    rules: ScanRules
+    today: date
+    resolve: bool = True
+    observe: Callable[[str], None] = say_nothing
+
+    def scan(self, repository: Path) -> ScanResult:
+        """Return what is vulnerable in a clean git checkout; nothing is written to it.
+
+        Raises RepositoryError; StateFolderError if a client can't write its cache; ToolError; and what
+        ``query.affecting`` and ``OsvLookup.find`` raise if the database gives no answer.
+        """
+        clients, plugins = clients_and_plugins(self.settings.allow_hosts)
+        repo = look_at(repository, clients, self.settings)
+        here = {
+            name: plugins[name] for name in plugins if plugins[name].manifests(repo.tracked_files)
+        }
+        if self.resolve and not repo.settings.offline:
+            check_caches(clients, [*here], offline=False)
+        # 1. What is installed.
+        installed, unread = self._inventory(repo, here)
+        # 2. What of it is affected, as the database says, and the records of that.
+        self.observe(f"asking {self.lookup.base_url} about {len(installed)} packages")
+        asked_about = sorted({form for key in installed for form in _forms(key)})
+        answer = affecting(self.lookup, asked_about)
+        by_form = dict(zip(asked_about, answer.ids, strict=True))
+        listed = {key: [it for form in _forms(key) for it in by_form[form]] for key in installed}
+        records, skipped = self._records({name for ids in answer.ids for name in ids})
+        advisories = one_per_flaw(records)
+        # 3. What can be done about it.
+        planned = None
+        if advisories:
+            given = AdvisorySet(advisories=advisories)
+            planned = divisible_plan(
+                given,
+                repo,
+                plugins,
+                resolve=self.resolve,
+                tags=tags_of(repo, clients),
+                observe=self.observe,
+            ).plan
+        findings = [
+            finding
+            for advisory in advisories
+            for finding in _findings(
+                advisory, installed, listed, _level(advisory, records), planned
+            )
+        ]
+        if planned is not None:
+            unread += planned.unread
+            unread += _beyond(planned, findings)
+        return self._ruled(
+            findings,
+            ScanResult(
+                repository=repo.root.name,
+                base_commit=repo.base_commit,
+                packages=len(installed),
+                unread=tuple(dict.fromkeys(unread)),
+                skipped=tuple(skipped),
+                resolved=self.resolve,
+                asked=answer,
+                advisory_sources=tuple(self.lookup.sources),
+            ),
+        )
+
+    def _inventory(
+        self, repo: RepoContext, plugins: Mapping[str, EcosystemPlugin]
+    ) -> tuple[dict[PackageVersion, list[InstalledPackage]], list[UnreadItem]]:
+        installed: dict[PackageVersion, list[InstalledPackage]] = {}
+        unread = []
+        if not plugins:
+            unread.append(
+                UnreadItem(
+                    path=".",
+                    reason="No manifest or lock of an ecosystem that is known is tracked here.",
+                    next_step="Name the folder of a checkout that has one.",
+                )
+            )
+        for name, plugin in sorted(plugins.items()):
+            if not isinstance(plugin, ListsPackages):
+                reason = f"The plugin of {name} does not list what is installed."
+                next_step = f"Use a newer plugin of {name}, or give advisories to `plan`."
+                unread.append(UnreadItem(path=".", reason=reason, next_step=next_step))
+                continue
+            self.observe(f"{name}: reading what is installed")
+            own = repo.model_copy(update={"manifests": plugin.manifests(repo.tracked_files)})
+            found = plugin.inventory(own)
+            unread += found.unread
+            for one in found.packages:
+                key = PackageVersion(name, canonical_name(name, one.name), one.version)
+                installed.setdefault(key, []).append(one)
+        return installed, unread
+
+    def _records(self, names: Iterable[str]) -> tuple[list[Advisory], list[Skipped]]:
+        """Return the records of these identifiers; what gives none is skipped, by name."""
+        in_order = sorted(names)
+        self.lookup.request(in_order)
+        records, skipped = [], []
+        for name in in_order:
+            try:
+                for found in self.lookup.find((name,)):
+                    if isinstance(found, FoundAdvisory):
+                        records.append(found.advisory)
+                    elif isinstance(found, Skipped):
+                        skipped.append(found)
+            except (WithdrawnError, NoPackageError, AdvisoryNotFoundError) as error:
+                skipped.append(Skipped.because(name, error))
+        return records, [*dict.fromkeys(skipped)]
+
+    def _ruled(self, findings: Sequence[Finding], result: ScanResult) -> ScanResult:
+        """Return the result with these findings, each where the rules put it."""
+        shown, ignored = [], []
+        expired: dict[str, None] = {}
+        used: set[Ignored] = set()
+        below = development = 0
+        for finding in findings:
+            names = {_spelt(name) for name in (finding.id, *finding.aliases)}
+            rules = [one for one in self.rules.ignore if _spelt(one.id) in names]
+            used |= {*rules}
+            rule = next((one for one in rules if one.holds_on(self.today)), None)
+            if rule is not None:
+                ignored.append(
+                    IgnoredFinding(finding=finding, reason=rule.reason, until=rule.until)
+                )
+                continue
+            expired |= dict.fromkeys(one.id for one in rules)
+            if self.rules.production and finding.development:
+                development += 1
+            elif self.rules.severity and finding.severity.rank < self.rules.severity.rank:
+                below += 1
+            else:
+                shown.append(finding)
+        return result.model_copy(
+            update={
+                "findings": tuple(sorted(shown, key=_worst_first)),
+                "ignored": tuple(ignored),
+                "expired": tuple(expired),
+                "unmatched": tuple(one.id for one in self.rules.ignore if one not in used),
+                "below": below,
+                "development": development,
+            }
+        )
+
+
+def _forms(key: PackageVersion) -> tuple[PackageVersion, ...]:
+    """Return the version as installed, and without build metadata or a local part (``2.5.1+cpu``).
+    Databases list releases, and a rebuilt one has the same vulnerabilities."""
+    return tuple(dict.fromkeys((key, key._replace(version=key.version.partition("+")[0]))))
+
+
+def _findings(
+    advisory: Advisory,
+    installed: Mapping[PackageVersion, Sequence[InstalledPackage]],
+    listed: Mapping[PackageVersion, Sequence[str]],
+    severity: Level,
+    planned: RemediationPlan | None,
+) -> Iterator[Finding]:
+    """Yield one finding for each package of the advisory that is installed in an affected version."""
+    ids = {advisory.id, *advisory.aliases}
+    by_package: dict[tuple[str, str], list[PackageVersion]] = {}
+    disputed: set[PackageVersion] = set()
+    for key in installed:
+        is_listed = not ids.isdisjoint(listed[key])
+        covers = is_affected(advisory, *key)
+        if is_listed or covers:
+            by_package.setdefault((key.ecosystem, key.name), []).append(key)
+        if is_listed and not covers:
+            disputed.add(key)
+    for (ecosystem, name), keys in by_package.items():
+        keys.sort(key=lambda key: sort_key(key.ecosystem, key.version))
+        copies = [copy for key in keys for copy in installed[key]]
+        steps, why_not = _steps(advisory, ecosystem, name, planned)
+        yield Finding(
+            id=advisory.id,
+            aliases=advisory.aliases,
+            summary=advisory.summary,
+            ecosystem=ecosystem,
+            package=name,
+            versions=tuple(key.version for key in keys),
+            severity=severity,
+            sources=tuple(dict.fromkeys(copy.source for copy in copies)),
+            paths=tuple(dict.fromkeys(copy.path for copy in copies))[:MAX_PATHS],
+            direct=any(copy.direct for copy in copies),
+            development=all(copy.development for copy in copies),
+            fixed=fixed_versions(advisory, ecosystem, name),
+            steps=steps,
+            why_not=why_not,
+            disputed=tuple(key.version for key in keys if key in disputed),
+        )
+
+
+def _steps(
+    advisory: Advisory, ecosystem: str, package: str, planned: RemediationPlan | None
+) -> tuple[tuple[FixStep, ...], str]:
+    """Return the planned steps for one package, or why there is none."""
+    if planned is None:
+        return (), ""
+    steps = tuple(
+        FixStep(manifest=move.manifest, step=move.step, before=move.before, after=move.after)
+        for fix in planned.fixes
+        if fix.ecosystem == ecosystem
+        for move in fix.moves
+        if advisory.id in move.advisory_ids and canonical_name(ecosystem, move.package) == package
+    )
+    left = next(
+        (
+            item
+            for item in planned.left
+            if advisory.id in item.advisory_ids
+            and (not item.package or canonical_name(ecosystem, item.package) == package)
+        ),
+        None,
+    )
+    if left is not None:
+        return steps, left.sentence
+    return steps, "" if steps else "The plan has no step for it."
+
+
+def _beyond(planned: RemediationPlan, findings: Sequence[Finding]) -> Iterator[UnreadItem]:
+    """Yield what a plan calls affected or unknown, and no finding names: an install command that no lock
+    tells of, for example."""
+    named = {(finding.id, finding.package) for finding in findings}
+    named |= {(finding.id, "") for finding in findings}
+    for item in planned.left:
+        package = canonical_name(item.ecosystem, item.package) if item.package else ""
+        if any((name, package) not in named for name in item.advisory_ids):
+            path = item.manifest or "."
+            yield UnreadItem(path=path, reason=item.sentence, next_step=item.next_step)
+    for fix in planned.fixes:
+        for move in fix.moves:
+            package = canonical_name(fix.ecosystem, move.package)
+            if any((name, package) not in named for name in move.advisory_ids):
+                yield UnreadItem(
+                    path=move.manifest,
+                    reason=f"It holds {move.package} {', '.join(move.before)} by the plan, and no lock or "
+                    f"resolution lists that: {', '.join(move.advisory_ids)}.",
+                    next_step="Give these advisories to `plan`.",
+                )
+
+
+def _level(advisory: Advisory, records: Sequence[Advisory]) -> Level:
+    """Return the highest severity that a record of this vulnerability states."""
+    ids = {advisory.id, *advisory.aliases}
+    stated = [level for record in records if record.id in ids for level in _levels(record)]
+    return max(stated, key=lambda level: level.rank, default=Level.UNKNOWN)
+
+
+def _levels(record: Advisory) -> Iterator[Level]:
+    for one in record.severity:
+        rating = cvss_rating(one.score)
+        if rating is not None and rating.level in _WORDS:
+            yield _WORDS[rating.level]
+    word = record.database_specific.severity.lower()
+    if word in _WORDS:
+        yield _WORDS[word]
+
+
+def _spelt(name: str) -> str:
+    return identifier_or_none(name) or name
+
+
+def _worst_first(finding: Finding) -> tuple[int, str, str]:
+    return -finding.severity.rank, finding.package, finding.id

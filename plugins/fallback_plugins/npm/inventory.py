@@ -1,0 +1,67 @@
+"""What npm, yarn and pnpm projects install, for ``scan``: of a lock in step, or resolved by its client."""
+
+import posixpath
+from collections.abc import Collection, Iterator, Mapping
+
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder
+from fallback_plugins.npm.manifests.manifest import INSTALLED_SECTIONS, entries, parse_manifest
+from fallback_plugins.npm.project import NpmProject
+from fallback_plugins.npm.surveying.projects import discover
+from fallback_plugins.shared.inventory import installed, not_read
+from fallback_plugins.shared.tree import Node
+from fallback_tier.errors import RecipeError, RepositoryError, ToolError
+from fallback_tier.execution import ClientRunner
+from fallback_tier.inventory import InstalledPackage, Inventory
+from fallback_tier.outcome import UnreadItem
+from fallback_tier.repo import RepoContext
+
+
+def inventory(repo: RepoContext, clients: ClientRunner) -> Inventory:
+    """Return the packages of all projects. A project that can't be read or resolved is in ``unread``."""
+    found = [*_found(repo, clients)]
+    return Inventory(
+        packages=tuple(dict.fromkeys(it for it in found if isinstance(it, InstalledPackage))),
+        unread=tuple(dict.fromkeys(it for it in found if isinstance(it, UnreadItem))),
+    )
+
+
+def _found(repo: RepoContext, clients: ClientRunner) -> Iterator[InstalledPackage | UnreadItem]:
+    try:
+        sites = [each for site in discover(repo) for each in site.each]
+    except (RecipeError, RepositoryError) as error:
+        yield not_read(".", error)
+        return
+    for site in sites:
+        project = NpmProject(site, repo, clients)
+        try:
+            files = project.command.locked
+            tree = project.client.tree(files)
+            development = _development(files)
+        except (RecipeError, RepositoryError, ToolError) as error:
+            yield not_read(site.path, error)
+            continue
+
+        def development_of(
+            root: Node,
+            by_manifest: Mapping[str, Collection[str]] = development,
+            folder: str = site.folder,
+        ) -> Collection[str]:
+            # npm's lock has a root's folder, relative to its own; the others' trees its manifest.
+            own = in_folder(posixpath.normpath(posixpath.join(folder, root.key)), MANIFEST)
+            return by_manifest.get(root.key) or by_manifest.get(posixpath.normpath(own), ())
+
+        yield from installed(tree, ECOSYSTEM, site.path, development_of)
+
+
+def _development(files: Files) -> dict[str, frozenset[str]]:
+    """Return by manifest the names that it declares for development and nothing else."""
+    found = {}
+    for path, text in files.manifests.items():
+        manifest = parse_manifest(path, text)
+        others = {
+            key for section in INSTALLED_SECTIONS for key, _ in entries(manifest.get(section))
+        }
+        names = {key for key, _ in entries(manifest.get("devDependencies"))}
+        found[path] = frozenset(names - others)
+    return found

@@ -1,0 +1,60 @@
+"""What a resolved tree installs: each package with a path from a root, and whether for development."""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+
+from fallback_plugins.shared.tree import DependencyTree, Node
+from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.errors import FallbackError
+from fallback_tier.inventory import InstalledPackage
+from fallback_tier.outcome import UnreadItem
+
+#: Keys (npm: names in package.json) of a root's dependencies that are installed for development alone.
+DevelopmentOf = Callable[[Node], Collection[str]]
+
+
+def installed(
+    tree: DependencyTree, ecosystem: str, source: str, development_of: DevelopmentOf
+) -> Iterator[InstalledPackage | UnreadItem]:
+    """Yield each installed package; for one without a registry's version (a URL, a folder) what is unknown:
+    no database can be asked about it."""
+    production = _production(tree, development_of)
+    for node in tree.nodes.values():
+        if not is_orderable(ecosystem, node.version):
+            yield UnreadItem(
+                path=source,
+                reason=f"{node.label} has no version of a registry, so no database has an answer on it.",
+                next_step=f"Look whether {node.name} is affected by hand.",
+            )
+            continue
+        dependents = [dependent for dependent, _ in tree.dependents(node.key)]
+        yield InstalledPackage(
+            name=node.name,
+            version=node.version,
+            source=source,
+            path=tuple(part.label for part in tree.paths_to(node.key, 1)[0]),
+            direct=any(map(tree.is_root, dependents)),
+            development=bool(dependents) and node.key not in production,
+        )
+
+
+def not_read(path: str, error: FallbackError) -> UnreadItem:
+    """Return a project of which an error says that what it installs is unknown."""
+    return UnreadItem(path=path, reason=error.problem, next_step=error.next_step)
+
+
+def _production(tree: DependencyTree, development_of: DevelopmentOf) -> set[str]:
+    """Return the keys of what is installed without what is for development."""
+    waiting: deque[str] = deque()
+    for root in tree.roots:
+        only = development_of(root)
+        waiting += (ask.to for ask in root.asks if ask.to is not None and ask.name not in only)
+    # What nothing requires is not known to be for development.
+    waiting += (key for key in tree.nodes if not tree.dependents(key))
+    found: set[str] = set()
+    while waiting:
+        key = waiting.popleft()
+        if key not in found and (node := tree.nodes.get(key)) is not None:
+            found.add(key)
+            waiting += (ask.to for ask in node.asks if ask.to is not None)
+    return found
