@@ -11,7 +11,7 @@ from typing import Final
 from fallback_audit.events import AttemptFailed, Digest, PatchProposed
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import StoredEvent
-from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus
+from fallback_audit.vocabulary import AffectedCode, EscalationReason, FailureKind, GateStatus
 from fallback_eval.fixes.facts import facts_of
 from fallback_eval.retrieval.results import EvaluationError
 from fallback_eval.retry.calls import CachedModel, Calls, Sampling, Server
@@ -149,6 +149,8 @@ def run_case(case: RetryCase, setup: Setup) -> Row:
                 max_output_tokens=MAX_OUTPUT_TOKENS,
                 own_code_budget_bytes=CODE_BYTES,
                 answer_form=AnswerForm.BLOCKS,
+                # Known beforehand: the manifest need not name the package, and takes no room in a prompt.
+                whose_code=AffectedCode.OWN,
             ),
         )
         with open_services(configuration, nonces=_nonces(case), author=model) as services:

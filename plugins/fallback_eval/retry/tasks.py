@@ -130,7 +130,7 @@ class Task(_Facts):
     def files(self) -> dict[str, str]:
         """Return the repository's files by path."""
         if self.language is Language.PYTHON:
-            manifest = f'[project]\nname = "{self.package}"\nversion = "1.0.0"\nrequires-python = ">=3.11"\n'
+            manifest = '[project]\nname = "app"\nversion = "1.0.0"\n'
             return {
                 "pyproject.toml": manifest,
                 self.path: self.code,
@@ -138,8 +138,7 @@ class Task(_Facts):
                 "tests/test_base.py": self.test_file(self.tests),
             }
         manifest = (
-            f'{{\n  "name": "{self.package}",\n  "version": "1.0.0",\n  "main": "index.js",\n'
-            '  "scripts": { "test": "node --test test/" }\n}\n'
+            '{ "scripts": { "test": "node --test test/" } }\n'
         )
         return {
             "package.json": manifest,
@@ -295,14 +294,23 @@ def _python_tests(module: str, uses: str, checks: Sequence[str]) -> Iterator[str
         yield ""
 
 
+#: One line says which check failed and how, which node's own messages spread over many.
+_SAME = """\
+function same(check, got, wanted) {
+  if (isDeepStrictEqual(got, wanted)) return;
+  throw new Error(`${check} gives ${inspect(got)}, not ${inspect(wanted)}`);
+}"""
+
+
 def _javascript_tests(module: str, uses: str, checks: Sequence[str]) -> Iterator[str]:
     yield from ("const { test } = require('node:test');", "const assert = require('node:assert');")
-    yield from (f"const lib = require('{module}');", *uses.splitlines(), "")
+    yield "const { inspect, isDeepStrictEqual } = require('node:util');"
+    yield from (f"const lib = require('{module}');", _SAME, *uses.splitlines(), "")
     for number, check in enumerate(checks, start=1):
         expression, separator, end = _parts(check)
-        yield f"test('check {number}', async () => {{"
+        yield f"test('check {number}', () => {{"
         if separator == _RETURNS:
-            yield f"  assert.deepStrictEqual({expression}, {end});"
+            yield f"  same({json.dumps(expression)}, {expression}, {end});"
         else:
             yield f"  assert.throws(() => {expression}, {end});"
         yield "});"
