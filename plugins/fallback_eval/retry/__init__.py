@@ -1,1 +1,1 @@
-"""Retry policies over small vulnerable programs: the same model, gates and budget, another second attempt."""
+"""Retry policies over small vulnerable programs, with the same model, gates and budget."""

@@ -8,7 +8,6 @@ import hashlib
 import http.client
 import json
 import threading
-import time
 from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, field

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from typing import cast
+
 from fallback_audit.vocabulary import PromptShape
 from fallback_eval.retry.calls import CachedModel
 from fallback_tier import chain
@@ -38,7 +39,9 @@ Answer my first message again: {one}, nothing else.
 """
 
 
-_WORKED_EXAMPLE = re.compile(r"# Example \(of another repository\)\n.*?(?=\{% endblock %\})", re.DOTALL)
+_WORKED_EXAMPLE = re.compile(
+    r"# Example \(of another repository\)\n.*?(?=\{% endblock %\})", re.DOTALL
+)
 
 
 class Policy(StrEnum):
@@ -76,6 +79,7 @@ class OneExample:
         self, advisory: Advisory, repo_ctx: RepoContext, *, beyond: frozenset[str] = frozenset()
     ) -> Retrieval:
         """Return it, unless it was seen before."""
+        del advisory, repo_ctx  # whatever is asked
         if self.example.example.example_id in beyond:
             return RagMiss(evidence="the only example was seen before")
         return RagHit(examples=(self.example,), evidence="the only example of this task's memory")
@@ -126,6 +130,8 @@ class FullChainTier(FallbackTier):
         return (yield from chain.seal(proposal, task, parts.evidence, record))
 
     def _seen(self, task: AttemptTask) -> frozenset[str]:
+        """Return the ids of examples that are not to be retrieved again."""
+        del task  # the whole memory, at every attempt
         return frozenset()
 
 

@@ -20,7 +20,7 @@ _STEP: Final = 0.01
 def sign_test(wins: int, losses: int) -> float:
     """Return the two-sided exact p-value of discordant pairs (McNemar's exact test). 1 of no pairs."""
     pairs, fewer = wins + losses, min(wins, losses)
-    tail = sum(comb(pairs, k) for k in range(fewer + 1)) / 2**pairs
+    tail = sum(comb(pairs, k) for k in range(fewer + 1)) / (1 << pairs)
     return min(1.0, 2 * tail)
 
 
@@ -32,9 +32,7 @@ def power_of(pairs: int, discordance: float, difference: float) -> float:
     if not 0 <= difference <= discordance <= 1:
         raise ValueError("the difference is at most the discordance, and both are shares")
     wins = (1 + difference / discordance) / 2 if discordance else 0.5
-    return sum(
-        _chance(pairs, m, discordance) * _shown(m, wins) for m in range(pairs + 1)
-    )
+    return sum(_chance(pairs, m, discordance) * _shown(m, wins) for m in range(pairs + 1))
 
 
 def smallest_difference(pairs: int, discordance: float) -> float | None:

@@ -130,7 +130,7 @@ class Setup:
     model: str
     calls: Calls
     server: Server | None = None
-    sampling: Sampling = Sampling()
+    sampling: Sampling = field(default_factory=Sampling)
 
 
 def run_case(case: RetryCase, setup: Setup) -> Row:

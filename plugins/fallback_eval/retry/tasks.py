@@ -137,9 +137,7 @@ class Task(_Facts):
                 "tests/__init__.py": "",
                 "tests/test_base.py": self.test_file(self.tests),
             }
-        manifest = (
-            '{ "scripts": { "test": "node --test test/" } }\n'
-        )
+        manifest = '{ "scripts": { "test": "node --test test/" } }\n'
         return {
             "package.json": manifest,
             self.path: self.code,
@@ -168,17 +166,17 @@ class Task(_Facts):
         events = [{"introduced": "0"}, {"fixed": "1.0.1"}]
         kind = "ECOSYSTEM" if self.language is Language.PYTHON else "SEMVER"
         document = {
-                "id": self.advisory_id,
-                "modified": "2026-01-01T00:00:00Z",
-                "summary": f"{self.weakness} in {self.package}",
-                "details": self.advisory,
-                "affected": [
-                    {
-                        "package": {"ecosystem": ecosystem, "name": self.package},
-                        "ranges": [{"type": kind, "events": events}],
-                    }
-                ],
-                "database_specific": {"cwe_ids": [self.cwe]},
+            "id": self.advisory_id,
+            "modified": "2026-01-01T00:00:00Z",
+            "summary": f"{self.weakness} in {self.package}",
+            "details": self.advisory,
+            "affected": [
+                {
+                    "package": {"ecosystem": ecosystem, "name": self.package},
+                    "ranges": [{"type": kind, "events": events}],
+                }
+            ],
+            "database_specific": {"cwe_ids": [self.cwe]},
         }
         return parse_advisory(json.dumps(document).encode(), self.advisory_id)
 
@@ -216,7 +214,9 @@ class Task(_Facts):
         text = self.code
         for edit in edits:
             if text.count(edit.old) != 1:
-                raise ValueError(f"{self.name}: {edit.old!r} is in the module {text.count(edit.old)} times")
+                raise ValueError(
+                    f"{self.name}: {edit.old!r} is in the module {text.count(edit.old)} times"
+                )
             text = text.replace(edit.old, edit.new)
         return text
 
@@ -226,7 +226,11 @@ class Task(_Facts):
             target = place / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-        for args in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "as found"]):
+        for args in (
+            ["init", "-q", "-b", "main"],
+            ["add", "-A"],
+            ["commit", "-q", "-m", "as found"],
+        ):
             done = clients.run("git", args, cwd=place, timeout_s=_GIT_TIMEOUT_S, env=_COMMIT_ENV)
             if not done.ok:
                 raise ToolFailedError(

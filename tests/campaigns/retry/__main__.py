@@ -8,9 +8,9 @@ from typing import Final
 
 from fallback_eval.campaign import Campaign, Rows, parser_of
 from fallback_eval.retry.calls import Calls, LlamaServer, check_loopback
-from fallback_eval.retry.policies import COMPARED, Policy
+from fallback_eval.retry.policies import COMPARED
 from fallback_eval.retry.run import RetryCase, Row, Setup, run_case
-from fallback_eval.retry.tasks import load_tasks
+from fallback_eval.retry.tasks import Language, load_tasks
 
 TASKS: Final = Path(__file__).with_name("tasks")
 FOLDER: Final = Path(__file__).parents[3] / "docs" / "evaluation" / "retry"
@@ -41,25 +41,24 @@ ROWS: Final = Rows(Row, key=lambda row: row.name, order=lambda row: row.name)
 def load_cases(only: Sequence[str]) -> tuple[RetryCase, ...]:
     """Return the cases, first the pilot's, then seed by seed; those named, or all.
 
-    A name is ``TASK.POLICY.SEED``. Raises InputError. Tasks of a language follow each other, and the
-    policies of a task: a server keeps what their prompts have in common.
+    A name is ``TASK.POLICY.SEED``. Raises InputError. Tasks of a language follow each other: a server
+    keeps what their prompts have in common. The pilot has its first attempts first.
     """
     tasks = load_tasks(TASKS, list(dict.fromkeys(name.split(".")[0] for name in only)))
-    ordered = sorted(tasks, key=lambda task: (task.language, task.name))
-    pilot = [task for task in ordered if task.name in PILOT]
-    rounds = [(PILOT_SEED, pilot), *((seed, ordered) for seed in SEEDS)]
-    cases = (
-        RetryCase(task, policy, seed)
-        for seed, some in rounds
-        for task in some
+    ordered = sorted(tasks, key=lambda task: (task.language is Language.JAVASCRIPT, task.name))
+    pilot = [
+        RetryCase(task, policy, PILOT_SEED)
         for policy in COMPARED
-    )
-    return tuple(case for case in cases if not only or case.name in only)
+        for task in ordered
+        if task.name in PILOT
+    ]
+    main = [
+        RetryCase(task, policy, seed) for seed in SEEDS for task in ordered for policy in COMPARED
+    ]
+    return tuple(case for case in (*pilot, *main) if not only or case.name in only)
 
 
-def _prepare(
-    arguments: argparse.Namespace, due: Sequence[RetryCase]
-) -> Callable[[RetryCase], Row]:
+def _prepare(arguments: argparse.Namespace, due: Sequence[RetryCase]) -> Callable[[RetryCase], Row]:
     server = None
     if arguments.base_url is not None:
         server = LlamaServer(check_loopback(arguments.base_url))

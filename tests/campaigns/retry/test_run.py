@@ -44,9 +44,7 @@ class Script:
     def answer(self, request: ModelRequest, key: str, sampling: Sampling, seed: int) -> Call:
         self.requests.append(request)
         text = answer(TASK, self.fixes.pop(0))
-        return Call(
-            key=key, text=text, stop_reason="end_turn", input_tokens=100, output_tokens=10
-        )
+        return Call(key=key, text=text, stop_reason="end_turn", input_tokens=100, output_tokens=10)
 
 
 def run(policy: Policy, calls: Path, script: Script | None, seed: int = 1) -> Row:
