@@ -98,6 +98,26 @@ class PromptBuilder:
                 next_step="A retry is a fresh context (ADR-0011): pass no examples.",
                 kind="examples_on_retry",
             )
+        return self._rendered(
+            advisory,
+            repo,
+            plugin,
+            examples=examples,
+            prior_attempts=prior_attempts,
+            own_code=own_code,
+        )
+
+    def _rendered(
+        self,
+        advisory: Advisory,
+        repo: RepoContext,
+        plugin: EcosystemPlugin,
+        *,
+        examples: Sequence[FewShot],
+        prior_attempts: Sequence[AttemptSummary],
+        own_code: bool,
+    ) -> Prompt:
+        """Render any combination, also one that ``build`` refuses and an evaluation compares with it."""
         examples = examples[:MAX_EXAMPLES]
         snippets = select_snippets(
             advisory,

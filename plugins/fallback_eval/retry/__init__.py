@@ -1,0 +1,1 @@
+"""Retry policies over small vulnerable programs, with the same model, gates and budget."""

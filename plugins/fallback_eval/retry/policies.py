@@ -1,0 +1,256 @@
+"""The retry policies, as tiers: a fix with each differs in what its second and later attempts are shown.
+
+Gates, failure summaries, prompts, fences, plans and caps are the product's, and the same for all. First
+attempts are the same too: with the example that the memory has, which here is a decoy.
+"""
+
+import re
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from typing import cast
+
+from fallback_audit.vocabulary import PromptShape
+from fallback_eval.retry.calls import CachedModel
+from fallback_tier import chain
+from fallback_tier.advisory import Advisory
+from fallback_tier.attempt import rag
+from fallback_tier.attempt.task import AttemptTask, Recorder, TierEvent
+from fallback_tier.errors import ConfigurationError
+from fallback_tier.outcome import AttemptSummary, RecipeApplication
+from fallback_tier.ports import EcosystemPlugin, Message, NonceSource
+from fallback_tier.prompt.builder import Prompt, PromptBuilder
+from fallback_tier.prompt.fence import SourceKind, fence
+from fallback_tier.prompt.retry_instructions import retry_advice
+from fallback_tier.prompt.turns import ONE, Conversation
+from fallback_tier.repo import RepoContext
+from fallback_tier.retrieval import FewShot, RagHit, RagMiss, Retrieval
+from fallback_tier.tier import FallbackTier
+
+_FAILED = """\
+Your change was made, and it failed its gates. The fence code of this message is {nonce}. Here is the \
+failure summary of attempt {attempt} ({kind}):
+{summary}
+
+{advice}
+
+Answer my first message again: {one}, nothing else.
+"""
+
+
+_WORKED_EXAMPLE = re.compile(
+    r"# Example \(of another repository\)\n.*?(?=\{% endblock %\})", re.DOTALL
+)
+
+
+class Policy(StrEnum):
+    """What follows a failed attempt. The first four are ADR-0011's options, in its order."""
+
+    FULL_CHAIN = "full-chain"
+    EXCLUDE_PRIOR_HIT = "exclude-prior-hit"
+    CONVERSATION = "conversation"
+    FRESH_CONTEXT = "fresh-context"
+
+    @property
+    def meaning(self) -> str:
+        """Return it in a sentence."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Policy.FULL_CHAIN: "the same example again, and the last failure's summary",
+    Policy.EXCLUDE_PRIOR_HIT: "another example than before, and the last failure's summary",
+    Policy.CONVERSATION: "the same conversation, continued with each failure's summary",
+    Policy.FRESH_CONTEXT: "no example, and the last failure's summary (the product's)",
+}
+
+#: The main comparison. With a memory of one example, option 2 asks what option 4 asks.
+COMPARED = (Policy.FRESH_CONTEXT, Policy.FULL_CHAIN, Policy.CONVERSATION)
+
+
+@dataclass(frozen=True)
+class OneExample:
+    """A memory with one example, which is always found."""
+
+    example: FewShot
+
+    def query(
+        self, advisory: Advisory, repo_ctx: RepoContext, *, beyond: frozenset[str] = frozenset()
+    ) -> Retrieval:
+        """Return it, unless it was seen before."""
+        del advisory, repo_ctx  # whatever is asked
+        if self.example.example.example_id in beyond:
+            return RagMiss(evidence="the only example was seen before")
+        return RagHit(examples=(self.example,), evidence="the only example of this task's memory")
+
+
+class WithoutWorkedExample:
+    """An ecosystem's plugin whose instruction has no worked example.
+
+    A model of 1.5 billion parameters copies the product's into every answer, whatever the task is
+    (docs/evaluation/retry/plan.md), so that no policy would fix anything. All else is the plugin's.
+    """
+
+    def __init__(self, plugin: EcosystemPlugin) -> None:
+        self._plugin = plugin
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._plugin, name)
+
+    def instruction_template(self) -> str:
+        """Return the instruction without that section. Raises ConfigurationError if it has none."""
+        template, cut = _WORKED_EXAMPLE.subn("", self._plugin.instruction_template(), count=1)
+        if cut != 1:
+            raise ConfigurationError(
+                "The instruction has no worked example to leave out.",
+                next_step="Compare the pattern with skills/leaf-llm-instruction.md.",
+                kind="no_worked_example",
+            )
+        return template
+
+
+class FullChainTier(FallbackTier):
+    """Takes the whole chain on a retry too: option 1 of ADR-0011."""
+
+    def _attempt(
+        self, task: AttemptTask, record: Recorder
+    ) -> Generator[TierEvent, None, RecipeApplication]:
+        parts = self.parts
+        chain.check_cap(task)
+        yield record(chain.started(task))
+        proposal, declined = yield from chain.apply_recipe(task, record)
+        if proposal is None:
+            examples = yield from rag.retrieve(
+                parts.retriever, task, parts.evidence, record, beyond=self._seen(task)
+            )
+            proposal = yield from rag.replay(examples, task, record)
+        if proposal is None:
+            proposal = yield from chain.ask_model(parts.leaf, task, examples, declined, record)
+        return (yield from chain.seal(proposal, task, parts.evidence, record))
+
+    def _seen(self, task: AttemptTask) -> frozenset[str]:
+        """Return the ids of examples that are not to be retrieved again."""
+        del task  # the whole memory, at every attempt
+        return frozenset()
+
+
+class OtherExamplesTier(FullChainTier):
+    """Takes the whole chain on a retry, without the examples used before: option 2 of ADR-0011."""
+
+    def _seen(self, task: AttemptTask) -> frozenset[str]:
+        return frozenset(used for prior in task.prior_attempts for used in prior.used_few_shot_ref)
+
+
+class ExamplesOnRetry(PromptBuilder):
+    """Renders a retry's prompt with examples, which the product's refuses (ADR-0011)."""
+
+    def build(
+        self,
+        advisory: Advisory,
+        repo: RepoContext,
+        plugin: EcosystemPlugin,
+        *,
+        examples: Sequence[FewShot] = (),
+        prior_attempts: Sequence[AttemptSummary] = (),
+        own_code: bool = False,
+    ) -> Prompt:
+        """As PromptBuilder, without that check."""
+        return self._rendered(
+            advisory,
+            repo,
+            plugin,
+            examples=examples,
+            prior_attempts=prior_attempts,
+            own_code=own_code,
+        )
+
+
+class ContinuedConversation(PromptBuilder):
+    """Continues the conversation on a retry: what was asked and answered last, then how it failed.
+
+    Unlike the product's repair turn, which quotes a rejected answer, it keeps the model's own turns.
+    """
+
+    def __init__(self, nonces: NonceSource, model: CachedModel) -> None:
+        super().__init__(nonces)
+        self._next_nonce = nonces
+        self._model = model
+        self._first: Prompt | None = None
+
+    def build(
+        self,
+        advisory: Advisory,
+        repo: RepoContext,
+        plugin: EcosystemPlugin,
+        *,
+        examples: Sequence[FewShot] = (),
+        prior_attempts: Sequence[AttemptSummary] = (),
+        own_code: bool = False,
+    ) -> Prompt:
+        """As PromptBuilder for a first attempt; then the first prompt with the turns that follow it."""
+        first, asked = self._first, self._model.last_request
+        if not prior_attempts or first is None or asked is None:
+            self._first = super().build(
+                advisory,
+                repo,
+                plugin,
+                examples=examples,
+                prior_attempts=prior_attempts,
+                own_code=own_code,
+            )
+            return self._first
+        last, nonce = prior_attempts[-1], self._next_nonce()
+        summary = partial(fence, source_kind=SourceKind.PRIOR_ATTEMPT_SUMMARY, nonce=nonce)
+        turn = _FAILED.format(
+            nonce=nonce,
+            attempt=last.attempt,
+            kind=last.failure_kind.value,
+            summary=summary(last.prior_failure_summary).text,
+            advice=retry_advice(last.failure_kind),
+            one=ONE[first.answer_form],
+        )
+        turns = (
+            *asked.messages,
+            Message(role="assistant", content=self._model.used[-1].text),
+            Message(role="user", content=turn),
+        )
+        continued = Conversation(messages=turns, nonces=(*asked.nonces, nonce))
+        return first.model_copy(update={"more": continued, "shape": PromptShape.RETRY})
+
+
+def tier_for(
+    policy: Policy,
+    product: FallbackTier,
+    plugins: Mapping[str, EcosystemPlugin],
+    model: CachedModel,
+    nonces: NonceSource,
+    shot: FewShot,
+) -> FallbackTier:
+    """Return the tier of a policy, made of the product's parts, with a memory of one example."""
+    leaf = product.parts.leaf
+    if leaf is None:
+        raise AssertionError("a model is configured")
+    # Held to the form of an answer, as the product holds a server that it starts (ADR-0045).
+    leaf = replace(leaf, held_author=True)
+    kind: type[FallbackTier] = FallbackTier
+    match policy:
+        case Policy.FRESH_CONTEXT:
+            pass
+        case Policy.FULL_CHAIN:
+            kind, leaf = FullChainTier, replace(leaf, prompts=ExamplesOnRetry(nonces))
+        case Policy.EXCLUDE_PRIOR_HIT:
+            kind, leaf = OtherExamplesTier, replace(leaf, prompts=ExamplesOnRetry(nonces))
+        case Policy.CONVERSATION:
+            leaf = replace(leaf, prompts=ContinuedConversation(nonces, model))
+    parts = product.parts
+    return kind(
+        plugins={
+            name: cast("EcosystemPlugin", WithoutWorkedExample(plugin))
+            for name, plugin in plugins.items()
+        },
+        retriever=OneExample(shot),
+        leaf=leaf,
+        audit=parts.audit,
+        evidence=parts.evidence,
+    )

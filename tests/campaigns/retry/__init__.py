@@ -1,0 +1,1 @@
+"""Which retry policy fixes more at equal cost? (ADR-0011, ADR-0134)"""
