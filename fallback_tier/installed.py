@@ -10,12 +10,12 @@ from pathlib import Path
 from types import NoneType
 from typing import Concatenate, ParamSpec, TypeVar
 
+from fallback_tier.configured import of_base
 from fallback_tier.ecosystem_rules import ECOSYSTEMS_GROUP
 from fallback_tier.entry_points import Mounted, guarded, mounted, overlaid
 from fallback_tier.errors import PluginError, RepositoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict, TargetRun
-from fallback_tier.gates.builtin.configured import of_base
 from fallback_tier.gates.trees.isolation import (
     RepositoryFacts,
     contained_tags,

@@ -56,6 +56,8 @@ def build_parser() -> argparse.ArgumentParser:
     _family(commands, "health", what, "health.parser")
     what = "check what a fix needs of this machine, and of a repository"
     _family(commands, "doctor", what, "health.parser", "add_doctor")
+    what = "show each setting and where it comes from"
+    _family(commands, "config", what, "config.parser")
     _family(commands, "cache", "what is kept to make the next fix faster", "cache_parser")
     _family(commands, "examples", "the solved-example memory", "examples.parser")
     what = "run campaigns: many advisories in many repositories"
