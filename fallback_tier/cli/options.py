@@ -128,6 +128,17 @@ def record(arguments: argparse.Namespace) -> RecordSettings:
     )
 
 
+def repository_of(arguments: argparse.Namespace) -> Path:
+    """Return the root of the checkout that REPO is or is in; a path in none as it is: git explains it."""
+    named = Path(arguments.repository)
+    whole = named.resolve()
+    # A checkout's .git is a folder; a worktree's, and a submodule's, a file.
+    for folder in (whole, *whole.parents):
+        if (folder / ".git").exists():
+            return named if folder == whole else folder
+    return named
+
+
 def users_file() -> Path | None:
     """Return where the user's file of settings is to be; None: none is to be read. Raises
     StateFolderError."""

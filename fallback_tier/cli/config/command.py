@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 import sys
-from pathlib import Path
 
 from pydantic import JsonValue
 
@@ -16,6 +15,7 @@ from fallback_tier.cli.options import (
     PROVIDER_KEY,
     USERS_FILE,
     decided,
+    repository_of,
     users_file,
 )
 from fallback_tier.cli.results import print_plain
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.schema:
         sys.stdout.write(json.dumps(schema(), indent=2, ensure_ascii=False) + "\n")
         return exit_codes.OK
-    committed = None if arguments.config else _committed(arguments.repository)
+    committed = None if arguments.config else _committed(arguments)
     decision = decided(arguments, *([committed] if committed else []))
     settings = [_shown(setting) for setting in decision.settings]
     path = users_file()
@@ -66,12 +66,13 @@ def run(arguments: argparse.Namespace) -> int:
     return print_plain(arguments, document, lines)
 
 
-def _committed(repository: str | None) -> SettingsFile | None:
+def _committed(arguments: argparse.Namespace) -> SettingsFile | None:
     """What the current commit of a repository says; uncommitted changes don't count."""
-    if repository is None:
+    if arguments.repository is None:
         return None
     clients = SubprocessClients()
-    return read_base(as_found(inspect_repository(Path(repository), clients), Settings()), clients)
+    facts = inspect_repository(repository_of(arguments), clients)
+    return read_base(as_found(facts, Settings()), clients)
 
 
 def _shown(setting: Setting) -> Setting:

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from pathlib import Path
 
 from fallback_audit.showing.describe import visible
 from fallback_tier.cli import exit_codes, suggesting
@@ -12,6 +11,7 @@ from fallback_tier.cli.options import (
     decided,
     keys,
     record,
+    repository_of,
     state_dir,
 )
 from fallback_tier.cli.results import print_shown
@@ -35,8 +35,7 @@ def diagnose(arguments: argparse.Namespace) -> int:
     configured = configuration(arguments)
     settings = Settings(offline=arguments.offline, allow_hosts=tuple(arguments.allow_host))
     configured = configured.model_copy(update={"settings": settings})
-    named = arguments.repository
-    repository = None if named is None else Path(named)
+    repository = None if arguments.repository is None else repository_of(arguments)
     checks = (*machine_checks(configured, repository), *checks_of(configured))
     return _print(arguments, Checks(checks, timeout_s=MACHINE_TIMEOUT_S).run())
 
