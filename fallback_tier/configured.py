@@ -58,8 +58,10 @@ from fallback_tier.committed import CommittedFiles
 from fallback_tier.errors import ConfigurationError, RepositoryError, SettingError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.files.inputs import open_named
-from fallback_tier.limits import MAX_FILE_BYTES
 from fallback_tier.repo import ReleaseAge, RepoContext, Settings, TestLines, TestSeconds
+
+#: Of a file of settings, and of a pyproject.toml with our table: a megabyte of TOML takes seconds.
+MAX_SETTINGS_BYTES = 1_000_000
 
 #: Gates of somebody's own: each is a command for every attempt, at the base commit too where it fails.
 MAX_GATES = 16
@@ -349,9 +351,8 @@ def read_file(path: Path, source: Source = Source.GIVEN_FILE) -> SettingsFile:
     """Read a file of a person's own. Raises ConfigurationError."""
     try:
         with open_named(path) as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-        if len(content) > MAX_FILE_BYTES:
-            raise _unfit(str(path), f"larger than {MAX_FILE_BYTES:,} bytes", kind="too_large")
+            content = file.read(MAX_SETTINGS_BYTES + 1)
+        _check_size(str(path), content)
         text = content.decode("utf-8")
     except OSError as error:
         unfit = _unfit(str(path), error.strerror or "can't be read", kind="unreadable")
@@ -379,6 +380,7 @@ def read_base(repo: RepoContext, clients: ClientRunner) -> SettingsFile | None:
         text = _committed(files, commit, name)
         # A pyproject.toml that says nothing to us may be as broken as it likes.
         if name == OWN_FILE or _TABLE[-1] in text:
+            _check_size(name, text.encode("utf-8"))
             read = _read(
                 f"{name} of commit {commit[:12]}",
                 text,
@@ -393,6 +395,11 @@ def read_base(repo: RepoContext, clients: ClientRunner) -> SettingsFile | None:
             kind="two_files",
         )
     return next(iter(found.values()), None)
+
+
+def _check_size(name: str, content: bytes) -> None:
+    if len(content) > MAX_SETTINGS_BYTES:
+        raise _unfit(name, f"larger than {MAX_SETTINGS_BYTES:,} bytes", kind="too_large")
 
 
 def _committed(files: CommittedFiles, commit: str, name: str) -> str:
@@ -499,7 +506,7 @@ def _declared(loc: _Path) -> tuple[type[BaseModel], str]:
 
 def _unknown(name: str, path: _Path, lines: Mapping[_Path, int]) -> SettingError:
     """A key that there is none of, and the valid one that is nearest."""
-    written = str(path[-1])
+    written = str(path[-1])[:_SHOWN_NAME_CHARS]
     if path[: len(_TABLE)] != _TABLE:  # outside of our table
         key = _nearest(written)
         near = {"tool": "tool"}.get(written, "") or ".".join((*_TABLE, key) if key else _TABLE)
@@ -568,7 +575,7 @@ def _at(name: str, line: int) -> str:
 
 
 def _dotted(path: _Path) -> str:
-    return ".".join(map(str, path))
+    return ".".join(str(name)[:_SHOWN_NAME_CHARS] for name in path)
 
 
 def _example(model: type[BaseModel], key: str) -> Any:
@@ -587,6 +594,12 @@ def _toml(value: Any) -> str:
         return f"[{', '.join(map(_toml, value))}]"
     return json.dumps(value)
 
+
+#: Names down to a word of a gate's command, the deepest place that a message names.
+_DEEPEST = 6
+
+#: Characters of a name that a message shows: a key may be as long as its file.
+_SHOWN_NAME_CHARS = 80
 
 #: What a line of TOML is made of: strings, comments, brackets, the sign before a value, ends of lines.
 _TOKEN = re.compile(
@@ -622,7 +635,8 @@ def _statements(text: str) -> Iterator[tuple[bool, int, _Path]]:
             if piece == "\n" and not depth:
                 in_value, words = False, []
         elif piece == "=":
-            yield False, start, (*prefix, *_names("".join(words)))
+            if prefix[: len(_TABLE)] == _TABLE[: len(prefix)]:  # not in another tool's table
+                yield False, start, (*prefix, *_names("".join(words)))[:_DEEPEST]
             in_value = True
         elif piece == "\n":
             statement, words = "".join(words).strip(), []
@@ -632,7 +646,7 @@ def _statements(text: str) -> Iterator[tuple[bool, int, _Path]]:
                 if is_list:
                     counts[path] = counts.get(path, -1) + 1
                     path = (*path, counts[path])
-                prefix = path
+                prefix = path[:_DEEPEST]
                 yield True, start, prefix
         elif not piece.startswith("#") and (words or piece.strip()):
             start = start if words else line

@@ -13,7 +13,7 @@ from tests.fakes.repository import git, write
 
 FILES = {
     "requirements.txt": "left==1.0.0\n",
-    "docs/index.md": "",
+    "notes/index.txt": "",
     "extra/requirements.txt": "left==1.0.0\n",
 }
 FROM_FILES = ("--no-resolve", "--offline")
@@ -37,10 +37,10 @@ def moved(document: Any) -> set[str]:
 def test_a_folder_of_a_repository_means_the_repository(root: Path) -> None:
     """From inside, by name, and by a link that leads there."""
     whole = plan(root, str(root), "--json").json
-    (root.parent / "link").symlink_to(root / "docs")
+    (root.parent / "link").symlink_to(root / "notes")
     for ended in (
-        plan(root, str(root / "docs"), "--json"),
-        plan(root, "--json", cwd=root / "docs"),
+        plan(root, str(root / "notes"), "--json"),
+        plan(root, "--json", cwd=root / "notes"),
         plan(root, "--json", cwd=root),
         plan(root, str(root.parent / "link"), "--json"),
     ):

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from fallback_tier.configured import (
     DEFAULT_TIMEOUT_S,
     MAX_GATES,
+    MAX_SETTINGS_BYTES,
     SETTING_KEYS,
     GateSettings,
     OwnSettings,
@@ -233,6 +234,22 @@ def test_a_repositorys_release_age_counts_if_nobody_else_says_one(tmp_path: Path
     assert look_at(tmp_path, SubprocessClients(), Settings()).settings.release_age_days == 3
     stated = Settings(release_age_days=7)
     assert look_at(tmp_path, SubprocessClients(), stated).settings.release_age_days == 7
+
+
+@pytest.mark.parametrize("name", [".fallback-tier.toml", "pyproject.toml"])
+def test_a_committed_file_has_a_size(tmp_path: Path, name: str) -> None:
+    repo = based(tmp_path, {name: f"{TESTS}{'#' * MAX_SETTINGS_BYTES}"})
+    with pytest.raises(SettingError, check=OfKind("too_large")):
+        read_base(repo, SubprocessClients())
+
+
+def test_what_a_hostile_file_can_say_is_bounded(tmp_path: Path) -> None:
+    """Neither a long name nor a deep one is repeated in a message."""
+    for key in ("k" * 500_000, ".".join(["k" * 100] * 4_000)):
+        with pytest.raises(SettingError, check=OfKind("unknown_key")) as caught:
+            of_text(tmp_path, f"{TABLE}{key} = 1\n")
+        assert len(str(caught.value)) < 1_000
+        assert caught.value.line == 2
 
 
 # Which one counts.
