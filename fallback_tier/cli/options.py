@@ -288,9 +288,10 @@ def _whose_code(arguments: argparse.Namespace) -> AffectedCode | None:
     return AffectedCode.DEPENDENCY if getattr(arguments, "dependency", False) else None
 
 
-def configuration(arguments: argparse.Namespace) -> Configuration:
-    """The configuration that options, environment and files describe. Raises ConfigurationError."""
-    says = decided(arguments)
+def configuration(arguments: argparse.Namespace, says: Decided | None = None) -> Configuration:
+    """The configuration that options, environment and files describe. ``says``: what ``decided`` returned,
+    if it was asked before. Raises ConfigurationError."""
+    says = says or decided(arguments)
     arguments = completed(arguments, says)
     has_own_file = bool(getattr(arguments, "config", None))
     chosen = _settings(arguments).model_copy(update={"has_own_file": has_own_file})

@@ -30,8 +30,9 @@ def run(arguments: argparse.Namespace) -> int:
     lookup = advisory_lookup(arguments)
     given = advisories_to_fix([Path(path) for path in arguments.advisory], lookup)
     watch = watch_of(arguments)
-    configured = configuration(arguments)
-    for setting in decided(arguments).settings:
+    says = decided(arguments)  # once: a file of settings may be a pipe
+    configured = configuration(arguments, says)
+    for setting in says.settings:
         if setting.where:
             watch.detail(f"setting {setting.key}: {setting.where}")
     with open_fixer(configured, given, watch) as fixer:
