@@ -74,10 +74,16 @@ def look_at_working_tree(
     there = tuple(
         name
         for name in facts.tracked_files
-        if name not in changed or os.path.lexists(facts.root / name)
+        if name not in changed or os.path.lexists(facts.root / _on_disk(facts, name))
     )
     facts = facts.model_copy(update={"tracked_files": there})
     return _configured(facts, clients, settings), facts.dirty
+
+
+def _on_disk(facts: RepositoryFacts, name: str) -> str:
+    """Return a tracked file's own name: one that is not UTF-8 is shown otherwise."""
+    odd = facts.odd_names.get(name)
+    return name if odd is None else odd.real
 
 
 def _clean(facts: RepositoryFacts, clients: ClientRunner) -> RepositoryFacts:
