@@ -20,7 +20,7 @@ from fallback_tier.configured import (
     destination_of,
     read_file,
 )
-from fallback_tier.errors import ConfigurationError, SettingMissingError
+from fallback_tier.errors import ConfigurationError, SettingMissingError, StateFolderError
 from fallback_tier.files.folders import users_folder
 from fallback_tier.limits import (
     MAX_BEAM_WIDTH,
@@ -140,11 +140,14 @@ def repository_of(arguments: argparse.Namespace) -> Path:
 
 
 def users_file() -> Path | None:
-    """Return where the user's file of settings is to be; None: none is to be read. Raises
-    StateFolderError."""
+    """Return where the user's file of settings is to be; None: none is to be read, or the user
+    has no home."""
     named = os.environ.get(USERS_FILE)
     if named is None:
-        return users_folder("config") / USERS_FILE_NAME
+        try:
+            return users_folder("config") / USERS_FILE_NAME
+        except StateFolderError:
+            return None
     return as_given(named) if named else None
 
 
