@@ -17,6 +17,7 @@
     │   ├── AttemptHistoryError      prior attempts out of order, summary too long
     │   ├── ConfigurationError       a setting or an option that can't be
     │   │   ├── SettingMissingError  a setting that is needed: a model, its key, a file
+    │   │   ├── SettingError         a file of settings, or a key or value in one
     │   │   ├── SeveralFixesError    several fixes where one is required (fix.fixer)
     │   │   └── CassetteMismatch     a recording that was not asked for as it was made (demo.cassette)
     │   ├── HeldError                another process has the fix in hand
@@ -104,6 +105,7 @@ __all__ = [
     "RecipeError",
     "RepositoryError",
     "SandboxError",
+    "SettingError",
     "SettingMissingError",
     "StateFolderError",
     "ToolError",
@@ -202,6 +204,31 @@ class SettingMissingError(ConfigurationError):
 
     It never ends a fix on record: `resume` exits with 6, and the fix can be resumed with the setting.
     """
+
+
+class SettingError(ConfigurationError):
+    """A file of settings or a variable can't be used, as a whole or for one key.
+
+    ``source``: the file or the variable; ``line``: from 1, 0 if it is not about one; ``key``: dotted, empty
+    if it is not about one; ``nearest``: the valid key that is likely meant. No value is in the message.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        next_step: str,
+        kind: str,
+        source: str,
+        line: int = 0,
+        key: str = "",
+        nearest: str = "",
+    ) -> None:
+        super().__init__(problem, next_step=next_step, kind=kind)
+        self.source = source
+        self.line = line
+        self.key = key
+        self.nearest = nearest
 
 
 class ToolError(FallbackError):

@@ -3,6 +3,7 @@
 All that a plan needs: no store is opened, and nothing is written.
 """
 
+import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,12 +11,12 @@ from pathlib import Path
 from types import NoneType
 from typing import Concatenate, ParamSpec, TypeVar
 
+from fallback_tier.configured import of_base
 from fallback_tier.ecosystem_rules import ECOSYSTEMS_GROUP
 from fallback_tier.entry_points import Mounted, guarded, mounted, overlaid
 from fallback_tier.errors import PluginError, RepositoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict, TargetRun
-from fallback_tier.gates.builtin.configured import of_base
 from fallback_tier.gates.trees.isolation import (
     RepositoryFacts,
     contained_tags,
@@ -60,7 +61,34 @@ def look_at(repository: Path, clients: ClientRunner, settings: Settings) -> Repo
 
     Raises RepositoryError: not a git repository, dirty, no commit; ConfigurationError.
     """
+    return _configured(_clean(inspect_repository(repository, clients), clients), clients, settings)
+
+
+def look_at_working_tree(
+    repository: Path, clients: ClientRunner, settings: Settings
+) -> tuple[RepoContext, tuple[str, ...]]:
+    """As ``look_at``, with tracked files as they are in the working tree, and the names of those that
+    differ from the base commit. For what only looks: a fix starts from a commit. Settings are the commit's
+    all the same. Raises as ``look_at``, but for changes."""
     facts = inspect_repository(repository, clients)
+    changed = frozenset(facts.dirty)
+    there = tuple(
+        name
+        for name in facts.tracked_files
+        if name not in changed or os.path.lexists(facts.root / _on_disk(facts, name))
+    )
+    facts = facts.model_copy(update={"tracked_files": there})
+    return _configured(facts, clients, settings), facts.dirty
+
+
+def _on_disk(facts: RepositoryFacts, name: str) -> str:
+    """Return a tracked file's own name: one that is not UTF-8 is shown otherwise."""
+    odd = facts.odd_names.get(name)
+    return name if odd is None else odd.real
+
+
+def _clean(facts: RepositoryFacts, clients: ClientRunner) -> RepositoryFacts:
+    """Return them. Raises RepositoryError: there are uncommitted changes."""
     if named := facts.dirty[:MAX_DIRTY_NAMED]:
         next_step = "Commit or stash them: a fix starts from a commit and is put on top of it."
         if filters := filters_of(named, facts.root, clients):
@@ -80,6 +108,10 @@ def look_at(repository: Path, clients: ClientRunner, settings: Settings) -> Repo
             next_step=next_step,
             kind="dirty",
         )
+    return facts
+
+
+def _configured(facts: RepositoryFacts, clients: ClientRunner, settings: Settings) -> RepoContext:
     repo = as_found(facts, settings)
     if settings.has_own_file:
         return repo

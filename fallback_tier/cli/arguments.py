@@ -63,6 +63,24 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object for machines")
 
 
+def add_verbosity(parser: "Options") -> None:
+    """``-q``, ``-v``."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "-q",
+        "--quiet",
+        action="store_true",
+        help="print the result alone, without progress; errors are still shown",
+    )
+    group.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="also show where settings come from, and all lines of each event; the result, --json and "
+        "the exit code are as without",
+    )
+
+
 def finish(
     parser: argparse.ArgumentParser, handler: str, *, signed: bool = False, on_record: bool = True
 ) -> None:
@@ -204,7 +222,7 @@ def add_proof(parser: argparse.ArgumentParser) -> None:
         "--proof",
         metavar="CMD",
         help="a command that shows the vulnerability, run in REPO's root without a shell: it must "
-        "fail at the base commit (checked before anything is spent) and pass with the patch",
+        "fail at the base commit (checked first) and pass with the patch",
     )
     judged.add_argument(
         "--proof-file",
@@ -257,8 +275,8 @@ def add_test_limits(parser: "Options") -> None:
     parser.add_argument(
         "--require-tests",
         action="store_true",
-        help="end with exit code 10 if the project's tests were not compared with the base commit's, or if "
-        "there are none; patch and record are as without it",
+        help="exit with 10 unless the project's tests were compared with the base commit's; patch and "
+        "record stay the same",
     )
 
 

@@ -8,7 +8,9 @@ from fallback_audit.errors import AuditIntegrityError, RequestError
 from fallback_tier.cli.exit_codes import (
     BAD_INPUT,
     ENVIRONMENT,
+    INTERRUPTED,
     OK,
+    TERMINATED,
     TERMINATION,
     TRAIL_BROKEN,
 )
@@ -16,9 +18,6 @@ from fallback_tier.cli.output import notes_of, print_error, print_error_json
 from fallback_tier.cli.suggesting import completed
 from fallback_tier.cli.unexplained import explained
 from fallback_tier.errors import FallbackError, InputError, SettingMissingError
-
-#: As a shell says it of a program that SIGINT ended, and SIGTERM.
-INTERRUPTED, TERMINATED = 130, 143
 
 
 def ended(error: BaseException, *, as_json: bool, resumes: bool = False) -> int:

@@ -1,7 +1,9 @@
-"""Exit codes, documented in the README and in ``--help``."""
+"""The exit codes of all commands: the one table, which the README and ``--help`` print."""
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fallback_audit.vocabulary import RefusalReason
 
 OK = 0
@@ -15,6 +17,10 @@ PATCHED = 8
 UNKNOWN = 9
 UNTESTED = 10
 VULNERABLE = 11
+
+#: As a shell says it of a program that SIGINT ended, and SIGTERM.
+INTERRUPTED = 130
+TERMINATED = 143
 
 #: What KeyboardInterrupt says if SIGTERM raised it.
 TERMINATION = "SIGTERM"
@@ -33,6 +39,8 @@ MEANING = {
     UNTESTED: "a patch as with 0 or 8, whose tests were not compared with the base commit's "
     "(--require-tests)",
     VULNERABLE: "vulnerable: an installed package is affected (scan)",
+    INTERRUPTED: "interrupted (Ctrl-C)",
+    TERMINATED: "terminated (SIGTERM)",
 }
 
 
@@ -51,7 +59,7 @@ def of_refusal(reason: "RefusalReason") -> int:
             return REFUSED
 
 
-def epilog() -> str:
-    """The table as ``--help`` prints it."""
-    lines = [f"  {code}  {meaning}" for code, meaning in MEANING.items()]
+def epilog(meaning: "Mapping[int, str]" = MEANING) -> str:
+    """The table as ``--help`` prints it, or part of it with a command's own meaning of a code."""
+    lines = [f"  {code}  {what}" for code, what in meaning.items()]
     return "exit codes:\n" + "\n".join(lines)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from fallback_tier.cli import exit_codes
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import Shown
 
@@ -21,7 +22,7 @@ def fetch(arguments: argparse.Namespace) -> int:
         print_json({"file": str(model), "name": NAME, "sha256": SHA256})
     else:
         sys.stdout.write(f"{model}\nUse it with: --model local:{model}\n")
-    return 0
+    return exit_codes.OK
 
 
 class _Parts(Shown):

@@ -20,10 +20,11 @@ from fallback_tier.cli.arguments import (
     add_proof,
     add_record,
     add_tests,
+    add_verbosity,
     add_whose_code,
     words,
 )
-from fallback_tier.cli.exit_codes import BAD_INPUT, TERMINATION, epilog
+from fallback_tier.cli.exit_codes import BAD_INPUT, OK, TERMINATION, epilog
 from fallback_tier.cli.model_options import add_model
 from fallback_tier.cli.parsing import Parser
 from fallback_tier.cli.suggesting import suggest_with
@@ -57,6 +58,8 @@ def build_parser() -> argparse.ArgumentParser:
     _family(commands, "health", what, "health.parser")
     what = "check what a fix needs of this machine, and of a repository"
     _family(commands, "doctor", what, "health.parser", "add_doctor")
+    what = "show each setting and where it comes from"
+    _family(commands, "config", what, "config.parser")
     _family(commands, "cache", "what is kept to make the next fix faster", "cache_parser")
     _family(commands, "examples", "the solved-example memory", "examples.parser")
     what = "run campaigns: many advisories in many repositories"
@@ -66,6 +69,7 @@ def build_parser() -> argparse.ArgumentParser:
     _family(commands, "keys", "manage the API keys of the service", "keys.parser")
     what = "measure retrieval, judges and models (source tree only)"
     commands.add_parser("eval", help=what, verbs=_evaluations)
+    _add_completion(commands)
     _add_local_model(commands)
     demo = commands.add_parser("demo", help="fix real vulnerabilities and show the audit trail")
     demo.add_argument("--keep", metavar="DIR", help="keep repositories and audit trail in DIR")
@@ -118,6 +122,7 @@ def _add_fix(commands: "Commands") -> None:
     add_budget(fix)
     add_record(fix)
     add_on_violation(fix)
+    add_verbosity(fix)
     add_json(fix)
     fix.show_first(_SHORT.format("fix"), _USUAL_FIX)
     fix.set_defaults(handler="fallback_tier.cli.fix.command:run")
@@ -149,9 +154,22 @@ def _add_plan(commands: "Commands") -> None:
         metavar="DIR",
         help="as for fix; a plan keeps only looked-up advisories there",
     )
+    add_verbosity(plan)
     add_json(plan)
     plan.show_first(_SHORT.format("plan"), (*_USUAL, "--no-resolve"))
     plan.set_defaults(handler="fallback_tier.cli.fix.plan:run")
+
+
+def _add_completion(commands: "Commands") -> None:
+    completion = commands.add_parser(
+        "completion",
+        help="print what completes commands and options in a shell",
+        description="Print a script that completes commands, options and their values. For bash:\n"
+        'eval "$(fallback-tier completion bash)"; for zsh: put it into a file _fallback-tier in\n'
+        "a folder of $fpath; for fish: into ~/.config/fish/completions/fallback-tier.fish.",
+    )
+    completion.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"))
+    completion.set_defaults(handler="fallback_tier.cli.completion:run", parser=build_parser)
 
 
 def _add_local_model(commands: "Commands") -> None:
@@ -194,7 +212,13 @@ def _evaluations(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_subject(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("repository", metavar="REPO", help="a clean git checkout")
+    parser.add_argument(
+        "repository",
+        nargs="?",
+        default=".",
+        metavar="REPO",
+        help="a git checkout, or a folder in it (default: .)",
+    )
     parser.add_argument(
         "--advisory",
         required=True,
@@ -241,7 +265,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from importlib.metadata import version
 
         sys.stdout.write(f"fallback-tier {version('fallback-tier')}\n")
-        return 0
+        return OK
     if arguments.command is None:
         parser.print_help()
         return BAD_INPUT

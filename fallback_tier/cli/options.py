@@ -10,9 +10,17 @@ from pydantic import SecretStr
 from fallback_audit.event_types import AgeException
 from fallback_audit.vocabulary import AffectedCode, LadderStep
 from fallback_tier.budget.meter import BudgetLimits
-from fallback_tier.cli.arguments import parse_days
-from fallback_tier.cli.proof_options import own_of, proof_of
-from fallback_tier.errors import ConfigurationError, SettingMissingError
+from fallback_tier.cli.proof_options import proof_of
+from fallback_tier.configured import (
+    SETTING_KEYS,
+    Decided,
+    SettingsFile,
+    Source,
+    decide,
+    destination_of,
+    read_file,
+)
+from fallback_tier.errors import ConfigurationError, SettingMissingError, StateFolderError
 from fallback_tier.files.folders import users_folder
 from fallback_tier.limits import (
     MAX_BEAM_WIDTH,
@@ -51,8 +59,11 @@ STORE_URL, CHECKPOINTS, KEYS = (
 FLEET_STORE = "FALLBACK_TIER_FLEET_STORE"
 
 
-#: Days that releases must be old, for a whole shell or service.
-RELEASE_AGE = "FALLBACK_TIER_RELEASE_AGE"
+#: The user's file of settings; empty: none is read.
+USERS_FILE = "FALLBACK_TIER_CONFIG"
+
+#: … and its name in the user's configuration folder.
+USERS_FILE_NAME = "config.toml"
 
 #: The OSV API that identifiers are looked up at, for a whole shell.
 ADVISORY_URL = "FALLBACK_TIER_ADVISORY_URL"
@@ -118,8 +129,68 @@ def record(arguments: argparse.Namespace) -> RecordSettings:
     )
 
 
+def repository_of(arguments: argparse.Namespace) -> Path:
+    """Return the root of the checkout that REPO is or is in; a path in none as it is: git explains it."""
+    named = Path(arguments.repository)
+    whole = named.resolve()
+    # A checkout's .git is a folder; a worktree's, and a submodule's, a file.
+    for folder in (whole, *whole.parents):
+        if (folder / ".git").exists():
+            return named if folder == whole else folder
+    return named
+
+
+def users_file() -> Path | None:
+    """Return where the user's file of settings is to be; None: none is to be read, or the user
+    has no home."""
+    named = os.environ.get(USERS_FILE)
+    if named is None:
+        try:
+            return users_folder("config") / USERS_FILE_NAME
+        except StateFolderError:
+            return None
+    return as_given(named) if named else None
+
+
+def files_of(arguments: argparse.Namespace) -> tuple[SettingsFile, ...]:
+    """Read the file of ``--config``, and the user's if it is there. Raises ConfigurationError."""
+    given = getattr(arguments, "config", None)
+    files = [read_file(Path(given), Source.GIVEN_FILE)] if given else []
+    path = users_file()
+    # One that is named must be there; the default one may be.
+    if path is not None and (path.exists() or os.environ.get(USERS_FILE)):
+        files.append(read_file(path, Source.USERS_FILE))
+    return tuple(files)
+
+
+def decided(arguments: argparse.Namespace, *more: SettingsFile) -> Decided:
+    """Return what counts for each key of these options, the environment and the files (ADR-0135), and of
+    ``more``: a repository's file. Raises ConfigurationError."""
+    options = {
+        key: getattr(arguments, destination_of(key), None)
+        for key in SETTING_KEYS
+        if destination_of(key)
+    }
+    return decide(options, os.environ, *files_of(arguments), *more)
+
+
+def completed(arguments: argparse.Namespace, of: Decided) -> argparse.Namespace:
+    """Return the options with what counts for those that were not given. Options that a command does not
+    have stay away."""
+    values = dict(vars(arguments))
+    for key in SETTING_KEYS:
+        name = destination_of(key)
+        if name in values and of.has(key):
+            values[name] = getattr(of.own, key)
+    return argparse.Namespace(**values)
+
+
 def settings(arguments: argparse.Namespace) -> Settings:
-    """What the options say about an attempt."""
+    """Return what options, environment and files say about an attempt. Raises ConfigurationError."""
+    return _settings(completed(arguments, decided(arguments)))
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
     width = getattr(arguments, "beam_width", 1)
     if not 1 <= width <= MAX_BEAM_WIDTH:
         raise ConfigurationError(
@@ -133,7 +204,7 @@ def settings(arguments: argparse.Namespace) -> Settings:
         answer_form=_answer_form(arguments),
         offline=arguments.offline,
         allow_hosts=tuple(getattr(arguments, "allow_host", ())),
-        release_age_days=_release_age(arguments),
+        release_age_days=getattr(arguments, "release_age", None),
         age_exceptions=_age_exceptions(arguments),
         prefer=_PREFERRED.get(getattr(arguments, "prefer", None) or ""),
         strategy=Strategy(getattr(arguments, "strategy", Strategy.STANDARD)),
@@ -160,22 +231,6 @@ def _test_commands(arguments: argparse.Namespace) -> tuple[str, ...]:
                 next_step="Give a line for a shell, or put a longer one into a script of the repository.",
             )
     return commands
-
-
-def _release_age(arguments: argparse.Namespace) -> int | None:
-    """The option, or its variable; None: the project's own rules alone."""
-    given: int | None = getattr(arguments, "release_age", None)
-    text = os.environ.get(RELEASE_AGE, "") if given is None else ""
-    if not text:
-        return given
-    try:
-        return parse_days(text)
-    except argparse.ArgumentTypeError as error:
-        raise ConfigurationError(
-            f"{RELEASE_AGE}: {error}.",
-            next_step="Set it to a number of days, or unset it.",
-            kind="bad_release_age",
-        ) from error
 
 
 def _age_exceptions(arguments: argparse.Namespace) -> tuple[AgeException, ...]:
@@ -237,11 +292,13 @@ def _whose_code(arguments: argparse.Namespace) -> AffectedCode | None:
     return AffectedCode.DEPENDENCY if getattr(arguments, "dependency", False) else None
 
 
-def configuration(arguments: argparse.Namespace) -> Configuration:
-    """The configuration that the options and the environment describe. Raises ConfigurationError."""
-    own, chosen = own_of(arguments), settings(arguments)
-    if own is not None:
-        chosen = own.completing(chosen).model_copy(update={"has_own_file": True})
+def configuration(arguments: argparse.Namespace, says: Decided | None = None) -> Configuration:
+    """The configuration that options, environment and files describe. ``says``: what ``decided`` returned,
+    if it was asked before. Raises ConfigurationError."""
+    says = says or decided(arguments)
+    arguments = completed(arguments, says)
+    has_own_file = bool(getattr(arguments, "config", None))
+    chosen = _settings(arguments).model_copy(update={"has_own_file": has_own_file})
     waiver = NO_SANDBOX if getattr(arguments, "no_sandbox", False) else None
     configured = Configuration(
         state_dir=state_dir(arguments),
@@ -262,7 +319,7 @@ def configuration(arguments: argparse.Namespace) -> Configuration:
             tokens_per_day=arguments.max_tokens_per_day,
         ),
         price=arguments.price,
-        gates=None if own is None else own.gates,
+        gates=says.own.gates if has_own_file or says.has("gates") else None,
         proof=proof_of(arguments) if hasattr(arguments, "proof") else None,
         settings=chosen,
         require_tests=getattr(arguments, "require_tests", False),

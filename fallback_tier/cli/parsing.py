@@ -63,12 +63,23 @@ class Parser(argparse.ArgumentParser):
             "--help-all", action=_WholeHelp, nargs=0, help="show every option and exit"
         )
 
-    def parse_known_args(self, args: "Any" = None, namespace: "Any" = None) -> "Any":
-        """As argparse's, once the verbs are there; a word that is left over is an error here, where the
-        options are known that it may stand for."""
+    def add_all(self) -> None:
+        """Add the command's own commands and options, if that was not done yet."""
         verbs, self._verbs = self._verbs, None
         if verbs is not None:
             verbs(self)
+
+    def commands(self) -> "Iterable[Parser]":
+        """Yield the parsers of its commands, once each."""
+        self.add_all()
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                yield from dict.fromkeys(action.choices.values())
+
+    def parse_known_args(self, args: "Any" = None, namespace: "Any" = None) -> "Any":
+        """As argparse's, once the verbs are there; a word that is left over is an error here, where the
+        options are known that it may stand for."""
+        self.add_all()
         self._given = () if args is None else tuple(args)
         found, rest = super().parse_known_args(args, namespace)
         if rest:

@@ -1,5 +1,6 @@
 """A fix as it happens, for people: one line an event, a spinner for the step in hand."""
 
+import argparse
 import threading
 import time
 from typing import Protocol, Self
@@ -119,13 +120,20 @@ class Shown:
 class FixProgress(Shown):
     """An observer of the gate runner. Use as a context manager: the spinner ends with it.
 
-    ``beats``: where heartbeats are written, if that is another console.
+    ``beats``: where heartbeats are written, if that is another console. ``verbose``: events with all that
+    they show, not the first line of it.
     """
 
     def __init__(
-        self, console: Console, beats: Console | None = None, *, every_s: float = HEARTBEAT_S
+        self,
+        console: Console,
+        beats: Console | None = None,
+        *,
+        every_s: float = HEARTBEAT_S,
+        verbose: bool = False,
     ) -> None:
         self._console = console
+        self._verbose = verbose
         self._draft = ""
         self._status = Status("starting", console=console)
         self._heartbeat = Heartbeat(beats or console, every_s)
@@ -144,7 +152,7 @@ class FixProgress(Shown):
             self._status.update(f"attempt {event.attempt}: the model drafts … {shown}")
             return
         self._draft = ""
-        if message := describe(event):
+        if message := describe(event, whole=self._verbose):
             self._print(message)
 
     def report_proof(self, what: str) -> None:
@@ -162,17 +170,28 @@ class FixProgress(Shown):
             self._heartbeat.shown()
 
 
-class OnTerminal:
-    """A ``Watch``: on standard error, while it lasts."""
+def watch_of(arguments: argparse.Namespace) -> "OnTerminal":
+    """Return the watch that ``--json``, ``-q`` and ``-v`` ask for."""
+    return OnTerminal(
+        quiet=arguments.json or arguments.quiet,
+        beats=not arguments.quiet,
+        verbose=arguments.verbose,
+    )
 
-    def __init__(self, *, quiet: bool) -> None:
+
+class OnTerminal:
+    """A ``Watch``: on standard error, while it lasts. ``beats`` False: nothing at all if it is quiet.
+    ``verbose``: also details."""
+
+    def __init__(self, *, quiet: bool, beats: bool = True, verbose: bool = False) -> None:
         self._console = Console(stderr=True, quiet=quiet)
         #: Silence is for programs, which read standard output; a person sees that the command works.
-        self._beats = Console(stderr=True) if quiet else self._console
+        self._beats = Console(stderr=True, quiet=not beats) if quiet else self._console
+        self._verbose = verbose
 
     def fixing(self) -> "FixProgress":
         """The attempts and gates of one fix."""
-        return FixProgress(self._console, self._beats)
+        return FixProgress(self._console, self._beats, verbose=self._verbose)
 
     def planning(self) -> "PlanProgress":
         """The making of a plan."""
@@ -181,6 +200,11 @@ class OnTerminal:
     def note(self, what: str, /) -> None:
         """A sentence before or between."""
         line(self._console, safe(what))
+
+    def detail(self, what: str, /) -> None:
+        """A sentence that only ``-v`` shows."""
+        if self._verbose:
+            self.note(what)
 
 
 class PlanProgress(Shown):
@@ -205,15 +229,16 @@ class PlanProgress(Shown):
         self._progress.update(self._task, description=safe(step))
 
 
-def describe(event: TierEvent) -> str | None:
-    """One line of markup for an event, in the trail's own words; None where it would say nothing new."""
+def describe(event: TierEvent, *, whole: bool = False) -> str | None:
+    """One line of markup for an event, in the trail's own words; None where it would say nothing new.
+    ``whole``: with all lines of its excerpt."""
     # What ends a fix is told by the report.
     if isinstance(event, _PASSED_OVER) or event.kind in TERMINAL_KINDS:
         return None
     if isinstance(event, SegmentScored) and not event.kept:
         return None
     more = None if isinstance(event, _REPORTED_BEFORE) else excerpt_of(event)
-    first = (more or "").partition("\n")[0]
+    first = (more or "") if whole else (more or "").partition("\n")[0]
     message = escape(f"{sentence(event)}: {first}" if first else sentence(event))
     style = event.badge.style
     if isinstance(event, AttemptStarted):

@@ -1,4 +1,4 @@
-"""``--proof``, ``--config`` and the tests' options: what a person gives that a patch is judged by."""
+"""``--proof`` and its options: what a person gives that a patch is judged by."""
 
 import argparse
 import shlex
@@ -7,7 +7,6 @@ from pathlib import Path
 from fallback_audit.disk_errors import blamed
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.files.inputs import open_named
-from fallback_tier.gates.builtin.configured import OwnSettings, of_file
 from fallback_tier.gates.builtin.proof_given import PROOF_TIMEOUT_S, Proof
 from fallback_tier.limits import MAX_FILE_BYTES
 
@@ -33,12 +32,6 @@ def proof_of(arguments: argparse.Namespace) -> Proof | None:
         files[place] = _content(source)
     timeout_s = arguments.proof_timeout or PROOF_TIMEOUT_S
     return Proof(_words(arguments.proof), files, timeout_s, arguments.proof_end or "")
-
-
-def own_of(arguments: argparse.Namespace) -> OwnSettings | None:
-    """Return what --config says; None: the base commit's counts. Raises ConfigurationError."""
-    given: str | None = getattr(arguments, "config", None)
-    return None if given is None else of_file(Path(given))
 
 
 def _words(command: str) -> tuple[str, ...]:

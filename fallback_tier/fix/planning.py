@@ -7,7 +7,7 @@ from pathlib import Path
 from fallback_tier.advisory import AdvisorySet
 from fallback_tier.execution import ClientRunner
 from fallback_tier.files.entries import say_nothing
-from fallback_tier.installed import clients_and_plugins, look_at, tags_of
+from fallback_tier.installed import clients_and_plugins, look_at_working_tree, tags_of
 from fallback_tier.planning import RemediationPlan, divisible_plan, parts
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext, Settings
@@ -22,19 +22,20 @@ def plan_fixes(
     resolve: bool = True,
     observe: Callable[[str], None] = say_nothing,
 ) -> RemediationPlan:
-    """Each move, why cheaper steps did not serve, and what can't be fixed, in a clean git checkout.
+    """Each move, why cheaper steps did not serve, and what can't be fixed, in a git checkout as it is:
+    uncommitted changes of tracked files are read, and named in ``uncommitted``.
 
     ``resolve`` False: from the files alone, and no client runs. ``observe`` is told each step. Raises
     RepositoryError, StateFolderError where a client can't write its cache, ToolError.
     """
     chosen = settings or Settings()
     clients, plugins = clients_and_plugins(chosen.allow_hosts)
-    repo = look_at(repository, clients, chosen)
+    repo, uncommitted = look_at_working_tree(repository, clients, chosen)
     if resolve and not repo.settings.offline:  # else a client may not be needed at all
         check_clients(given, repo, clients, plugins)
     tags = tags_of(repo, clients)
     planned = divisible_plan(given, repo, plugins, resolve=resolve, tags=tags, observe=observe)
-    return planned.plan
+    return planned.plan.model_copy(update={"uncommitted": uncommitted})
 
 
 def check_clients(

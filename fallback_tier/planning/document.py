@@ -52,7 +52,8 @@ class RemediationPlan(Frozen):
     concerns what isn't locked, only resolving tells. ``skipped`` are inputs that gave no
     advisory, ``findings`` a scanner's findings in source code, which no recipe fixes. ``unread``: what may
     hold an affected version and was not read or resolved, at most MAX_UNREAD_LISTED. ``notes``: on what
-    shows that the ``not_affected`` are, if no client ran.
+    shows that the ``not_affected`` are, if no client ran. ``uncommitted``: tracked files that differ from
+    the base commit and were read as they are in the working tree; a fix starts only without such.
     """
 
     repository: str
@@ -67,3 +68,4 @@ class RemediationPlan(Frozen):
     findings: tuple[CodeFinding, ...] = ()
     unread: tuple[UnreadItem, ...] = ()
     notes: tuple[str, ...] = ()
+    uncommitted: tuple[str, ...] = ()

@@ -50,7 +50,11 @@ def find_interpreters() -> tuple[Path, ...]:
 def target_environment(
     home: str, interpreters: Sequence[Path], extra: Mapping[str, str] | None
 ) -> dict[str, str]:
-    """All that a target's command knows. Fixed values, so that one failure gives one log."""
+    """All that a target's command knows. Fixed values, so that one failure gives one log.
+
+    NO_COLOR is not among them: a project's CI does not set it, and tests of coloured output fail with it.
+    Colours, which some runners use wherever CI is set, are taken out of the output (``runners``).
+    """
     folders = [str(path.parent) for path in interpreters]
     folders += ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
     return {
@@ -61,7 +65,6 @@ def target_environment(
         "LC_ALL": "C.UTF-8",
         "TZ": "UTC",
         "TERM": "dumb",
-        "NO_COLOR": "1",
         "CI": "1",
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",

@@ -10,6 +10,7 @@ holds the worktree.
 """
 
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -61,6 +62,9 @@ from fallback_tier.sandbox.seccomp import seccomp_file, seccomp_program
 
 #: One trivial command in a fresh sandbox takes 5 ms; a minute means that it hangs.
 PROBE_TIMEOUT_S = 60.0
+
+#: Select Graphic Rendition (ECMA-48, 8.3.117): a colour or a style. Other sequences stay as they are.
+_STYLE = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 @dataclass(frozen=True)
@@ -304,10 +308,11 @@ def find_bwrap() -> Path:
 
 
 def _target_result(result: CommandResult, argv: Sequence[str], nonce: str) -> CommandResult:
-    """The command's own part of the output. Raises SandboxError where it never started."""
+    """The command's own part of the output, without colours and styles: logs are read as text. Raises
+    SandboxError where it never started."""
     complaint, started, output = result.output.partition(f"{nonce}\n")
     if not started:
         what = "it did not start in time" if result.timed_out else complaint.strip()
         reason = f"a sandbox can't be started here ({what or result.exit_code})"
         raise no_sandbox(reason, how_to_allow())
-    return result.model_copy(update={"argv": tuple(argv), "output": output})
+    return result.model_copy(update={"argv": tuple(argv), "output": _STYLE.sub("", output)})

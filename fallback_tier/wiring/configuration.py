@@ -7,7 +7,7 @@ from pydantic import Field, JsonValue, SecretStr
 
 from fallback_audit.frozen import Frozen
 from fallback_tier.budget.meter import BudgetLimits
-from fallback_tier.gates.builtin.configured import GateSettings
+from fallback_tier.configured import GateSettings
 from fallback_tier.gates.builtin.proof_given import Proof
 from fallback_tier.repo import AnswerForm, Settings, Strategy
 from fallback_tier.wiring.trail import RecordSettings
@@ -50,7 +50,7 @@ class Configuration(Frozen):
         absolute = self.model_copy(
             update={
                 **{name: _absolute(getattr(self, name)) for name in _PATHS},
-                **{name: _without_password(getattr(self, name)) for name in _URLS},
+                **{name: without_password(getattr(self, name)) for name in _URLS},
                 "model": _local(self.model),
                 "judge_model": _local(self.judge_model),
             }
@@ -94,8 +94,8 @@ def _local(model: str | None) -> str | None:
     return f"{LOCAL_PREFIX}{Path(model.removeprefix(LOCAL_PREFIX)).absolute()}"
 
 
-def _without_password(url: str | None) -> str | None:
-    """Whoever gave one in the URL gives it again to resume."""
+def without_password(url: str | None) -> str | None:
+    """Return a URL without the password in it. A caller that gave one gives it again to resume."""
     if url is None:
         return None
     try:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from fallback_audit.vocabulary import TESTS_GATE
+from fallback_tier.configured import check_names, of_base
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gate_ports import Gate
 from fallback_tier.gates.builtin.common import common_gates
-from fallback_tier.gates.builtin.configured import check_names, of_base
 from fallback_tier.gates.builtin.custom import CustomGate
 from fallback_tier.gates.builtin.proof import ProofGate, check_proof
 from fallback_tier.gates.builtin.proof_given import PROOF

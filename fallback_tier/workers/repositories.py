@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from fallback_tier.gates.builtin.configured import GateSettings
+from fallback_tier.configured import GateSettings
 
 #: Name of a repository, as a configuration has it.
 RepositoryName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}$")]

@@ -114,14 +114,6 @@ def test_advisories_none_of_which_can_be_used(scenario: Scenario, command: str) 
     assert "a.json" in problem
 
 
-def test_a_plan_of_a_repository_that_cannot_be_used(scenario: Scenario) -> None:
-    root = dirty(scenario.place)
-    ended = scenario(
-        "plan", root, "--advisory", scenario.advisory(osv("left")), "--json", repo=root
-    )
-    assert "has uncommitted changes: app.py" in as_error(ended, code="repository")
-
-
 def no_folder(place: Path) -> Path:
     return place / "absent"
 
@@ -135,11 +127,6 @@ def no_commit(place: Path) -> Path:
     write(place / "new", FILES)
     git(place / "new", "init", "-q")
     return place / "new"
-
-
-def inner_folder(place: Path) -> Path:
-    root = repository(place / "outer", {"inner/requirements.txt": "left==1.0.0\n"})
-    return root / "inner"
 
 
 def bare(place: Path) -> Path:
@@ -166,7 +153,6 @@ def staged(place: Path) -> Path:
         (no_folder, "is not a folder"),
         (no_git, "is not a git repository"),
         (no_commit, "has no commit yet"),
-        (inner_folder, "lies inside the repository"),
         (bare, "is a bare repository"),
         (dirty, "has uncommitted changes: app.py"),
         (staged, "has uncommitted changes: app.py"),

@@ -111,9 +111,8 @@ def test_the_affected_projects_own_is_refused_by_name(
 def test_ones_own_work_on_one_is_named(scenario: Scenario) -> None:
     scenario.make(b"requirements.txt", ODD + b".txt")
     (scenario.repo / os.fsdecode(ODD + b".txt")).write_text("mine\n")
-    ended = scenario("plan")
-    assert ended.code == exit_codes.BAD_INPUT
-    assert ended.problem.endswith("has uncommitted changes: caf\\xe9.txt.")
+    assert scenario("plan").json["uncommitted"] == ["caf\\xe9.txt"]
+    assert scenario("fix").code == exit_codes.BAD_INPUT
 
 
 def test_a_repository_whose_own_path_is_one(scenario: Scenario) -> None:

@@ -137,7 +137,7 @@ def test_a_patch_that_leaves_the_flaw_is_tried_again(scenario: Scenario) -> None
         (["--proof", "python absent.py"], "can't be started"),
         (["--proof", "'"], "not a command: no closing quotation"),
         (["--proof", "false", "--proof-file", "{proof}=left.py"], "in the way of a file"),
-        (["--config", "absent.toml"], "absent.toml: the file: No such file"),
+        (["--config", "absent.toml"], "absent.toml: No such file"),
     ],
 )
 def test_what_can_prove_nothing_is_told_before_anything_is_spent(

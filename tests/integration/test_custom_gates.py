@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_tier.configured import GateSettings, of_base
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun
 from fallback_tier.gates.builtin.common import common_gates
-from fallback_tier.gates.builtin.configured import GateSettings, of_base
 from fallback_tier.gates.builtin.custom import CustomGate
 from fallback_tier.gates.failure_summary.distill import distill
 from fallback_tier.repo import RepoContext

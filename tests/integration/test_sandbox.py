@@ -172,9 +172,16 @@ def test_the_environment_is_an_allow_list(
         result = runner.run(["env"], worktree=worktree, timeout_s=60, env={"EXTRA": "yes"})
         names = {line.partition("=")[0] for line in result.output.splitlines()}
         assert names - {"PWD", "OLDPWD", "SHLVL", "_"} == {
-            "PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ", "TERM", "NO_COLOR", "CI", "PYTHONHASHSEED",
+            "PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ", "TERM", "CI", "PYTHONHASHSEED",
             "PYTHONDONTWRITEBYTECODE", "EXTRA",
         }  # fmt: skip
+
+
+def test_colours_are_taken_out_of_the_output(sandbox: BubblewrapSandbox, worktree: Path) -> None:
+    """And nothing else: a project's tests decide about colours as in its CI, and logs are read as text."""
+    program = r"print('\x1b[1;38:5:9mFAILED\x1b[0m test\x1b[2K[0m \x1b[m')"
+    for runner in (sandbox, UnsandboxedRunner()):
+        assert python(runner, worktree, program).output == "FAILED test\x1b[2K[0m \n"
 
 
 def test_the_worktree_is_writable_and_its_git_folder_is_not(

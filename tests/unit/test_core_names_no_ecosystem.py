@@ -39,7 +39,7 @@ KNOWN = {
     "fallback_tier/gates/failure_summary/distill.py": "a generated file, by its name",
     "fallback_tier/gates/failure_summary/log_shapes.py": _LOG,
     "fallback_tier/gates/failure_summary/proof_failure.py": _LOG,
-    "fallback_tier/gates/builtin/configured.py": "where a Python project keeps its tools' settings",
+    "fallback_tier/configured.py": "where a Python project keeps its tools' settings",
     "fallback_tier/patch/manifests/documents.py": _FORMAT,
     "fallback_tier/patch/manifests/hashes.py": _FORMAT,
     "fallback_tier/patch/manifests/sources.py": _FORMAT,

@@ -25,9 +25,9 @@ from fallback_tier.advisory import Advisory, load_advisory
 from fallback_tier.cli.examples.records import open_store, shows_secret
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.results import print_plain
+from fallback_tier.committed import CommittedFiles
 from fallback_tier.errors import ConfigurationError, InputError
 from fallback_tier.fix.advisories import advisories_at
-from fallback_tier.gates.builtin.committed import CommittedFiles
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.patch.apply import apply_patch
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason

@@ -8,9 +8,15 @@ from rich.console import Console
 
 from fallback_tier.advisory import AdvisorySet, AdvisorySource
 from fallback_tier.cli.fix.report import exit_code, next_steps, report
-from fallback_tier.cli.options import advisory_lookup, cap_in_words, configuration
+from fallback_tier.cli.options import (
+    advisory_lookup,
+    cap_in_words,
+    configuration,
+    decided,
+    repository_of,
+)
 from fallback_tier.cli.output import print_json
-from fallback_tier.cli.progress import OnTerminal
+from fallback_tier.cli.progress import watch_of
 from fallback_tier.fix.advisories import advisories_to_fix, sources_document
 from fallback_tier.fix.delivery import Delivery, Fixed
 from fallback_tier.fix.document import document
@@ -23,8 +29,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Fix, prove, deliver, report. The exit code says how it ended."""
     lookup = advisory_lookup(arguments)
     given = advisories_to_fix([Path(path) for path in arguments.advisory], lookup)
-    watch = OnTerminal(quiet=arguments.json)
-    configured = configuration(arguments)
+    watch = watch_of(arguments)
+    says = decided(arguments)  # once: a file of settings may be a pipe
+    configured = configuration(arguments, says)
+    for setting in says.settings:
+        if setting.where:
+            watch.detail(f"setting {setting.key}: {setting.where}")
     with open_fixer(configured, given, watch) as fixer:
         for source in given.sources:
             watch.note(source.sentence)
@@ -35,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def run_with(given: AdvisorySet, fixer: Fixer, arguments: argparse.Namespace) -> int:
     """The same with a fixer that is there already."""
-    repository, where = Path(arguments.repository), delivery_of(arguments)
+    repository, where = repository_of(arguments), delivery_of(arguments)
     if arguments.resume is None:
         fixed = fixer.fix(given, repository, where)
     else:

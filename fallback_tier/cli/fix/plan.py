@@ -14,8 +14,8 @@ from rich.text import Text
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
 from fallback_tier.advisory import AdvisorySource
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.options import advisory_lookup, settings
-from fallback_tier.cli.progress import OnTerminal
+from fallback_tier.cli.options import advisory_lookup, repository_of, settings
+from fallback_tier.cli.progress import watch_of
 from fallback_tier.cli.remediation import (
     change,
     declaration,
@@ -41,8 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Plan, print. The exit code says whether all of it can be done."""
     lookup = advisory_lookup(arguments)
     given = advisories_at([Path(path) for path in arguments.advisory], lookup)
-    repository, chosen = Path(arguments.repository), settings(arguments)
-    with OnTerminal(quiet=arguments.json).planning() as progress:
+    repository, chosen = repository_of(arguments), settings(arguments)
+    with watch_of(arguments).planning() as progress:
         planned = plan_fixes(
             given, repository, chosen, resolve=not arguments.no_resolve, observe=progress
         )
@@ -78,6 +78,12 @@ def show(
     for source in sources:
         line(console, safe(source.sentence))
     line(console, f"[bold]plan[/] for {safe(planned.repository)} at {commit}{_how_sure(planned)}")
+    if planned.uncommitted:
+        line(
+            console,
+            f"read from the working tree: {names(planned.uncommitted)} with uncommitted changes, which a "
+            "fix does not start with",
+        )
     if planned.fixes:
         _show_moves(planned, console)
     for fix in planned.fixes:

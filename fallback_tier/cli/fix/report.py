@@ -19,9 +19,9 @@ from fallback_tier.cli.remediation import (
 )
 from fallback_tier.cli.suggesting import command
 from fallback_tier.cli.usage import report_usage
+from fallback_tier.configured import entry_for
 from fallback_tier.fix.document import proof_status
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.builtin.configured import entry_for
 from fallback_tier.gates.result import (
     DeliveryOutcome,
     Escalated,

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from fallback_audit.errors import EvidenceError
 from fallback_tier.cli.fix.command import finish
 from fallback_tier.cli.options import NO_SANDBOX, check_files, keys, record, state_dir
-from fallback_tier.cli.progress import OnTerminal
+from fallback_tier.cli.progress import watch_of
 from fallback_tier.fix.delivery import Delivery
 from fallback_tier.fix.fixer import Fixer
 from fallback_tier.gates.journal.inputs import FixInputs
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         configured = _configuration(inputs, arguments, asks=asks)
         opened = open_services(configured, asks=asks, ecosystems=about)
     with opened as services:
-        fixed = Fixer(services, OnTerminal(quiet=arguments.json)).resume(
+        fixed = Fixer(services, watch_of(arguments)).resume(
             fix_id,
             repository=Path(arguments.repository) if arguments.repository else None,
             delivery=Delivery(

@@ -8,6 +8,7 @@ from fallback_tier.cli.arguments import (
     add_json,
     add_on_violation,
     add_record,
+    add_verbosity,
     count,
     dollars,
 )
@@ -52,5 +53,6 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     add_allow_host(different)
     add_record(parser)
     add_on_violation(parser)
+    add_verbosity(parser)
     add_json(parser)
     parser.set_defaults(handler="fallback_tier.cli.fix.resume:run")

@@ -2,13 +2,19 @@
 
 import argparse
 import sys
-from pathlib import Path
 
 from fallback_audit.showing.describe import visible
-from fallback_tier.cli import exit_codes
-from fallback_tier.cli.options import NO_SANDBOX, keys, record, state_dir
+from fallback_tier.cli import exit_codes, suggesting
+from fallback_tier.cli.options import (
+    NO_SANDBOX,
+    completed,
+    decided,
+    keys,
+    record,
+    repository_of,
+    state_dir,
+)
 from fallback_tier.cli.results import print_shown
-from fallback_tier.cli.suggesting import completed
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.observing.health.checks import checks_of
 from fallback_tier.observing.health.report import Health
@@ -29,8 +35,7 @@ def diagnose(arguments: argparse.Namespace) -> int:
     configured = configuration(arguments)
     settings = Settings(offline=arguments.offline, allow_hosts=tuple(arguments.allow_host))
     configured = configured.model_copy(update={"settings": settings})
-    named = arguments.repository
-    repository = None if named is None else Path(named)
+    repository = None if arguments.repository is None else repository_of(arguments)
     checks = (*machine_checks(configured, repository), *checks_of(configured))
     return _print(arguments, Checks(checks, timeout_s=MACHINE_TIMEOUT_S).run())
 
@@ -63,7 +68,10 @@ def _checks(arguments: argparse.Namespace) -> tuple[Check, ...]:
 
 
 def configuration(arguments: argparse.Namespace) -> Configuration:
-    """What of a fix's configuration is looked at."""
+    """What of a fix's configuration is looked at. ``--config`` is a service's file here, which is read
+    elsewhere. Raises ConfigurationError."""
+    without_file = argparse.Namespace(**{**vars(arguments), "config": None})
+    arguments = completed(without_file, decided(without_file))
     configured = Configuration(
         state_dir=state_dir(arguments),
         record=record(arguments),
@@ -82,6 +90,6 @@ def as_text(health: Health) -> str:
     for one in health.checks:
         lines.append(f"{one.state.value:<8}  {one.check:<11}  {visible(one.reason)}")
         if one.next_step:
-            lines.append(f"{'':<23}next: {visible(completed(one.next_step))}")
+            lines.append(f"{'':<23}next: {visible(suggesting.completed(one.next_step))}")
     lines.append("ready" if health.ready else "not ready")
     return "\n".join(lines) + "\n"

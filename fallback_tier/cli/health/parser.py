@@ -3,11 +3,13 @@
 import argparse
 
 from fallback_tier.cli.arguments import add_allow_host, add_json, add_record
+from fallback_tier.cli.exit_codes import BAD_INPUT, ENVIRONMENT, MEANING, OK, epilog
 
-_EXIT_CODES = (
-    "exit codes:\n  0  ready; what is degraded is listed\n  2  bad input\n"
-    "  6  not ready: no fix should be begun"
-)
+_EXIT_CODES = {
+    OK: "ready; what is degraded is listed",
+    BAD_INPUT: MEANING[BAD_INPUT],
+    ENVIRONMENT: "not ready: no fix should be begun",
+}
 
 
 def add_verbs(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +51,7 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_parts(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = _EXIT_CODES
+    parser.epilog = epilog(_EXIT_CODES)
     parser.add_argument("--model", metavar="NAME", help="as for fix")
     parser.add_argument("--base-url", metavar="URL", help="as for fix")
     parser.add_argument("--judge-model", metavar="NAME", help="as for fix")

@@ -8,9 +8,9 @@ nobody trusts can at worst judge its own fix wrongly, and say so in the record.
 from dataclasses import dataclass
 
 from fallback_audit.vocabulary import FailureKind
+from fallback_tier.configured import GateSettings
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun, failed, passed, skipped
-from fallback_tier.gates.builtin.configured import GateSettings
 from fallback_tier.gates.builtin.proof import fresh_files
 from fallback_tier.ports import EcosystemPlugin
 

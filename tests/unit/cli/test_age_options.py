@@ -6,9 +6,12 @@ import pytest
 
 from fallback_audit.event_types import AgeException
 from fallback_tier.cli.main import build_parser
-from fallback_tier.cli.options import RELEASE_AGE, settings
-from fallback_tier.errors import ConfigurationError
+from fallback_tier.cli.options import settings
+from fallback_tier.configured import variable_of
+from fallback_tier.errors import ConfigurationError, SettingError
 from tests.kinds import OfKind
+
+RELEASE_AGE = variable_of("release_age")
 
 
 def parsed(*options: str, verb: str = "fix") -> argparse.Namespace:
@@ -29,10 +32,9 @@ def test_what_is_no_number_of_days_is_refused(days: str, monkeypatch: pytest.Mon
     with pytest.raises(SystemExit):
         parsed(f"--release-age={days}")
     monkeypatch.setenv(RELEASE_AGE, days)
-    with pytest.raises(
-        ConfigurationError, check=OfKind("bad_release_age"), match=f"{RELEASE_AGE}: '{days}' "
-    ):
+    with pytest.raises(SettingError, check=OfKind("bad_value")) as caught:
         settings(parsed())
+    assert (caught.value.source, caught.value.key) == (RELEASE_AGE, "release_age")
 
 
 def test_an_exception_has_a_reason() -> None:

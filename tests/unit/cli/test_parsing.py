@@ -45,7 +45,7 @@ def test_help_shows_the_usual_options_and_where_the_rest_is(
         ("fix . --advisory x --effort hihg", "hihg", "high"),
         ("fix . --advisory x --zzzzzzzz", "--zzzzzzzz", ""),
         ("fix . another --advisory x", "another", ""),
-        ("fix", "REPO, --advisory", ""),
+        ("fix", "--advisory", ""),
         ("fix . --advisory x --max-usd much", "much", ""),
     ],
 )

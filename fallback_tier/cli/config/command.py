@@ -1,0 +1,92 @@
+"""``fallback-tier config``: what counts for each setting, and where it comes from."""
+
+import argparse
+import json
+import os
+import sys
+
+from pydantic import JsonValue
+
+from fallback_audit.showing.describe import visible
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.options import (
+    JUDGE_KEY,
+    OTHER_KEY,
+    PROVIDER_KEY,
+    USERS_FILE,
+    decided,
+    repository_of,
+    users_file,
+)
+from fallback_tier.cli.results import print_plain
+from fallback_tier.configured import (
+    Setting,
+    SettingsFile,
+    Source,
+    read_base,
+    schema,
+)
+from fallback_tier.gates.trees.isolation import inspect_repository
+from fallback_tier.installed import as_found
+from fallback_tier.repo import Settings
+from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.wiring.configuration import without_password
+
+#: Settings whose value may hold a password.
+_ADDRESSES = ("base_url", "judge_base_url")
+
+#: Keys of servers: whether they are set is shown, and nothing of them.
+_SECRETS = (PROVIDER_KEY, OTHER_KEY, JUDGE_KEY)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print every setting with its source. Raises ConfigurationError, RepositoryError."""
+    if arguments.schema:
+        sys.stdout.write(json.dumps(schema(), indent=2, ensure_ascii=False) + "\n")
+        return exit_codes.OK
+    committed = None if arguments.config else _committed(arguments)
+    decision = decided(arguments, *([committed] if committed else []))
+    settings = [_shown(setting) for setting in decision.settings]
+    path = users_file()
+    secrets = {name: bool(os.environ.get(name)) for name in _SECRETS}
+    document = {
+        "settings": [setting.model_dump(mode="json") for setting in settings],
+        "users_file": None if path is None else str(path),
+        "users_file_exists": path is not None and path.exists(),
+        "keys_set": secrets,
+    }
+    lines = [_line(setting) for setting in settings]
+    lines += [f"{name}: {'set, not shown' if on else 'not set'}" for name, on in secrets.items()]
+    is_there = "" if document["users_file_exists"] else ", which does not exist"
+    lines.append(
+        f"your own file: none ({USERS_FILE} is empty)"
+        if path is None
+        else f"your own file: {path}{is_there}"
+    )
+    return print_plain(arguments, document, lines)
+
+
+def _committed(arguments: argparse.Namespace) -> SettingsFile | None:
+    """What the current commit of a repository says; uncommitted changes don't count."""
+    if arguments.repository is None:
+        return None
+    clients = SubprocessClients()
+    facts = inspect_repository(repository_of(arguments), clients)
+    return read_base(as_found(facts, Settings()), clients)
+
+
+def _shown(setting: Setting) -> Setting:
+    if setting.key not in _ADDRESSES or not isinstance(setting.value, str):
+        return setting
+    return setting.model_copy(update={"value": without_password(setting.value)})
+
+
+def _line(setting: Setting) -> str:
+    where = setting.where or Source.DEFAULT.value
+    return f"{setting.key} = {_value(setting.value)}  ({visible(where)})"
+
+
+def _value(value: JsonValue) -> str:
+    if value is None or value == []:
+        return "not set"
+    return visible(json.dumps(value, ensure_ascii=False))
