@@ -57,7 +57,7 @@ from fallback_audit.frozen import Frozen
 from fallback_tier.committed import CommittedFiles
 from fallback_tier.errors import ConfigurationError, RepositoryError, SettingError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.files.inputs import open_named
+from fallback_tier.files.inputs import open_named, parse_toml
 from fallback_tier.repo import ReleaseAge, RepoContext, Settings, TestLines, TestSeconds
 
 #: Of a file of settings, and of a pyproject.toml with our table: a megabyte of TOML takes seconds.
@@ -435,8 +435,8 @@ def entry_for(command: str, folder: str) -> str:
 def _read(name: str, text: str, source: Source, *, shared: bool) -> SettingsFile:
     text = text.removeprefix("\ufeff")
     try:
-        table: Any = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        table: Any = parse_toml(text)
+    except (ValueError, RecursionError) as error:
         line = re.search(r"at line (\d+)", str(error))
         raise _unfit(
             name, f"not TOML: {error}", kind="not_toml", line=int(line[1]) if line else 0
@@ -657,7 +657,7 @@ def _statements(text: str) -> Iterator[tuple[bool, int, _Path]]:
 def _names(written: str) -> tuple[str, ...]:
     """``a."b c".d`` as its three names."""
     try:
-        table: Any = tomllib.loads(f"{written} = 0")
+        table: Any = parse_toml(f"{written} = 0")
     except tomllib.TOMLDecodeError:
         return ()
     names = []

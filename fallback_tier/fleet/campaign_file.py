@@ -1,13 +1,12 @@
 """CAMPAIGN.toml, read: its paths are relative to the file, whatever is wrong is named."""
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from fallback_tier.errors import first_fault
-from fallback_tier.files.inputs import open_named
+from fallback_tier.files.inputs import open_named, parse_toml
 from fallback_tier.fleet.campaign import Campaign
 from fallback_tier.fleet.refusals import CampaignError
 
@@ -40,8 +39,8 @@ def read_campaign(path: Path) -> Campaign:
 def parse_campaign(text: str, path: Path) -> Campaign:
     """As ``read_campaign``; relative paths are below the folder of ``path``."""
     try:
-        facts: dict[str, Any] = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        facts: dict[str, Any] = parse_toml(text)
+    except (ValueError, RecursionError) as error:
         raise CampaignError(
             f"{path} is not TOML: {error}.",
             next_step="Correct this place.",

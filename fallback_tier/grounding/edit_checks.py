@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from fallback_tier.errors import EditError, RepositoryError
+from fallback_tier.files.inputs import parse_toml
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.patch.creation import creation_reason, text_reason
 from fallback_tier.patch.edits import new_file_text, replace_in_plan
@@ -30,10 +31,8 @@ MAX_EDIT_BYTES: Final = 16_384
 #: one fix.
 MAX_EDITS_BYTES: Final = 4 * MAX_EDIT_BYTES
 
-#: TOML that is looked at, in characters, and the dots of one line of it: for a key of n parts tomllib
-#: keeps all its n beginnings, so that 40 kB of ``a.a.a`` take 1.6 GB. What a person wrote has less.
+#: TOML that is looked at, in characters: what a person wrote has less.
 MAX_TOML_CHARS: Final = 256 * 1024
-MAX_TOML_DOTS: Final = 100
 
 #: Longest name, path or line that a problem quotes back: enough to recognise what was meant.
 _SHOWN_CHARS: Final = 120
@@ -226,8 +225,8 @@ def _error_line(text: str, path: str) -> int | None:
         if suffix == ".json":
             json.loads(text)
         elif suffix == ".toml":
-            if _is_ordinary(text):
-                tomllib.loads(text)
+            if len(text) <= MAX_TOML_CHARS:
+                parse_toml(text)
         else:
             return first_error_line(text, suffix)
     except json.JSONDecodeError as error:
@@ -239,9 +238,3 @@ def _error_line(text: str, path: str) -> int | None:
     except (RecursionError, ValueError):
         return None  # nested, or numbers, beyond what these parsers take: they can't tell
     return None
-
-
-def _is_ordinary(toml: str) -> bool:
-    return len(toml) <= MAX_TOML_CHARS and all(
-        line.count(".") <= MAX_TOML_DOTS for line in toml.split("\n")
-    )

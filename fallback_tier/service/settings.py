@@ -1,7 +1,6 @@
 """What ``fallback-tier serve --config FILE`` reads. docs/service-configuration.md is made of this model."""
 
 import hashlib
-import tomllib
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -11,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.errors import ConfigurationError, first_fault
-from fallback_tier.files.inputs import open_named
+from fallback_tier.files.inputs import open_named, parse_toml
 from fallback_tier.repo import AllowedHost, ReleaseAge
 from fallback_tier.service.queue.queue import MAX_QUEUED
 from fallback_tier.service.roles import Role
@@ -205,8 +204,8 @@ def read_settings(path: Path | None) -> ServiceSettings:
 def parse_settings(text: str, source: str) -> ServiceSettings:
     """Raises ConfigurationError naming the first thing that is wrong."""
     try:
-        facts: dict[str, Any] = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        facts: dict[str, Any] = parse_toml(text)
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(
             f"--config {source} is not TOML: {error}.",
             next_step="Correct this place.",

@@ -5,7 +5,6 @@ What counts is what the client reads: an address that is written with escapes is
 
 import json
 import re
-import tomllib
 from collections.abc import Callable
 from configparser import ConfigParser
 from configparser import Error as IniError
@@ -13,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fallback_tier.ecosystem_rules import EcosystemRules
+from fallback_tier.files.inputs import parse_toml
 
 #: Yarn 2 and later write YAML under the same name; each of its locks has this key.
 _BERRY = re.compile(r"^__metadata:\s*$", re.MULTILINE)
@@ -75,7 +75,7 @@ def _holds(value: Any) -> bool:
 
 
 def _by_ending(name: str) -> Callable[[str], Any] | None:
-    endings = {".json": json.loads, ".toml": tomllib.loads}
+    endings: dict[str, Callable[[str], Any]] = {".json": json.loads, ".toml": parse_toml}
     return next((load for ending, load in endings.items() if name.endswith(ending)), None)
 
 
@@ -142,11 +142,11 @@ def _unquoted_keys(keys: str) -> str:
 
 
 _LOADERS: dict[str, Callable[[str], Any]] = {
-    "Pipfile": tomllib.loads,
+    "Pipfile": parse_toml,
     "Pipfile.lock": json.loads,
-    "uv.lock": tomllib.loads,
-    "poetry.lock": tomllib.loads,
-    "pdm.lock": tomllib.loads,
+    "uv.lock": parse_toml,
+    "poetry.lock": parse_toml,
+    "pdm.lock": parse_toml,
     "setup.cfg": _ini,
     "pnpm-lock.yaml": _yaml,
     "pnpm-workspace.yaml": _yaml,

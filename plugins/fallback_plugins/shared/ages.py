@@ -7,7 +7,6 @@ here: no package that a fix newly brings in may be younger than a rule allows.
 import configparser
 import posixpath
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -17,6 +16,7 @@ from fallback_audit.vocabulary import BlockerKind, RefusalReason
 from fallback_tier.advisory import canonical_name
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
+from fallback_tier.files.inputs import parse_toml
 from fallback_tier.outcome import Blocker, Move
 from fallback_tier.repo import RepoContext
 
@@ -420,7 +420,7 @@ def _document(path: str, text: str) -> Mapping[str, Any]:
         return found if isinstance(found, dict) else {}
     try:
         if path.endswith(".toml"):
-            return tomllib.loads(text.removeprefix("\ufeff"))
+            return parse_toml(text.removeprefix("\ufeff"))
         parser = configparser.RawConfigParser(strict=False)
         parser.read_string(text)
     except (ValueError, RecursionError, configparser.Error):

@@ -4,11 +4,19 @@ import os
 import socket
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from fallback_tier.files.inputs import DuplicateKeyError, check_keys, open_named, parse_json
+from fallback_tier.files.inputs import (
+    MAX_KEY_PARTS,
+    DuplicateKeyError,
+    check_keys,
+    open_named,
+    parse_json,
+    parse_toml,
+)
 
 
 def test_open_named_reads_a_file_and_its_links(tmp_path: Path) -> None:
@@ -69,3 +77,36 @@ def test_the_same_key_in_two_objects_is_none_twice() -> None:
     assert parse_json('[{"a": 1}, {"a": {"a": 2}}]') == [{"a": 1}, {"a": {"a": 2}}]
     check_keys("not JSON")
     check_keys("[" * 100_000)
+
+
+#: A key of so many parts takes the parser hours.
+PARTS = 300_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ".".join(["a"] * PARTS) + " = 1",
+        "[" + " . ".join(["a"] * PARTS) + "]",
+        "x = 1\n[[" + ".".join(['"a b"', "'c'"] * (PARTS // 2)) + "]]",
+        "x = { " + "\t.\t".join(["é"] * PARTS) + " = 1 }",
+    ],
+)
+def test_a_key_of_very_many_parts_is_no_toml(text: str) -> None:
+    with pytest.raises(ValueError, match=rf"\b{MAX_KEY_PARTS}\b"):
+        parse_toml(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 1_000_000, '"' * 1_000_000, "a." * 90 + " " * 1_000_000, "'" * 999_999]
+)
+def test_a_long_text_without_such_a_key_is_searched_once(text: str) -> None:
+    with pytest.raises(tomllib.TOMLDecodeError):
+        parse_toml(text)
+
+
+def test_ordinary_keys_are_read() -> None:
+    longest = ".".join(["a"] * MAX_KEY_PARTS)
+    assert parse_toml(f'version = "1.2.3"\n{longest} = 1')["version"] == "1.2.3"
+    with pytest.raises(ValueError, match=rf"\b{MAX_KEY_PARTS}\b"):
+        parse_toml(f"a.{longest} = 1")

@@ -2,7 +2,6 @@
 
 import posixpath
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -14,6 +13,7 @@ from fallback_plugins.pypi.manifests.pyproject import BOM, parse_toml
 from fallback_plugins.pypi.manifests.requirements_files import plain
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node, grouped
+from fallback_tier.files import inputs
 
 #: How a lock says that a package's files lie in the repository itself.
 LOCAL_SOURCES = ("editable", "virtual", "directory")
@@ -222,8 +222,8 @@ def _split(text: str) -> tuple[str, list[tuple[dict[str, Any], str]]]:
     blocks = [text[start:end] for start, end in zip(starts, ends, strict=True)]
     head = text[: starts[0]] if starts else text
     try:
-        return head, [(tomllib.loads(block)["package"][0], block) for block in blocks]
-    except (tomllib.TOMLDecodeError, KeyError) as error:
+        return head, [(inputs.parse_toml(block)["package"][0], block) for block in blocks]
+    except (ValueError, KeyError) as error:
         raise unsupported(
             "A lock is not written as uv writes it: its blocks can't be told apart."
         ) from error
@@ -232,7 +232,7 @@ def _split(text: str) -> tuple[str, list[tuple[dict[str, Any], str]]]:
 def _settings(head: str) -> Mapping[str, Any]:
     return {
         key: value
-        for key, value in tomllib.loads(head.removeprefix(BOM)).items()
+        for key, value in inputs.parse_toml(head.removeprefix(BOM)).items()
         if key != "revision"
     }
 

@@ -1,7 +1,6 @@
 """What a pyproject.toml asks for (PEP 621, PEP 735, Poetry's tables, uv's arrays), and exact edits."""
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from functools import lru_cache
@@ -23,6 +22,7 @@ from fallback_plugins.pypi.manifests.poetry_tables import (
 from fallback_plugins.pypi.manifests.requirements import declaration_in
 from fallback_plugins.shared.bumping import unreadable, unsupported
 from fallback_tier.errors import RecipeError
+from fallback_tier.files import inputs
 
 #: What some editors begin a file with: kept as it is, and no part of what the file says.
 BOM = "\ufeff"
@@ -101,7 +101,7 @@ def parse_toml(path: str, text: str) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=_DOCUMENTS)
 def _parsed(text: str) -> Mapping[str, Any]:
-    return tomllib.loads(text.removeprefix(BOM))
+    return inputs.parse_toml(text.removeprefix(BOM))
 
 
 def requirement_strings(path: str, text: str, package: str) -> tuple[TableEntry, ...]:
@@ -322,6 +322,6 @@ def value_at(document: Any, keys: tuple[str | int, ...]) -> Any:
 
 def _parses_to(text: str, wanted: Mapping[str, Any]) -> bool:
     try:
-        return tomllib.loads(text.removeprefix(BOM)) == wanted
-    except tomllib.TOMLDecodeError:
+        return inputs.parse_toml(text.removeprefix(BOM)) == wanted
+    except ValueError:
         return False

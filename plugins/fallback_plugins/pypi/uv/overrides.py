@@ -2,7 +2,6 @@
 added. Every other byte stays."""
 
 import re
-import tomllib
 from copy import deepcopy
 from typing import Any
 
@@ -13,6 +12,7 @@ from fallback_plugins.pypi.manifests.groups import table_of, texts
 from fallback_plugins.pypi.manifests.pyproject import BOM, parse_toml
 from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.shared.bumping import unsupported
+from fallback_tier.files import inputs
 
 _KEY, _AGES = "override-dependencies", "exclude-newer-package"
 _TABLE = re.compile(r"^\[tool\.uv\][ \t]*(?:#[^\r\n]*)?(?P<end>\r?\n|\Z)", re.MULTILINE)
@@ -31,9 +31,9 @@ def with_override(path: str, text: str, requirement: str) -> str:
     mark = BOM if text.startswith(BOM) else ""
     for candidate in _candidates(text.removeprefix(BOM), requirement):
         try:
-            if tomllib.loads(candidate) == wanted:
+            if inputs.parse_toml(candidate) == wanted:
                 return mark + candidate
-        except tomllib.TOMLDecodeError:
+        except ValueError:
             continue
     raise unsupported(
         f"{path} has no plain [tool.uv] table that an override can be added to.",
@@ -69,7 +69,7 @@ def with_exception(path: str, text: str, package: str, until: str) -> str:
         uv[_AGES] = tomlkit.inline_table()
     uv[_AGES][package] = until
     edited = tomlkit.dumps(document)
-    if tomllib.loads(edited) != wanted:
+    if inputs.parse_toml(edited) != wanted:
         raise unsupported(f"{path} has no plain [tool.uv] table that an exception can be added to.")
     return mark + edited
 

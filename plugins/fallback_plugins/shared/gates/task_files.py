@@ -9,7 +9,6 @@ import json
 import posixpath
 import re
 import shlex
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from fallback_plugins.shared.gates.expressions import (
 )
 from fallback_plugins.shared.gates.shell_commands import MAX_SCRIPT_CHARS
 from fallback_tier.errors import RepositoryError
+from fallback_tier.files.inputs import parse_toml
 from fallback_tier.repo import RepoContext
 
 MAX_FILE_CHARS = 500_000  # CI files and task files of large projects have up to 200,000
@@ -101,7 +101,7 @@ def json_table(text: str) -> dict[str, Any]:
 def toml_table(text: str) -> dict[str, Any]:
     """Return a TOML document; empty if it can't be read."""
     with suppress(ValueError, RecursionError):
-        return tomllib.loads(text)
+        return parse_toml(text)
     return {}
 
 

@@ -1,10 +1,11 @@
 """What a package declares in its own metadata: licence, name and version."""
 
 import json
-import tomllib
 from collections.abc import Iterator, Mapping
 from email.parser import HeaderParser
 from typing import Any
+
+from fallback_tier.files.inputs import parse_toml
 
 #: A name or an SPDX expression. Some packages put the whole text here; that is no name.
 _MAX_CHARS = 200
@@ -63,7 +64,7 @@ def _declared(name: str, content: bytes) -> str | None:
             case "package.json":
                 reported = _of_npm(json.loads(text))
             case "pyproject.toml":
-                reported = _of_project(tomllib.loads(text))
+                reported = _of_project(parse_toml(text))
             case _:
                 reported = _of_metadata(text)
     except (ValueError, RecursionError):  # not UTF-8, not JSON, not TOML
