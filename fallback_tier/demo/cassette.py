@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlsplit
@@ -154,14 +155,19 @@ def replayed_author(path: Path) -> Iterator[LanguageModel]:
         )
 
 
-def _strict_cassette(tape: Tape, *, recording: bool) -> "type[Cassette]":
-    try:
-        from vcr.cassette import Cassette
-    except ImportError as error:
+def check_extra() -> None:
+    """Raises ConfigurationError if vcrpy is not installed."""
+    if find_spec("vcr") is None:
         raise ConfigurationError(
             "Recorded traffic needs vcrpy, which is not installed.",
-            next_step="Install the extra: fallback-tier[demo].",
-        ) from error
+            next_step="pip install 'fallback-tier[demo]'",
+            kind="no_vcrpy",
+        )
+
+
+def _strict_cassette(tape: Tape, *, recording: bool) -> "type[Cassette]":
+    check_extra()
+    from vcr.cassette import Cassette
 
     class Strict(Cassette):  # type: ignore[misc] # vcrpy has no types
         """Asked once for each request, before anything is sent."""

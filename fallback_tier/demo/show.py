@@ -3,7 +3,7 @@
 import argparse
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,7 @@ from fallback_tier.advisory import load_advisory
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix.report import report
 from fallback_tier.cli.progress import FixProgress
-from fallback_tier.demo.cassette import recorded_nonces, replayed_author
+from fallback_tier.demo.cassette import check_extra, recorded_nonces, replayed_author
 from fallback_tier.demo.projects import copy_project, fetch_flask, fetch_rc, flaw_test, shipped
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gates.open_fix import run_fix
@@ -89,23 +89,35 @@ RETRY = Scene(
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the four scenes, then the audit trail, then tamper with a copy of it."""
+    """Run the four scenes, then the audit trail, then tamper with a copy of it. Without npm the first scene
+    is left out, and named. Raises ToolMissingError if the extra is not installed."""
+    check_extra()
     console = Console()
     kept = Path(arguments.keep).absolute() if arguments.keep else None
-    check_caches(SubprocessClients(), ("npm", "PyPI"), offline=False)
+    without = left_out()
+    for scene in without:
+        console.print(f"left out, since node or npm is not on PATH: {scene.title}")
+    check_caches(SubprocessClients(), ("PyPI",) if without else ("npm", "PyPI"), offline=False)
     root = kept or Path(tempfile.mkdtemp(prefix="fallback-tier-demo-"))
     root.mkdir(parents=True, exist_ok=True)
     try:
-        return Demo(root, console).run()
+        return Demo(root, console, without=without).run()
     finally:
         if kept is None:
             shutil.rmtree(root, ignore_errors=True)
 
 
-class Demo:
-    """The scenes over one folder."""
+def left_out() -> tuple[Scene, ...]:
+    """Return the scenes that this machine has no client for."""
+    has_node = all(shutil.which(name) for name in ("node", "npm"))
+    return () if has_node else (NPM,)
 
-    def __init__(self, root: Path, console: Console) -> None:
+
+class Demo:
+    """The scenes over one folder, but for those ``without``."""
+
+    def __init__(self, root: Path, console: Console, without: Sequence[Scene] = ()) -> None:
+        self._without = without
         self._root = root
         self._state = root / "state"
         self._record = RecordSettings(keys=root / "keys")
@@ -114,13 +126,17 @@ class Demo:
 
     def run(self) -> int:
         """All of it; an exit code."""
-        fixed = [self._play(NPM), self._play(PYTHON), self._play_with_example(), self._play_retry()]
+        fixed = [self._play(scene) for scene in (NPM, PYTHON) if scene not in self._without]
+        fixed += [self._play_with_example(), self._play_retry()]
         intact = self._show_trail()
         caught = self._tamper()
         if all(fixed) and intact and caught:
             self._console.print(
-                "[bold green]demo complete[/]: 4 fixed, each shown by a gate, the trail verified"
+                f"[bold green]demo complete[/]: {len(fixed)} fixed, each shown by a gate, "
+                "the trail verified"
             )
+            for scene in self._without:
+                self._console.print(f"left out: {scene.title}")
             return exit_codes.OK
         self._console.print("[bold red]the demo did not go as it should[/]")
         return exit_codes.ESCALATED
