@@ -14,7 +14,7 @@ from fallback_plugins.pypi.strategies.python_project import PythonProject
 from fallback_plugins.pypi.surveying.foreign_lock import (
     FOREIGN,
     ForeignLock,
-    is_empty_lock,
+    says_nothing,
 )
 from fallback_plugins.pypi.surveying.survey import LOCKS, Sources, constrained_by_commands
 from fallback_plugins.shared.bumping import FREE, Terms
@@ -66,7 +66,7 @@ def _locked(repo: RepoContext, clients: ClientRunner, terms: Terms) -> tuple[Pyt
     found: list[PythonProject] = []
     for path in repo.tracked_files:
         kind = kind_of(path)
-        if kind in FOREIGN or (kind in LOCKS and is_empty_lock(repo, path)):
+        if kind in FOREIGN or (kind in LOCKS and says_nothing(repo, path)):
             found.append(ForeignLock(repo, path))
         elif kind is Kind.UV_LOCK:
             from fallback_plugins.pypi.uv.project import UvProject

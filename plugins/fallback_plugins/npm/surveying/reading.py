@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from fallback_plugins.npm.locks.always import lacking
 from fallback_plugins.npm.locks.lockfile import parse_lock
 from fallback_plugins.npm.locks.pnpm_lock import parse_yaml
 from fallback_plugins.npm.locks.yarn_berry import is_berry
@@ -59,8 +60,12 @@ def _parse(path: str, text: str) -> None:
             parse_yarn_lock(text)
         elif name == PNPM_LOCK:
             parse_yaml(text)
+        key = lacking(path, text)
     except RecipeError as error:
         raise _broken(path, f"can't be read: {error.problem.rstrip('.')}") from error
+    if key:
+        why = f"lacks {key!r}, which its client always writes, so what is installed is unknown"
+        raise _broken(path, why)
 
 
 def _broken(path: str, why: str) -> RecipeError:

@@ -1,4 +1,7 @@
-"""Locks that only their own client writes (pdm.lock, pylock.toml), and empty ones: read, never edited."""
+"""Locks that only their own client writes (pdm.lock, pylock.toml), and those with nothing in them.
+
+They are read, never edited.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,14 +12,19 @@ from packaging.utils import canonicalize_name
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.surveying.out_of_step import DecidedByLock, LockStep, asked_in_arrays
 from fallback_plugins.pypi.surveying.pins import locked_in_toml
-from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, empty_lock, locked_by
+from fallback_plugins.pypi.surveying.survey import (
+    ECOSYSTEM,
+    check_says_something,
+    locked_by,
+    nothing_in,
+)
 from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix, left_behind
 from fallback_plugins.shared.resolution import InstallCommand, Resolution, ResolvedBy
 from fallback_plugins.shared.tree import DependencyTree, Node, grouped
 from fallback_tier.advisory import Advisory
-from fallback_tier.errors import RepositoryError
+from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.outcome import Left, Outline
 from fallback_tier.repo import RepoContext
 
@@ -71,8 +79,7 @@ class ForeignLock(DecidedByLock):
     @property
     def _step(self) -> LockStep:
         text = self.repo.read_text(self.path)
-        if not text.strip():
-            raise empty_lock(self.path)
+        check_says_something(self.path, text)
         found = locked_in_toml(self.path, text)
         held = grouped((str(canonicalize_name(name)), version) for name, version, _ in found)
         beside = sorted(filter(self.repo.has, self.manifests - {self.path}))
@@ -92,9 +99,9 @@ class ForeignLock(DecidedByLock):
             yield left_behind(advisory, ECOSYSTEM, package, versions, manifest=place, error=error)
 
 
-def is_empty_lock(repo: RepoContext, path: str) -> bool:
-    """Is there nothing in it? A lock that can't be read is not known to be empty."""
+def says_nothing(repo: RepoContext, path: str) -> bool:
+    """Is there nothing in it? A lock that can't be read is not known to have nothing."""
     try:
-        return not repo.read_text(path).strip()
-    except RepositoryError:
+        return bool(nothing_in(path, repo.read_text(path)))
+    except (RecipeError, RepositoryError):
         return False

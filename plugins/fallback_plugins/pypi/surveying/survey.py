@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 
 from packaging.utils import canonicalize_name
 
+from fallback_plugins.pypi.locks.pipfile_lock import parsed_lock
 from fallback_plugins.pypi.manifests.groups import table_of, texts
 from fallback_plugins.pypi.manifests.kinds import (
     PYPI,
@@ -108,6 +109,16 @@ LOCKS = frozenset({*_LOCKED_BY, Kind.PYLOCK})
 _TOML = frozenset(
     {Kind.PYPROJECT, Kind.PIPFILE, Kind.UV_LOCK, Kind.POETRY_LOCK, Kind.PDM_LOCK, Kind.PYLOCK}
 )
+
+#: What its client writes in each lock, also of a project without dependencies, and where its packages are.
+_ALWAYS = {
+    Kind.PIPFILE_LOCK: ("_meta", "default", "develop"),
+    Kind.POETRY_LOCK: ("metadata", "package"),
+    Kind.PDM_LOCK: ("metadata",),
+    Kind.UV_LOCK: ("version", "requires-python"),
+    Kind.PYLOCK: ("lock-version", "packages"),
+}
+_PACKAGES = ("package", "packages", "default", "develop")
 
 #: A package of no interest: what is asked of it has the file parsed.
 _ANY = "any"
@@ -381,13 +392,30 @@ def locked_by(path: str) -> tuple[str, ...]:
     return _LOCKED_BY.get(kind, ()) if kind is not None else ()
 
 
-def empty_lock(path: str) -> RecipeError:
-    """The refusal of a lock with nothing in it."""
-    return unknown(
-        path,
-        f"{path!r} is empty, so what is installed is unknown.",
-        next_step="Make a new one with its client, or remove it.",
-    )
+def nothing_in(path: str, text: str) -> str:
+    """Return why nothing is in a lock; empty: something is.
+
+    It is empty, or holds no package and lacks what its client always writes: it was cut off, or written by
+    hand, and does not say that nothing is installed. Raises RecipeError if it can't be read.
+    """
+    if not text.strip():
+        return "is empty"
+    kind = kind_of(path)
+    document = (parsed_lock if kind is Kind.PIPFILE_LOCK else parse_toml)(path, text)
+    lacking = [key for key in _ALWAYS.get(kind, ()) if key not in document] if kind else []
+    if not lacking or any(document.get(key) for key in _PACKAGES):
+        return ""
+    return f"lacks {lacking[0]!r}, which its client always writes"
+
+
+def check_says_something(path: str, text: str) -> None:
+    """Raises RecipeError for a lock that has ``nothing_in`` it, or can't be read."""
+    if why := nothing_in(path, text):
+        raise unknown(
+            path,
+            f"{path!r} {why}, so what is installed is unknown.",
+            next_step="Make a new one with its client, or remove it.",
+        )
 
 
 def left_out(packages: Sequence[str], repo: RepoContext) -> LeftOut:
@@ -402,8 +430,8 @@ def _names(text: str, packages: Sequence[str]) -> bool:
 def _parse(path: str, text: str) -> None:
     """Raises RecipeError. Any text has lines, so those that are read line by line are never at fault."""
     kind = kind_of(path)
-    if kind in LOCKS and not text.strip():
-        raise empty_lock(path)
+    if kind in LOCKS:
+        check_says_something(path, text)
     if kind is Kind.PIPFILE_LOCK:
         pinned_versions(path, text, _ANY)
     elif kind in _TOML:
