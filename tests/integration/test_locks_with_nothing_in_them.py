@@ -1,4 +1,4 @@
-"""A lock that its client can't have written does not say that nothing is installed."""
+"""A lock that its client can't have written does not say that nothing is installed, nor which version."""
 
 import json
 from pathlib import Path
@@ -29,6 +29,18 @@ WHOLE = {
     "package-lock.json": '{"lockfileVersion": 3, "packages": {}}',
     "npm-shrinkwrap.json": '{"lockfileVersion": 1}',
     "pnpm-lock.yaml": "lockfileVersion: '9.0'\n\nimporters:\n\n  .: {}\n",
+}
+#: Locks that name the package ``left``, and say no version of it.
+UNVERSIONED = {
+    "Pipfile.lock": '{"_meta": {"hash": {}}, "default": {"left": {}}, "develop": {}}',
+    "pdm.lock": '[metadata]\nlock_version = "4.5"\n[[package]]\nname = "left"\n',
+    "pylock.toml": 'lock-version = "1.0"\n[[packages]]\nname = "left"\n',
+    "package-lock.json": '{"lockfileVersion": 3, "packages": {"": {}, "node_modules/left": {}}}',
+    "npm-shrinkwrap.json": '{"lockfileVersion": 1, "dependencies": {"left": {"optional": true}}}',
+    "pnpm-lock.yaml": (
+        "lockfileVersion: '9.0'\nimporters:\n  .:\n    dependencies:\n      left:\n"
+        "        specifier: ^1\n        version: 1.0.0\n"
+    ),
 }
 
 
@@ -69,3 +81,8 @@ def test_a_lock_that_its_client_can_not_have_written_is_unknown(
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_lock_of_a_project_without_dependencies_holds_nothing(name: str, tmp_path: Path) -> None:
     assert planned(tmp_path, name, WHOLE[name]) == 5
+
+
+@pytest.mark.parametrize("name", UNVERSIONED)
+def test_a_lock_that_says_no_version_of_the_package_is_unknown(name: str, tmp_path: Path) -> None:
+    assert planned(tmp_path, name, UNVERSIONED[name]) == 9

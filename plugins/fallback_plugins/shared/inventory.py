@@ -19,13 +19,10 @@ def installed(
     """Yield each installed package; for one without a registry's version (a URL, a folder) what is unknown:
     no database can be asked about it."""
     production = _production(tree, development_of)
+    yield from (_not_asked(source, name, name) for name in tree.unversioned)
     for node in tree.nodes.values():
         if not is_orderable(ecosystem, node.version):
-            yield UnreadItem(
-                path=source,
-                reason=f"{node.label} has no version of a registry, so no database has an answer on it.",
-                next_step=f"Look whether {node.name} is affected by hand.",
-            )
+            yield _not_asked(source, node.name, node.label)
             continue
         dependents = [dependent for dependent, _ in tree.dependents(node.key)]
         yield InstalledPackage(
@@ -36,6 +33,14 @@ def installed(
             direct=any(map(tree.is_root, dependents)),
             development=bool(dependents) and node.key not in production,
         )
+
+
+def _not_asked(source: str, name: str, label: str) -> UnreadItem:
+    return UnreadItem(
+        path=source,
+        reason=f"{label} has no version of a registry, so no database has an answer on it.",
+        next_step=f"Look whether {name} is affected by hand.",
+    )
 
 
 def not_read(path: str, error: FallbackError) -> UnreadItem:

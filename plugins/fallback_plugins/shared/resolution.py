@@ -4,7 +4,7 @@ A resolution is the source of truth on versions. What no resolution covers is un
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -113,6 +113,19 @@ class Unresolved(Frozen):
     next_step: str
     names: frozenset[str] = frozenset()
     blockers: tuple[Blocker, ...] = ()
+
+
+def unversioned(lock: str, names: Iterable[str]) -> tuple[Unresolved, ...]:
+    """Return what is unknown of packages that a lock lists without a version."""
+    return tuple(
+        Unresolved(
+            subject=name,
+            reason=f"{lock} lists {name} without a version: which version is installed is unknown.",
+            next_step="Remove the entry, let the lock's own client resolve it again, and commit the lock.",
+            names=frozenset({name}),
+        )
+        for name in sorted(names)
+    )
 
 
 class Resolution(Frozen):

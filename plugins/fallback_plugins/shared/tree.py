@@ -62,11 +62,15 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True)
 class DependencyTree:
-    """Installed packages by key, and the roots that pull them in. ``source`` is the lock's path."""
+    """Installed packages by key, and the roots that pull them in. ``source`` is the lock's path.
+
+    ``unversioned``: names of packages that the lock has installed, and of which it states no version.
+    """
 
     source: str
     nodes: Mapping[str, Node]
     roots: tuple[Node, ...] = ()
+    unversioned: tuple[str, ...] = ()
 
     @cached_property
     def by_name(self) -> Mapping[str, tuple[Node, ...]]:

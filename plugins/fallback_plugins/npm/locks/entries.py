@@ -77,6 +77,8 @@ def contradiction(lock: str, text: str, packages: Collection[str]) -> RecipeErro
     known: dict[str, LockEntry] = {}
     packages = frozenset(packages)  # a bundle of advisories names hundreds
     for entry in lock_entries(lock, text):
+        if not (entry.version or entry.address) and entry.name in packages:
+            return _unknown(lock, entry, "")
         if entry.contradicts(packages):
             label = origin_of(entry.address).label or "another package"
             return _unknown(lock, entry, f", and its archive is that of {label} ({entry.address})")
@@ -88,12 +90,18 @@ def contradiction(lock: str, text: str, packages: Collection[str]) -> RecipeErro
             return _unknown(lock, entry, f", and {other.name} {other.version} at the same place")
         if entry.is_half:
             return _unknown(lock, entry, " in one of its two parts alone")
+    if PurePosixPath(lock).name == PNPM_LOCK:
+        for name, ref in parse_pnpm_lock(text).unlisted():
+            if name in packages:
+                said = f"{lock} answers a request by {name} {ref}, and does not list it"
+                return unknown(lock, f"{said}: what is installed is unknown.", next_step=_REPAIR)
     return None
 
 
 def _unknown(lock: str, entry: LockEntry, problem: str) -> RecipeError:
     said = f"{lock} lists {entry.name} {entry.version or 'without a version'} ({entry.key!r})"
-    problem = f"{said}{problem}: which of them is installed is unknown."
+    which = "which of them" if problem else "which version"
+    problem = f"{said}{problem}: {which} is installed is unknown."
     return unknown(lock, problem, next_step=_REPAIR)
 
 

@@ -3,6 +3,7 @@ the resolved tree that the ladder works in.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import PurePosixPath
@@ -29,6 +30,9 @@ _ANEW = "npm install --package-lock-only"
 
 #: npm writes an alias of lockfile version 1 as ``"version": "npm:real-name@1.2.3"``.
 _ALIAS = "npm:"
+
+#: An address in the repository that is no archive.
+_FOLDER = re.compile(r"file:(?!.*\.(?:tgz|tar|tar\.gz)$).*")
 
 #: What a path has before the name of an installed package.
 MODULES = "node_modules/"
@@ -228,7 +232,9 @@ def _packages(lock: _Entry, manifest: _Entry) -> dict[str, dict[str, Any]]:
         name, version = identity(key, entry)
         kept = {field: entry[field] for field in _KEPT_IN_3 if field in entry}
         alias = {"name": name} if name != tail_of(key) else {}
-        stated = {} if version is None else {"version": version}
+        stated: dict[str, Any] = {} if version is None else {"version": version}
+        if version is None and _FOLDER.fullmatch(address_of(entry)):
+            stated = {"link": True}  # as version 3 has a folder of the repository
         asks = _typed_asks(entries, key, entry)
         packages[key] = {**alias, **stated, **kept, **_bundling(entry), **asks}
     return packages
@@ -295,6 +301,7 @@ def _flat(source: str, packages: Mapping[str, Any]) -> DependencyTree:
 
     nodes: dict[str, Node] = {}
     roots = []
+    unversioned = []
     for key, entry in entries.items():
         if key in links:
             continue
@@ -309,7 +316,9 @@ def _flat(source: str, packages: Mapping[str, Any]) -> DependencyTree:
             roots.append(node)
         elif node.version:
             nodes[key] = node
-    return DependencyTree(source=source, nodes=nodes, roots=tuple(roots))
+        elif not entry.get("link"):
+            unversioned.append(node.name)
+    return DependencyTree(source, nodes, tuple(roots), tuple(unversioned))
 
 
 def _asks(

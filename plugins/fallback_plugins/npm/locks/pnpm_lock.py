@@ -76,6 +76,17 @@ class PnpmLock:
                 found.append(DependencyEdge(name, specs.get(name, spec), to, optional=optional))
         return tuple(found)
 
+    def unlisted(self) -> Iterator[tuple[str, str]]:
+        """Name and version of what an entry is answered by, and what is no entry itself. pnpm writes no
+        such lock."""
+        owners = (*_objects(self.content.get("snapshots")).values(), *self.facts.values())
+        for owner in (*self.importers.values(), *owners):
+            for section in SECTIONS:
+                for name, held in _entries(owner.get(section)):
+                    _, ref = self.declared(owner, name, held)
+                    if ref[:1].isdigit() and self.key(name, ref, self.nodes) is None:
+                        yield name, ref
+
     def from_registry(self, key: str) -> bool:
         """Is it a plain version of a package, and no address?"""
         return ":" not in key if self.format == "9.0" else key.startswith("/")

@@ -100,6 +100,15 @@ class PipfileLock:
                 versions.append(entry["version"].lstrip("="))
         return found
 
+    @property
+    def unversioned(self) -> frozenset[str]:
+        """Canonical names of entries without a version that are no folder of the repository."""
+        return frozenset(
+            canonicalize_name(name)
+            for _, name, entry in self._entries()
+            if not isinstance(entry.get("version"), str) and not entry.keys() & {"path", "editable"}
+        )
+
     def is_of(self, path: str, pipfile: str) -> bool:
         """Does the lock's own hash say that it was made from this Pipfile? Raises RecipeError."""
         return self._spelling(path, pipfile) is not None

@@ -68,7 +68,7 @@ class PipenvProject(EditedProject):
                     for it in entries
                     if not it.declaration.marker and not it.declaration.refusal
                 ]
-        return LockStep(self.path, "pipenv lock", self.lock.held, asked)
+        return LockStep(self.path, "pipenv lock", self.lock.held, asked, self.lock.unversioned)
 
     @cached_property
     def lock(self) -> PipfileLock:

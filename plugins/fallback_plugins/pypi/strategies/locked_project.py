@@ -28,7 +28,7 @@ from fallback_plugins.shared.ladder import (
     left_behind,
     ordered,
 )
-from fallback_plugins.shared.resolution import InstallCommand, Resolution, ResolvedBy
+from fallback_plugins.shared.resolution import InstallCommand, Resolution, ResolvedBy, unversioned
 from fallback_plugins.shared.tree import DependencyTree, Node, cleared_paths
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
@@ -272,7 +272,10 @@ class LockedProject(DecidedByLock, ABC):
         """As ``PythonProject`` says: what the lock holds, if it answers what its manifests ask for."""
         files = (self.path, *sorted(self.texts))
         command = InstallCommand(client=self._CLIENT, files=files, label=self._INSTALL)
-        found = Resolution.of_tree(ECOSYSTEM, command, ResolvedBy.LOCK, self.tree)
+        unknown = unversioned(self.path, self.step.unversioned)
+        found = Resolution.of_tree(
+            ECOSYSTEM, command, ResolvedBy.LOCK, self.tree, unresolved=unknown
+        )
         doubt = self.step.doubt()
         return found.doubted(doubt.problem, doubt.next_step) if doubt else found
 

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.surveying.out_of_step import DecidedByLock, LockStep, asked_in_arrays
-from fallback_plugins.pypi.surveying.pins import locked_in_toml
+from fallback_plugins.pypi.surveying.pins import locked_in_toml, unversioned_in_toml
 from fallback_plugins.pypi.surveying.survey import (
     ECOSYSTEM,
     check_says_something,
@@ -21,7 +21,7 @@ from fallback_plugins.pypi.surveying.survey import (
 from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix, left_behind
-from fallback_plugins.shared.resolution import InstallCommand, Resolution, ResolvedBy
+from fallback_plugins.shared.resolution import InstallCommand, Resolution, ResolvedBy, unversioned
 from fallback_plugins.shared.tree import DependencyTree, Node, grouped
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -73,7 +73,8 @@ class ForeignLock(DecidedByLock):
         client = _WRITERS.get(kind_of(self.path) or Kind.PYLOCK, "")
         command = InstallCommand(client=client, files=(self.path,), label=f"{client} ({self.path})")
         tree = DependencyTree(self.path, {node.key: node for node in held})
-        found = Resolution.of_tree(ECOSYSTEM, command, ResolvedBy.LOCK, tree)
+        unknown = unversioned(self.path, step.unversioned)
+        found = Resolution.of_tree(ECOSYSTEM, command, ResolvedBy.LOCK, tree, unresolved=unknown)
         return found.doubted(doubt.problem, doubt.next_step) if doubt else found
 
     @property
@@ -86,7 +87,7 @@ class ForeignLock(DecidedByLock):
         texts = {path: self.repo.read_text(path) for path in beside}
         # Which extras and groups are locked is chosen when it is.
         asked = asked_in_arrays(texts, whole=())
-        return LockStep(self.path, "pdm lock", held, asked)
+        return LockStep(self.path, "pdm lock", held, asked, unversioned_in_toml(self.path, text))
 
     def _left(self, advisory: Advisory) -> Iterator[Left]:
         who = _WRITERS[kind_of(self.path) or Kind.PYLOCK]

@@ -19,6 +19,7 @@ from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_ar
 from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_in, requirement_in
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.ladder import unknown
+from fallback_plugins.shared.resolution import unversioned
 from fallback_tier.advisory import Advisory, fixed_versions, is_affected
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
@@ -78,18 +79,21 @@ class ManifestRequest:
 class LockStep:
     """A lock, what it holds (canonical name, versions), and what its manifests ask for.
 
-    ``command`` makes the lock anew.
+    ``command`` makes the lock anew. ``unversioned``: names that it lists without a version.
     """
 
     lock: str
     command: str
     held: Mapping[str, Sequence[str]]
     asked: Sequence[ManifestRequest]
+    unversioned: frozenset[str] = frozenset()
 
     def check(self, advisory: Advisory) -> None:
         """Raises RecipeError where the lock doesn't answer a request of the advisory's packages, and a fix
-        of the lock would not come to answer it."""
+        of the lock would not come to answer it; and if it lists one of them without a version."""
         packages = frozenset(advisory.packages(ECOSYSTEM))
+        for part in unversioned(self.lock, packages & self.unversioned):
+            raise unknown(self.lock, part.reason, next_step=part.next_step)
         for one in self._wanted:
             if one.name not in packages:
                 continue

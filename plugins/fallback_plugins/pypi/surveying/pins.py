@@ -58,6 +58,19 @@ def locked_in_toml(path: str, text: str) -> Iterator[tuple[str, str, Mapping[str
             yield name, version, table
 
 
+def unversioned_in_toml(path: str, text: str) -> frozenset[str]:
+    """Canonical names of packages that a lock in TOML lists without a version, and that are no folder of
+    the repository. Raises RecipeError."""
+    kind = kind_of(path)
+    return frozenset(
+        str(canonicalize_name(table["name"]))
+        for table in tables(parse_toml(path, text).get(_TOML_LOCKS[kind]) if kind else None)
+        if isinstance(table.get("name"), str)
+        and not isinstance(table.get("version"), str)
+        and not table.keys() & {"path", "editable", "directory"}
+    )
+
+
 def _toml_lock(path: str, text: str, package: str) -> Iterator[str]:
     """Not the project's own entry, or a folder of it: no registry gave that version."""
     wanted = canonicalize_name(package)
