@@ -71,8 +71,9 @@ def parse_json(text: str | bytes) -> Any:
 def parse_toml(text: str) -> dict[str, Any]:
     """Return what a TOML text says. Raises ValueError: not TOML, or a key of more than MAX_KEY_PARTS parts;
     RecursionError."""
-    if _LONG_KEY.search(text):
-        raise ValueError(f"a key has more than {MAX_KEY_PARTS} parts")
+    if (long := _LONG_KEY.search(text)) is not None:
+        line = text.count("\n", 0, long.start()) + 1
+        raise ValueError(f"a key has more than {MAX_KEY_PARTS} parts (at line {line})")
     return tomllib.loads(text)
 
 

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from tests.fakes.serving import listening
+from tests.waiting import PATIENCE_S
 
 _PATH = "/v1/vulns/"
 
@@ -61,7 +62,7 @@ class OsvApi:
         name = path.removeprefix(_PATH)
         self.requests.append(name)
         if self.together is not None:
-            self.together.wait()
+            self.together.wait(PATIENCE_S)
         if self.failures.get(name):
             return self.failures[name].pop(0), self.failure_body
         if name not in self.records:

@@ -176,12 +176,12 @@ def test_a_delivery_that_fails_half_way_puts_the_tree_back(
         gate_transition_id="g",
     )
     with pytest.raises(PatchError, check=OfKind("not_put")):
-        delivery.deliver(result.application, repo, DiskFull())
+        delivery.put_on_working_tree(result.application, repo, DiskFull())
     assert git(bench.repo_root, "status", "--porcelain") == ""
 
     monkeypatch.setattr(delivery, "put_back", lambda *_: "")
     with pytest.raises(PatchError):
-        delivery.deliver(result.application, repo, DiskFull())
+        delivery.put_on_working_tree(result.application, repo, DiskFull())
     assert "app.py" in git(bench.repo_root, "status", "--porcelain")
 
 

@@ -245,8 +245,8 @@ def test_a_committed_file_has_a_size(tmp_path: Path, name: str) -> None:
 
 def test_what_a_hostile_file_can_say_is_bounded(tmp_path: Path) -> None:
     """Neither a long name nor a deep one is repeated in a message."""
-    for key in ("k" * 500_000, ".".join(["k" * 100] * 4_000)):
-        with pytest.raises(SettingError, check=OfKind("unknown_key")) as caught:
+    for key, kind in (("k" * 500_000, "unknown_key"), (".".join(["k" * 100] * 4_000), "not_toml")):
+        with pytest.raises(SettingError, check=OfKind(kind)) as caught:
             of_text(tmp_path, f"{TABLE}{key} = 1\n")
         assert len(str(caught.value)) < 1_000
         assert caught.value.line == 2

@@ -39,7 +39,7 @@ def _not_asked(source: str, name: str, label: str) -> UnreadItem:
     return UnreadItem(
         path=source,
         reason=f"{label} has no version of a registry, so no database has an answer on it.",
-        next_step=f"Look whether {name} is affected by hand.",
+        next_step=f"Look up advisories about {name}, and compare them with what {source} installs.",
     )
 
 

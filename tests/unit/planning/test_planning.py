@@ -352,7 +352,17 @@ def test_the_document_has_a_stable_shape(tmp_path: Path) -> None:
     document = divisible.plan.model_dump(mode="json")
     assert list(document) == [
         *("repository", "base_commit", "resolved", "offline"),
-        *("fixes", "left", "not_affected", "undecided", "skipped", "findings", "unread", "notes"),
+        *(
+            "fixes",
+            "left",
+            "not_affected",
+            "undecided",
+            "skipped",
+            "findings",
+            "unread",
+            "notes",
+            "uncommitted",
+        ),
     ]
     assert list(document["fixes"][0]) == [
         *("ecosystem", "advisory_ids", "proof_level", "files", "moves", "declarations", "cleared"),
