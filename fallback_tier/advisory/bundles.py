@@ -1,6 +1,7 @@
 """Several advisories as one record, each flaw once."""
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from functools import cached_property
 
 from fallback_audit.frozen import Frozen
@@ -147,11 +148,31 @@ def merged(records: Sequence[Advisory]) -> Advisory:
 
 
 def _current(records: Sequence[Advisory]) -> list[Advisory]:
-    """Without those of which a later version is there. A report's has no date, and stays."""
-    latest: dict[str, str] = {}
+    """Without those of which a later version is there, about all their packages: under one identifier,
+    another database's record may be about others. One without a date, as a report's, stays."""
+    latest: dict[str, Advisory] = {}
     for record in records:
-        latest[record.id] = max(record.modified, latest.get(record.id, ""))
-    return [it for it in records if it.modified in ("", latest[it.id])]
+        other = latest.get(record.id)
+        if record.modified and (other is None or _time(record) > _time(other)):
+            latest[record.id] = record
+    return [it for it in records if not it.modified or not _is_replaced(it, latest[it.id])]
+
+
+def _is_replaced(record: Advisory, latest: Advisory) -> bool:
+    return _time(record) < _time(latest) and _named(record) <= _named(latest)
+
+
+def _named(record: Advisory) -> set[tuple[str, str]]:
+    return {(name, package) for name in record.ecosystems for package in record.packages(name)}
+
+
+def _time(record: Advisory) -> datetime:
+    """When it was modified; one whose date can't be read counts as the last."""
+    try:
+        found = datetime.fromisoformat(record.modified)
+    except ValueError:
+        return datetime.max.replace(tzinfo=UTC)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _bundle_id(members: Sequence[Advisory]) -> str:

@@ -66,6 +66,7 @@ class WorkerProcesses:
             given, log = order(lock.fileno()), self.locks.log(fix_id)
             self._children[fix_id] = start_worker(self.module, limit_s, given, lock, log)
         self._started[fix_id] = self.clock()
+        self._adopted.discard(fix_id)
         self._asked_to_end.pop(fix_id, None)
         return True
 
@@ -95,7 +96,7 @@ class WorkerProcesses:
         asked = self._asked_to_end.setdefault(fix_id, self.clock())
         is_late = self.clock() - asked > GRACE_S
         child = self._children.get(fix_id)
-        if child is None:
+        if child is None or child.poll() is not None:  # its number may be another's; its lock tells
             self.locks.end_holder(fix_id, at_once=is_late)
         elif is_late:
             kill_tree(child.pid, None)

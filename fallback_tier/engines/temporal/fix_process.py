@@ -80,11 +80,13 @@ def read_order(job: Job) -> FixOrder:
     """As its runner put it into evidence. No event names it there, so ``audit evidence gc`` may have
     removed it while the fix waited: then as the campaign's list has it now.
 
-    Raises EvidenceError if neither has it, FleetStoreError.
+    Raises EvidenceError if neither has it, or it was altered; FleetStoreError.
     """
     try:
         return get_document(open_evidence(job.place.state_dir), FixOrder, job.order_sha256)
     except EvidenceError as gone:
+        if gone.kind != "missing":
+            raise
         url = job.keys.store
         try:
             with open_store(

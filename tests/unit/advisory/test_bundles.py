@@ -61,6 +61,31 @@ def test_a_later_version_of_the_same_record_replaces_the_earlier() -> None:
     assert is_affected(one, "npm", "pkg", "2.5.0")
 
 
+def test_a_later_record_that_is_about_other_packages_replaces_nothing() -> None:
+    """Under one identifier a repository's own advisory stands beside the database's record."""
+    old = record("GHSA-1", modified="2026-01-01T00:00:00Z")
+    new = record("GHSA-1", package="other", modified="2026-02-01T00:00:00Z")
+    for order in itertools.permutations([old, new]):
+        (one,) = one_per_flaw(order)
+        assert is_affected(one, "npm", "pkg", "1.0.0")
+        assert is_affected(one, "npm", "other", "1.0.0")
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("2024-06-01T01:00:00+09:00", "2024-05-31T17:00:00Z"),
+        ("2024-05-31T17:00:00Z", "2024-05-31T17:00:00.5Z"),
+    ],
+)
+def test_the_later_record_is_so_by_the_time(earlier: str, later: str) -> None:
+    old = record("GHSA-1", fixed="2.0.0", modified=earlier)
+    new = record("GHSA-1", fixed="3.0.0", modified=later)
+    for order in itertools.permutations([old, new]):
+        (one,) = one_per_flaw(order)
+        assert is_affected(one, "npm", "pkg", "2.5.0")
+
+
 def test_nothing_is_no_bundle() -> None:
     with pytest.raises(AdvisoryError, match="no advisory"):
         bundle([])

@@ -98,3 +98,35 @@ def test_all_own_ones_end(workers: WorkerProcesses, monkeypatch: pytest.MonkeyPa
     started(workers)
     workers.end_all()
     assert not workers.is_alive("fix-0")
+
+
+def test_a_child_that_has_gone_is_ended_by_the_lock_alone(
+    workers: WorkerProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its guard died, and the worker lives on: the child's number may be anybody's by now."""
+    started(workers)
+    child = workers._children["fix-0"]
+    child.kill()
+    child.wait(PATIENCE_S)
+    killed: list[int] = []
+    monkeypatch.setattr(processes, "kill_tree", lambda pid, _: killed.append(pid))
+    asked: list[bool] = []
+    monkeypatch.setattr(
+        WorkerLocks, "end_holder", lambda _self, _fix_id, *, at_once: asked.append(at_once)
+    )
+    now = 0.0
+    workers.clock = lambda: now
+    workers.end("fix-0")
+    now = processes.GRACE_S + 1
+    workers.end("fix-0")
+    assert (killed, asked) == ([], [False, True])
+
+
+def test_a_worker_that_is_met_and_then_started_counts_once(workers: WorkerProcesses) -> None:
+    lock = workers.locks.take("fix-0")
+    assert lock is not None
+    with lock:
+        assert not workers.start("fix-0", 60.0, lambda _: b"")
+    assert workers.alive == 1
+    started(workers)
+    assert workers.alive == 1

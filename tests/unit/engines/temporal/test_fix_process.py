@@ -14,6 +14,7 @@ from fallback_tier.fleet.place import Place
 from fallback_tier.fleet.store.store import open_store
 from fallback_tier.wiring import RecordSettings
 from fallback_tier.wiring.trail import open_evidence
+from tests.kinds import OfKind
 from tests.unit.fleet.made import NAME, fix, planned
 
 FIX = "fix-0"
@@ -39,3 +40,17 @@ def test_an_order_that_evidence_has_no_more_is_made_by_the_list(tmp_path: Path) 
 def test_an_order_that_nobody_has_is_missing_evidence(tmp_path: Path) -> None:
     with pytest.raises(EvidenceError):
         read_order(job(tmp_path, "0" * 64, "fix-of-another-machine"))
+
+
+def test_an_order_that_was_altered_is_no_missing_one(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        settings = Campaign(name=NAME, checkouts=(tmp_path,), advisories=(tmp_path,))
+        one = planned([fix(0)]).model_copy(update={"settings": settings.model_dump_json()})
+        store.create(one)
+        order = listed_order(store, FIX)
+    digest = put_document(open_evidence(tmp_path), order)
+    (place,) = [it for it in tmp_path.rglob(f"*{digest[2:]}*") if it.is_file()]
+    place.chmod(0o644)
+    place.write_bytes(place.read_bytes().replace(b"spring", b"autumn"))
+    with pytest.raises(EvidenceError, check=OfKind("altered")):
+        read_order(job(tmp_path, digest))
