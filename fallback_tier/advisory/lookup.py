@@ -263,7 +263,9 @@ class OsvLookup:
         try:
             # Records that were withdrawn, or are about other software, may have no ``affected``.
             affected = document.get("affected")
-            record = record_from({**document, "affected": affected or []}, where)
+            record = record_from(
+                {**document, "affected": [] if affected is None else affected}, where
+            )
         except AdvisoryError as error:
             raise AdvisoryResponseError(error.problem, next_step=remove) from error
         # A server may answer for an alias with the record itself, and with no other record.

@@ -164,10 +164,17 @@ def _results(content: bytes, expected: int, where: str) -> list[Mapping[str, Any
     if (
         not isinstance(listed, list)
         or len(listed) != expected
-        or not all(isinstance(one, dict) for one in listed)
+        or not all(_is_result(one) for one in listed)
     ):
         raise _unusable(where)
     return listed
+
+
+def _is_result(one: object) -> bool:
+    """Is it an answer? An error in its place (``code``), or a page that can't be asked for, is none."""
+    if not isinstance(one, dict) or not one.keys() <= {"vulns", "next_page_token"}:
+        return False
+    return isinstance(one.get("next_page_token", ""), str)
 
 
 def _ids(result: Mapping[str, Any], where: str) -> Iterable[str]:

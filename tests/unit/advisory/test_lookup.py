@@ -232,6 +232,16 @@ def test_aliases_without_a_record_are_none(opened: Opener, api: OsvApi) -> None:
     assert record.aliases == (CVE, PYSEC, "SNYK-PYTHON-IDNA-6597975", "no id")
 
 
+@pytest.mark.parametrize("affected", ["", {}, False, 0, [{"package": 1}]])
+def test_an_alias_with_something_else_as_affected_is_an_error(
+    affected: object, opened: Opener, api: OsvApi
+) -> None:
+    """It is no record that is about other software."""
+    api.records[PYSEC] = without(PYSEC, affected=affected)
+    with pytest.raises(AdvisoryResponseError):
+        advisory_of(opened(), GHSA)
+
+
 def test_an_alias_of_an_alias_counts(opened: Opener, api: OsvApi) -> None:
     """Records need not list each other: what only the last one calls affected stays affected."""
     wider = [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "3.9"}]}]

@@ -73,6 +73,26 @@ def test_pages_without_end_are_refused(
         affecting(lookup(api, tmp_path), PACKAGES[:1])
 
 
+@pytest.mark.parametrize(
+    "result",
+    [
+        '{"code": 13, "message": "internal"}',
+        '{"error": "try again"}',
+        '{"next_page_token": 7}',
+        '{"vulns": [], "next_page_token": null}',
+        "[]",
+    ],
+)
+def test_an_error_in_the_place_of_an_answer_is_none(
+    result: str, api: OsvApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = f'{{"results": [{result}]}}'.encode()
+    monkeypatch.setattr(api, "answer_batch", lambda _: (200, answer))
+    with pytest.raises(AdvisoryResponseError):
+        affecting(lookup(api, tmp_path), PACKAGES[:1])
+    assert not [*tmp_path.rglob("*.json")]
+
+
 def test_no_package_is_no_request(api: OsvApi, tmp_path: Path) -> None:
     assert affecting(lookup(api, tmp_path), []).ids == ()
     assert api.batches == []
