@@ -27,6 +27,7 @@ from fallback_tier.advisory.osv_server import (
     OsvServer,
     reason_of,
     says_not_found,
+    utc_text,
 )
 from fallback_tier.errors import (
     AdvisoryError,
@@ -248,7 +249,7 @@ class OsvLookup:
         remove = (
             f"Remove {where}." if is_kept else "Check the address of the OSV API (--advisory-url)."
         )
-        fetched = when.isoformat(timespec="seconds").replace("+00:00", "Z")
+        fetched = utc_text(when)
         try:
             document = mapping(parse_json(content))
         except (ValueError, RecursionError) as error:

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -35,6 +36,11 @@ _NOT_FOUND = 404
 
 #: gRPC's code for "not found", which OSV sends with status 404.
 _GRPC_NOT_FOUND = 5
+
+
+def utc_text(when: datetime) -> str:
+    """A time in UTC as answers state it (RFC 3339, to the second)."""
+    return when.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def says_not_found(content: bytes) -> bool:

@@ -16,7 +16,7 @@ from fallback_audit.disk_errors import blamed
 from fallback_audit.frozen import Frozen
 from fallback_tier.advisory.found import mapping, text
 from fallback_tier.advisory.lookup import OsvLookup
-from fallback_tier.advisory.osv_server import MAX_CONCURRENT, reason_of
+from fallback_tier.advisory.osv_server import MAX_CONCURRENT, reason_of, utc_text
 from fallback_tier.errors import (
     AdvisoryError,
     AdvisoryResponseError,
@@ -75,7 +75,7 @@ def affecting(lookup: OsvLookup, packages: Sequence[PackageVersion]) -> Answered
     """
     url = f"{lookup.base_url}{_PATH}"
     if not packages:
-        return Answered(ids=(), url=url, answered=_written(datetime.now(UTC)))
+        return Answered(ids=(), url=url, answered=utc_text(datetime.now(UTC)))
     file = lookup.server_folder / FOLDER / f"{_digest(packages)}.json"
     if lookup.offline:
         why = "--offline was given"
@@ -100,7 +100,7 @@ def affecting(lookup: OsvLookup, packages: Sequence[PackageVersion]) -> Answered
                 )
                 raise blamed(error, str(file.parent), reason) from error
             return Answered(
-                ids=tuple(map(tuple, results)), url=url, answered=_written(datetime.now(UTC))
+                ids=tuple(map(tuple, results)), url=url, answered=utc_text(datetime.now(UTC))
             )
     try:
         content = kept(file, MAX_KEPT_BYTES)
@@ -120,7 +120,7 @@ def affecting(lookup: OsvLookup, packages: Sequence[PackageVersion]) -> Answered
         )
     answers = _results(content, len(packages), str(file))
     ids = tuple(tuple(_ids(one, str(file))) for one in answers)
-    return Answered(ids=ids, url=url, answered=_written(when), kept=True)
+    return Answered(ids=ids, url=url, answered=utc_text(when), kept=True)
 
 
 def _all_pages(lookup: OsvLookup, packages: Sequence[PackageVersion]) -> list[list[str]]:
@@ -196,7 +196,3 @@ def _unusable(where: str) -> AdvisoryResponseError:
 
 def _digest(packages: Iterable[PackageVersion]) -> str:
     return sha256(json.dumps([*packages]).encode()).hexdigest()
-
-
-def _written(when: datetime) -> str:
-    return when.isoformat(timespec="seconds").replace("+00:00", "Z")

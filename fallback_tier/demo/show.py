@@ -90,7 +90,7 @@ RETRY = Scene(
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the four scenes, then the audit trail, then tamper with a copy of it. Without npm the first scene
-    is left out, and named. Raises ToolMissingError if the extra is not installed."""
+    is left out, and named. Raises ConfigurationError if the extra is not installed."""
     check_extra()
     console = Console()
     kept = Path(arguments.keep).absolute() if arguments.keep else None

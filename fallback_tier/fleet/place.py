@@ -14,7 +14,7 @@ from fallback_tier.fix.delivery import Delivery
 from fallback_tier.fix.fixer import EndedFix, open_fixer
 from fallback_tier.fleet.limiter import StoreLimiter
 from fallback_tier.fleet.order import FixOrder
-from fallback_tier.fleet.store.store import open_store
+from fallback_tier.fleet.store.store import FleetStore, open_store
 from fallback_tier.gates.open_fix import OpenFix
 from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.installed import clients_and_plugins
@@ -53,6 +53,11 @@ class Place(Frozen):
         return WorkerLocks(self.state_dir, self.home)
 
 
+def store_at(state_dir: Path, address: SecretStr | None) -> FleetStore:
+    """The fleet's store at its address; None: in the state folder. Raises as ``open_store`` does."""
+    return open_store(state_dir, None if address is None else address.get_secret_value())
+
+
 @contextmanager
 def ordered_fix(order: FixOrder, place: Place, keys: FleetSecrets) -> Iterator[OpenFix | EndedFix]:
     """The fix that is ordered, open: begun in a checkout at its commit, or resumed if it is on record, and
@@ -75,9 +80,8 @@ def ordered_fix(order: FixOrder, place: Place, keys: FleetSecrets) -> Iterator[O
     with ExitStack() as stack:
         limiter = None
         if order.provider is not None:
-            url = keys.store
-            store = open_store(place.state_dir, None if url is None else url.get_secret_value())
-            limiter = StoreLimiter(stack.enter_context(store).tables, order.provider)
+            store = stack.enter_context(store_at(place.state_dir, keys.store))
+            limiter = StoreLimiter(store.tables, order.provider)
         repository = stack.enter_context(_checkout(order, place, checkouts))
         fixer = stack.enter_context(open_fixer(configured, given, limiter=limiter))
         for path in (order.output, order.report):

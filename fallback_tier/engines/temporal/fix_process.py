@@ -16,9 +16,8 @@ from fallback_tier.engines.opened import OpenedFix
 from fallback_tier.engines.sessions.messages import Ticket
 from fallback_tier.engines.sessions.serving import serve_standard_input
 from fallback_tier.fleet.order import FixOrder, listed_order
-from fallback_tier.fleet.place import FleetSecrets, Place, ordered_fix
+from fallback_tier.fleet.place import FleetSecrets, Place, ordered_fix, store_at
 from fallback_tier.fleet.refusals import CampaignError
-from fallback_tier.fleet.store.store import open_store
 from fallback_tier.wiring.trail import open_evidence
 
 
@@ -87,11 +86,8 @@ def read_order(job: Job) -> FixOrder:
     except EvidenceError as gone:
         if gone.kind != "missing":
             raise
-        url = job.keys.store
         try:
-            with open_store(
-                job.place.state_dir, None if url is None else url.get_secret_value()
-            ) as store:
+            with store_at(job.place.state_dir, job.keys.store) as store:
                 return listed_order(store, job.fix_id)
         except CampaignError:  # a list of another machine
             raise gone from None

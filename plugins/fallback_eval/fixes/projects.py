@@ -29,17 +29,6 @@ PROJECT, ADVISORY, REPOSITORY, PROOF = "project.toml", "advisory.json", "repo", 
 #: One git command over some ten small files.
 _GIT_TIMEOUT_S = 60.0
 
-#: Fixed facts of the commit: the same project is the same base commit on every machine.
-_COMMIT_ENV = {
-    f"GIT_{role}_{key}": value
-    for role in ("AUTHOR", "COMMITTER")
-    for key, value in {
-        "NAME": "mini-project",
-        "EMAIL": "mini-project@fallback-tier.invalid",
-        "DATE": "2026-01-01T00:00:00Z",
-    }.items()
-}
-
 
 class Fix(Frozen):
     """Edits that somebody wrote by hand."""
@@ -89,18 +78,26 @@ class MiniProject(_Facts):
         """Make a repository of it at ``place``, which must not exist. Raises ToolError."""
         ignored = shutil.ignore_patterns("__pycache__", "node_modules")
         shutil.copytree(self.folder / REPOSITORY, place, ignore=ignored)
-        for args in (
-            ["init", "-q", "-b", "main"],
-            ["add", "-A"],
-            ["commit", "-q", "-m", "as found"],
-        ):
-            done = clients.run("git", args, cwd=place, timeout_s=_GIT_TIMEOUT_S, env=_COMMIT_ENV)
-            if not done.ok:
-                raise ToolFailedError(
-                    f"git {args[0]} in {place} failed: {' '.join(done.output.split())}",
-                    next_step="Check free space and git's installation.",
-                    output=done.output,
-                )
+        commit_all(place, clients, "mini-project")
+
+
+def commit_all(place: Path, clients: ClientRunner, author: str) -> None:
+    """Make a repository of what is at ``place``, with one commit: by its fixed facts, the same files are
+    the same base commit on every machine. Raises ToolError."""
+    facts = {
+        "NAME": author,
+        "EMAIL": f"{author}@fallback-tier.invalid",
+        "DATE": "2026-01-01T00:00:00Z",
+    }
+    env = {f"GIT_{role}_{key}": it for role in ("AUTHOR", "COMMITTER") for key, it in facts.items()}
+    for args in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "as found"]):
+        done = clients.run("git", args, cwd=place, timeout_s=_GIT_TIMEOUT_S, env=env)
+        if not done.ok:
+            raise ToolFailedError(
+                f"git {args[0]} in {place} failed: {' '.join(done.output.split())}",
+                next_step="Check free space and git's installation.",
+                output=done.output,
+            )
 
 
 def load_project(folder: Path) -> MiniProject:

@@ -29,8 +29,9 @@ from pydantic import Field, ValidationError
 
 from fallback_audit.disk_errors import blamed
 from fallback_audit.frozen import Frozen
+from fallback_eval.fixes.projects import commit_all
 from fallback_tier.advisory import Advisory, parse_advisory
-from fallback_tier.errors import InputError, ToolFailedError, first_fault
+from fallback_tier.errors import InputError, first_fault
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gates.builtin.proof import Proof
 from fallback_tier.outcome import SearchReplace, SourceEdit
@@ -39,19 +40,6 @@ from fallback_tier.retrieval import ExampleOrigin, ExampleProvenance, FewShot, S
 SUFFIX: Final = ".toml"
 
 #: One git command over some five small files.
-_GIT_TIMEOUT_S: Final = 60.0
-
-#: Fixed facts of the commit: the same task is the same base commit on every machine.
-_COMMIT_ENV: Final = {
-    f"GIT_{role}_{key}": value
-    for role in ("AUTHOR", "COMMITTER")
-    for key, value in {
-        "NAME": "task",
-        "EMAIL": "task@fallback-tier.invalid",
-        "DATE": "2026-01-01T00:00:00Z",
-    }.items()
-}
-
 _RETURNS, _RAISES = " -> ", " raises "
 
 Checks = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -226,18 +214,7 @@ class Task(_Facts):
             target = place / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-        for args in (
-            ["init", "-q", "-b", "main"],
-            ["add", "-A"],
-            ["commit", "-q", "-m", "as found"],
-        ):
-            done = clients.run("git", args, cwd=place, timeout_s=_GIT_TIMEOUT_S, env=_COMMIT_ENV)
-            if not done.ok:
-                raise ToolFailedError(
-                    f"git {args[0]} in {place} failed: {' '.join(done.output.split())}",
-                    next_step="Check free space and git's installation.",
-                    output=done.output,
-                )
+        commit_all(place, clients, "task")
 
 
 def load_tasks(root: Path, only: Sequence[str] = ()) -> tuple[Task, ...]:

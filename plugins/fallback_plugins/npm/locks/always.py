@@ -13,8 +13,15 @@ from fallback_plugins.npm.manifests.layout import LOCKS, PNPM_LOCK
 _VERSION = "lockfileVersion"
 
 
-def lacking(path: str, text: str) -> str:
-    """Return the key that the lock lacks; empty: none. Raises RecipeError if it can't be read."""
+def nothing_in(path: str, text: str) -> str:
+    """Return why nothing is in a lock; empty: something is. Raises RecipeError if it can't be read."""
+    if not text.strip():
+        return "is empty"
+    key = _lacking(path, text)
+    return f"lacks {key!r}, which its client always writes" if key else ""
+
+
+def _lacking(path: str, text: str) -> str:
     name = PurePosixPath(path).name
     if name in LOCKS:
         lock = parse_lock(text, path)

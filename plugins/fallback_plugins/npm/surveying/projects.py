@@ -12,7 +12,7 @@ from typing import Any
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.npm_run import AGE_LINE
 from fallback_plugins.npm.clients.scopes import SCOPE_LINE
-from fallback_plugins.npm.locks.always import lacking
+from fallback_plugins.npm.locks.always import nothing_in
 from fallback_plugins.npm.manifests.layout import (
     FOREIGN_LOCKS,
     LOCKS,
@@ -95,16 +95,10 @@ class Site:
         """The texts. Raises RepositoryError, for a lock with nothing in it, too: it answers nothing that is
         asked."""
         lock_text = repo.read_text(self.lock) if self.lock else ""
-        if self.lock and not lock_text.strip():
-            raise RepositoryError(
-                f"{self.lock!r} is empty, so what is installed is unknown.",
-                next_step="Make a new one with its client, or remove it.",
-            )
-        with suppress(RecipeError):  # one that can't be read is told of where it is read
-            if self.lock and (key := lacking(self.lock, lock_text)):
+        with suppress(RecipeError):  # one that can't be read is reported by its reader
+            if self.lock and (why := nothing_in(self.lock, lock_text)):
                 raise RepositoryError(
-                    f"{self.lock!r} lacks {key!r}, which its client always writes, so what is installed is "
-                    "unknown.",
+                    f"{self.lock!r} {why}, so what is installed is unknown.",
                     next_step="Make a new one with its client, or remove it.",
                 )
         # Of an .npmrc two lines count, if they are there; what pnpm keeps decides what resolves.

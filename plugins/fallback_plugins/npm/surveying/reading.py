@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from fallback_plugins.npm.locks.always import lacking
-from fallback_plugins.npm.locks.lockfile import parse_lock
-from fallback_plugins.npm.locks.pnpm_lock import parse_yaml
+from fallback_plugins.npm.locks.always import nothing_in
 from fallback_plugins.npm.locks.yarn_berry import is_berry
 from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock
 from fallback_plugins.npm.manifests.layout import (
@@ -13,7 +11,6 @@ from fallback_plugins.npm.manifests.layout import (
     FOREIGN_LOCKS,
     LOCKS,
     MANIFEST,
-    PNPM_LOCK,
     YARN_LOCK,
     is_manifest,
     names_any,
@@ -49,23 +46,16 @@ def _kind(path: str) -> str | None:
 def _parse(path: str, text: str) -> None:
     """Raises RecipeError. A format that isn't read (yarn 2's, another lockfileVersion) is no damage."""
     name = PurePosixPath(path).name
-    if name in _LOCKS and not text.strip():
-        raise _broken(path, "is empty, so what is installed is unknown")
     if name == MANIFEST:
         parse_manifest(path, text)
     try:
-        if name in LOCKS:
-            parse_lock(text, path)
-        elif name == YARN_LOCK and not is_berry(text):
+        why = nothing_in(path, text) if name in _LOCKS else ""
+        if name == YARN_LOCK and not is_berry(text):
             parse_yarn_lock(text)
-        elif name == PNPM_LOCK:
-            parse_yaml(text)
-        key = lacking(path, text)
     except RecipeError as error:
         raise _broken(path, f"can't be read: {error.problem.rstrip('.')}") from error
-    if key:
-        why = f"lacks {key!r}, which its client always writes, so what is installed is unknown"
-        raise _broken(path, why)
+    if why:
+        raise _broken(path, f"{why}, so what is installed is unknown")
 
 
 def _broken(path: str, why: str) -> RecipeError:
