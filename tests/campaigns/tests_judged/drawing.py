@@ -175,7 +175,7 @@ def _found(repo: Path, client: str, covering: Covering) -> _Found:
         paths = tuple(git(repo, "ls-tree", "-r", "--name-only", "-z", commit).decode().split("\0"))
         texts = {
             it: git(repo, "show", f"{commit}:{it}").decode("utf-8", "replace")
-            for it in _locks(client, paths)
+            for it in locks_of(client, paths)
         }
         if client == "yarn" and not any("# yarn lockfile v1" in text for text in texts.values()):
             continue
@@ -199,7 +199,7 @@ def _text_at(repo: Path, commit: str, path: str) -> str:
     return git(repo, "show", f"{commit}:{path}").decode("utf-8", "replace")
 
 
-def _locks(client: str, paths: tuple[str, ...]) -> list[str]:
+def locks_of(client: str, paths: tuple[str, ...]) -> list[str]:
     """Return the lock nearest to the root, or the requirements files."""
     names = {PurePosixPath(path).name for path in paths if "/" not in path}
     if client == "pip":

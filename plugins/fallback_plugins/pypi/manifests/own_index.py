@@ -31,10 +31,10 @@ _PUBLIC = (".".join(("pypi", "org")), ".".join(("pypi", "python", "org")))
 #: Keys of uv's settings, and of its ``pip`` table, that name a registry or a folder.
 _OF_UV = ("index", "index-url", "extra-index-url", "find-links", "no-index")
 
-#: In files of any kind but requirements: keys of pip's settings, pip-tools', pixi's, tox's and setuptools'
-#: (its ``dependency_links`` too), variables and options of clients that somebody runs.
+#: In files of any kind but requirements: keys of pip's settings, pip-tools', pixi's, tox's and setuptools',
+#: variables and options of clients that somebody runs. Not ``dependency_links``: pip ignores them since 19.0.
 _IN_WORDS = re.compile(
-    r"(?<!emit[-_])(?:index[-_]?(?:url|server)|find[-_]links)|(?<![a-z0-9])no[-_]index|dependency_links"
+    r"(?<!emit[-_])(?:index[-_]?(?:url|server)|find[-_]links)|(?<![a-z0-9])no[-_]index"
     r"|\bUV_(?:DEFAULT_)?INDEX\b|PYPI[-_](?:URL|MIRROR)|\b(?:PIP|UV)_CONFIG_FILE"
     r"|--(?:(?:default|extra)-)?index\b(?!-)"
     # pip lets an option be shortened.
