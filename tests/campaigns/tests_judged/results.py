@@ -18,11 +18,13 @@ _CAUSES = {
     "a program of the project's isn't in the sandbox": (
         r"sh: \d+: [\w./@-]+: not found|command not found|can't run: program"
     ),
+    "a committed program of the project's isn't executable": r"sh: \d+: [\w./@-]+: Permission denied",
     "dependencies could not be installed": r"could(?: not|n't) be installed|can't (?:be )?install",
     "a service is missing": (
         r"\bneeds (?:redis|postgres|mysql|mongo)|unable to open database|[Cc]onnection refused"
         r"|ECONNREFUSED"
     ),
+    "its runner finds no test": r"Pattern:.* - 0 matches|[Nn]o tests found",
     "the tests fail at the base commit too, unnamed": r"fail at the base commit too, in the same way",
     "the tests fail with the patch, unnamed": r"^tests failed",
     "no test ran": r"no test ran|no tests? (?:were|was) found|no test passes",
