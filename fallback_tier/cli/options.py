@@ -185,9 +185,10 @@ def completed(arguments: argparse.Namespace, of: Decided) -> argparse.Namespace:
     return argparse.Namespace(**values)
 
 
-def settings(arguments: argparse.Namespace) -> Settings:
-    """Return what options, environment and files say about an attempt. Raises ConfigurationError."""
-    return _settings(completed(arguments, decided(arguments)))
+def settings(arguments: argparse.Namespace, says: Decided | None = None) -> Settings:
+    """Return what options, environment and files say about an attempt. ``says``: as for ``configuration``.
+    Raises ConfigurationError."""
+    return _settings(completed(arguments, says or decided(arguments)))
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
@@ -213,6 +214,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         whose_code=_whose_code(arguments),
         test_commands=_test_commands(arguments),
         test_timeout_s=getattr(arguments, "test_timeout", None),
+        has_own_file=bool(getattr(arguments, "config", None)),
     )
 
 
@@ -297,8 +299,7 @@ def configuration(arguments: argparse.Namespace, says: Decided | None = None) ->
     if it was asked before. Raises ConfigurationError."""
     says = says or decided(arguments)
     arguments = completed(arguments, says)
-    has_own_file = bool(getattr(arguments, "config", None))
-    chosen = _settings(arguments).model_copy(update={"has_own_file": has_own_file})
+    chosen = _settings(arguments)
     waiver = NO_SANDBOX if getattr(arguments, "no_sandbox", False) else None
     configured = Configuration(
         state_dir=state_dir(arguments),
@@ -319,7 +320,7 @@ def configuration(arguments: argparse.Namespace, says: Decided | None = None) ->
             tokens_per_day=arguments.max_tokens_per_day,
         ),
         price=arguments.price,
-        gates=says.own.gates if has_own_file or says.has("gates") else None,
+        gates=says.own.gates if chosen.has_own_file or says.has("gates") else None,
         proof=proof_of(arguments) if hasattr(arguments, "proof") else None,
         settings=chosen,
         require_tests=getattr(arguments, "require_tests", False),

@@ -24,6 +24,7 @@ from fallback_tier.advisory.identifiers import identifier_or_none
 from fallback_tier.advisory.query import PackageVersion, affecting
 from fallback_tier.advisory.versions import canonical_name
 from fallback_tier.advisory.vulnerability import cvss_rating
+from fallback_tier.configured import Ignored
 from fallback_tier.errors import AdvisoryNotFoundError, NoPackageError, WithdrawnError
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.installed import clients_and_plugins, look_at, tags_of
@@ -33,7 +34,7 @@ from fallback_tier.planning import RemediationPlan, divisible_plan
 from fallback_tier.ports import EcosystemPlugin, ListsPackages
 from fallback_tier.repo import RepoContext, Settings
 from fallback_tier.scan.document import Finding, FixStep, IgnoredFinding, ScanResult
-from fallback_tier.scan.rules import Ignored, Level, ScanRules
+from fallback_tier.scan.rules import Level, ScanRules
 from fallback_tier.wiring.places import check_caches
 
 #: The words of databases: CVSS's, and GitHub's "moderate".
@@ -171,7 +172,12 @@ class Scanner:
             rule = next((one for one in rules if one.holds_on(self.today)), None)
             if rule is not None:
                 ignored.append(
-                    IgnoredFinding(finding=finding, reason=rule.reason, until=rule.until)
+                    IgnoredFinding(
+                        finding=finding,
+                        reason=rule.reason,
+                        until=rule.until,
+                        where=self.rules.where("ignore"),
+                    )
                 )
                 continue
             expired |= dict.fromkeys(one.id for one in rules)
@@ -189,6 +195,7 @@ class Scanner:
                 "unmatched": tuple(one.id for one in self.rules.ignore if one not in used),
                 "below": below,
                 "development": development,
+                "rules": self.rules.settings,
             }
         )
 

@@ -46,6 +46,7 @@ def lines(result: ScanResult) -> Iterator[str]:
         finding = one.finding
         yield from _wrapped(
             f"ignored until {one.until}: {finding.id} ({finding.package}): {one.reason}"
+            f"{f' ({one.where})' if one.where else ''}"
         )
     for name in result.expired:
         yield from _wrapped(f"no longer ignored, its date has passed: {name}")
@@ -87,8 +88,11 @@ def _summary(result: ScanResult) -> str:
     count = len(result.findings)
     parts = [f"{count} vulnerable of {result.packages} packages"]
     parts += [f"{len(result.ignored)} ignored"] if result.ignored else []
-    parts += [f"{result.below} below the severity"] if result.below else []
-    parts += [f"{result.development} for development alone"] if result.development else []
+    origins = {rule.key: f" ({rule.where})" for rule in result.rules}
+    if result.below:
+        parts.append(f"{result.below} below the severity{origins.get('severity', '')}")
+    if result.development:
+        parts.append(f"{result.development} for development alone{origins.get('production', '')}")
     if result.is_unknown:
         parts.append("not everything could be decided")
     return ", ".join(parts)
