@@ -99,8 +99,12 @@ def finish(
     parser.set_defaults(handler=f"fallback_tier.cli.{handler}")
 
 
-def add_handover(parser: argparse.ArgumentParser) -> None:
-    """``--commit``, ``--report``."""
+def add_delivery(parser: "Options") -> None:
+    """``--dry-run``, ``--output``, ``--commit``, ``--report``."""
+    parser.add_argument(
+        "--dry-run", action="store_true", help="prove the patch and print it; leave REPO as it is"
+    )
+    parser.add_argument("--output", metavar="FILE", help="write the proved patch to FILE as well")
     parser.add_argument(
         "--commit",
         nargs="?",
@@ -113,6 +117,15 @@ def add_handover(parser: argparse.ArgumentParser) -> None:
         "--report",
         metavar="DIR",
         help="make a folder with the patch, a pull request's body and VEX (OpenVEX, CycloneDX)",
+    )
+
+
+def add_no_sandbox(parser: "Options") -> None:
+    """``--no-sandbox``."""
+    parser.add_argument(
+        "--no-sandbox",
+        action="store_true",
+        help="run the target's own commands unprotected (recorded in the audit trail)",
     )
 
 
@@ -246,13 +259,18 @@ def add_proof(parser: argparse.ArgumentParser) -> None:
         help="the line that the proof prints once it has found no flaw: a script without a test runner "
         "proves nothing unless it prints it",
     )
-    judged.add_argument(
+    add_config(judged)
+    add_tests(judged)
+    add_test_limits(judged)
+
+
+def add_config(parser: "Options") -> None:
+    """``--config``."""
+    parser.add_argument(
         "--config",
         metavar="FILE",
         help="TOML with [tool.fallback-tier], instead of the base commit's own",
     )
-    add_tests(judged)
-    add_test_limits(judged)
 
 
 def add_tests(parser: "Options") -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,6 +173,11 @@ def decided(arguments: argparse.Namespace, *more: SettingsFile) -> Decided:
         if destination_of(key)
     }
     return decide(options, os.environ, *files_of(arguments), *more)
+
+
+def setting_lines(of: Decided) -> Iterator[str]:
+    """Yield a sentence for each setting that is not the default: where it comes from."""
+    return (f"setting {it.key}: {it.where}" for it in of.settings if it.where)
 
 
 def completed(arguments: argparse.Namespace, of: Decided) -> argparse.Namespace:

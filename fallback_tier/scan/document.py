@@ -1,6 +1,7 @@
 """The result of a scan as a document: ``fallback-tier scan --json``. Its names are an interface."""
 
 from datetime import date
+from enum import StrEnum
 from typing import Literal
 
 from fallback_audit.frozen import Frozen
@@ -59,6 +60,24 @@ class IgnoredFinding(Frozen):
     reason: str
     until: date
     where: str = ""
+
+
+class WhyLeft(StrEnum):
+    """``not_fixed``: the fix ended without a patch for it. ``not_affected``: the fix does not call it
+    affected, and the database does. ``not_tried``: no fix was begun, as its ranges cover nothing here."""
+
+    NOT_FIXED = "not_fixed"
+    NOT_AFFECTED = "not_affected"
+    NOT_TRIED = "not_tried"
+
+
+class NotFixed(Frozen):
+    """A finding that is there after ``scan --fix``. ``reason``: a sentence for a person."""
+
+    id: str
+    package: str
+    why: WhyLeft
+    reason: str
 
 
 class ScanResult(Frozen):

@@ -46,6 +46,16 @@ MAX_PATHS = 20
 
 
 @dataclass(frozen=True)
+class Scanned:
+    """A scan's result, and ``to_fix``: the records of those advisories that it shows and that a fix can be
+    given, as they were fetched. A record whose ranges cover nothing that is installed, or that has none, is
+    not among them: a fix would call it "not affected", and the database lists it."""
+
+    result: ScanResult
+    to_fix: tuple[Advisory, ...]
+
+
+@dataclass(frozen=True)
 class Scanner:
     """Scans repositories by one OSV API. ``resolve`` False: steps are predicted from the files alone."""
 
@@ -57,7 +67,12 @@ class Scanner:
     observe: Callable[[str], None] = say_nothing
 
     def scan(self, repository: Path) -> ScanResult:
-        """Return what is vulnerable in a clean git checkout; nothing is written to it.
+        """Return what is vulnerable in a clean git checkout; nothing is written to it. Raises as
+        ``scan_with_records``."""
+        return self.scan_with_records(repository).result
+
+    def scan_with_records(self, repository: Path) -> Scanned:
+        """As ``scan``, with the records of what is shown.
 
         Raises RepositoryError; StateFolderError if a client can't write its cache; ToolError; and what
         ``query.affecting`` and ``OsvLookup.find`` raise if the database gives no answer.
@@ -101,7 +116,7 @@ class Scanner:
         if planned is not None:
             unread += planned.unread
             unread += _beyond(planned, findings)
-        return self._ruled(
+        result = self._ruled(
             findings,
             ScanResult(
                 repository=repo.root.name,
@@ -113,6 +128,13 @@ class Scanner:
                 asked=answer,
                 advisory_sources=tuple(self.lookup.sources),
             ),
+        )
+        shown = {finding.id for finding in result.findings}
+        if planned is not None:
+            shown -= {*planned.not_affected}
+        return Scanned(
+            result,
+            tuple(it for it in advisories if it.id in shown and not it.says_nothing),
         )
 
     def _inventory(

@@ -10,7 +10,7 @@ from rich.markup import escape
 from fallback_audit.showing.describe import visible
 from fallback_tier.cli.remediation import line
 from fallback_tier.outcome import UnreadItem
-from fallback_tier.scan.document import Finding, FixStep, ScanResult
+from fallback_tier.scan.document import Finding, FixStep, NotFixed, ScanResult
 
 #: Columns of the table, and their widths; with two spaces between them, 80.
 _HEADS = ("severity", "package", "advisory", "fixed in")
@@ -28,6 +28,13 @@ def show(result: ScanResult, console: Console) -> None:
     """Print what is vulnerable, worst first, then what was left out and what is unknown."""
     for text in lines(result):
         line(console, escape(text), verbatim=True)
+
+
+def show_not_fixed(remaining: Sequence[NotFixed], console: Console) -> None:
+    """Print the findings that a fix left, each with its reason."""
+    for one in remaining:
+        for text in _wrapped(f"not fixed: {one.id} ({one.package}): {one.reason}"):
+            line(console, escape(text), verbatim=True)
 
 
 def lines(result: ScanResult) -> Iterator[str]:
