@@ -200,11 +200,28 @@ def test_what_can_not_be_fixed_is_listed_and_the_rest_is_fixed(scenario: Scenari
     assert left["reason"]
 
 
+def test_of_an_advisory_that_is_fixed_in_part_the_rest_is_listed(scenario: Scenario) -> None:
+    scenario.commit(python("left", "right", "stuck"))
+    scenario.lists("left", LEFT)
+    scenario.lists("right", RIGHT)
+    scenario.lists("stuck", LEFT)
+    both = about("left", LEFT)
+    both["affected"] += about("stuck", LEFT)["affected"]
+    both["affected"][1]["ranges"][0]["events"] = [{"introduced": "0"}]
+    scenario.api.records[LEFT] = both
+    ended = scenario.fix()
+    assert ended.code == exit_codes.REFUSED, ended
+    assert len(ended.json["findings"]) == 3
+    assert [(it["id"], it["package"]) for it in ended.json["not_fixed"]] == [(LEFT, "stuck")]
+    text = (scenario.repo / "requirements.txt").read_text()
+    assert text == "left==1.5.0\nright==1.5.0\nstuck==1.0.0\n"
+
+
 def test_what_the_rules_leave_out_is_not_fixed(scenario: Scenario) -> None:
     scenario.commit(python("left", "right"))
     scenario.lists("left", LEFT)
     scenario.lists("right", RIGHT)
-    ended = scenario.fix("--ignore", f"{RIGHT},2999-12-31,no untrusted input")
+    ended = scenario.fix("--no-resolve", "--ignore", f"{RIGHT},2999-12-31,no untrusted input")
     assert ended.code == exit_codes.OK, ended
     assert [it["finding"]["id"] for it in ended.json["ignored"]] == [RIGHT]
     assert ended.json["fix"]["advisory_id"] == LEFT
