@@ -16,6 +16,11 @@
     required = true                     # false: a failure is told, and fails nothing
     compare_base = true                 # what fails at the base commit too tells nothing of the patch
 
+    [[tool.fallback-tier.ignore]]       # of `scan`, as severity and production are
+    id = "GHSA-jjg7-2v5v-x38h"          # or an alias
+    reason = "no untrusted input"
+    until = 2026-12-31                  # the last day on which it is ignored
+
 ``OwnSettings`` declares every key, with its option, its variable and whether a repository may set it. For
 each key the first of these that has it counts (``decide``, ADR-0135): an option, a variable, the file of
 ``--config``, the user's file, the repository's file, the default.
@@ -31,11 +36,12 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -73,6 +79,9 @@ MAX_WORD_CHARS = 2_000
 #: Wall clock of one gate: the longest is an hour, as CI services have it for a step.
 MAX_TIMEOUT_S = 3_600.0
 DEFAULT_TIMEOUT_S = 600.0
+
+#: Advisories that a file ignores: far more than a team gives reasons for.
+MAX_IGNORED = 1_000
 
 #: The table that is ours, in each of the files.
 _TABLE = ("tool", "fallback-tier")
@@ -131,13 +140,72 @@ class GateSettings(Frozen):
     )
 
 
+def _as_day(value: object) -> object:
+    """A day as TOML has it, or as text; a number is none."""
+    if isinstance(value, str):
+        return date.fromisoformat(value)
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    raise ValueError("not a date")
+
+
+class Ignored(Frozen):
+    """An advisory that a person decided to leave, by its id or an alias, and until when."""
+
+    id: Annotated[StrictStr, StringConstraints(min_length=1, max_length=200)] = Field(
+        description="the id or an alias of an advisory", examples=["GHSA-jjg7-2v5v-x38h"]
+    )
+    reason: Annotated[StrictStr, StringConstraints(min_length=1, max_length=500)] = Field(
+        description="why it is left, up to 500 characters", examples=["no untrusted input"]
+    )
+    until: Annotated[date, BeforeValidator(_as_day)] = Field(
+        description="the last day on which it is ignored", examples=["2026-12-31"]
+    )
+
+    def holds_on(self, day: date) -> bool:
+        """Return whether it is still ignored on this day."""
+        return day <= self.until
+
+
+def ignored_of(text: str) -> Ignored:
+    """Return what ``ID,DATE,REASON`` says. Raises ValueError: a part is missing, or the date is none."""
+    name, _, rest = text.partition(",")
+    day, _, reason = rest.partition(",")
+    return Ignored.model_validate(
+        {"id": name.strip(), "until": day.strip(), "reason": reason.strip()}
+    )
+
+
+def _ignored_of_lines(text: str) -> tuple[Ignored, ...]:
+    """One per line."""
+    return tuple(ignored_of(line) for line in text.splitlines() if line.strip())
+
+
+def _boolean_of(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("neither true nor false")
+    return text == "true"
+
+
+#: Severities that a floor may be, the lowest first.
+SeverityFloor = Literal["none", "low", "medium", "high", "critical"]
+
+
 @dataclass(frozen=True)
 class Key:
-    """Where else a setting comes from. ``option``: of `fix`, empty if it has none. ``in_repositories``: its
-    file may set it; what a repository says is others' text (ADR-0135)."""
+    """Where else a setting comes from. ``option``: of ``command``, empty if it has none.
+    ``in_repositories``: its file may set it; what a repository says is others' text (ADR-0135).
+
+    For a variable that is not written as the value is, ``of_text`` reads it and raises ValueError,
+    ``form`` completes "it must be …", and ``text`` is an example.
+    """
 
     option: str = ""
     in_repositories: bool = False
+    command: str = "fix"
+    of_text: Callable[[str], object] | None = None
+    form: str = ""
+    text: str = ""
 
 
 class OwnSettings(Frozen):
@@ -196,6 +264,37 @@ class OwnSettings(Frozen):
         default=(),
         description=f"up to {MAX_GATES} tables, each with name and command",
         examples=[[{"name": "lint", "command": ["ruff", "check", "."]}]],
+    )
+    severity: Annotated[SeverityFloor | None, Key("--severity", True, "scan")] = Field(
+        default=None,
+        description="the lowest severity that a scan shows: none, low, medium, high or critical",
+        examples=["high"],
+    )
+    production: Annotated[
+        StrictBool,
+        Key("--production", True, "scan", _boolean_of, form="true or false", text="true"),
+    ] = Field(
+        default=False,
+        description="true (a scan leaves out what is for development alone), or false",
+        examples=[True],
+    )
+    ignore: Annotated[
+        tuple[Ignored, ...],
+        Field(max_length=MAX_IGNORED),
+        Key(
+            "--ignore",
+            True,
+            "scan",
+            _ignored_of_lines,
+            form="ID,DATE,REASON, one per line",
+            text="GHSA-jjg7-2v5v-x38h,2026-12-31,no untrusted input",
+        ),
+    ] = Field(
+        default=(),
+        description=f"up to {MAX_IGNORED:,} tables, each with id, reason and until",
+        examples=[
+            [{"id": "GHSA-jjg7-2v5v-x38h", "reason": "no untrusted input", "until": "2026-12-31"}]
+        ],
     )
 
     def completing(self, settings: Settings) -> Settings:
@@ -278,6 +377,27 @@ class Decided(Frozen):
         """Whether anything but the default says it."""
         return key in self.own.model_fields_set
 
+    def over(self, file: SettingsFile | None) -> "Decided":
+        """Return this with what a repository's file says of the keys that nothing else says."""
+        if file is None:
+            return self
+        added = {
+            key: getattr(file.own, key) for key in file.own.model_fields_set if not self.has(key)
+        }
+        settings = tuple(
+            Setting(
+                key=it.key,
+                value=_plain(added[it.key]),
+                source=file.source,
+                where=file.where(it.key),
+            )
+            if it.key in added
+            else it
+            for it in self.settings
+        )
+        known = {key: getattr(self.own, key) for key in self.own.model_fields_set}
+        return Decided(own=OwnSettings.model_construct(**{**known, **added}), settings=settings)
+
 
 def decide(
     options: Mapping[str, object], environment: Mapping[str, str], *files: SettingsFile
@@ -318,19 +438,32 @@ def _first(
 
 def _of_variable(key: str, variable: str, text: str) -> object:
     """A variable's text, as the option of the key would have it: a number is written as one."""
-    number = json.loads(text) if re.fullmatch(r"0|[1-9][0-9]*", text) else text
-    for value in (text, number):
+    declared = SETTING_KEYS[key]
+    for value in _readings(text, declared):
         try:
             return getattr(OwnSettings.model_validate({key: value}), key)
         except ValidationError:
             continue
+    example = declared.text or str(_example(OwnSettings, key))
     raise SettingError(
-        f"{variable}: it must be {OwnSettings.model_fields[key].description}.",
-        next_step=f"For example: {variable}={shlex.quote(str(_example(OwnSettings, key)))}",
+        f"{variable}: it must be {declared.form or OwnSettings.model_fields[key].description}.",
+        next_step=f"For example: {variable}={shlex.quote(example)}",
         kind="bad_value",
         source=variable,
         key=key,
     )
+
+
+def _readings(text: str, declared: Key) -> Iterator[object]:
+    """Yield what the text of a variable may stand for, the likeliest first."""
+    if declared.of_text is None:
+        yield text
+        yield json.loads(text) if re.fullmatch(r"0|[1-9][0-9]*", text) else text
+        return
+    try:
+        yield declared.of_text(text)
+    except ValueError:
+        return
 
 
 def _plain(value: Any) -> JsonValue:
@@ -479,6 +612,9 @@ def _check_repositorys(file: SettingsFile) -> None:
 
 # What is wrong with a file.
 
+#: Keys that are lists of tables, and what each entry is.
+_ENTRIES: Mapping[str, type[BaseModel]] = {"gates": GateSettings, "ignore": Ignored}
+
 _Path = tuple[str | int, ...]
 
 
@@ -499,8 +635,8 @@ def _fault(name: str, error: ValidationError, lines: Mapping[_Path, int]) -> Set
 def _declared(loc: _Path) -> tuple[type[BaseModel], str]:
     """The model and the field that a place in the table is about."""
     names = [it for it in loc if isinstance(it, str)]
-    if names[0] == "gates" and len(names) > 1:
-        return GateSettings, names[1]
+    if len(names) > 1 and names[0] in _ENTRIES:
+        return _ENTRIES[names[0]], names[1]
     return OwnSettings, names[0]
 
 
@@ -512,7 +648,8 @@ def _unknown(name: str, path: _Path, lines: Mapping[_Path, int]) -> SettingError
         near = {"tool": "tool"}.get(written, "") or ".".join((*_TABLE, key) if key else _TABLE)
         step = f"Only [{'.'.join(_TABLE)}] is read. Did you mean {near}?"
     else:
-        model = GateSettings if len(path) > len(_TABLE) + 1 else OwnSettings
+        inside = len(path) > len(_TABLE) + 1
+        model = _ENTRIES.get(str(path[len(_TABLE)]), OwnSettings) if inside else OwnSettings
         near = _nearest(written, model)
         known = ", ".join(model.model_fields)
         step = (

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Concatenate, ParamSpec, TypeVar
 
-from fallback_tier.configured import of_base
+from fallback_tier.configured import SettingsFile, of_base, read_base
 from fallback_tier.ecosystem_rules import ECOSYSTEMS_GROUP
 from fallback_tier.entry_points import Mounted, guarded, mounted, overlaid
 from fallback_tier.errors import PluginError, RepositoryError
@@ -117,6 +117,13 @@ def _configured(facts: RepositoryFacts, clients: ClientRunner, settings: Setting
         return repo
     own = of_base(repo, clients)
     return repo.model_copy(update={"settings": own.completing(settings)})
+
+
+def committed_settings(repository: Path) -> SettingsFile | None:
+    """Return what the current commit of a repository says of settings, whatever its working tree has; None:
+    nothing. Raises RepositoryError, ConfigurationError."""
+    clients = SubprocessClients()
+    return read_base(as_found(inspect_repository(repository, clients), Settings()), clients)
 
 
 def tags_of(repo: RepoContext, clients: ClientRunner) -> Callable[[], tuple[str, ...]]:

@@ -8,11 +8,16 @@ from fallback_tier.limits import USD_PER_FIX
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
 if TYPE_CHECKING:
     Options = argparse.ArgumentParser | argparse._ArgumentGroup
+    from fallback_tier.configured import Ignored
+
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 #: Wall clock that a proof may be given: an hour, as any gate of one's own.
 MAX_PROOF_SECONDS = 3600
+
+#: What ``--severity`` takes, the lowest first: ``configured.SeverityFloor``.
+SEVERITIES = ("none", "low", "medium", "high", "critical")
 
 #: Days of ``--release-age``: ten years, as ``repo.ReleaseAge``.
 _MAX_DAYS = 3650
@@ -94,8 +99,12 @@ def finish(
     parser.set_defaults(handler=f"fallback_tier.cli.{handler}")
 
 
-def add_handover(parser: argparse.ArgumentParser) -> None:
-    """``--commit``, ``--report``."""
+def add_delivery(parser: "Options") -> None:
+    """``--dry-run``, ``--output``, ``--commit``, ``--report``."""
+    parser.add_argument(
+        "--dry-run", action="store_true", help="prove the patch and print it; leave REPO as it is"
+    )
+    parser.add_argument("--output", metavar="FILE", help="write the proved patch to FILE as well")
     parser.add_argument(
         "--commit",
         nargs="?",
@@ -108,6 +117,15 @@ def add_handover(parser: argparse.ArgumentParser) -> None:
         "--report",
         metavar="DIR",
         help="make a folder with the patch, a pull request's body and VEX (OpenVEX, CycloneDX)",
+    )
+
+
+def add_no_sandbox(parser: "Options") -> None:
+    """``--no-sandbox``."""
+    parser.add_argument(
+        "--no-sandbox",
+        action="store_true",
+        help="run the target's own commands unprotected (recorded in the audit trail)",
     )
 
 
@@ -241,13 +259,18 @@ def add_proof(parser: argparse.ArgumentParser) -> None:
         help="the line that the proof prints once it has found no flaw: a script without a test runner "
         "proves nothing unless it prints it",
     )
-    judged.add_argument(
+    add_config(judged)
+    add_tests(judged)
+    add_test_limits(judged)
+
+
+def add_config(parser: "Options") -> None:
+    """``--config``."""
+    parser.add_argument(
         "--config",
         metavar="FILE",
         help="TOML with [tool.fallback-tier], instead of the base commit's own",
     )
-    add_tests(judged)
-    add_test_limits(judged)
 
 
 def add_tests(parser: "Options") -> None:
@@ -369,6 +392,38 @@ def add_ages(parser: "Options") -> None:
     parser.add_argument(
         "--because", type=words, metavar="TEXT", help="why --age-exception is needed"
     )
+
+
+def add_scan_rules(parser: "Options") -> None:
+    """``--severity``, ``--production``, ``--ignore``."""
+    parser.add_argument(
+        "--severity",
+        choices=SEVERITIES,
+        help="show this severity and higher ones, and those that no database states (none: all)",
+    )
+    parser.add_argument(
+        "--production",
+        action=argparse.BooleanOptionalAction,
+        help="leave out what is installed for development alone",
+    )
+    parser.add_argument(
+        "--ignore",
+        action="append",
+        default=[],
+        type=_ignored,
+        metavar="ID,DATE,REASON",
+        help="leave this advisory until the end of DATE (2026-12-31), and say so; may be repeated",
+    )
+
+
+def _ignored(text: str) -> "Ignored":
+    from fallback_tier.configured import ignored_of
+
+    try:
+        return ignored_of(text)
+    except ValueError:
+        message = f"{text!r} is not ID,DATE,REASON (GHSA-…,2026-12-31,no untrusted input)"
+        raise ArgumentTypeError(message) from None
 
 
 def parse_days(text: str) -> int:

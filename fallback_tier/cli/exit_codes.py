@@ -2,7 +2,7 @@
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from fallback_audit.vocabulary import RefusalReason
 
@@ -42,6 +42,16 @@ MEANING = {
     INTERRUPTED: "interrupted (Ctrl-C)",
     TERMINATED: "terminated (SIGTERM)",
 }
+
+
+#: The worst first: a missing tool, a person's decision, what is left, what is unknown, what is not tested,
+#: what is not shown.
+_WORST_FIRST = (ENVIRONMENT, ESCALATED, REFUSED, UNKNOWN, UNTESTED, PATCHED, OK)
+
+
+def worst(codes: "Collection[int]", default: int) -> int:
+    """Return the code of several fixes together; ``default``: if none of the codes is a fix's end."""
+    return next((code for code in _WORST_FIRST if code in codes), default)
 
 
 def of_refusal(reason: "RefusalReason") -> int:

@@ -12,8 +12,9 @@ from fallback_tier.cli.arguments import (
     add_ages,
     add_allow_host,
     add_budget,
-    add_handover,
+    add_delivery,
     add_json,
+    add_no_sandbox,
     add_offline,
     add_on_violation,
     add_prefer,
@@ -49,7 +50,8 @@ def build_parser() -> argparse.ArgumentParser:
     what = "continue a fix that was interrupted, reopened, or given more budget"
     _family(commands, "resume", what, "fix.resume_parser")
     _add_plan(commands)
-    _family(commands, "scan", "show what is vulnerable in a repository", "scan.parser")
+    what = "show what is vulnerable in a repository, and fix it"
+    _family(commands, "scan", what, "scan.parser", first=(_SHORT_SCAN, _USUAL_SCAN))
     what = "make one attempt, JSON in and out (for an orchestrator in any language)"
     _family(commands, "attempt", what, "attempt.parser")
     _family(commands, "audit", "read, verify and maintain the audit trail", "audit.parser")
@@ -83,6 +85,11 @@ _USUAL_FIX = (
     *(*_USUAL, "--dry-run", "--output", "--commit", "--report", "--proof", "--require-tests"),
     *("--model", "--max-usd"),
 )
+_USUAL_SCAN = (
+    *("--fix", "--severity", "--production", "--no-production", "--ignore", "--offline", "--json"),
+    *("--dry-run", "--output", "--commit", "--report", "--require-tests"),
+)
+_SHORT_SCAN = "fallback-tier {} [REPO] [OPTION ...]"
 _SHORT = "fallback-tier {} REPO --advisory ADVISORY [OPTION ...]"
 
 
@@ -96,11 +103,7 @@ def _add_fix(commands: "Commands") -> None:
         epilog=epilog(),
     )
     _add_subject(fix)
-    fix.add_argument(
-        "--dry-run", action="store_true", help="prove the patch and print it; leave REPO as it is"
-    )
-    fix.add_argument("--output", metavar="FILE", help="write the proved patch to FILE as well")
-    add_handover(fix)
+    add_delivery(fix)
     fix.add_argument(
         "--resume",
         type=words,
@@ -108,11 +111,7 @@ def _add_fix(commands: "Commands") -> None:
         help="as `fallback-tier resume FIX`, with the options that are given here",
     )
     add_proof(fix)
-    fix.add_argument(
-        "--no-sandbox",
-        action="store_true",
-        help="run the target's own commands unprotected (recorded in the audit trail)",
-    )
+    add_no_sandbox(fix)
     add_whose_code(fix)
     add_prefer(fix)
     add_offline(fix)
@@ -184,12 +183,23 @@ def _add_local_model(commands: "Commands") -> None:
 
 
 def _family(
-    commands: "Commands", name: str, what: str, module: str, adds: str = "add_verbs"
+    commands: "Commands",
+    name: str,
+    what: str,
+    module: str,
+    adds: str = "add_verbs",
+    *,
+    first: tuple[str, Sequence[str]] | None = None,
 ) -> None:
-    """What a command's own module adds to its parser is imported when the command is given."""
+    """What a command's own module adds to its parser is imported when the command is given. ``first``: as
+    for ``Parser.show_first``."""
 
     def add(parser: argparse.ArgumentParser) -> None:
         getattr(import_module(f"fallback_tier.cli.{module}"), adds)(parser)
+        if first is not None:
+            assert isinstance(parser, Parser)  # noqa: S101 (every command's is)
+            usage, options = first
+            parser.show_first(usage.format(name), options)
 
     commands.add_parser(name, help=what, verbs=add)
 

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,6 +175,11 @@ def decided(arguments: argparse.Namespace, *more: SettingsFile) -> Decided:
     return decide(options, os.environ, *files_of(arguments), *more)
 
 
+def setting_lines(of: Decided) -> Iterator[str]:
+    """Yield a sentence for each setting that is not the default: where it comes from."""
+    return (f"setting {it.key}: {it.where}" for it in of.settings if it.where)
+
+
 def completed(arguments: argparse.Namespace, of: Decided) -> argparse.Namespace:
     """Return the options with what counts for those that were not given. Options that a command does not
     have stay away."""
@@ -185,9 +191,10 @@ def completed(arguments: argparse.Namespace, of: Decided) -> argparse.Namespace:
     return argparse.Namespace(**values)
 
 
-def settings(arguments: argparse.Namespace) -> Settings:
-    """Return what options, environment and files say about an attempt. Raises ConfigurationError."""
-    return _settings(completed(arguments, decided(arguments)))
+def settings(arguments: argparse.Namespace, says: Decided | None = None) -> Settings:
+    """Return what options, environment and files say about an attempt. ``says``: as for ``configuration``.
+    Raises ConfigurationError."""
+    return _settings(completed(arguments, says or decided(arguments)))
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
@@ -213,6 +220,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         whose_code=_whose_code(arguments),
         test_commands=_test_commands(arguments),
         test_timeout_s=getattr(arguments, "test_timeout", None),
+        has_own_file=bool(getattr(arguments, "config", None)),
     )
 
 
@@ -297,8 +305,7 @@ def configuration(arguments: argparse.Namespace, says: Decided | None = None) ->
     if it was asked before. Raises ConfigurationError."""
     says = says or decided(arguments)
     arguments = completed(arguments, says)
-    has_own_file = bool(getattr(arguments, "config", None))
-    chosen = _settings(arguments).model_copy(update={"has_own_file": has_own_file})
+    chosen = _settings(arguments)
     waiver = NO_SANDBOX if getattr(arguments, "no_sandbox", False) else None
     configured = Configuration(
         state_dir=state_dir(arguments),
@@ -319,7 +326,7 @@ def configuration(arguments: argparse.Namespace, says: Decided | None = None) ->
             tokens_per_day=arguments.max_tokens_per_day,
         ),
         price=arguments.price,
-        gates=says.own.gates if has_own_file or says.has("gates") else None,
+        gates=says.own.gates if chosen.has_own_file or says.has("gates") else None,
         proof=proof_of(arguments) if hasattr(arguments, "proof") else None,
         settings=chosen,
         require_tests=getattr(arguments, "require_tests", False),

@@ -1,12 +1,14 @@
 """The result of a scan as a document: ``fallback-tier scan --json``. Its names are an interface."""
 
 from datetime import date
+from enum import StrEnum
 from typing import Literal
 
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import LadderStep
 from fallback_tier.advisory import AdvisorySource, Skipped
 from fallback_tier.advisory.query import Answered
+from fallback_tier.configured import Setting
 from fallback_tier.outcome import UnreadItem
 from fallback_tier.scan.rules import Level
 
@@ -51,17 +53,38 @@ class Finding(Frozen):
 
 
 class IgnoredFinding(Frozen):
-    """A finding that a person decided to leave, why, and the last day on which it is left."""
+    """A finding that a person decided to leave, why, and the last day on which it is left. ``where``: the
+    option, the variable or ``FILE:LINE`` of the list that says so."""
 
     finding: Finding
     reason: str
     until: date
+    where: str = ""
+
+
+class WhyLeft(StrEnum):
+    """``not_fixed``: the fix ended without a patch for it. ``not_affected``: the fix does not call it
+    affected, and the database does. ``not_tried``: no fix was begun, as its ranges cover nothing here."""
+
+    NOT_FIXED = "not_fixed"
+    NOT_AFFECTED = "not_affected"
+    NOT_TRIED = "not_tried"
+
+
+class NotFixed(Frozen):
+    """A finding that is there after ``scan --fix``. ``reason``: a sentence for a person."""
+
+    id: str
+    package: str
+    why: WhyLeft
+    reason: str
 
 
 class ScanResult(Frozen):
     """``findings``: what is vulnerable. ``ignored``: the same, left by a person; ``expired``: ids whose day
     has passed, so that they are among ``findings``. ``below`` and ``development``: how many findings the
-    rules leave out for their severity, and since they are for development alone.
+    rules leave out for their severity, and since they are for development alone. ``rules``: the settings
+    that leave something out, each with where it comes from: a repository may set them, too.
 
     ``packages``: how many installed versions were asked about. ``unread``: what may install more, and was
     not read, resolved or asked about. ``unmatched``: ids of rules that ignore nothing here. ``skipped``:
@@ -78,6 +101,7 @@ class ScanResult(Frozen):
     unmatched: tuple[str, ...] = ()
     below: int = 0
     development: int = 0
+    rules: tuple[Setting, ...] = ()
     unread: tuple[UnreadItem, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     resolved: bool

@@ -1,11 +1,9 @@
 """What a scan leaves out, and why: set by options, and by whatever else configures it."""
 
-from datetime import date
 from enum import StrEnum
 
-from pydantic import Field
-
 from fallback_audit.frozen import Frozen
+from fallback_tier.configured import Decided, Ignored, Setting
 
 
 class Level(StrEnum):
@@ -27,23 +25,30 @@ class Level(StrEnum):
 _RANKS = {level: place for place, level in enumerate(Level)} | {Level.UNKNOWN: len(Level)}
 
 
-class Ignored(Frozen):
-    """An advisory that a person decided to leave, by its id or an alias. ``until``: the last day on which
-    it is ignored."""
-
-    id: str = Field(min_length=1, max_length=200)
-    reason: str = Field(min_length=1, max_length=500)
-    until: date
-
-    def holds_on(self, day: date) -> bool:
-        """Return whether it is still ignored on this day."""
-        return day <= self.until
+#: The settings that are rules of a scan.
+_KEYS = ("severity", "production", "ignore")
 
 
 class ScanRules(Frozen):
     """``severity``: the lowest that is shown, None: all; ``production``: leave out what is installed for
-    development alone."""
+    development alone. ``settings``: where each comes from that is not the default."""
 
     severity: Level | None = None
     production: bool = False
     ignore: tuple[Ignored, ...] = ()
+    settings: tuple[Setting, ...] = ()
+
+    @classmethod
+    def of(cls, decided: Decided) -> "ScanRules":
+        """Return what the settings say."""
+        own = decided.own
+        return cls(
+            severity=Level(own.severity) if own.severity else None,
+            production=own.production,
+            ignore=tuple(own.ignore),
+            settings=tuple(it for it in decided.settings if it.key in _KEYS and it.where),
+        )
+
+    def where(self, key: str) -> str:
+        """Return where a rule comes from; empty: not known, or it is the default."""
+        return next((it.where for it in self.settings if it.key == key), "")

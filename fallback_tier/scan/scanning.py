@@ -24,6 +24,7 @@ from fallback_tier.advisory.identifiers import identifier_or_none
 from fallback_tier.advisory.query import PackageVersion, affecting
 from fallback_tier.advisory.versions import canonical_name
 from fallback_tier.advisory.vulnerability import cvss_rating
+from fallback_tier.configured import Ignored
 from fallback_tier.errors import AdvisoryNotFoundError, NoPackageError, WithdrawnError
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.installed import clients_and_plugins, look_at, tags_of
@@ -33,7 +34,7 @@ from fallback_tier.planning import RemediationPlan, divisible_plan
 from fallback_tier.ports import EcosystemPlugin, ListsPackages
 from fallback_tier.repo import RepoContext, Settings
 from fallback_tier.scan.document import Finding, FixStep, IgnoredFinding, ScanResult
-from fallback_tier.scan.rules import Ignored, Level, ScanRules
+from fallback_tier.scan.rules import Level, ScanRules
 from fallback_tier.wiring.places import check_caches
 
 #: The words of databases: CVSS's, and GitHub's "moderate".
@@ -42,6 +43,16 @@ _WORDS["moderate"] = Level.MEDIUM
 
 #: Paths that a finding names; JSON has no more either.
 MAX_PATHS = 20
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """A scan's result, and ``to_fix``: the records of those advisories that it shows and that a fix can be
+    given, as they were fetched. A record whose ranges cover nothing that is installed, or that has none, is
+    not among them: a fix would call it "not affected", and the database lists it."""
+
+    result: ScanResult
+    to_fix: tuple[Advisory, ...]
 
 
 @dataclass(frozen=True)
@@ -56,7 +67,12 @@ class Scanner:
     observe: Callable[[str], None] = say_nothing
 
     def scan(self, repository: Path) -> ScanResult:
-        """Return what is vulnerable in a clean git checkout; nothing is written to it.
+        """Return what is vulnerable in a clean git checkout; nothing is written to it. Raises as
+        ``scan_with_records``."""
+        return self.scan_with_records(repository).result
+
+    def scan_with_records(self, repository: Path) -> Scanned:
+        """As ``scan``, with the records of what is shown.
 
         Raises RepositoryError; StateFolderError if a client can't write its cache; ToolError; and what
         ``query.affecting`` and ``OsvLookup.find`` raise if the database gives no answer.
@@ -100,7 +116,7 @@ class Scanner:
         if planned is not None:
             unread += planned.unread
             unread += _beyond(planned, findings)
-        return self._ruled(
+        result = self._ruled(
             findings,
             ScanResult(
                 repository=repo.root.name,
@@ -112,6 +128,13 @@ class Scanner:
                 asked=answer,
                 advisory_sources=tuple(self.lookup.sources),
             ),
+        )
+        shown = {finding.id for finding in result.findings}
+        if planned is not None:
+            shown -= {*planned.not_affected}
+        return Scanned(
+            result,
+            tuple(it for it in advisories if it.id in shown and not it.says_nothing),
         )
 
     def _inventory(
@@ -171,7 +194,12 @@ class Scanner:
             rule = next((one for one in rules if one.holds_on(self.today)), None)
             if rule is not None:
                 ignored.append(
-                    IgnoredFinding(finding=finding, reason=rule.reason, until=rule.until)
+                    IgnoredFinding(
+                        finding=finding,
+                        reason=rule.reason,
+                        until=rule.until,
+                        where=self.rules.where("ignore"),
+                    )
                 )
                 continue
             expired |= dict.fromkeys(one.id for one in rules)
@@ -189,6 +217,7 @@ class Scanner:
                 "unmatched": tuple(one.id for one in self.rules.ignore if one not in used),
                 "below": below,
                 "development": development,
+                "rules": self.rules.settings,
             }
         )
 

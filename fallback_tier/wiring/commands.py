@@ -21,7 +21,7 @@ TAKES: Mapping[str, tuple[str, ...]] = {
     "fix": _RECORD,
     "resume": _RECORD,
     "plan": _STATE,
-    "scan": _STATE,
+    "scan": _RECORD,
     "attempt": _RECORD,
     "audit": _RECORD,
     "review": _RECORD,

@@ -343,6 +343,76 @@ def test_an_ignore_has_a_date_and_a_reason(scenario: Scenario, text: str) -> Non
     assert scenario.api.batches == []
 
 
+#: One rule each that hides the finding, in a file: what it says, and where the document counts it.
+HIDING = {
+    "ignore": f'ignore = [{{id = "{GHSA}", reason = "no untrusted input", until = 2999-12-31}}]',
+    "severity": 'severity = "critical"',
+}
+
+
+@pytest.mark.parametrize("key", HIDING)
+@pytest.mark.parametrize("source", ["repository", "users_file", "given_file", "variable"])
+def test_a_rule_of_any_source_is_counted_with_its_source(
+    tmp_path: Path, api: OsvApi, key: str, source: str
+) -> None:
+    """A repository's too: it is others' text, so what it hides is never hidden silently."""
+    scenario = Scenario(tmp_path, api)
+    text = f"[tool.fallback-tier]\n{HIDING[key]}\n"
+    files = dict(PROJECTS["uv"][1])
+    more: list[str] = []
+    if source == "repository":
+        files[".fallback-tier.toml"] = text
+    elif source == "variable":
+        value = f"{GHSA},2999-12-31,no untrusted input" if key == "ignore" else "critical"
+        scenario.env = {f"FALLBACK_TIER_{key.upper()}": value}
+    else:
+        (tmp_path / "own.toml").write_text(text)
+        own = str(tmp_path / "own.toml")
+        if source == "users_file":
+            scenario.env = {"FALLBACK_TIER_CONFIG": own}
+        else:
+            more = ["--config", own]
+    scenario.commit(files)
+    ended = scenario.quick(*more)
+    assert ended.code == exit_codes.OK, ended
+    (rule,) = ended.json["rules"]
+    assert (rule["key"], rule["source"]) == (key, source)
+    assert ended.json["findings"] == []
+    if key == "ignore":
+        (ignored,) = ended.json["ignored"]
+        assert (ignored["finding"]["id"], ignored["where"]) == (GHSA, rule["where"])
+    else:
+        assert ended.json["below"] == 1
+    shown = scenario("--no-resolve", *more)
+    assert "".join(rule["where"].split()) in "".join(shown.out.split())
+
+
+@pytest.mark.parametrize("words", [("--severity", "none"), ("--config", "/dev/null")])
+def test_the_user_may_look_behind_a_repositorys_rules(
+    tmp_path: Path, api: OsvApi, words: tuple[str, ...]
+) -> None:
+    scenario = Scenario(tmp_path, api)
+    text = f"[tool.fallback-tier]\n{HIDING['severity']}\n"
+    scenario.commit({**PROJECTS["uv"][1], ".fallback-tier.toml": text})
+    assert scenario.quick().code == exit_codes.OK
+    ended = scenario.quick(*words)
+    assert (ended.code, ended.json["below"]) == (exit_codes.VULNERABLE, 0)
+
+
+def test_uncommitted_rules_do_not_count(scenario: Scenario) -> None:
+    (scenario.repo / ".fallback-tier.toml").write_text(
+        f"[tool.fallback-tier]\n{HIDING['severity']}\n"
+    )
+    assert scenario.quick().code == exit_codes.VULNERABLE
+
+
+def test_a_folder_means_its_whole_repository(scenario: Scenario) -> None:
+    (scenario.repo / "docs").mkdir()
+    words = ("--advisory-url", scenario.api.url, "--state-dir", str(scenario.place / "state"))
+    ended = run("scan", "--no-resolve", "--json", *words, cwd=scenario.repo / "docs")
+    assert ended.code == exit_codes.VULNERABLE, ended
+
+
 def test_what_the_database_lists_beyond_its_ranges_is_shown(scenario: Scenario) -> None:
     document = record()
     document["affected"][0]["ranges"][0]["events"] = [{"introduced": "0"}, {"fixed": "0.9"}]

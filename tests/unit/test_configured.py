@@ -1,6 +1,8 @@
 """[tool.fallback-tier]: what it may say, and where it is read from."""
 
 import json
+import shlex
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from fallback_tier.configured import (
     of_file,
     read_base,
     schema,
+    variable_of,
 )
 from fallback_tier.errors import ConfigurationError, RepositoryError, SettingError
 from fallback_tier.installed import look_at
@@ -77,6 +80,8 @@ def test_everything_can_be_said(tmp_path: Path) -> None:
     assert (gate.timeout_s, gate.required, gate.compare_base) == (60, False, False)
 
 
+IGNORE = '[[tool.fallback-tier.ignore]]\nid = "CVE-2026-1"\nreason = "why"\nuntil = 2026-12-31\n'
+
 OURS = "tool.fallback-tier"
 TABLE = f"[{OURS}]\n"
 
@@ -116,6 +121,17 @@ TABLE = f"[{OURS}]\n"
         (TABLE + "release_age = 0\n", "bad_value", f"{OURS}.release_age", 2),
         (TABLE + "release_age = '7'\n", "bad_value", f"{OURS}.release_age", 2),
         (TABLE + "model = ''\n", "bad_value", f"{OURS}.model", 2),
+        (TABLE + "severity = 'worst'\n", "bad_value", f"{OURS}.severity", 2),
+        (TABLE + "severity = 'unknown'\n", "bad_value", f"{OURS}.severity", 2),
+        (TABLE + "production = 1\n", "bad_value", f"{OURS}.production", 2),
+        (TABLE + "ignore = ['CVE-2026-1']\n", "bad_value", f"{OURS}.ignore.0", 2),
+        (IGNORE.replace("reason", "because"), "unknown_key", f"{OURS}.ignore.0.because", 3),
+        (IGNORE.replace('reason = "why"\n', ""), "missing", f"{OURS}.ignore.0.reason", 1),
+        (IGNORE.replace("why", ""), "bad_value", f"{OURS}.ignore.0.reason", 3),
+        *(
+            (IGNORE.replace("2026-12-31", value), "bad_value", f"{OURS}.ignore.0.until", 4)
+            for value in ("0", '"soon"', "2026-12-31T00:00:00", "12:00:00", "true")
+        ),
         ("\n= broken", "not_toml", "", 2),
     ],
 )
@@ -137,6 +153,7 @@ def test_what_can_not_be_is_named(
         (TABLE + 'test-command = "x"\n', "test_command"),
         (TABLE + "max_dollars = 1\n", ""),
         (LINT + "time_out_s = 1\n", "timeout_s"),
+        (IGNORE.replace("reason", "reasn"), "reason"),
         ('model = "x"\n', f"{OURS}.model"),
         ("[tool.fallback_tier]\n", OURS),
         (LINT.replace("tool.fallback-tier.", ""), f"{OURS}.gates"),
@@ -208,9 +225,10 @@ def test_lines_are_those_of_the_text(tmp_path: Path) -> None:
 def test_a_repository_sets_only_what_it_may(tmp_path: Path, name: str, key: str) -> None:
     """Not where data and money go: model, judge, their servers, and what a fix may use."""
     example = (OwnSettings.model_fields[key].examples or [None])[0]
-    line = f"{key} = " + ("[]" if key == "gates" else json.dumps(example))
+    line = f"{key} = " + ("[]" if key in ("gates", "ignore") else json.dumps(example))
     repo = based(tmp_path, {name: f"# a comment\n{TABLE}{line}\n"})
     allowed = {"release_age", "test_command", "test_timeout_s", "gates"}
+    allowed |= {"severity", "production", "ignore"}  # a scan counts what they hide
     if key in allowed:
         file = read_base(repo, SubprocessClients())
         assert file is not None
@@ -305,7 +323,16 @@ def test_keys_are_decided_one_by_one() -> None:
 
 @pytest.mark.parametrize(
     ("variable", "text"),
-    [("MAX_TOKENS", "many"), ("MAX_USD", "1e3"), ("RELEASE_AGE", "0"), ("TEST_COMMAND", " ")],
+    [
+        ("MAX_TOKENS", "many"),
+        ("MAX_USD", "1e3"),
+        ("RELEASE_AGE", "0"),
+        ("TEST_COMMAND", " "),
+        ("SEVERITY", "7"),
+        ("PRODUCTION", "yes"),
+        ("IGNORE", "CVE-2026-1,2026-12-31"),
+        ("IGNORE", "CVE-2026-1,2026-12-31,fine\nCVE-2026-2"),
+    ],
 )
 def test_a_variable_that_can_not_be_is_named(variable: str, text: str) -> None:
     with pytest.raises(SettingError, check=OfKind("bad_value")) as caught:
@@ -314,6 +341,55 @@ def test_a_variable_that_can_not_be_is_named(variable: str, text: str) -> None:
         f"FALLBACK_TIER_{variable}",
         variable.lower(),
     )
+
+
+@pytest.mark.parametrize("key", [key for key in SETTING_KEYS if variable_of(key)])
+def test_the_example_of_each_variable_is_right(key: str) -> None:
+    """As a message prints it, for a shell."""
+    variable = variable_of(key)
+    try:
+        decide({}, {variable: " "})
+    except SettingError as error:
+        _, _, printed = error.next_step.partition(f"{variable}=")
+        (text,) = shlex.split(printed)
+        assert decide({}, {variable: text}).has(key)
+    else:
+        assert OwnSettings.model_fields[key].examples  # any text is one
+
+
+def test_a_scans_rules_may_be_variables() -> None:
+    own = decide(
+        {},
+        {
+            "FALLBACK_TIER_SEVERITY": "high",
+            "FALLBACK_TIER_PRODUCTION": "true",
+            "FALLBACK_TIER_IGNORE": "CVE-2026-1,2026-12-31,one, and more\n\nCVE-2026-2,2027-01-01,two\n",
+        },
+    ).own
+    assert (own.severity, own.production) == ("high", True)
+    assert [(it.id, it.reason, it.until.year) for it in own.ignore] == [
+        ("CVE-2026-1", "one, and more", 2026),
+        ("CVE-2026-2", "two", 2027),
+    ]
+
+
+def test_a_repositorys_file_says_what_nothing_else_does() -> None:
+    users = decide({}, {}, file_of(Source.USERS_FILE, severity="high"))
+    assert users.over(None) == users
+    both = users.over(file_of(Source.REPOSITORY, severity="low", production=True))
+    assert (both.own.severity, both.own.production) == ("high", True)
+    assert both.has("production")
+    assert not both.has("ignore")
+    sources = {it.key: it.source for it in both.settings if it.where}
+    assert sources == {"severity": Source.USERS_FILE, "production": Source.REPOSITORY}
+
+
+@pytest.mark.parametrize("until", ["2026-12-31", '"2026-12-31"'])
+def test_a_day_is_a_date_or_a_text(tmp_path: Path, until: str) -> None:
+    place = tmp_path / "ours.toml"
+    place.write_text(IGNORE.replace("2026-12-31", until))
+    (ignored,) = of_file(place).ignore
+    assert (ignored.id, ignored.reason, ignored.until) == ("CVE-2026-1", "why", date(2026, 12, 31))
 
 
 def test_an_empty_variable_is_not_set() -> None:

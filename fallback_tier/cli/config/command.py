@@ -23,13 +23,9 @@ from fallback_tier.configured import (
     Setting,
     SettingsFile,
     Source,
-    read_base,
     schema,
 )
-from fallback_tier.gates.trees.isolation import inspect_repository
-from fallback_tier.installed import as_found
-from fallback_tier.repo import Settings
-from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.installed import committed_settings
 from fallback_tier.wiring.configuration import without_password
 
 #: Settings whose value may hold a password.
@@ -70,9 +66,7 @@ def _committed(arguments: argparse.Namespace) -> SettingsFile | None:
     """What the current commit of a repository says; uncommitted changes don't count."""
     if arguments.repository is None:
         return None
-    clients = SubprocessClients()
-    facts = inspect_repository(repository_of(arguments), clients)
-    return read_base(as_found(facts, Settings()), clients)
+    return committed_settings(repository_of(arguments))
 
 
 def _shown(setting: Setting) -> Setting:

@@ -2,7 +2,15 @@
 
 import argparse
 
-from fallback_tier.cli.arguments import add_json, count, dollars, parse_days, seconds, words
+from fallback_tier.cli.arguments import (
+    add_json,
+    add_scan_rules,
+    count,
+    dollars,
+    parse_days,
+    seconds,
+    words,
+)
 
 #: Those of `fix` that a setting stands for: what they are read as, and what `--help` calls their value.
 _OPTIONS = (
@@ -23,9 +31,9 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     """What is shown, and of which repository."""
     parser.description = (
         "Show each setting and where it comes from. The first of these that has a setting\n"
-        "counts: an option of `fix`, a variable (FALLBACK_TIER_ and the key), the file of\n"
-        "--config, your own file, the file that is committed in REPO, the default. A\n"
-        "repository may set release_age, test_command, test_timeout_s and gates only."
+        "counts: an option of `fix` or `scan`, a variable (FALLBACK_TIER_ and the key), the\n"
+        "file of --config, your own file, the file that is committed in REPO, the default. A\n"
+        "repository may not set models, addresses and budgets."
     )
     parser.add_argument(
         "repository",
@@ -53,5 +61,6 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
         metavar="CMD",
         help="as for fix",
     )
+    add_scan_rules(parser)
     add_json(parser)
     parser.set_defaults(handler="fallback_tier.cli.config.command:run")

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fallback_tier.advisory import AdvisorySource
 from fallback_tier.batch.outcome import AdvisoryEnd, Outcome, Why, failing_gates
 from fallback_tier.batch.part import Part, merged
 from fallback_tier.batch.running import BatchEnd
@@ -13,15 +12,14 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix.plan import exit_code as plan_exit_code
 from fallback_tier.cli.fix.plan import show_rest
 from fallback_tier.cli.fix.report import (
+    FixReport,
     exit_code,
     report_end,
     report_patch,
     report_record,
 )
-from fallback_tier.cli.output import print_json
 from fallback_tier.cli.remediation import line, safe, show_left
 from fallback_tier.cli.suggesting import command
-from fallback_tier.fix.advisories import sources_document
 from fallback_tier.fix.delivery import SeveralFixes
 from fallback_tier.fix.document import document
 from fallback_tier.gates.result import DeliveryOutcome, WithPatch
@@ -48,35 +46,19 @@ def combined_exit_code(
     if any(part.application is None for part in parts):
         # Planned and not done, whatever the reason.
         codes.add(exit_codes.REFUSED)
-    order = (
-        exit_codes.ENVIRONMENT,
-        exit_codes.ESCALATED,
-        exit_codes.REFUSED,
-        exit_codes.UNKNOWN,
-        exit_codes.UNTESTED,
-        exit_codes.PATCHED,
-        exit_codes.OK,
-    )
-    return next((code for code in order if code in codes), exit_codes.NOT_AFFECTED)
+    return exit_codes.worst(codes, exit_codes.NOT_AFFECTED)
 
 
-def finish_several(
-    fixed: SeveralFixes,
-    services: Services,
-    *,
-    as_json: bool,
-    sources: Sequence[AdvisorySource] = (),
-) -> int:
-    """Report the end; returns the exit code."""
+def report_several(fixed: SeveralFixes, services: Services) -> FixReport:
+    """Return how it ended, to be printed."""
     end, ends, outcome = fixed.end, fixed.advisories, fixed.delivery
     configured = services.configuration
     code = combined_exit_code(end.planned, end.parts, require_tests=configured.require_tests)
-    if as_json:
-        reported = batch_document(end, ends, outcome, code=code)
-        print_json({**reported, **sources_document(sources)})
-    else:
-        report_batch(end, ends, outcome, Console(), services)
-    return code
+    return FixReport(
+        code,
+        document=lambda: batch_document(end, ends, outcome, code=code),
+        show=lambda: report_batch(end, ends, outcome, Console(), services),
+    )
 
 
 def batch_document(

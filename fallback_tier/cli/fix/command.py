@@ -7,13 +7,14 @@ from pathlib import Path
 from rich.console import Console
 
 from fallback_tier.advisory import AdvisorySet, AdvisorySource
-from fallback_tier.cli.fix.report import exit_code, next_steps, report
+from fallback_tier.cli.fix.report import FixReport, exit_code, next_steps, report
 from fallback_tier.cli.options import (
     advisory_lookup,
     cap_in_words,
     configuration,
     decided,
     repository_of,
+    setting_lines,
 )
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import watch_of
@@ -32,9 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
     watch = watch_of(arguments)
     says = decided(arguments)  # once: a file of settings may be a pipe
     configured = configuration(arguments, says)
-    for setting in says.settings:
-        if setting.where:
-            watch.detail(f"setting {setting.key}: {setting.where}")
+    for text in setting_lines(says):
+        watch.detail(text)
     with open_fixer(configured, given, watch) as fixer:
         for source in given.sources:
             watch.note(source.sentence)
@@ -72,17 +72,30 @@ def finish(
     sources: Sequence[AdvisorySource] = (),
 ) -> int:
     """Report the end; returns the exit code. ``sources``: of the records that were looked up."""
-    if not isinstance(fixed, OneFix):
-        from fallback_tier.cli.fix.batch_report import finish_several
-
-        return finish_several(fixed, services, as_json=as_json, sources=sources)
-    configured = services.configuration
-    code = exit_code(fixed.result, require_tests=configured.require_tests)
+    ended = report_of(fixed, services)
     if as_json:
-        steps = next_steps(fixed.result)
-        reported = {**document(fixed.result), **fixed.delivery.document(), "exit_code": code}
-        reported |= sources_document(sources)
-        print_json({**reported, "next_steps": list(steps)} if steps else reported)
+        print_json({**ended.document(), **sources_document(sources)})
     else:
-        report(fixed.result, Console(), fixed.delivery, configured.state_dir)
-    return code
+        ended.show()
+    return ended.code
+
+
+def report_of(fixed: Fixed, services: Services) -> FixReport:
+    """Return how it ended, to be printed."""
+    if not isinstance(fixed, OneFix):
+        from fallback_tier.cli.fix.batch_report import report_several
+
+        return report_several(fixed, services)
+    result, configured = fixed.result, services.configuration
+    code = exit_code(result, require_tests=configured.require_tests)
+
+    def as_document() -> dict[str, object]:
+        steps = next_steps(result)
+        reported = {**document(result), **fixed.delivery.document(), "exit_code": code}
+        return {**reported, "next_steps": list(steps)} if steps else reported
+
+    return FixReport(
+        code,
+        document=as_document,
+        show=lambda: report(result, Console(), fixed.delivery, configured.state_dir),
+    )

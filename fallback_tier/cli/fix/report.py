@@ -1,5 +1,7 @@
 """How a fix ended, for a person and for machines."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -38,6 +40,15 @@ from fallback_tier.handover.headline import headline, proof_of
 from fallback_tier.outcome import Applied
 from fallback_tier.patch.diff import new_files
 from fallback_tier.wiring.trail import evidence_dir
+
+
+@dataclass(frozen=True)
+class FixReport:
+    """How a fix, or a run over several advisories, ended: its exit code, and what prints it."""
+
+    code: int
+    document: Callable[[], dict[str, object]]
+    show: Callable[[], None]
 
 
 def exit_code(result: FixResult, *, require_tests: bool = False) -> int:

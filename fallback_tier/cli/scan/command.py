@@ -1,47 +1,71 @@
-"""``fallback-tier scan``: what is vulnerable, and what would fix it."""
+"""``fallback-tier scan``: what is vulnerable, and what fixes it."""
 
 import argparse
 from datetime import UTC, datetime
-from pathlib import Path
 
 from rich.console import Console
 
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.options import advisory_lookup, settings
-from fallback_tier.cli.progress import OnTerminal
+from fallback_tier.cli.options import (
+    advisory_lookup,
+    configuration,
+    decided,
+    repository_of,
+    setting_lines,
+    settings,
+)
+from fallback_tier.cli.progress import watch_of
 from fallback_tier.cli.results import print_shown
 from fallback_tier.cli.scan.report import show
+from fallback_tier.errors import InputError
+from fallback_tier.installed import committed_settings
 from fallback_tier.scan.document import ScanResult
-from fallback_tier.scan.rules import Ignored, Level, ScanRules
+from fallback_tier.scan.rules import ScanRules
 from fallback_tier.scan.scanning import Scanner
+
+#: Options that promise something which only a fix does.
+_OF_A_FIX = ("dry_run", "output", "commit", "report", "no_sandbox", "require_tests")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Scan, print. The exit code says whether something is vulnerable."""
-    with OnTerminal(quiet=arguments.json).planning() as progress:
+    """Scan, print; with ``--fix``, fix what is shown. The exit code says whether something is vulnerable,
+    or how the fix ended."""
+    _check_options(arguments)
+    repository, says = repository_of(arguments), decided(arguments)
+    configured = configuration(arguments, says) if arguments.fix else None
+    # As gates are: with --config, what the repository says does not count.
+    all_says = says.over(None if arguments.config else committed_settings(repository))
+    watch = watch_of(arguments)
+    for text in setting_lines(all_says):
+        watch.detail(text)
+    with watch.planning() as progress:
         scanner = Scanner(
             advisory_lookup(arguments),
-            settings(arguments),
-            rules_of(arguments),
+            settings(arguments, says),
+            ScanRules.of(all_says),
             today=datetime.now(UTC).date(),
             resolve=not arguments.no_resolve,
             observe=progress,
         )
-        result = scanner.scan(Path(arguments.repository))
+        scanned = scanner.scan_with_records(repository)
+    if configured is not None:
+        from fallback_tier.cli.scan.fixing import fix_shown
+
+        return fix_shown(scanned, repository, configured, arguments, watch)
+    result = scanned.result
     code = exit_code(result)
     document = {**result.model_dump(mode="json"), "exit_code": code}
     return print_shown(arguments, document, lambda: show(result, Console()), code)
 
 
-def rules_of(arguments: argparse.Namespace) -> ScanRules:
-    """What the options say is left out."""
-    return ScanRules(
-        severity=Level(arguments.severity) if arguments.severity else None,
-        production=arguments.production,
-        ignore=tuple(
-            Ignored(id=name, reason=reason, until=until) for name, until, reason in arguments.ignore
-        ),
-    )
+def _check_options(arguments: argparse.Namespace) -> None:
+    """Raises InputError: an option is about a fix, and none is to be made."""
+    for name in _OF_A_FIX:
+        if not arguments.fix and getattr(arguments, name) not in (None, False):
+            raise InputError(
+                f"--{name.replace('_', '-')} is about a fix, and a scan alone makes none.",
+                next_step="Give --fix as well, or leave it out.",
+            )
 
 
 def exit_code(result: ScanResult) -> int:

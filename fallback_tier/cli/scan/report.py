@@ -10,7 +10,7 @@ from rich.markup import escape
 from fallback_audit.showing.describe import visible
 from fallback_tier.cli.remediation import line
 from fallback_tier.outcome import UnreadItem
-from fallback_tier.scan.document import Finding, FixStep, ScanResult
+from fallback_tier.scan.document import Finding, FixStep, NotFixed, ScanResult
 
 #: Columns of the table, and their widths; with two spaces between them, 80.
 _HEADS = ("severity", "package", "advisory", "fixed in")
@@ -30,6 +30,13 @@ def show(result: ScanResult, console: Console) -> None:
         line(console, escape(text), verbatim=True)
 
 
+def show_not_fixed(remaining: Sequence[NotFixed], console: Console) -> None:
+    """Print the findings that a fix left, each with its reason."""
+    for one in remaining:
+        for text in _wrapped(f"not fixed: {one.id} ({one.package}): {one.reason}"):
+            line(console, escape(text), verbatim=True)
+
+
 def lines(result: ScanResult) -> Iterator[str]:
     """Yield the report's lines: plain text, without control characters."""
     commit = result.base_commit[:12]
@@ -46,6 +53,7 @@ def lines(result: ScanResult) -> Iterator[str]:
         finding = one.finding
         yield from _wrapped(
             f"ignored until {one.until}: {finding.id} ({finding.package}): {one.reason}"
+            f"{f' ({one.where})' if one.where else ''}"
         )
     for name in result.expired:
         yield from _wrapped(f"no longer ignored, its date has passed: {name}")
@@ -87,8 +95,11 @@ def _summary(result: ScanResult) -> str:
     count = len(result.findings)
     parts = [f"{count} vulnerable of {result.packages} packages"]
     parts += [f"{len(result.ignored)} ignored"] if result.ignored else []
-    parts += [f"{result.below} below the severity"] if result.below else []
-    parts += [f"{result.development} for development alone"] if result.development else []
+    origins = {rule.key: f" ({rule.where})" for rule in result.rules}
+    if result.below:
+        parts.append(f"{result.below} below the severity{origins.get('severity', '')}")
+    if result.development:
+        parts.append(f"{result.development} for development alone{origins.get('production', '')}")
     if result.is_unknown:
         parts.append("not everything could be decided")
     return ", ".join(parts)

@@ -18,15 +18,17 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["fix", "plan"])
+@pytest.mark.parametrize(
+    ("command", "its"), [("fix", "--advisory"), ("plan", "--advisory"), ("scan", "--fix")]
+)
 def test_help_shows_the_usual_options_and_where_the_rest_is(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str, its: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     short = printed(capsys, command, "--help")
     whole = printed(capsys, command, "--help-all")
     assert len(short.splitlines()) <= SCREEN < len(whole.splitlines())
-    assert {"--advisory", "--offline", "--help-all"} <= {*short.split()}
+    assert {its, "--offline", "--help-all"} <= {*short.split()}
     assert "--release-age" in whole
     assert "--release-age" not in short
     assert printed(capsys, command, "--help-all") == whole

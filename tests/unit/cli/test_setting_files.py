@@ -2,13 +2,22 @@
 
 import argparse
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from fallback_tier.cli.arguments import SEVERITIES
 from fallback_tier.cli.main import build_parser
-from fallback_tier.cli.options import USERS_FILE, configuration, settings, users_file
-from fallback_tier.configured import SETTING_KEYS, GateSettings, destination_of
+from fallback_tier.cli.options import USERS_FILE, configuration, decided, settings, users_file
+from fallback_tier.configured import (
+    SETTING_KEYS,
+    GateSettings,
+    SeverityFloor,
+    Source,
+    destination_of,
+)
 from fallback_tier.errors import SettingError
+from fallback_tier.scan.rules import Level, ScanRules
 from tests.kinds import OfKind
 
 EVERYTHING = """\
@@ -24,6 +33,13 @@ max_tokens_per_day = 2000
 release_age = 7
 test_command = "make test"
 test_timeout_s = 60
+severity = "high"
+production = true
+
+[[tool.fallback-tier.ignore]]
+id = "CVE-2026-1"
+reason = "why"
+until = 2026-12-31
 
 [[tool.fallback-tier.gates]]
 name = "lint"
@@ -59,8 +75,8 @@ def test_each_key_does_something() -> None:
 
 
 @pytest.mark.parametrize("key", [key for key in SETTING_KEYS if destination_of(key)])
-def test_each_option_of_a_key_is_one_of_fix(key: str) -> None:
-    assert hasattr(parsed(), destination_of(key))
+def test_each_option_of_a_key_is_one_of_its_command(key: str) -> None:
+    assert hasattr(parsed(verb=SETTING_KEYS[key].command), destination_of(key))
     assert f"--{destination_of(key).replace('_', '-')}" == SETTING_KEYS[key].option
 
 
@@ -84,6 +100,19 @@ def test_a_file_that_is_given_wins_over_the_users(users: Path, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("users")
+def test_a_scan_takes_its_rules() -> None:
+    rules = ScanRules.of(decided(parsed(verb="scan")))
+    assert (rules.severity, rules.production) == (Level.HIGH, True)
+    assert [it.id for it in rules.ignore] == ["CVE-2026-1"]
+    assert [it.key for it in rules.settings] == ["severity", "production", "ignore"]
+    words = ("--severity", "none", "--no-production", "--ignore", "CVE-2026-2,2027-01-01,why")
+    rules = ScanRules.of(decided(parsed(*words, verb="scan")))
+    assert (rules.severity, rules.production) == (Level.NONE, False)
+    assert [it.id for it in rules.ignore] == ["CVE-2026-2"]
+    assert {it.source for it in rules.settings} == {Source.OPTION}
+
+
+@pytest.mark.usefixtures("users")
 def test_a_plan_takes_what_it_has_options_for() -> None:
     made = settings(parsed(verb="plan"))
     assert (made.release_age_days, made.test_commands) == (7, ("make test",))
@@ -95,6 +124,11 @@ def test_doctor_looks_at_the_model_of_the_users_file(users: Path) -> None:
     assert of_health(parsed(verb="doctor")).model == "m"
     users.write_text("")
     assert of_health(parsed(verb="doctor")).model is None
+
+
+def test_the_severities_of_the_option_are_those_of_the_key() -> None:
+    assert get_args(SeverityFloor) == SEVERITIES
+    assert {*SEVERITIES} == {*Level} - {Level.UNKNOWN}
 
 
 def test_a_default_cap_is_kept_if_no_file_has_one(users: Path) -> None:
