@@ -1,9 +1,9 @@
 """``python -m tests.campaigns.first_hour``: how long from ``pip install`` to a proved fix?
 
 For each drawn repository, in an empty environment with a home and caches of its own: install the wheel,
-``doctor``, ``scan``, then ``fix`` of the first advisory in the scan's table that has a step. The commands are
-the README's. Two things differ: the wheel is this checkout's, and the OSV database is a server on loopback
-with the records of the data sets (``FALLBACK_TIER_ADVISORY_URL``).
+``doctor``, ``scan``, then ``fix`` of the first advisory in the scan's table that has a step. The commands
+are the README's. Two things differ: the wheel is this checkout's, and the OSV database is a server on
+loopback with the records of the data sets (``FALLBACK_TIER_ADVISORY_URL``).
 """
 
 import argparse
@@ -60,8 +60,8 @@ _WORDS_CHARS = 300
 class Row(Frozen):
     """One repository. ``seconds_of``: each command's; ``codes``: their exit codes, None at the limit.
 
-    ``packages``, ``vulnerable``: what the scan counted and listed; ``advisory``: what was fixed, empty if no
-    row of the table had a step. ``said``: the last command's headline, or its last words.
+    ``packages``, ``vulnerable``: what the scan counted and listed; ``advisory``: what was fixed, empty if
+    no row of the table had a step. ``said``: the last command's headline, or its last words.
     """
 
     name: str

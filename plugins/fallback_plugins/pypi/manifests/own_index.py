@@ -32,7 +32,7 @@ _PUBLIC = (".".join(("pypi", "org")), ".".join(("pypi", "python", "org")))
 _OF_UV = ("index", "index-url", "extra-index-url", "find-links", "no-index")
 
 #: In files of any kind but requirements: keys of pip's settings, pip-tools', pixi's, tox's and setuptools',
-#: variables and options of clients that somebody runs. Not ``dependency_links``: pip ignores them since 19.0.
+#: variables and options of clients that somebody runs. Not ``dependency_links``: pip 19.0 ignores them.
 _IN_WORDS = re.compile(
     r"(?<!emit[-_])(?:index[-_]?(?:url|server)|find[-_]links)|(?<![a-z0-9])no[-_]index"
     r"|\bUV_(?:DEFAULT_)?INDEX\b|PYPI[-_](?:URL|MIRROR)|\b(?:PIP|UV)_CONFIG_FILE"
