@@ -8,7 +8,7 @@ from rich.console import Console
 
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import advisory_lookup, settings
-from fallback_tier.cli.progress import OnTerminal
+from fallback_tier.cli.progress import watch_of
 from fallback_tier.cli.results import print_shown
 from fallback_tier.cli.scan.report import show
 from fallback_tier.scan.document import ScanResult
@@ -18,7 +18,7 @@ from fallback_tier.scan.scanning import Scanner
 
 def run(arguments: argparse.Namespace) -> int:
     """Scan, print. The exit code says whether something is vulnerable."""
-    with OnTerminal(quiet=arguments.json).planning() as progress:
+    with watch_of(arguments).planning() as progress:
         scanner = Scanner(
             advisory_lookup(arguments),
             settings(arguments),
