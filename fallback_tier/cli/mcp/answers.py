@@ -172,8 +172,8 @@ def newest_first(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def bounded(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document if it fits; otherwise with lists and texts cut, each named in ``cut``. Raises
-    InputError if even that does not fit."""
+    """Return an encodable document if it fits; otherwise with lists and texts cut, each named in ``cut``.
+    Raises InputError if even that does not fit."""
     if _size(document) <= MAX_ANSWER_BYTES:
         return {**document, "cut": []}
     for items, chars in _BOUNDS:
@@ -191,8 +191,15 @@ def bounded(document: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
+def encodable(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document without halves of surrogate pairs, which JSON can escape and UTF-8 can't say."""
+    found = json.loads(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
+    assert isinstance(found, dict)  # noqa: S101 (as it was)
+    return found
+
+
 def _size(document: Mapping[str, Any]) -> int:
-    return len(json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    return len(json.dumps(document, ensure_ascii=False).encode())
 
 
 def _shorter(value: Any, field: str, items: int, chars: int, cuts: list[Cut]) -> Any:

@@ -9,6 +9,7 @@ repository is as it was, and the fix can be resumed.
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.mcp.answers import bounded
+from fallback_tier.cli.mcp.answers import bounded, encodable
 from fallback_tier.cli.mcp.tools import TOOLS, Permissions
 from fallback_tier.cli.options import as_given
 from fallback_tier.cli.output import as_object
@@ -68,7 +69,7 @@ INSTRUCTIONS = (
 def run(arguments: argparse.Namespace) -> int:
     """Serve until the client closes the input. Raises ToolMissingError without the extra, and
     ConfigurationError if a root is not a folder."""
-    if find_spec("mcp") is None:
+    if not all(map(find_spec, ("mcp", "mcp_types"))):  # the second came with version 2
         raise ToolMissingError(
             "The tools for agents need the package mcp, which is not installed.",
             next_step="pip install 'fallback-tier[mcp]'",
@@ -77,6 +78,10 @@ def run(arguments: argparse.Namespace) -> int:
     permissions = permissions_of(arguments)
     import anyio
 
+    # A signal ends this process at once, and with it the inputs of its commands, which end in order: a
+    # reader of standard input that waits for a line can't be cancelled.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     anyio.run(_serve, permissions)
     return exit_codes.OK
 
@@ -180,7 +185,7 @@ def build_server(permissions: Permissions) -> "Server[Any]":
                 document = bounded(tool.answer({**document, "exit_code": code}))
         except Exception as error:  # noqa: BLE001 (a defect is told in the same form)
             told = error if isinstance(error, FallbackError) else explained(error)
-            document, is_error = {"error": as_object(told)}, True
+            document, is_error = encodable({"error": as_object(told)}), True
         text = json.dumps(document, ensure_ascii=False)
         return CallToolResult(
             content=[TextContent(text=text)], structured_content=document, is_error=is_error
@@ -215,13 +220,17 @@ async def run_command(words: Sequence[str], report: "Report") -> tuple[int, Mapp
         if code is None:
             group.cancel_scope.cancel()
         steps.ended.set()
-    if code is None:
-        is_long = len(output) > MAX_OUTPUT_BYTES
-        limit = f"{MAX_OUTPUT_BYTES >> 20} MiB" if is_long else f"{MAX_CALL_S:.0f} s"
+    if code is None and len(output) > MAX_OUTPUT_BYTES:
         raise ToolFailedError(
-            f"`fallback-tier {words[0]}` was ended: it passed the limit of {limit}.",
-            next_step="Give the same command in a shell; a fix that is open in audit_log can be resumed.",
-            kind="output_too_large" if is_long else "too_long",
+            f"`fallback-tier {words[0]}` printed more than {MAX_OUTPUT_BYTES >> 20} MiB and was ended.",
+            next_step="Give the same command in a shell.",
+            kind="output_too_large",
+        )
+    if code is None:
+        raise ToolFailedError(
+            f"`fallback-tier {words[0]}` took longer than {MAX_CALL_S:.0f} s and was ended.",
+            next_step="A fix that is open in audit_log can be resumed.",
+            kind="too_long",
         )
     try:
         document = json.loads(output)
@@ -232,7 +241,7 @@ async def run_command(words: Sequence[str], report: "Report") -> tuple[int, Mapp
             kind="no_answer",
         ) from error
     assert isinstance(document, dict)  # noqa: S101 (what --json promises)
-    return code, document
+    return code, encodable(document)
 
 
 @asynccontextmanager
