@@ -28,7 +28,7 @@ from fallback_tier.errors import ToolFailedError, ToolMissingError
 from tests.e2e.command import SCRIPT, Snapshot, repository, snapshot
 from tests.fakes.osv_api import OsvApi, osv_api
 from tests.integration.gate_setup import needs_sandbox
-from tests.integration.test_cli_scan import GHSA, record
+from tests.integration.test_cli_scan import CVE, GHSA, record
 from tests.kinds import OfKind
 from tests.registry import Universe, serve
 from tests.waiting import PATIENCE_S, becomes
@@ -100,9 +100,8 @@ class Agent:
         return answers[0]
 
     def fix(self, *options: str | Path, **arguments: Any) -> Any:
-        answer = self.call(
-            "fix", *options, repository=str(self.repo), advisories=[GHSA], **arguments
-        )
+        call = {"repository": str(self.repo), "advisories": [GHSA], **arguments}
+        answer = self.call("fix", *options, **call)
         assert not answer.is_error, answer
         return answer.structured_content
 
@@ -217,10 +216,16 @@ def test_the_patch_is_applied_only_if_writing_was_allowed(agent: Agent) -> None:
 
 @pytest.mark.sandbox
 def test_writing_must_be_asked_for(agent: Agent) -> None:
+    """Here with two advisories, which are planned together."""
     needs_sandbox()
     before = agent.commit()
-    assert not agent.fix("--allow-writes")["delivered"]
+    agent.api.records[CVE] = record(CVE)
+    answer = agent.fix("--allow-writes", advisories=[GHSA, CVE])
+    assert not answer["delivered"]
     assert snapshot(agent.repo) == before
+    (fix,) = answer["fixes"]
+    assert (fix["outcome"], set(fix["advisory_ids"])) == ("verified", {GHSA, CVE})
+    assert {it["id"]: it["outcome"] for it in answer["advisories"]} == {GHSA: "fixed", CVE: "fixed"}
 
 
 async def _in_the_tests(agent: Agent) -> None:
