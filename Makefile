@@ -194,7 +194,7 @@ record-registry: setup
 	env -u ANTHROPIC_API_KEY -u ANTHROPIC_AUTH_TOKEN -u ANTHROPIC_BASE_URL $(BIN)/python -m tests.registry.fetch --record $(ARGS)
 
 lock:
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra demo --extra embeddings --extra eval --extra langgraph --extra postgres --extra serve --extra temporal --extra temporal-dev --group dev pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra demo --extra embeddings --extra eval --extra langgraph --extra mcp --extra postgres --extra serve --extra temporal --extra temporal-dev --group dev pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header tests/campaigns/bench/requirements.in -o tests/campaigns/bench/requirements.lock
 	$(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform linux --generate-hashes --no-emit-index-url --no-annotate --no-header tests/campaigns/bench/requirements-aider.in -o tests/campaigns/bench/requirements-aider.lock
 

@@ -68,6 +68,8 @@ def build_parser() -> argparse.ArgumentParser:
     _family(commands, "fleet", what, "fleet.parser")
     _family(commands, "worker", "take fixes of campaigns on Temporal", "fleet.worker_parser")
     _family(commands, "serve", "serve fixes over HTTP", "serve.parser")
+    what = "serve tools for a coding agent (MCP)"
+    _family(commands, "mcp", what, "mcp.parser")
     _family(commands, "keys", "manage the API keys of the service", "keys.parser")
     what = "measure retrieval, judges and models (source tree only)"
     commands.add_parser("eval", help=what, verbs=_evaluations)

@@ -132,7 +132,11 @@ def record(arguments: argparse.Namespace) -> RecordSettings:
 
 def repository_of(arguments: argparse.Namespace) -> Path:
     """Return the root of the checkout that REPO is or is in; a path in none as it is: git explains it."""
-    named = Path(arguments.repository)
+    return checkout_of(Path(arguments.repository))
+
+
+def checkout_of(named: Path) -> Path:
+    """Return the root of the checkout that this path is or is in; one that is in none as it is."""
     whole = named.resolve()
     # A checkout's .git is a folder; a worktree's, and a submodule's, a file.
     for folder in (whole, *whole.parents):

@@ -59,13 +59,14 @@ def print_error_json(error: Exception) -> None:
 
 
 def as_object(error: Exception) -> dict[str, str]:
-    """An error for machines: ``code``, ``problem``, ``next_step``."""
+    """An error for machines: ``code``, ``problem``, ``next_step``; ``kind`` if the error has one."""
     if not isinstance(error, FallbackError):
-        problem, next_step, code = str(error), "", "error"
+        problem, next_step, code, kind = str(error), "", "error", ""
     else:
-        problem, next_step, code = error.problem, error.next_step, error.code
+        problem, next_step, code, kind = error.problem, error.next_step, error.code, error.kind
     next_step = " ".join(filter(None, (next_step, *notes_of(error))))
-    return {"code": code, "problem": completed(problem), "next_step": completed(next_step)}
+    document = {"code": code, "problem": completed(problem), "next_step": completed(next_step)}
+    return {**document, "kind": kind} if kind else document
 
 
 def notes_of(error: BaseException) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from fallback_audit.showing.describe import excerpt_of, sentence
 from fallback_tier.attempt.task import DraftDiscarded, DraftText, Finished, TierEvent
 from fallback_tier.cli.remediation import line, safe
 from fallback_tier.execution import tests_so_far
+from fallback_tier.fix.watching import Watch
 from fallback_tier.gates.steps import StepKey
 from fallback_tier.limits import HEARTBEAT_S
 from fallback_tier.sandbox.process import running_programs
@@ -170,12 +171,32 @@ class FixProgress(Shown):
             self._heartbeat.shown()
 
 
-def watch_of(arguments: argparse.Namespace) -> "OnTerminal":
-    """Return the watch that ``--json``, ``-q`` and ``-v`` ask for."""
+class CommandWatch(Watch, Protocol):
+    """A ``Watch`` that also gets details, for a person who wants to see them."""
+
+    def detail(self, what: str, /) -> None:
+        """A sentence about what was decided before the work."""
+        ...
+
+
+_follower: CommandWatch | None = None
+
+
+def follow_with(watch: CommandWatch) -> None:
+    """Set who follows the commands of this process, in place of a person at a terminal."""
+    global _follower
+    _follower = watch
+
+
+def watch_of(arguments: argparse.Namespace) -> CommandWatch:
+    """Return the watch that ``--json``, ``-q`` and ``-v`` ask for, unless a program follows."""
+    if _follower is not None:
+        return _follower
+    quiet = getattr(arguments, "quiet", False)
     return OnTerminal(
-        quiet=arguments.json or arguments.quiet,
-        beats=not arguments.quiet,
-        verbose=arguments.verbose,
+        quiet=arguments.json or quiet,
+        beats=not quiet,
+        verbose=getattr(arguments, "verbose", False),
     )
 
 
@@ -229,8 +250,8 @@ class PlanProgress(Shown):
         self._progress.update(self._task, description=safe(step))
 
 
-def describe(event: TierEvent, *, whole: bool = False) -> str | None:
-    """One line of markup for an event, in the trail's own words; None where it would say nothing new.
+def in_words(event: TierEvent, *, whole: bool = False) -> str | None:
+    """Return one line for an event, in the trail's own words; None where it would say nothing new.
     ``whole``: with all lines of its excerpt."""
     # What ends a fix is told by the report.
     if isinstance(event, _PASSED_OVER) or event.kind in TERMINAL_KINDS:
@@ -239,8 +260,15 @@ def describe(event: TierEvent, *, whole: bool = False) -> str | None:
         return None
     more = None if isinstance(event, _REPORTED_BEFORE) else excerpt_of(event)
     first = (more or "") if whole else (more or "").partition("\n")[0]
-    message = escape(f"{sentence(event)}: {first}" if first else sentence(event))
-    style = event.badge.style
+    return f"{sentence(event)}: {first}" if first else sentence(event)
+
+
+def describe(event: TierEvent, *, whole: bool = False) -> str | None:
+    """The same as markup."""
+    text = in_words(event, whole=whole)
+    if text is None or isinstance(event, DraftText | DraftDiscarded | Finished):
+        return None
+    message, style = escape(text), event.badge.style
     if isinstance(event, AttemptStarted):
         return f"[bold]{message}[/]"
     return f"  [{style}]{message}[/]" if style else f"  {message}"

@@ -1,0 +1,58 @@
+"""A command that a program started and follows: its steps are lines of JSON on standard error, and it ends
+in order, as with SIGTERM, when its standard input is closed.
+
+``fallback-tier mcp`` runs each tool call this way, below a worker's guard. A server that is killed closes
+the input too, so that no fix goes on that no caller waits for.
+"""
+
+import json
+import os
+import signal
+import sys
+from contextlib import suppress
+from threading import Event, Thread
+
+from fallback_audit.showing.describe import visible
+from fallback_tier.cli.main import script
+from fallback_tier.cli.progress import follow_with, in_words
+from fallback_tier.fix.watching import Progress, ProgressCallback
+from fallback_tier.gates.steps import StepKey
+
+#: Longest step that is reported (characters).
+MAX_STEP_CHARS = 500
+
+
+class _Lines(ProgressCallback):
+    def detail(self, _: str, /) -> None:
+        """Details are for a person who gives ``-v``."""
+
+
+def main() -> None:
+    """Run the command whose words come after the guard's own two arguments, and end the process."""
+    sys.argv[1:] = sys.argv[3:]
+    left = Event()
+    follow_with(_Lines(lambda progress: None if left.is_set() else _tell(progress)))
+    Thread(target=_end_with_the_caller, args=(left,), name="caller", daemon=True).start()
+    script()
+
+
+def _end_with_the_caller(left: Event) -> None:
+    while os.read(0, 4096):
+        pass  # nothing is said on it
+    left.set()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _tell(progress: Progress) -> None:
+    match progress:
+        case StepKey():
+            text: str | None = f"attempt {progress.attempt}: {progress.name}"
+        case str():
+            text = progress
+        case _:
+            text = in_words(progress)
+    if text is None:
+        return
+    with suppress(OSError):  # the caller has gone: the command ends soon
+        sys.stderr.write(json.dumps({"progress": visible(text)[:MAX_STEP_CHARS]}) + "\n")
+        sys.stderr.flush()

@@ -1,0 +1,1 @@
+"""``fallback-tier mcp``: tools for coding agents, over the Model Context Protocol (ADR-0137)."""

@@ -1,0 +1,307 @@
+"""The tools: what each takes and gives, and the command that it runs.
+
+A tool is a command with ``--json``. What an agent may decide is an argument of the tool; what only the user
+may decide (models, budgets, hosts, the sandbox, answers to reviews) is not an argument of any.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import Field, StringConstraints, ValidationError
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.advisory.identifiers import identifier
+from fallback_tier.cli.mcp.answers import (
+    Answer,
+    FixesAnswer,
+    LogAnswer,
+    PlanAnswer,
+    QuestionsAnswer,
+    ReviewAnswer,
+    ScanAnswer,
+    TrailAnswer,
+    VerifyAnswer,
+    fixes_document,
+    newest_first,
+)
+from fallback_tier.cli.options import checkout_of
+from fallback_tier.errors import ConfigurationError, InputError, first_fault
+
+#: Advisories of one call: a scan of a neglected repository shows some hundred.
+MAX_ADVISORIES = 500
+
+#: Never read as an option, nor as a path.
+FixId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
+
+_Text = Annotated[str, StringConstraints(min_length=1, max_length=4_096)]
+
+Repository = Annotated[
+    _Text,
+    Field(description="Path of a git checkout under a root of the server, or of a folder in one."),
+]
+Advisories = Annotated[
+    tuple[_Text, ...],
+    Field(
+        min_length=1,
+        max_length=MAX_ADVISORIES,
+        description="Identifiers (GHSA-…, CVE-…, PYSEC-…, MAL-…), or paths under a root of files with "
+        "OSV records or a scanner's report.",
+    ),
+]
+Resolve = Annotated[
+    bool,
+    Field(description="False: predict from the files alone, without running package clients."),
+]
+
+
+class Nothing(Frozen):
+    """No argument."""
+
+
+class ScanInput(Frozen):
+    """Arguments of ``scan``."""
+
+    repository: Repository
+    severity: Literal["low", "medium", "high", "critical"] | None = Field(
+        default=None, description="Leave out what is known to be below it."
+    )
+    production: bool = Field(
+        default=False, description="Leave out what is installed for development alone."
+    )
+    resolve: Resolve = True
+
+
+class PlanInput(Frozen):
+    """Arguments of ``plan``."""
+
+    repository: Repository
+    advisories: Advisories
+    resolve: Resolve = True
+
+
+class FixInput(Frozen):
+    """Arguments of ``fix``."""
+
+    repository: Repository
+    advisories: Advisories
+    apply: bool = Field(
+        default=False,
+        description="Put the proved patch on the working tree, not committed. Refused unless the user "
+        "started the server with --allow-writes.",
+    )
+    resume: FixId | None = Field(
+        default=None,
+        description="A fix of one advisory that is open (audit_log): continue it. A call with several "
+        "advisories continues by itself.",
+    )
+
+
+class QuestionsInput(Frozen):
+    """Arguments of ``review_list``."""
+
+    answered: bool = Field(default=False, description="Also those that a person has answered.")
+
+
+class OneFixInput(Frozen):
+    """A fix on record."""
+
+    fix_id: FixId
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """What the user allowed at the start. ``looking``: the options that scan, plan and fix have of it;
+    ``state``, ``record``: where the audit trail is."""
+
+    roots: tuple[Path, ...]
+    allow_writes: bool = False
+    looking: tuple[str, ...] = ()
+    state: tuple[str, ...] = ()
+    record: tuple[str, ...] = ()
+
+    def path(self, given: str) -> Path:
+        """Return the real path, a relative one from the first root. Raises ConfigurationError if it is
+        under no root, also by a link."""
+        try:
+            path = (self.roots[0] / given).resolve()
+        except (OSError, ValueError) as error:  # a loop of links; a NUL
+            raise InputError(
+                f"{given!r} is not a path.",
+                next_step="Give the path of a checkout.",
+                kind="no_path",
+            ) from error
+        if not any(path.is_relative_to(root) for root in self.roots):
+            roots = ", ".join(map(str, self.roots))
+            raise ConfigurationError(
+                f"{given} is not under a root of this server ({roots}).",
+                next_step="Name one that is, or ask the user to start the server with --root.",
+                kind="outside_roots",
+            )
+        return path
+
+    def repository(self, given: str) -> str:
+        """Return the checkout that is meant. It may be above the folder that was named, and must be under
+        a root as well."""
+        return str(self.path(str(checkout_of(self.path(given)))))
+
+    def advisory(self, given: str) -> str:
+        """Return an identifier, or a file's real path. Raises AdvisoryIdError, ConfigurationError."""
+        return f"--advisory={identifier(given) or self.path(given)}"
+
+    def delivery(self, *, apply: bool) -> list[str]:
+        """Return how a fix is delivered. Raises ConfigurationError if it may not be."""
+        if apply and not self.allow_writes:
+            raise ConfigurationError(
+                "The user did not allow writes to repositories.",
+                next_step="Leave out `apply` for a dry run, or ask the user to start the server with "
+                "--allow-writes.",
+                kind="writes_not_allowed",
+            )
+        return [] if apply else ["--dry-run"]
+
+
+_InputT = TypeVar("_InputT", bound=Frozen)
+
+
+@dataclass(frozen=True)
+class Tool(Generic[_InputT]):
+    """``words``: the command; ``answer``: its document as ``gives`` has it. ``writes``: it adds to the
+    audit trail. ``asks``: it uses the network."""
+
+    name: str
+    title: str
+    about: str
+    takes: type[_InputT]
+    gives: type[Answer]
+    words: Callable[[_InputT, Permissions], Sequence[str]]
+    answer: Callable[[Mapping[str, Any]], dict[str, Any]] = field(default=dict)
+    writes: bool = False
+    asks: bool = False
+
+    def command(self, arguments: Mapping[str, Any], permissions: Permissions) -> list[str]:
+        """Return the words of the command. Raises InputError: arguments that are not of the schema;
+        ConfigurationError: something that the user did not allow."""
+        try:
+            given = self.takes.model_validate(dict(arguments))
+        except ValidationError as error:
+            raise InputError(
+                f"Arguments of {self.name}: {first_fault(error, 'the whole')}.",
+                next_step="Give them as the tool's input schema describes.",
+                kind="arguments",
+            ) from error
+        return [*self.words(given, permissions), "--json"]
+
+
+def _scan(given: ScanInput, allowed: Permissions) -> list[str]:
+    rules = [f"--severity={given.severity}"] if given.severity else []
+    rules += ["--production"] if given.production else []
+    return [
+        *("scan", allowed.repository(given.repository), *rules, *_unresolved(given.resolve)),
+        *(*allowed.looking, *allowed.state),
+    ]
+
+
+def _plan(given: PlanInput, allowed: Permissions) -> list[str]:
+    return [
+        *("plan", allowed.repository(given.repository), *map(allowed.advisory, given.advisories)),
+        *(*_unresolved(given.resolve), *allowed.looking, *allowed.state),
+    ]
+
+
+def _fix(given: FixInput, allowed: Permissions) -> list[str]:
+    resume = [f"--resume={given.resume}"] if given.resume else []
+    return [
+        *("fix", allowed.repository(given.repository), *map(allowed.advisory, given.advisories)),
+        *(*resume, *allowed.delivery(apply=given.apply), *allowed.looking, *allowed.record),
+    ]
+
+
+def _unresolved(resolve: bool) -> list[str]:
+    return [] if resolve else ["--no-resolve"]
+
+
+TOOLS: tuple[Tool[Any], ...] = (
+    Tool(
+        "scan",
+        "Find vulnerable dependencies",
+        "Show which installed packages of a repository have known vulnerabilities, how each comes in, "
+        "and the step that fixes it. An OSV database is asked. Nothing is changed. Call it first if no "
+        "advisory is given. `exit_code` 0: nothing vulnerable; 11: findings; 9: something could not be "
+        "read (`unread`), so that it is not known to be clean.",
+        ScanInput,
+        ScanAnswer,
+        _scan,
+        asks=True,
+    ),
+    Tool(
+        "plan",
+        "Plan a fix",
+        "Show what `fix` would do by recipe for these advisories, and what can't be fixed and why. "
+        "Package clients run; nothing is changed. It works with uncommitted changes.",
+        PlanInput,
+        PlanAnswer,
+        _plan,
+        asks=True,
+    ),
+    Tool(
+        "fix",
+        "Fix vulnerabilities, with a proof",
+        "Make a patch for these advisories and prove it in a sandbox: versions, build, tests. It takes "
+        "minutes. The checkout must be clean. By default nothing is written to it, and the patch is in "
+        "the answer; with `apply` it is put on the working tree, not committed. Read `headline`: fixed "
+        "only if a gate saw the vulnerability gone. `escalated`: a person must decide (review_show). If "
+        "the call is cancelled, the repository stays as it was; audit_log names the open fix for `resume`.",
+        FixInput,
+        FixesAnswer,
+        _fix,
+        fixes_document,
+        writes=True,
+        asks=True,
+    ),
+    Tool(
+        "review_list",
+        "List open questions",
+        "List fixes that wait for a person's decision.",
+        QuestionsInput,
+        QuestionsAnswer,
+        lambda given, allowed: [
+            *("review", "list", *(["--all"] if given.answered else []), *allowed.record)
+        ],
+    ),
+    Tool(
+        "review_show",
+        "Show a question",
+        "Show one question with its attempts, the last failure, the patch that is not proved, and the "
+        "commands that answer it. Show them to the user: only a person answers.",
+        OneFixInput,
+        ReviewAnswer,
+        lambda given, allowed: ["review", "show", given.fix_id, *allowed.record],
+    ),
+    Tool(
+        "audit_log",
+        "List fixes on record",
+        "List the fixes in the audit trail, newest first: advisory, repository, attempts, outcome.",
+        Nothing,
+        LogAnswer,
+        lambda _, allowed: ["audit", "log", *allowed.record],
+        newest_first,
+    ),
+    Tool(
+        "audit_show",
+        "Show a fix on record",
+        "Show every event of one fix as the audit trail has it.",
+        OneFixInput,
+        TrailAnswer,
+        lambda given, allowed: ["audit", "show", given.fix_id, *allowed.record],
+    ),
+    Tool(
+        "audit_verify",
+        "Verify the audit trail",
+        "Check that the audit trail and its evidence are as they were written. `ok` is the result.",
+        Nothing,
+        VerifyAnswer,
+        lambda _, allowed: ["audit", "verify", *allowed.record],
+    ),
+)
