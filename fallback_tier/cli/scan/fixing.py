@@ -19,7 +19,7 @@ from fallback_tier.cli.fix.command import delivery_of, report_of
 from fallback_tier.cli.fix.report import FixReport
 from fallback_tier.cli.options import cap_in_words
 from fallback_tier.cli.output import print_json
-from fallback_tier.cli.progress import OnTerminal
+from fallback_tier.cli.progress import CommandWatch
 from fallback_tier.cli.scan.report import show, show_not_fixed
 from fallback_tier.fix.delivery import Fixed, SeveralFixes
 from fallback_tier.fix.fixer import open_fixer
@@ -34,7 +34,7 @@ def fix_shown(
     repository: Path,
     configured: Configuration,
     arguments: argparse.Namespace,
-    watch: OnTerminal,
+    watch: CommandWatch,
 ) -> int:
     """Show the scan, fix what it shows, print. Raises as ``Fixer.fix``; returns the exit code."""
     result = scanned.result
