@@ -19,7 +19,6 @@ from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import watch_of
 from fallback_tier.fix.advisories import advisories_to_fix, sources_document
 from fallback_tier.fix.delivery import Delivery, Fixed
-from fallback_tier.fix.document import document
 from fallback_tier.fix.fixer import Fixer, open_fixer
 from fallback_tier.gates.result import OneFix
 from fallback_tier.wiring import Services
@@ -80,8 +79,9 @@ def finish(
     code = exit_code(fixed.result, require_tests=configured.require_tests)
     if as_json:
         steps = next_steps(fixed.result)
-        reported = {**document(fixed.result), **fixed.delivery.document(), "exit_code": code}
-        reported |= sources_document(sources)
+        from fallback_tier.cli.fix.batch_report import one_document
+
+        reported = {**one_document(fixed, code=code), **sources_document(sources)}
         print_json({**reported, "next_steps": list(steps)} if steps else reported)
     else:
         report(fixed.result, Console(), fixed.delivery, configured.state_dir)

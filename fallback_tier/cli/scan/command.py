@@ -16,6 +16,12 @@ from fallback_tier.scan.rules import Ignored, Level, ScanRules
 from fallback_tier.scan.scanning import Scanner
 
 
+class ScanDocument(ScanResult):
+    """What ``scan --json`` prints."""
+
+    exit_code: int
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Scan, print. The exit code says whether something is vulnerable."""
     with OnTerminal(quiet=arguments.json).planning() as progress:
@@ -29,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         result = scanner.scan(Path(arguments.repository))
     code = exit_code(result)
-    document = {**result.model_dump(mode="json"), "exit_code": code}
+    document = ScanDocument(**dict(result), exit_code=code)
     return print_shown(arguments, document, lambda: show(result, Console()), code)
 
 
