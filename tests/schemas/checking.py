@@ -13,7 +13,7 @@ from typing import Any
 from jsonschema import ValidationError
 
 from fallback_tier.cli import main as command_line
-from tests.schemas.files import name_of, validator
+from tests.schemas.files import SHAPES, name_of, validator
 from tests.schemas.outputs import OUTPUTS
 
 #: Names a folder in which each schema that an output was checked against leaves a file: test processes have
@@ -100,4 +100,4 @@ def _nearest(error: ValidationError) -> str:
 
 def unchecked(folder: Path) -> list[str]:
     """Return the schemas that no output was checked against."""
-    return sorted({name_of(command) for command in OUTPUTS} - {it.name for it in folder.iterdir()})
+    return sorted(SHAPES.keys() - {it.name for it in folder.iterdir()})

@@ -37,7 +37,7 @@ from fallback_tier.wiring.trail import (
 
 
 class ExportDone(Frozen):
-    """What ``audit export --json`` prints: how much the file has. ``vulnerabilities``: if it is one fix's."""
+    """What ``audit export --json`` prints: how much the file has; of one fix, its vulnerabilities."""
 
     file: str
     file_sha256: str

@@ -40,8 +40,8 @@ COLUMNS = ("manifest", "package", "from → to", "step", "known", "advisories")
 
 
 class PlanDocument(RemediationPlan):
-    """What ``plan --json`` prints. ``advisory_sources``: where looked-up records come from; left out if none
-    was looked up."""
+    """What ``plan --json`` prints. ``advisory_sources``: where looked-up records come from; left out if
+    none was looked up."""
 
     schema_version: Literal[1] = 1
     exit_code: int
