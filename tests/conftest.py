@@ -134,7 +134,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_home] = _move_home()
     config.stash[_npm] = Path(tempfile.mkdtemp(prefix="fallback-tier-npm-"))
     config.stash[_outputs] = Path(tempfile.mkdtemp(prefix="fallback-tier-outputs-"))
-    os.environ.setdefault(LEDGER, str(config.stash[_outputs]))
+    os.environ[LEDGER] = str(config.stash[_outputs])
     os.environ["PATH"] = warm_npm(config.stash[_npm], os.environ["PATH"])
     if config.getoption("numprocesses", None) and config.args_source is _WHOLE:
         for folder in ("integration", "unit"):

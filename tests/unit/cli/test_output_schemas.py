@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from jsonschema import Draft202012Validator
 from fallback_tier.cli.main import build_parser
 from fallback_tier.cli.parsing import Parser
 from tests.schemas.changes import breaks
+from tests.schemas.checking import unchecked
 from tests.schemas.files import (
     FOLDER,
     SHAPES,
@@ -151,6 +153,13 @@ def test_one_and_several_advisories_have_the_same_names_in_common() -> None:
             assert {one: kind["properties"][one] for one in shared} == {
                 one: committed(name)["anyOf"][0]["properties"][one] for one in shared
             }
+
+
+def test_what_no_output_was_checked_against_is_named(tmp_path: Path) -> None:
+    assert unchecked(tmp_path) == NAMES
+    for name in NAMES[1:]:
+        (tmp_path / name).touch()
+    assert unchecked(tmp_path) == NAMES[:1]
 
 
 def test_names_are_of_commands() -> None:
