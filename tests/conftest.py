@@ -48,6 +48,7 @@ from tests.registry.recording import DEAD, Recording, client_environ, serve_reco
 from tests.registry.store import Store
 from tests.rewriting import rewrite_once
 from tests.scheduling import Scheduling
+from tests.schemas.checking import LEDGER, check_called, unchecked
 from tests.warm_npm import warm_npm
 
 ROOT = Path(__file__).parents[1]
@@ -79,9 +80,13 @@ _CLIENTS = ("npm", "uv")
 #: Nobody chose some of the tests.
 _WHOLE = pytest.Config.ArgsSource.TESTPATHS
 
+#: The marks of a run of all tests, with campaigns or without.
+_MOST_OR_ALL = {"not campaign", "campaign or not campaign"}
+
 _home = pytest.StashKey[Path]()
 _npm = pytest.StashKey[Path]()
 _open = pytest.StashKey[ExitStack]()
+_outputs = pytest.StashKey[Path]()
 _recording = pytest.StashKey[Recording]()
 
 
@@ -117,6 +122,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     settings.load_profile("shared-machine")
     config.stash[_open] = ExitStack()
+    check_called()
     if hasattr(config, "workerinput"):  # xdist: the environment is inherited
         return
     present = [key for key in KEYS if key in os.environ]
@@ -127,16 +133,33 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     config.stash[_home] = _move_home()
     config.stash[_npm] = Path(tempfile.mkdtemp(prefix="fallback-tier-npm-"))
+    config.stash[_outputs] = Path(tempfile.mkdtemp(prefix="fallback-tier-outputs-"))
+    os.environ[LEDGER] = str(config.stash[_outputs])
     os.environ["PATH"] = warm_npm(config.stash[_npm], os.environ["PATH"])
     if config.getoption("numprocesses", None) and config.args_source is _WHOLE:
         for folder in ("integration", "unit"):
             rewrite_once(config, ROOT / "tests" / folder)
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """When all tests have run: each schema of a ``--json`` was compared with a real output. That one was
+    not is a failure in CI; elsewhere tests may be skipped."""
+    config = session.config
+    some = ("keyword", "deselect", "lf", "maxfail", "collectonly", "stepwise")
+    chosen = any(config.getoption(name, None) for name in some)
+    chosen = chosen or config.getoption("markexpr") not in _MOST_OR_ALL
+    if hasattr(config, "workerinput") or config.args_source is not _WHOLE or chosen:
+        return
+    if missing := unchecked(config.stash[_outputs]):
+        config.get_terminal_writer().line(f"No test has a --json output of {', '.join(missing)}.")
+        if os.environ.get("CI") == "true":
+            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     if (opened := config.stash.get(_open, None)) is not None:
         opened.close()
-    for key in (_home, _npm):
+    for key in (_home, _npm, _outputs):
         if (folder := config.stash.get(key, None)) is not None:
             shutil.rmtree(folder, ignore_errors=True)
 

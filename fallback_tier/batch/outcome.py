@@ -10,7 +10,7 @@ from fallback_tier.advisory import Advisory, AdvisoryBundle, Staying
 from fallback_tier.batch.part import Part
 from fallback_tier.gates.failure_summary.distill import what_failed
 from fallback_tier.gates.result import Escalated, FixResult, Patched, RefusedFix, WithPatch
-from fallback_tier.planning import RemediationPlan
+from fallback_tier.planning import Remaining, RemediationPlan
 
 
 class Outcome(StrEnum):
@@ -56,10 +56,21 @@ def advisory_ends(planned: RemediationPlan, parts: Sequence[Part]) -> tuple[Advi
     """Every advisory that was given, once; what could be done for it first."""
     ids = [name for fix in planned.fixes for name in fix.advisory_ids]
     ids += [name for item in planned.left for name in item.advisory_ids]
-    ends = [_end(name, planned, parts) for name in dict.fromkeys(ids)]
+    ends = [
+        _end(name, planned.left, [part for part in parts if name in part.ids])
+        for name in dict.fromkeys(ids)
+    ]
     clean = {Outcome.NOT_AFFECTED: planned.not_affected, Outcome.UNDECIDED: planned.undecided}
     ends += [AdvisoryEnd(id=name, outcome=it) for it, names in clean.items() for name in names]
     return tuple(ends)
+
+
+def ends_of(part: Part) -> tuple[AdvisoryEnd, ...]:
+    """Every advisory of a fix that was made without a plan of several."""
+    result = part.result
+    if isinstance(result, RefusedFix) and result.reason is RefusalReason.NOT_AFFECTED:
+        return tuple(AdvisoryEnd(id=name, outcome=Outcome.NOT_AFFECTED) for name in part.ids)
+    return tuple(_end(name, (), [part]) for name in part.ids)
 
 
 def partial_fix_message(parts: Sequence[Part], ends: Sequence[AdvisoryEnd]) -> tuple[Part, ...]:
@@ -104,11 +115,11 @@ def _reason(part: Part) -> tuple[str, str]:
             return HELD_BACK, part.held_back or ""
 
 
-def _end(name: str, planned: RemediationPlan, parts: Sequence[Part]) -> AdvisoryEnd:
-    mine = [part for part in parts if name in part.ids]
+def _end(name: str, left: Sequence[Remaining], mine: Sequence[Part]) -> AdvisoryEnd:
     done = [part.fixed[0] for part in mine if part.fixed is not None]
-    why = tuple(dict.fromkeys(_all_that_stays(name, planned, mine)))
-    if done and why:
+    why = tuple(dict.fromkeys(_all_that_stays(name, left, mine)))
+    stays = why or any(name in part.advisory.in_part for part in mine)
+    if done and stays:
         outcome = Outcome.FIXED_IN_PART
     elif not done:
         unknown = bool(why) and all(one.reason == RefusalReason.UNKNOWN for one in why)
@@ -121,11 +132,11 @@ def _end(name: str, planned: RemediationPlan, parts: Sequence[Part]) -> Advisory
     )
 
 
-def _all_that_stays(name: str, planned: RemediationPlan, mine: Sequence[Part]) -> Iterator[Why]:
+def _all_that_stays(name: str, left: Sequence[Remaining], mine: Sequence[Part]) -> Iterator[Why]:
     for part in mine:
         if (found := why_not(part)) is not None:
             yield found
-    for item in planned.left:
+    for item in left:
         if name in item.advisory_ids:
             yield Why(ecosystem=item.ecosystem, reason=item.reason.value, sentence=item.sentence)
 

@@ -4,12 +4,13 @@ import argparse
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.filesize import decimal
 
+from fallback_audit.frozen import Frozen
 from fallback_plugins.shared import store
 from fallback_tier.cli.options import state_dir
 from fallback_tier.cli.remediation import safe
@@ -21,8 +22,7 @@ from fallback_tier.gates.trees.worktrees import BASES
 _DAY_S = 86_400
 
 
-@dataclass(frozen=True)
-class _Shown:
+class _Shown(Frozen):
     """One entry, as JSON has it."""
 
     kept_in: str
@@ -34,8 +34,7 @@ class _Shown:
     in_use: bool
 
 
-@dataclass(frozen=True)
-class _Total:
+class _Total(Frozen):
     """All entries of one folder, and their bounds, as JSON has them. ``most_bytes`` None: none."""
 
     kept_in: str
@@ -43,6 +42,21 @@ class _Total:
     most_entries: int
     bytes: int
     most_bytes: int | None
+
+
+class CacheList(Frozen):
+    """What ``cache list --json`` prints."""
+
+    entries: tuple[_Shown, ...]
+    totals: tuple[_Total, ...]
+
+
+class CacheCleared(Frozen):
+    """What ``cache clear --json`` prints. ``in_use``: entries that a run uses now, and that stay."""
+
+    removed: int
+    freed_bytes: int
+    in_use: int
 
 
 @dataclass(frozen=True)
@@ -59,15 +73,28 @@ class _CacheFolder:
 
     def _shown(self, entry: Entry) -> _Shown:
         when = datetime.fromtimestamp(entry.last_used, UTC).isoformat(timespec="seconds")
-        reported = self.described(entry)
-        in_use = self.entries.in_use(entry.key)
-        return _Shown(self.name, entry.key, *reported, entry.size, when, in_use)
+        kind, what = self.described(entry)
+        return _Shown(
+            kept_in=self.name,
+            key=entry.key,
+            kind=kind,
+            what=what,
+            bytes=entry.size,
+            last_used=when,
+            in_use=self.entries.in_use(entry.key),
+        )
 
     def total(self, shown: Sequence[_Shown]) -> _Total:
         """What they come to, against the bounds."""
         most, bound = self.entries.most, self.entries.most_bytes
         size = sum(entry.bytes for entry in shown)
-        return _Total(self.name, len(shown), most, size, None if math.isinf(bound) else int(bound))
+        return _Total(
+            kept_in=self.name,
+            entries=len(shown),
+            most_entries=most,
+            bytes=size,
+            most_bytes=None if math.isinf(bound) else int(bound),
+        )
 
 
 def show_list(arguments: argparse.Namespace) -> int:
@@ -76,7 +103,7 @@ def show_list(arguments: argparse.Namespace) -> int:
     found = [shelf.shown() for shelf in shelves]
     totals = [shelf.total(shown) for shelf, shown in zip(shelves, found, strict=True)]
     entries = [entry for shown in found for entry in shown]
-    document = {"entries": [*map(asdict, entries)], "totals": [*map(asdict, totals)]}
+    document = CacheList(entries=tuple(entries), totals=tuple(totals))
     return print_result(arguments, document, *_lines(entries, totals))
 
 
@@ -106,7 +133,7 @@ def clear(arguments: argparse.Namespace) -> int:
     lines = [f"removed: {removed:,} entries, {decimal(freed)}"]
     if in_use:
         lines.append(f"  kept        {in_use:,} that a run uses now")
-    document = {"removed": removed, "freed_bytes": freed, "in_use": in_use}
+    document = CacheCleared(removed=removed, freed_bytes=freed, in_use=in_use)
     return print_result(arguments, document, *lines)
 
 

@@ -6,9 +6,18 @@ from pathlib import Path
 
 from rich.console import Console
 
+from fallback_audit.frozen import Frozen
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import Shown
+
+
+class ModelFetched(Frozen):
+    """What ``local-model fetch --json`` prints."""
+
+    file: str
+    name: str
+    sha256: str
 
 
 def fetch(arguments: argparse.Namespace) -> int:
@@ -19,7 +28,7 @@ def fetch(arguments: argparse.Namespace) -> int:
     with _Parts(Console(stderr=True, quiet=arguments.json)) as shown:
         model = fetch_model(Path(arguments.folder), shown)
     if arguments.json:
-        print_json({"file": str(model), "name": NAME, "sha256": SHA256})
+        print_json(ModelFetched(file=str(model), name=NAME, sha256=SHA256).model_dump())
     else:
         sys.stdout.write(f"{model}\nUse it with: --model local:{model}\n")
     return exit_codes.OK

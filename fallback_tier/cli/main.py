@@ -73,6 +73,7 @@ def build_parser() -> argparse.ArgumentParser:
     _family(commands, "keys", "manage the API keys of the service", "keys.parser")
     what = "measure retrieval, judges and models (source tree only)"
     commands.add_parser("eval", help=what, verbs=_evaluations)
+    _add_schema(commands)
     _add_completion(commands)
     _add_local_model(commands)
     demo = commands.add_parser("demo", help="fix real vulnerabilities and show the audit trail")
@@ -159,6 +160,20 @@ def _add_plan(commands: "Commands") -> None:
     add_json(plan)
     plan.show_first(_SHORT.format("plan"), (*_USUAL, "--no-resolve"))
     plan.set_defaults(handler="fallback_tier.cli.fix.plan:run")
+
+
+def _add_schema(commands: "Commands") -> None:
+    schema = commands.add_parser(
+        "schema",
+        help="print the JSON schema of what a command prints with --json",
+        description="Print the JSON schema of a command's --json, as in `fallback-tier schema audit log`.\n"
+        "Without a name, list all. `error` is what any of them prints if it fails. Later\n"
+        "releases add names, and remove or retype none without another version in $id.",
+    )
+    schema.add_argument(
+        "name", nargs="*", metavar="NAME", help="a command, in words or as audit-log; or error"
+    )
+    schema.set_defaults(handler="fallback_tier.cli.schema:run")
 
 
 def _add_completion(commands: "Commands") -> None:

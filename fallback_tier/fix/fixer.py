@@ -47,6 +47,7 @@ class EndedFix:
 
     result: FixResult
     state: FixProgress
+    _advisory: Advisory
     _put: Callable[[WithPatch], DeliveryOutcome]
     _delivered: OneFix | None = field(default=None, init=False)
 
@@ -61,7 +62,7 @@ class EndedFix:
     def deliver(self) -> OneFix:
         """Put its patch where it was asked for, once, unless that is on record."""
         if self._delivered is None:
-            self._delivered = OneFix.delivered(self.result, self._put)
+            self._delivered = OneFix.delivered(self.result, self._advisory, self._put)
         return self._delivered
 
     def to_the_end(self) -> OneFix:
@@ -276,7 +277,7 @@ class Fixer:
         self.watch.note(f"fix {fix_id} has ended ({recorded.after}): no gate is run again")
         self._known_up_to(fix_id, recorded.seen, held)
         put = partial(self._put, ExitStack(), advisory, repo, setup, recorded.delivered or complete)
-        return EndedFix(result, replace(recorded.state, result=result), put)
+        return EndedFix(result, replace(recorded.state, result=result), advisory, put)
 
     def _put(
         self,

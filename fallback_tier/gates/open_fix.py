@@ -215,7 +215,7 @@ class OpenFix:
     def deliver(self) -> OneFix:
         """After the last step: put a proved patch where it was asked for, once. Raises what that raises."""
         if self._delivered is None:
-            self._delivered = OneFix.delivered(self._ended_with(), self._put)
+            self._delivered = OneFix.delivered(self._ended_with(), self._advisory, self._put)
         return self._delivered
 
     def to_the_end(self) -> OneFix:

@@ -19,6 +19,7 @@ from fallback_audit.vocabulary import (
     RefusalReason,
     TestsLevel,
 )
+from fallback_tier.advisory import Advisory
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.outcome import Applied, AttemptSummary, CallUsage, StepDeclined, UnreadItem
 
@@ -160,12 +161,17 @@ class OneFix:
     """How the fix of one advisory ended, and what became of its patch."""
 
     result: FixResult
+    advisory: Advisory
     delivery: DeliveryOutcome = field(default_factory=DeliveryOutcome)
 
     @classmethod
-    def delivered(cls, result: FixResult, put: Callable[[WithPatch], DeliveryOutcome]) -> "OneFix":
+    def delivered(
+        cls, result: FixResult, advisory: Advisory, put: Callable[[WithPatch], DeliveryOutcome]
+    ) -> "OneFix":
         """Put a proved patch where it was asked for. Raises what ``put`` raises."""
-        return cls(result, put(result)) if isinstance(result, WithPatch) else cls(result)
+        if isinstance(result, WithPatch):
+            return cls(result, advisory, put(result))
+        return cls(result, advisory)
 
 
 def projects_of(verdicts: Sequence[GateVerdict]) -> tuple[ProvedProject, ...]:

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -14,6 +14,7 @@ from typing import Any
 from tests.e2e.forked import run_forked
 from tests.fakes.repository import commit_all, git, write
 from tests.forks import MAIN, Forked
+from tests.schemas.checking import check_output
 
 SCRIPT = Path(sys.prefix) / "bin" / "fallback-tier"
 
@@ -67,7 +68,8 @@ def run(
     environ = {**os.environ, "COLUMNS": "200", **(env or {})}
     if script == SCRIPT and before is None and "PYTHONPATH" not in (env or {}):
         words = [str(word) for word in arguments]
-        return Ended(*run_forked(words, cwd=cwd, env=environ, stdin=stdin, timeout_s=_HANG_S))
+        forked = run_forked(words, cwd=cwd, env=environ, stdin=stdin, timeout_s=_HANG_S)
+        return _checked(words, Ended(*forked))
     done = subprocess.run(
         [script, *map(str, arguments)],
         cwd=cwd,
@@ -78,7 +80,13 @@ def run(
         timeout=_HANG_S,
         preexec_fn=before,
     )
-    return Ended(done.returncode, done.stdout, done.stderr)
+    return _checked([*map(str, arguments)], Ended(done.returncode, done.stdout, done.stderr))
+
+
+def _checked(words: Sequence[str], ended: Ended) -> Ended:
+    """What was printed with ``--json`` is as its schema says."""
+    check_output(words, ended.out)
+    return ended
 
 
 def run_with_workers(
@@ -92,7 +100,7 @@ def run_with_workers(
         assert fork.stdout is not None
         with fork.stdout:
             out = fork.stdout.read()
-        return Ended(fork.wait(_HANG_S), out, log.read())
+        return _checked(words, Ended(fork.wait(_HANG_S), out, log.read()))
 
 
 def repository(root: Path, files: Mapping[str, str]) -> Path:

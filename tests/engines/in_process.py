@@ -248,4 +248,4 @@ class OneAttempt:
         self.state = replace(self.state, application=self._attempt())
 
     def deliver(self) -> OneFix:
-        return OneFix(self.result)
+        return OneFix(self.result, Advisory(id="A", affected=()))

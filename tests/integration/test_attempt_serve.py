@@ -16,6 +16,7 @@ import pytest
 from fallback_tier.cli.attempt.request import MAX_ID_CHARACTERS, MAX_INPUT_BYTES
 from tests.e2e.command import SCRIPT, osv, repository, run, snapshot
 from tests.fakes.repository import commit_all
+from tests.schemas.checking import check_output
 from tests.waiting import PATIENCE_S, becomes, next_line
 
 
@@ -39,7 +40,9 @@ class Served:
         self.process.stdin.flush()
 
     def hear(self) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(next_line(self.process))
+        line = next_line(self.process)
+        check_output(["attempt", "--serve"], line.decode())
+        answer: dict[str, Any] = json.loads(line)
         return answer
 
     def ask(self, line: bytes | dict[str, Any]) -> dict[str, Any]:

@@ -224,8 +224,9 @@ def test_an_import_is_a_record_of_its_own(place: Path, tmp_path: Path) -> None:
     assert audit(place, "export", "--out", out, "--with-evidence").code == exit_codes.OK
     new = tmp_path / "new"
     into = ("--state-dir", new, "--keys", place / "keys")
-    ended = run("audit", "import", out, *into)
+    ended = run("audit", "import", out, *into, "--json")
     assert ended.code == exit_codes.OK, ended
+    assert ended.json["database"] == str(new / "audit.db")
     for verb in (("verify",), ("show", "fix-1"), ("log",)):
         assert run("audit", *verb, *into).code == exit_codes.OK
     again = run("audit", "import", out, *into, "--json")

@@ -152,9 +152,10 @@ def test_a_reason_is_kept_for_good_and_shows_no_secret(
 
 def test_withdraw_keeps_who_and_why(store: Path) -> None:
     taken = run(
-        "examples", "withdraw", "e1", "--reason", "breaks logins", "--by", "Ada", "--store", store
+        *("examples", "withdraw", "e1", "--reason", "breaks logins", "--by", "Ada"),
+        *("--store", store, "--json"),
     )
-    assert (taken.code, taken.out) == (0, "e1 withdrawn by Ada\n")
+    assert (taken.code, taken.json["example_id"], taken.json["by"]) == (0, "e1", "Ada")
     text = run("examples", "show", "e1", "--store", store).out
     assert "withdrawn  20" in text
     assert "by Ada: breaks logins" in text

@@ -35,8 +35,8 @@ def test_a_key_is_rotated_and_revoked(tmp_path: Path) -> None:
     new = run("keys", "rotate", old["key_id"], "--hours", "0", "--state-dir", tmp_path, "--json")
     assert (new.json["name"], new.json["roles"]) == ("ci", ["read"])
     assert new.json["secret"] != old["secret"]
-    gone = run("keys", "revoke", new.json["key_id"], "--state-dir", tmp_path)
-    assert gone.out.startswith(f"revoked  {new.json['key_id']}")
+    gone = run("keys", "revoke", new.json["key_id"], "--state-dir", tmp_path, "--json")
+    assert (gone.json["key_id"], gone.json["revoked_at"] is None) == (new.json["key_id"], False)
     listed = run("keys", "list", "--state-dir", tmp_path, "--json").json["keys"]
     assert [key["revoked_at"] is None for key in listed] == [True, False]
     again = run("keys", "revoke", new.json["key_id"], "--state-dir", tmp_path)
@@ -54,19 +54,21 @@ def test_a_length_of_time_that_is_none(days: str, tmp_path: Path) -> None:
 def test_a_person_gives_a_password_on_standard_input(tmp_path: Path) -> None:
     words = ("keys", "person", "Ada", "--role", "decide", "--state-dir", tmp_path)
     assert "12 to 1,000 characters" in run(*words, stdin="short\n").problem
-    assert run(*words, stdin="correct horse battery\n").code == exit_codes.OK
+    put = run(*words, "--json", stdin="correct horse battery\n")
+    assert put.json == {"name": "Ada", "roles": ["decide"]}
     assert run("keys", "people", "--state-dir", tmp_path).out == "Ada  decide\n"
     with Database(service_db(tmp_path)) as database:
         assert People(database).signed_in("Ada", "correct horse battery") is not None
-    assert run("keys", "remove-person", "Ada", "--state-dir", tmp_path).code == exit_codes.OK
+    gone = run("keys", "remove-person", "Ada", "--state-dir", tmp_path, "--json")
+    assert gone.json == {"removed": "Ada"}
     assert run("keys", "people", "--state-dir", tmp_path, "--json").json == {"people": []}
 
 
 def test_all_sessions_end(tmp_path: Path) -> None:
     with Database(service_db(tmp_path)) as database:
         before = People(database).generation()
-        ended = run("keys", "end-sessions", "--state-dir", tmp_path)
-        assert (ended.code, "all sessions have ended" in ended.out) == (exit_codes.OK, True)
+        ended = run("keys", "end-sessions", "--state-dir", tmp_path, "--json")
+        assert (ended.code, ended.json) == (exit_codes.OK, {"sessions": "ended"})
         assert People(database).generation() != before
 
 

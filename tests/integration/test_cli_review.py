@@ -204,7 +204,7 @@ def test_nothing_is_decided_where_the_patch_can_go_nowhere(scenario: Scenario) -
 
 def test_a_rejected_fix_stays_rejected(scenario: Scenario) -> None:
     scenario.record.write(t.cap_reached())
-    assert "rejected" in scenario.review("reject", FIX, *WHO).out
+    assert scenario.review("reject", FIX, *WHO, "--json").json["verdict"] == "rejected"
     assert "rejected by Ada" in scenario.review("show", FIX).out
     for verb in ("approve", "reject", "reopen"):
         ended = scenario.review(verb, FIX, *WHO)

@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
 
+from pydantic import computed_field
+
 from fallback_audit.errors import EncryptedEvidenceError, EvidenceError, UnreadEvidenceError
 from fallback_audit.event_types import Digest, StartedOn
 from fallback_audit.evidence.collected import collected
@@ -57,6 +59,7 @@ class EvidenceReport(Frozen):
     bad_count: int
     bad: tuple[BadEvidence, ...]
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def ok(self) -> bool:
         """Nothing is missing without a record of it, nothing is altered."""

@@ -9,12 +9,22 @@ from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.checkpoints.writer import Checkpointer, gone_from
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.events import RecordBegunAgain
+from fallback_audit.frozen import Frozen
 from fallback_audit.ports import MAINTENANCE
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.remediation import safe
 from fallback_tier.cli.results import print_result
 from fallback_tier.gates.journal.review import Signature, check_signature
 from fallback_tier.wiring.trail import called, checkpoint_dir, keys_dir, open_bare
+
+
+class BegunAgain(Frozen):
+    """What ``audit begin-again --json`` prints: the events of the record that is gone, the digest of its
+    last checkpoint, and the events of the new one."""
+
+    lost_size: int
+    lost_sha256: str
+    size: int
 
 
 def begin_again(arguments: argparse.Namespace) -> int:
@@ -47,7 +57,7 @@ def begin_again(arguments: argparse.Namespace) -> int:
     size = signed.checkpoint.size if signed is not None else 0
     return print_result(
         arguments,
-        {"lost_size": lost[0].size, "lost_sha256": lost[0].sha256, "size": size},
+        BegunAgain(lost_size=lost[0].size, lost_sha256=lost[0].sha256, size=size),
         f"a record of {lost[0].size} events is gone, confirmed to be on purpose",
         f"  {size} event(s) on record now, covered by {safe(str(log.path(size)))}",
         f"  `fallback-tier audit show {MAINTENANCE.fix_id}` shows it",

@@ -29,7 +29,7 @@ def check(arguments: argparse.Namespace) -> int:
         closing(read_trail(folder, settings)) as reader,
     ):
         report = check_evidence(reader, evidence, progress=_progress_of(shown, "checking"))
-    print_result(arguments, {**report.model_dump(mode="json"), "ok": report.ok}, *_found(report))
+    print_result(arguments, report, *_found(report))
     return exit_codes.OK if report.ok else exit_codes.TRAIL_BROKEN
 
 

@@ -16,6 +16,7 @@ from fallback_audit.exporting.export import Exporter
 from fallback_audit.exporting.importing import Target, import_export
 from fallback_audit.exporting.writing import Written
 from fallback_audit.files import made_whole
+from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AuditReader
 from fallback_tier.advisory.vulnerability import Vulnerability, as_lines
 from fallback_tier.cli import exit_codes
@@ -33,6 +34,27 @@ from fallback_tier.wiring.trail import (
     read_checkpoints,
     read_trail,
 )
+
+
+class ExportDone(Frozen):
+    """What ``audit export --json`` prints: how much the file has; of one fix, its vulnerabilities."""
+
+    file: str
+    file_sha256: str
+    events: int
+    segments: int
+    evidence: int
+    checkpoints: int
+    vulnerabilities: tuple[Vulnerability, ...]
+
+
+class ImportDone(Frozen):
+    """What ``audit import --json`` prints: how much came into the new store."""
+
+    database: str
+    events: int
+    checkpoints: int
+    evidence: int
 
 
 def export_(arguments: argparse.Namespace) -> int:
@@ -66,12 +88,12 @@ def export_(arguments: argparse.Namespace) -> int:
     shown = ", ".join(f"{count:,} {sort}" for sort, count in counts.items() if count)
     return print_result(
         arguments,
-        {
-            "file": arguments.out,
-            "file_sha256": written.sha256,
+        ExportDone(
+            file=arguments.out,
+            file_sha256=written.sha256,
             **counts,
-            "vulnerabilities": [one.model_dump(mode="json") for one in vulnerabilities],
-        },
+            vulnerabilities=vulnerabilities,
+        ),
         f"{safe(arguments.out)}: {shown}; SHA-256 {written.sha256}",
         *(f"  {safe(text)}" for one in vulnerabilities for text in as_lines(one)),
     )
@@ -109,7 +131,7 @@ def import_(arguments: argparse.Namespace) -> int:
             done = import_export(spool, source, target, progress)
     return print_result(
         arguments,
-        {"database": str(target.database), **done._asdict()},
+        ImportDone(database=str(target.database), **done._asdict()),
         f"{safe(str(target.database))}: {done.events:,} events, {done.checkpoints:,} checkpoints, "
         f"{done.evidence:,} evidence files",
     )

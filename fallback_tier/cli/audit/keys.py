@@ -11,6 +11,7 @@ from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.checkpoints.writer import Checkpointer
 from fallback_audit.errors import CheckpointError
 from fallback_audit.events import SigningKeyRotated
+from fallback_audit.frozen import Frozen
 from fallback_audit.ports import MAINTENANCE
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.remediation import safe
@@ -19,6 +20,26 @@ from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.review import Signature, check_signature
 from fallback_tier.wiring.places import check_keys
 from fallback_tier.wiring.trail import called, checkpoint_dir, keys_dir, open_trail, read_trail
+
+
+class SigningKey(Frozen):
+    """What ``audit keygen --json`` prints. ``vkey``: the public key; ``said``: what was done."""
+
+    vkey: str
+    name: str
+    folder: str
+    said: str
+
+
+class CheckpointMade(Frozen):
+    """What ``audit checkpoint --json`` prints. ``size``: how many events it covers."""
+
+    origin: str
+    size: int
+    root: str
+    tip: str | None
+    path: str
+    signed_by: tuple[str, ...]
 
 
 def keygen(arguments: argparse.Namespace) -> int:
@@ -53,14 +74,14 @@ def checkpoint(arguments: argparse.Namespace) -> int:
         )
     made = signed.checkpoint
     path = CheckpointLog(checkpoint_dir(state_dir(arguments), record(arguments))).path(made.size)
-    document = {
-        "origin": made.origin,
-        "size": made.size,
-        "root": made.root.hex(),
-        "tip": made.tip,
-        "path": str(path),
-        "signed_by": [key.vkey for key in signed.signed_by],
-    }
+    document = CheckpointMade(
+        origin=made.origin,
+        size=made.size,
+        root=made.root.hex(),
+        tip=made.tip,
+        path=str(path),
+        signed_by=tuple(key.vkey for key in signed.signed_by),
+    )
     message = f"{made.size} events are covered by {safe(str(path))}"
     return print_result(arguments, document, message)
 
@@ -117,7 +138,7 @@ def _show(arguments: argparse.Namespace, folder: Path, key: Verifier, message: s
     private = safe(str(folder / "signing.skey"))
     return print_result(
         arguments,
-        {"vkey": key.vkey, "name": key.name, "folder": str(folder), "said": message},
+        SigningKey(vkey=key.vkey, name=key.name, folder=str(folder), said=message),
         safe(key.vkey),
         f"  {safe(message)}",
         f"  back up {private} where no disk of this machine is; it is secret",

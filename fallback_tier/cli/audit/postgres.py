@@ -2,6 +2,7 @@
 
 import argparse
 
+from fallback_audit.frozen import Frozen
 from fallback_audit.stores.postgres_location import require_driver
 from fallback_tier.cli.options import record
 from fallback_tier.cli.results import print_result
@@ -13,6 +14,21 @@ _FOR = {
     "keeper": "who redacts and seals",
     "owner": "migrations only",
 }
+
+
+class ChainRoles(Frozen):
+    """The names of a chain's roles."""
+
+    owner: str
+    writer: str
+    reader: str
+    keeper: str
+
+
+class RolesMade(Frozen):
+    """What ``audit init-postgres --json`` prints."""
+
+    roles: ChainRoles
 
 
 def init_postgres(arguments: argparse.Namespace) -> int:
@@ -29,4 +45,4 @@ def init_postgres(arguments: argparse.Namespace) -> int:
     roles = make(database.get_secret_value())._asdict()
     grants = (f"  GRANT {roles[name]} TO …;  -- {use}" for name, use in _FOR.items())
     message = "The chain is set up. Grant these roles to users:"
-    return print_result(arguments, {"roles": roles}, message, *grants)
+    return print_result(arguments, RolesMade(roles=ChainRoles(**roles)), message, *grants)

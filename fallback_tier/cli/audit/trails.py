@@ -10,10 +10,11 @@ from fallback_audit.errors import EvidenceError
 from fallback_audit.events import FixStarted, PatchProposed
 from fallback_audit.evidence.documents import get_document
 from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.frozen import Frozen
 from fallback_audit.ports import MAINTENANCE, AuditReader, StoredEvent
-from fallback_audit.showing.describe import summarise
+from fallback_audit.showing.describe import FixSummary, summarise
 from fallback_audit.showing.judging_stats import KINDS, JudgingStats, judging_stats
-from fallback_audit.showing.render import Renderer, fix_json, log_json
+from fallback_audit.showing.render import Renderer, fix_json
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.output import print_json
@@ -52,6 +53,12 @@ def _whole(arguments: argparse.Namespace, reader: ReadOnlyTrail) -> AuditReader:
     return History(reader, segment_dir(state_dir(arguments)), verifiers, only_present=True)
 
 
+class AuditLog(Frozen):
+    """What ``audit log --json`` prints: the gate transitions, in the order of their first events."""
+
+    fixes: tuple[FixSummary, ...]
+
+
 def log(arguments: argparse.Namespace) -> int:
     """One row a gate transition."""
     with _reader(arguments) as reader:
@@ -59,7 +66,7 @@ def log(arguments: argparse.Namespace) -> int:
         # What keepers did is on record, too, but is no fix.
         events = (event for event in every if event.scope.fix_id != MAINTENANCE.fix_id)
         if arguments.json:
-            print_json({"fixes": log_json(events)})
+            print_json(AuditLog(fixes=tuple(summarise(events))).model_dump(mode="json"))
         else:
             Renderer(Console()).render_log(events)
     return exit_codes.OK

@@ -7,6 +7,7 @@ import sys
 
 from pydantic import JsonValue
 
+from fallback_audit.frozen import Frozen
 from fallback_audit.showing.describe import visible
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import (
@@ -35,6 +36,15 @@ _ADDRESSES = ("base_url", "judge_base_url")
 _SECRETS = (PROVIDER_KEY, OTHER_KEY, JUDGE_KEY)
 
 
+class ConfigShown(Frozen):
+    """What ``config --json`` prints. ``keys_set``: whether each variable with a server's key is set."""
+
+    settings: tuple[Setting, ...]
+    users_file: str | None
+    users_file_exists: bool
+    keys_set: dict[str, bool]
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Print every setting with its source. Raises ConfigurationError, RepositoryError."""
     if arguments.schema:
@@ -45,15 +55,15 @@ def run(arguments: argparse.Namespace) -> int:
     settings = [_shown(setting) for setting in decision.settings]
     path = users_file()
     secrets = {name: bool(os.environ.get(name)) for name in _SECRETS}
-    document = {
-        "settings": [setting.model_dump(mode="json") for setting in settings],
-        "users_file": None if path is None else str(path),
-        "users_file_exists": path is not None and path.exists(),
-        "keys_set": secrets,
-    }
+    document = ConfigShown(
+        settings=tuple(settings),
+        users_file=None if path is None else str(path),
+        users_file_exists=path is not None and path.exists(),
+        keys_set=secrets,
+    )
     lines = [_line(setting) for setting in settings]
     lines += [f"{name}: {'set, not shown' if on else 'not set'}" for name, on in secrets.items()]
-    is_there = "" if document["users_file_exists"] else ", which does not exist"
+    is_there = "" if document.users_file_exists else ", which does not exist"
     lines.append(
         f"your own file: none ({USERS_FILE} is empty)"
         if path is None

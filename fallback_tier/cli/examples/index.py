@@ -13,18 +13,50 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from fallback_audit.frozen import Frozen
+from fallback_plugins.solved_examples.index.drift import Drift
 from fallback_plugins.solved_examples.index.drift import validate as find_drift
 from fallback_plugins.solved_examples.index.embedding import load_embedder, missing_packages
+from fallback_plugins.solved_examples.store.manifest import Manifest
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.examples.records import open_store
 from fallback_tier.cli.progress import Shown
 from fallback_tier.cli.results import print_plain
 
 
+class ManifestShown(Manifest):
+    """What ``examples manifest --json`` prints."""
+
+    manifest_sha256: str
+
+
+class DriftFound(Frozen):
+    """What ``examples validate --json`` prints; empty: store, manifest and model agree."""
+
+    drift: tuple[Drift, ...]
+
+
+class EmbeddingBuilt(Frozen):
+    """How many chunks were embedded now, and before; ``dead_rows``: those whose chunk is gone."""
+
+    embedded: int
+    already: int
+    dead_rows: int
+    seconds: float
+
+
+class IndexBuilt(Frozen):
+    """What ``examples index --json`` prints. ``cut``: records that were cut again; ``embedding`` None: the
+    extra is not installed."""
+
+    cut: int
+    embedding: EmbeddingBuilt | None
+
+
 def manifest(arguments: argparse.Namespace) -> int:
     """The manifest, as the last change left it."""
     found = open_store(arguments).manifest()
-    document = {**found.model_dump(mode="json"), "manifest_sha256": found.sha256}
+    document = ManifestShown(**dict(found), manifest_sha256=found.sha256).model_dump(mode="json")
     embedding = document["embedding"] or {"embedding": "none: words alone are searched"}
     shown = {name: value for name, value in document.items() if name != "embedding"} | embedding
     lines = (f"{name:16} {value}" for name, value in shown.items())
@@ -34,7 +66,7 @@ def manifest(arguments: argparse.Namespace) -> int:
 def validate(arguments: argparse.Namespace) -> int:
     """Every difference, a line each; ENVIRONMENT where there is one."""
     drift = find_drift(open_store(arguments), load_embedder())
-    document = {"drift": [item.model_dump(mode="json") for item in drift]}
+    document = DriftFound(drift=drift)
     lines = [f"{item.kind}: {item.sentence}" for item in drift]
     print_plain(arguments, document, lines or ["no drift"])
     return exit_codes.ENVIRONMENT if drift else exit_codes.OK
@@ -68,7 +100,8 @@ def index(arguments: argparse.Namespace) -> int:
         lines.append(
             f"{built.embedded} chunks embedded in {built.seconds:.1f} s, {built.already} were before"
         )
-    return print_plain(arguments, {"cut": cut, "embedding": built and asdict(built)}, lines)
+    embedding = EmbeddingBuilt(**asdict(built)) if built else None
+    return print_plain(arguments, IndexBuilt(cut=cut, embedding=embedding), lines)
 
 
 class _Bar(Shown):

@@ -12,8 +12,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from fallback_audit.frozen import Frozen
 from fallback_audit.showing.describe import visible
-from fallback_plugins.solved_examples.sources.dataset import Format, Skipped, read_examples
+from fallback_plugins.solved_examples.sources.dataset import (
+    Format,
+    Skipped,
+    SkipReason,
+    read_examples,
+)
 from fallback_plugins.solved_examples.store.example_store import ExampleStore, StoredExample
 from fallback_plugins.solved_examples.store.ingestion import IngestCounts
 from fallback_plugins.solved_examples.store.listing import Listed, Selection, listing
@@ -36,6 +42,45 @@ class _Tally:
 
     skipped: list[Skipped] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
+
+
+class SkippedRecord(Frozen):
+    """A record that is not taken. ``place`` names file and line."""
+
+    example_id: str
+    reason: SkipReason
+    place: str
+
+
+class Ingested(IngestCounts):
+    """What ``examples ingest --json`` prints. ``left_out``: parts of diffs, by reason."""
+
+    skipped: tuple[SkippedRecord, ...]
+    left_out: dict[str, int]
+
+
+class ExampleList(Frozen):
+    """What ``examples list --json`` prints: every version that was asked for."""
+
+    examples: tuple[Listed, ...]
+
+
+class ExampleVersion(Frozen):
+    """A version of a record as it was added."""
+
+    version: int
+    state: State
+    content_sha256: str
+    added_at: str
+    record: SolvedExample
+
+
+class ExampleShown(Frozen):
+    """What ``examples show --json`` prints, the newest version first."""
+
+    example_id: str
+    versions: tuple[ExampleVersion, ...]
+    withdrawal: Withdrawal | None
 
 
 def open_store(arguments: argparse.Namespace) -> ExampleStore:
@@ -88,7 +133,7 @@ def list_examples(arguments: argparse.Namespace) -> int:
     )
     found = listing(open_store(arguments), selection)
     if arguments.json:
-        print_json({"examples": [listed.model_dump(mode="json") for listed in found]})
+        print_json(ExampleList(examples=tuple(found)).model_dump(mode="json"))
     else:  # as they are read: a memory has many, and a record that can't be read may be the last one
         sys.stdout.writelines(f"{visible(_list_line(listed))}\n" for listed in found)
     return exit_codes.OK
@@ -151,15 +196,12 @@ def _examples(
             yield found.example
 
 
-def _counts_json(counts: IngestCounts, tally: _Tally) -> dict[str, object]:
-    return {
-        **counts.model_dump(),
-        "skipped": [
-            {"example_id": item.example_id, "reason": item.reason, "place": item.place}
-            for item in tally.skipped
-        ],
-        "left_out": dict(tally.left_out),
-    }
+def _counts_json(counts: IngestCounts, tally: _Tally) -> Ingested:
+    skipped = tuple(
+        SkippedRecord(example_id=item.example_id, reason=item.reason, place=item.place)
+        for item in tally.skipped
+    )
+    return Ingested(**dict(counts), skipped=skipped, left_out=dict(tally.left_out))
 
 
 def _counts_lines(counts: IngestCounts, tally: _Tally) -> Iterator[str]:
@@ -186,23 +228,19 @@ def _list_line(listed: Listed) -> str:
     ).rstrip()
 
 
-def _record_json(
-    versions: tuple[StoredExample, ...], taken: Withdrawal | None
-) -> dict[str, object]:
-    return {
-        "example_id": versions[0].example.example_id,
-        "versions": [
-            {
-                "version": stored.version,
-                "state": stored.state,
-                "content_sha256": stored.content_sha256,
-                "added_at": stored.added_at.isoformat(),
-                "record": stored.example.model_dump(mode="json"),
-            }
-            for stored in versions
-        ],
-        "withdrawal": taken and taken.model_dump(mode="json"),
-    }
+def _record_json(versions: tuple[StoredExample, ...], taken: Withdrawal | None) -> ExampleShown:
+    shown = tuple(
+        ExampleVersion(
+            version=stored.version,
+            state=stored.state,
+            content_sha256=stored.content_sha256,
+            added_at=stored.added_at.isoformat(),
+            record=stored.example,
+        )
+        for stored in versions
+    )
+    example_id = versions[0].example.example_id
+    return ExampleShown(example_id=example_id, versions=shown, withdrawal=taken)
 
 
 def _record_lines(versions: tuple[StoredExample, ...], taken: Withdrawal | None) -> Iterator[str]:

@@ -16,6 +16,12 @@ from fallback_tier.cli.results import print_plain
 from fallback_tier.retrieval import RetrievalAccount
 
 
+class ExamplesFound(RetrievalAccount):
+    """What ``examples search --json`` prints. ``evidence``: in a sentence, what was found and by what."""
+
+    evidence: str
+
+
 def search(arguments: argparse.Namespace) -> int:
     """Without a repository: identical code is not looked for. Raises InputError for a bad advisory."""
     settings = RetrievalSettings().with_routing_floor(arguments.routing_floor)
@@ -23,7 +29,7 @@ def search(arguments: argparse.Namespace) -> int:
     ranking = index.search(_question(arguments))
     answer = account(select((), ranking, settings), ranking, settings)
     message = " ".join(filter(None, [ranking.degraded, evidence((), ranking, settings)]))
-    document = {"evidence": message, **answer.model_dump(mode="json")}
+    document = ExamplesFound(**dict(answer), evidence=message)
     return print_plain(arguments, document, _lines(answer, message))
 
 

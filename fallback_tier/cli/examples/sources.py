@@ -8,12 +8,19 @@ import argparse
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from fallback_audit.errors import AuditIntegrityError
+from fallback_audit.frozen import Frozen
 from fallback_audit.ports import StoredEvent
 from fallback_audit.verifying.verify import verify
 from fallback_plugins.shared.scratch import scratch_folder
-from fallback_plugins.solved_examples.sources.harvest import Harvest, HarvestSource, HarvestTools
+from fallback_plugins.solved_examples.sources.harvest import (
+    Harvest,
+    HarvestSource,
+    HarvestTools,
+    NotHarvested,
+)
 from fallback_plugins.solved_examples.sources.harvest import harvest as harvest_from
 from fallback_plugins.solved_examples.sources.package_metadata import declared_licence
 from fallback_plugins.solved_examples.sources.registry_releases import RegistryReleases
@@ -21,6 +28,7 @@ from fallback_plugins.solved_examples.sources.release_pair import choose_pair, e
 from fallback_plugins.solved_examples.store.example_store import StoredExample
 from fallback_plugins.solved_examples.store.influence import Influence, influences
 from fallback_plugins.solved_examples.store.ingestion import IngestCounts
+from fallback_plugins.solved_examples.store.schema import State
 from fallback_tier.advisory import Advisory, load_advisory
 from fallback_tier.cli.examples.records import open_store, shows_secret
 from fallback_tier.cli.options import record, state_dir
@@ -39,6 +47,33 @@ from fallback_tier.wiring.trail import ReadOnlyTrail, open_evidence, read_trail
 _MANIFESTS = ("package.json", "pyproject.toml")
 
 
+class Harvested(IngestCounts):
+    """What ``examples harvest --json`` prints: the names of the examples, and the fixes that gave none."""
+
+    examples: tuple[str, ...]
+    left: tuple[NotHarvested, ...]
+
+
+class ReleaseAdded(IngestCounts):
+    """What ``examples releases --json`` prints."""
+
+    example: SolvedExample
+
+
+class InfluenceShown(Influence):
+    """A fix that an example had a part in, and which version of it (None: not known)."""
+
+    version: int | None
+    state: State | None
+
+
+class InfluencedFixes(Frozen):
+    """What ``examples influenced --json`` prints."""
+
+    example_id: str
+    influenced: tuple[InfluenceShown, ...]
+
+
 def harvest(arguments: argparse.Namespace) -> int:
     """Add our own proved fixes. Raises InputError for a fix that is not on record, a repository
     without a licence; AuditIntegrityError where the trail is not intact."""
@@ -55,7 +90,8 @@ def harvest(arguments: argparse.Namespace) -> int:
         events = _asked(reader, arguments.fix_ids)
         found = harvest_from(events, evidence, source, _tools(repository))
     counts = _ingest(arguments, *found.examples)
-    document = {**counts.model_dump(), **_harvest_json(found)}
+    names = tuple(example.example_id for example in found.examples)
+    document = Harvested(**dict(counts), examples=names, left=found.left)
     return print_plain(arguments, document, _harvest_lines(found, counts))
 
 
@@ -77,7 +113,7 @@ def releases(arguments: argparse.Namespace) -> int:
     counts = _ingest(arguments, example)
     files = ", ".join(sorted(example.file_sha256))
     state = "added" if counts.added or counts.revised else "already there"
-    document = {**counts.model_dump(), "example": example.model_dump(mode="json")}
+    document = ReleaseAdded(**dict(counts), example=example)
     return print_plain(arguments, document, [f"{example.example_id} {state}: {files}"])
 
 
@@ -94,8 +130,8 @@ def influenced(arguments: argparse.Namespace) -> int:
             f"There is no example {name!r} in {arguments.store!r}, and no fix names it.",
             next_step="`fallback-tier examples list` shows those that are there.",
         )
-    influenced = [{**one.model_dump(mode="json"), **_version(one, versions)} for one in found]
-    document = {"example_id": name, "influenced": influenced}
+    shown = tuple(InfluenceShown(**dict(one), **_version(one, versions)) for one in found)
+    document = InfluencedFixes(example_id=name, influenced=shown)
     return print_plain(arguments, document, _influence_lines(name, found, versions))
 
 
@@ -153,13 +189,6 @@ def _tools(repository: Path) -> HarvestTools:
         barred=lambda path: forbidden_reason(path) or recipe_only_reason(path),
         finds_secrets=shows_secret,
     )
-
-
-def _harvest_json(found: Harvest) -> dict[str, object]:
-    return {
-        "examples": [example.example_id for example in found.examples],
-        "left": [one.model_dump(mode="json") for one in found.left],
-    }
 
 
 def _harvest_lines(found: Harvest, counts: IngestCounts) -> Iterator[str]:
@@ -227,7 +256,7 @@ def _ingest(arguments: argparse.Namespace, *examples: SolvedExample) -> IngestCo
 # --- influenced -----------------------------------------------------------------------------------
 
 
-def _version(one: Influence, versions: dict[str, StoredExample]) -> dict[str, object]:
+def _version(one: Influence, versions: dict[str, StoredExample]) -> dict[str, Any]:
     stored = versions.get(one.content_sha256 or "")
     return {
         "version": stored.version if stored else None,

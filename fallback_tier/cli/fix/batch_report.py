@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fallback_tier.batch.outcome import AdvisoryEnd, Outcome, Why, failing_gates
+from fallback_tier.batch.outcome import AdvisoryEnd, Outcome, Why, ends_of, failing_gates
 from fallback_tier.batch.part import Part, merged
 from fallback_tier.batch.running import BatchEnd
 from fallback_tier.cli import exit_codes
@@ -22,10 +22,13 @@ from fallback_tier.cli.remediation import line, safe, show_left
 from fallback_tier.cli.suggesting import command
 from fallback_tier.fix.delivery import SeveralFixes
 from fallback_tier.fix.document import document
-from fallback_tier.gates.result import DeliveryOutcome, WithPatch
+from fallback_tier.gates.result import DeliveryOutcome, OneFix, WithPatch
 from fallback_tier.handover.headline import headline
 from fallback_tier.planning import RemediationPlan
 from fallback_tier.wiring import Services
+
+#: Raised if a name is taken away, or means something else; a new one does not raise it.
+SCHEMA_VERSION = 1
 
 _STYLES = {
     Outcome.FIXED: "[green]fixed[/]",
@@ -66,6 +69,25 @@ def batch_document(
 ) -> dict[str, object]:
     """For machines: each advisory with its end, and each part with its own."""
     reported = end.planned.model_dump(mode="json", exclude={"fixes", "resolved"})
+    return {
+        **reported,
+        **run_document(end.parts, ends, outcome, code=code),
+        "taken_apart": end.taken_apart,
+        "gate_runs": end.trials,
+    }
+
+
+def one_document(fixed: OneFix, *, code: int) -> dict[str, object]:
+    """The fix of one advisory for machines: what every run has, and the fix's own fields beside it."""
+    part = Part(", ".join(fixed.advisory.ecosystems), fixed.advisory, fixed.result)
+    run = run_document([part], ends_of(part), fixed.delivery, code=code)
+    return {**document(fixed.result), **run}
+
+
+def run_document(
+    parts: Sequence[Part], ends: Sequence[AdvisoryEnd], outcome: DeliveryOutcome, *, code: int
+) -> dict[str, object]:
+    """What every run has, over one advisory or several."""
     fixes = [
         {
             **document(part.result),
@@ -77,14 +99,12 @@ def batch_document(
             "delivered": outcome.delivered and part.application is not None,
             "held_back": part.held_back,
         }
-        for part in end.parts
+        for part in parts
     ]
     return {
-        **reported,
+        "schema_version": SCHEMA_VERSION,
         "advisories": [one.model_dump(mode="json") for one in ends],
         "fixes": fixes,
-        "taken_apart": end.taken_apart,
-        "gate_runs": end.trials,
         **outcome.document(),
         "exit_code": code,
     }

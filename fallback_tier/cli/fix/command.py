@@ -20,7 +20,6 @@ from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import watch_of
 from fallback_tier.fix.advisories import advisories_to_fix, sources_document
 from fallback_tier.fix.delivery import Delivery, Fixed
-from fallback_tier.fix.document import document
 from fallback_tier.fix.fixer import Fixer, open_fixer
 from fallback_tier.gates.result import OneFix
 from fallback_tier.wiring import Services
@@ -90,8 +89,10 @@ def report_of(fixed: Fixed, services: Services) -> FixReport:
     code = exit_code(result, require_tests=configured.require_tests)
 
     def as_document() -> dict[str, object]:
+        from fallback_tier.cli.fix.batch_report import one_document
+
         steps = next_steps(result)
-        reported = {**document(result), **fixed.delivery.document(), "exit_code": code}
+        reported = one_document(fixed, code=code)
         return {**reported, "next_steps": list(steps)} if steps else reported
 
     return FixReport(

@@ -7,7 +7,9 @@ repository, and there is no record in the audit trail: a plan proves nothing, so
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
+from pydantic import Field
 from rich.console import Console
 from rich.text import Text
 
@@ -29,12 +31,21 @@ from fallback_tier.cli.remediation import (
     why_not_cheaper,
 )
 from fallback_tier.cli.results import print_shown
-from fallback_tier.fix.advisories import advisories_at, sources_document, unused
+from fallback_tier.fix.advisories import advisories_at, unused
 from fallback_tier.fix.planning import plan_fixes
 from fallback_tier.outcome import OwnTests
 from fallback_tier.planning import EcosystemPlan, RemediationPlan
 
 COLUMNS = ("manifest", "package", "from → to", "step", "known", "advisories")
+
+
+class PlanDocument(RemediationPlan):
+    """What ``plan --json`` prints. ``advisory_sources``: where looked-up records come from; left out if
+    none was looked up."""
+
+    schema_version: Literal[1] = 1
+    exit_code: int
+    advisory_sources: tuple[AdvisorySource, ...] = Field((), exclude_if=lambda sources: not sources)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -47,8 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
             given, repository, chosen, resolve=not arguments.no_resolve, observe=progress
         )
     code = exit_code(planned)
-    document = {**planned.model_dump(mode="json"), "exit_code": code}
-    document |= sources_document(given.sources)
+    document = PlanDocument(**dict(planned), exit_code=code, advisory_sources=given.sources)
     return print_shown(arguments, document, lambda: show(planned, Console(), given.sources), code)
 
 

@@ -5,9 +5,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Literal
 
 from rich.console import Console
 
+from fallback_audit.frozen import Frozen
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import state_dir
 from fallback_tier.cli.output import print_json
@@ -16,11 +18,41 @@ from fallback_tier.cli.results import print_result
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.service.database import Database, service_db
 from fallback_tier.service.keys import KeyRecord, KeyStore, NewKey, utc_now
-from fallback_tier.service.people import People
+from fallback_tier.service.people import People, Person
 from fallback_tier.service.roles import Role
 
 #: Longer than that is never.
 _MAX_HOURS = 100 * 366 * 24.0
+
+
+class KeyMade(KeyRecord):
+    """What ``keys new --json`` and ``keys rotate --json`` print: the key itself, this once."""
+
+    secret: str
+
+
+class KeyList(Frozen):
+    """What ``keys list --json`` prints, the oldest first."""
+
+    keys: tuple[KeyRecord, ...]
+
+
+class PersonList(Frozen):
+    """What ``keys people --json`` prints, by name."""
+
+    people: tuple[Person, ...]
+
+
+class PersonRemoved(Frozen):
+    """What ``keys remove-person --json`` prints: a name."""
+
+    removed: str
+
+
+class SessionsEnded(Frozen):
+    """What ``keys end-sessions --json`` prints."""
+
+    sessions: Literal["ended"] = "ended"
 
 
 def new(arguments: argparse.Namespace) -> int:
@@ -56,7 +88,7 @@ def show_list(arguments: argparse.Namespace) -> int:
         f"{key.key_id}  {safe(key.name)}  {', '.join(key.roles)}  {_standing(key)}" for key in found
     ]
     none = "there is no key; `fallback-tier serve` makes an admin's at its first start"
-    document = {"keys": [key.model_dump(mode="json") for key in found]}
+    document = KeyList(keys=tuple(found))
     return print_result(arguments, document, *(lines or [none]))
 
 
@@ -75,7 +107,7 @@ def show_people(arguments: argparse.Namespace) -> int:
     """By name."""
     with _database(arguments) as database:
         found = People(database).all()
-    document = {"people": [one.model_dump(mode="json") for one in found]}
+    document = PersonList(people=tuple(found))
     lines = (f"{safe(one.name)}  {', '.join(one.roles)}" for one in found)
     return print_result(arguments, document, *lines)
 
@@ -85,7 +117,7 @@ def remove_person(arguments: argparse.Namespace) -> int:
     with _database(arguments) as database:
         People(database).remove(arguments.name)
     message = f"[bold]{safe(arguments.name)}[/] can't sign in any more"
-    return print_result(arguments, {"removed": arguments.name}, message)
+    return print_result(arguments, PersonRemoved(removed=arguments.name), message)
 
 
 def end_sessions(arguments: argparse.Namespace) -> int:
@@ -93,7 +125,7 @@ def end_sessions(arguments: argparse.Namespace) -> int:
     with _database(arguments) as database:
         People(database).end_sessions()
     message = "[bold]all sessions have ended[/]: people sign in again; keys work on"
-    return print_result(arguments, {"sessions": "ended"}, message)
+    return print_result(arguments, SessionsEnded(), message)
 
 
 def _password() -> str:
@@ -117,7 +149,7 @@ def _keys(arguments: argparse.Namespace) -> Iterator[KeyStore]:
 
 def _show_new(made: NewKey, *, as_json: bool) -> None:
     if as_json:
-        print_json({**made.record.model_dump(mode="json"), "secret": made.secret})
+        print_json(KeyMade(**dict(made.record), secret=made.secret).model_dump(mode="json"))
         return
     line(
         Console(stderr=True),

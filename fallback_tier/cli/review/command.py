@@ -9,6 +9,7 @@ from rich.console import Console
 
 from fallback_audit.events import BudgetRaised
 from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AuditStore
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import record, state_dir
@@ -21,18 +22,24 @@ from fallback_tier.errors import InputError
 from fallback_tier.gates.journal import review
 from fallback_tier.gates.journal.budget_raise import raise_budget as record_raise
 from fallback_tier.gates.journal.holding import holding
-from fallback_tier.gates.journal.questions import questions
+from fallback_tier.gates.journal.questions import Question, questions
 from fallback_tier.gates.journal.questions import review as read_review
 from fallback_tier.handover.delivery import check_output, write_patch
 from fallback_tier.installed import new_id
 from fallback_tier.wiring.trail import open_evidence, open_trail, read_trail
 
 
+class QuestionList(Frozen):
+    """What ``review list --json`` prints, newest first."""
+
+    questions: tuple[Question, ...]
+
+
 def show_list(arguments: argparse.Namespace) -> int:
     """The questions that wait for an answer."""
     with closing(read_trail(state_dir(arguments), record(arguments))) as reader:
         found = questions(reader, answered=arguments.all)
-    document = {"questions": [question.model_dump(mode="json") for question in found]}
+    document = QuestionList(questions=tuple(found))
     return print_shown(arguments, document, lambda: report_questions(found, Console()))
 
 

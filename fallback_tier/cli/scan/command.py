@@ -27,6 +27,12 @@ from fallback_tier.scan.scanning import Scanner
 _OF_A_FIX = ("dry_run", "output", "commit", "report", "no_sandbox", "require_tests")
 
 
+class ScanDocument(ScanResult):
+    """What ``scan --json`` prints."""
+
+    exit_code: int
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Scan, print; with ``--fix``, fix what is shown. The exit code says whether something is vulnerable,
     or how the fix ended."""
@@ -54,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         return fix_shown(scanned, repository, configured, arguments, watch)
     result = scanned.result
     code = exit_code(result)
-    document = {**result.model_dump(mode="json"), "exit_code": code}
+    document = ScanDocument(**dict(result), exit_code=code)
     return print_shown(arguments, document, lambda: show(result, Console()), code)
 
 

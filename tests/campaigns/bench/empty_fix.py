@@ -3,6 +3,7 @@
 from fallback_audit.events import FixStarted
 from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
+from fallback_tier.advisory import Advisory
 from fallback_tier.gates.result import FixResult, OneFix
 from fallback_tier.gates.steps import FixProgress, StepKey, next_step
 from tests.campaigns.bench.work_fix_loop import _step as take_step
@@ -37,4 +38,4 @@ class EmptyFix:
 
     def deliver(self) -> OneFix:
         assert self.state.result is not None
-        return OneFix(self.state.result)
+        return OneFix(self.state.result, Advisory(id="GHSA", affected=()))

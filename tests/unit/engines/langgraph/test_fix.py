@@ -11,6 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from fallback_audit.events import FixEscalated, FixStarted, TransitionReopened
 from fallback_audit.ports import Scope
 from fallback_audit.vocabulary import EscalationReason, RefusalReason
+from fallback_tier.advisory import Advisory
 from fallback_tier.engines.langgraph.fix import FixGraph
 from fallback_tier.errors import UnansweredError
 from fallback_tier.gates.result import FixResult, OneFix, RefusedFix
@@ -50,7 +51,7 @@ class FakeFix:
             self.state = replace(self.state, result=END)
 
     def deliver(self) -> OneFix:
-        return OneFix(END)
+        return OneFix(END, Advisory(id="A", affected=()))
 
 
 def visited(graph: FixGraph, given: Any, place: Any) -> list[tuple[str, str]]:
