@@ -3,11 +3,13 @@
 A format is recognised by what only it has, never by a file's name. Four kinds of statement are read:
 
 - whole records (OSV, GitHub's advisories): ranges as the database has them;
-- ranges (npm audit);
-- an installed version and fixed ones (pip-audit, uv audit, Trivy, Grype, SARIF): all else is affected
-  (``ranges_up_to``);
+- ranges (npm audit), maybe of the installed release lines alone;
+- an installed version and fixed ones (pip-audit, uv audit, Trivy, Grype, SARIF);
 - identifiers (CycloneDX, an OSV batch answer, SARIF without a package), which the caller looks up
   (``Named``).
+
+The second and third say nothing of other release lines: these count as affected unless the database's
+record is found (``found.unstated``).
 """
 
 import re
@@ -22,9 +24,9 @@ from fallback_tier.advisory.found import (
     Named,
     Reported,
     Skipped,
+    in_part,
     mapping,
     mappings,
-    ranges_up_to,
     records,
     text,
     texts,
@@ -155,8 +157,8 @@ def _pip_audit(dependency: Mapping[str, Any]) -> Iterator[Reported]:
             id=text(flaw.get("id")),
             ecosystem=PYPI,
             package=text(dependency.get("name")),
-            ranges=ranges_up_to(PYPI, version, texts(flaw.get("fix_versions"))),
             versions=(version,),
+            fixes=texts(flaw.get("fix_versions")),
             aliases=texts(flaw.get("aliases")),
             details=text(flaw.get("description")),
         )
@@ -236,8 +238,8 @@ def uv_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
                 id=text(flaw.get("display_id")) or text(flaw.get("id")),
                 ecosystem=PYPI,
                 package=name,
-                ranges=ranges_up_to(PYPI, version, texts(flaw.get("fix_versions"))),
                 versions=(version,) if version else (),
+                fixes=texts(flaw.get("fix_versions")),
                 aliases=(*texts(flaw.get("id")), *texts(flaw.get("aliases"))),
                 summary=text(flaw.get("summary")),
                 details=text(flaw.get("description")),
@@ -287,7 +289,12 @@ def github_alert(alert: Mapping[str, Any], source: str) -> Iterator[Found]:
     if isinstance(stated, dict) and stated not in entries:
         entries.append(stated)
     yield from unread(listed, source)
-    yield from github_advisory({**advisory, "vulnerabilities": entries}, source)
+    for found in github_advisory({**advisory, "vulnerabilities": entries}, source):
+        # Without the list, the alert has the range that it was raised for, and not the other ones.
+        if isinstance(found, FoundAdvisory) and not isinstance(listed, list):
+            yield in_part(found)
+        else:
+            yield found
 
 
 def github_advisory(advisory: Mapping[str, Any], source: str) -> Iterator[Found]:
@@ -491,8 +498,8 @@ def _of_package(
         id=ids[0],
         ecosystem=package.ecosystem,
         package=package.name,
-        ranges=ranges_up_to(package.ecosystem, package.version, known),
         versions=(package.version,),
+        fixes=known,
         aliases=[it for it in dict.fromkeys(ids) if it],
         summary=summary,
         details=details,

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from fallback_tier.advisory import is_affected, load_advisories, lowest_fixed_version
-from fallback_tier.advisory.found import ranges_up_to
-from tests.unit.advisory.test_reports import osv, read
+from tests.unit.advisory.test_reports import osv, ranged_by, read
 from tests.unit.advisory.test_sarif import read as read_sarif
 from tests.unit.advisory.test_sarif import run
 from tests.unit.shared.recipes import advisory
@@ -62,12 +61,11 @@ def test_a_report_outlives_a_record_that_names_commits_only(tmp_path: Path) -> N
 
 
 def test_a_fix_of_one_release_line_says_nothing_of_the_next() -> None:
-    fixes = ["2.2.28", "3.2.13", "3.2.15"]
-    record = advisory("PyPI", "pkg", ranges=ranges_up_to("PyPI", "2.2.1", fixes))
+    record = ranged_by("2.2.1", ["2.2.28", "3.2.13", "3.2.15"])
     assert lowest_fixed_version(record, "PyPI", "pkg", "2.2.1") == "2.2.28"
-    for safe in ("2.2.28", "2.2.29", "3.2.13", "3.2.15", "3.3", "4.0"):
+    for safe in ("2.2.28", "2.2.29", "3.2.13", "3.2.15", "3.2.16"):
         assert not is_affected(record, "PyPI", "pkg", safe), safe
-    for unknown in ("2.2.27", "2.3", "3.0", "3.2.12", "3.2.14"):
+    for unknown in ("2.2.27", "2.3", "3.0", "3.2.12", "3.2.14", "3.3", "4.0"):
         assert is_affected(record, "PyPI", "pkg", unknown), unknown
 
 
