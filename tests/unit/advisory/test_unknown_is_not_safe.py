@@ -84,6 +84,29 @@ def test_a_fix_of_one_release_line_says_nothing_of_the_next() -> None:
         {"results": [{"packages": [1]}]},
         {"results": [{"packages": [{"package": {"name": "a"}, "vulnerabilities": "x"}]}]},
         {"dependencies": [{"name": "a", "version": "1", "vulns": ["x"]}]},
+        {"results": [], "errors": [{"message": "timeout"}]},
+        {"results": [], "paths": {"scanned": []}, "errors": []},
+        {
+            "results": [
+                {"packages": [{"package": {"name": "a"}, "groups": [{"ids": ["CVE-2026-1234"]}]}]}
+            ]
+        },
+        {"results": [{"packages": [{"package": {"name": "a"}, "groups": [{}]}]}]},
+        {"vulnerabilities": {"a": {"via": ["b"]}, "b": {"via": ["a"]}}},
+        {"vulnerabilities": {"a": {"via": ["a"]}}},
+        {"vulnerabilities": {}, "metadata": {"vulnerabilities": {"high": 1, "total": 1}}},
+        {"advisories": {}, "metadata": {"vulnerabilities": {"critical": 2}}},
+        {"Results": [{"Type": "pip", "ExperimentalModifiedFindings": [{"Finding": {}}]}]},
+        {"Results": [{"Type": "pip", "ExperimentalModifiedFindings": 5}]},
+        {
+            "version": "2.1.0",
+            "runs": [
+                {
+                    "results": [],
+                    "invocations": [{"toolExecutionNotifications": [{"level": "error"}]}],
+                }
+            ],
+        },
         {"version": "2.1.0", "runs": [1]},
         {"version": "2.1.0", "runs": [{"results": [1]}]},
     ],
@@ -94,6 +117,22 @@ def test_what_has_not_the_form_that_it_should_have_is_not_clean(
     found = read(tmp_path, report)
     assert found.skipped
     assert not found.advisories
+
+
+def test_what_leads_to_an_advisory_is_known(tmp_path: Path) -> None:
+    via = {"name": "c", "range": "<2.0.0", "url": "https://x.test/GHSA-xvch-5gv4-984h"}
+    names: dict[str, list[Any]] = {"a": ["b"], "b": ["a", "c"], "c": [via]}
+    found = read(tmp_path, {"vulnerabilities": {key: {"via": it} for key, it in names.items()}})
+    assert not found.skipped
+    assert len(found.advisories) == 1
+
+
+def test_a_group_with_its_records_is_read_once(tmp_path: Path) -> None:
+    groups = [{"ids": ["OSV-1"], "aliases": ["CVE-2026-1234", "OSV-1"]}]
+    package = {"package": {"name": "pkg"}, "vulnerabilities": [osv("OSV-1")], "groups": groups}
+    found = read(tmp_path, {"results": [{"packages": [package]}], "experimental_config": {}})
+    assert not found.skipped
+    assert len(found.advisories) == 1
 
 
 def test_a_number_of_thousands_of_digits_is_no_fix(tmp_path: Path) -> None:
