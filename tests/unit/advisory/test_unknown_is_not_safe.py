@@ -47,6 +47,19 @@ def test_a_range_that_never_begins_says_nothing() -> None:
         assert record.says_nothing
 
 
+@pytest.mark.parametrize("events", [[("fixed", "4.0.0")], [("last_affected", "4.0.0")], []])
+def test_a_range_without_a_beginning_counts_beside_a_list(events: list[tuple[str, str]]) -> None:
+    record = advisory("npm", "pkg", ranges=[spans(*events)], versions=["1.0.0"])
+    assert is_affected(record, "npm", "pkg", "3.2.1")
+    assert is_affected(record, "npm", "pkg", "5.0.0") == (not events)
+
+
+@pytest.mark.parametrize("when", ["2999-01-01T00:00:00Z", "soon", "9", "2999-01-01"])
+def test_a_date_that_is_to_come_withdraws_nothing(tmp_path: Path, when: str) -> None:
+    found = read(tmp_path, osv("OSV-1", withdrawn=when))
+    assert [it.id for it in found.advisories] == ["OSV-1"]
+
+
 def test_a_report_outlives_a_record_that_names_commits_only(tmp_path: Path) -> None:
     package = {"name": "pkg", "ecosystem": "npm"}
     commits = [{"type": "GIT", "events": [{"introduced": "0"}]}]
