@@ -26,7 +26,13 @@ from fallback_plugins.pypi.manifests.pyproject import (
 )
 from fallback_plugins.pypi.manifests.requirements import at_least, requirement_in
 from fallback_plugins.pypi.poetry.entries import Root, roots, settled, with_entry, with_release
-from fallback_plugins.pypi.poetry.lock import PoetryLock, applying, content_hash, in_plain_lines
+from fallback_plugins.pypi.poetry.lock import (
+    PoetryLock,
+    applying,
+    content_hash,
+    dependencies_of,
+    in_plain_lines,
+)
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, Release
 from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
@@ -366,6 +372,12 @@ class PoetryProject(EditedProject):
             for name, spec in names.items()
         )
         return lock.tree(Node(self.manifest, self.manifest, "", asks))
+
+    @property
+    def _conditional(self) -> frozenset[str]:
+        """A requirement with a marker that no Python of the project meets is in no lock of Poetry's."""
+        tables = self.lock.packages
+        return frozenset(it.name for table in tables for it in dependencies_of(table) if it.marker)
 
     def asked(self, texts: Mapping[str, str]) -> tuple[Root, ...] | None:
         """What the project itself asks for; None: its manifest isn't there. Raises RecipeError."""
