@@ -7,7 +7,7 @@ package is first asked about, never again. Library ranges aren't used: they call
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, zip_longest
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -137,6 +137,12 @@ def _span(ecosystem: str, a_range: "Range", *, completed: bool) -> _Span:
         bounds.append((_BEFORE_ALL, "introduced"))
     if len(bounds) > 1:
         bounds = _ordered(bounds)
+        # OSV has either kind in a range. Of both, the later one ends it: what lies between is not safe.
+        bounds = [
+            one
+            for one, following in zip_longest(bounds, bounds[1:])
+            if not (one[1] == "last_affected" and following and following[1] == "fixed")
+        ]
     limited = limits and all(key[0] for key in limits)
     return _Span(tuple(bounds), tuple(limits) if limited else None)
 

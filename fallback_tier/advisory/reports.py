@@ -117,6 +117,8 @@ def _osv_record(item: object, where: str) -> Iterator[Found]:
 def osv_answer(answer: Mapping[str, Any], source: str) -> Iterator[Found]:
     """What an OSV API answers to a query: ``vulns``, maybe with a further page."""
     yield from osv_records(answer.get("vulns"), source)
+    if answer.keys() & {"code", "error", "errors"}:
+        yield Skipped(source=source, reason="It has an error, so it may be incomplete.")
     if answer.get("next_page_token"):
         yield Skipped(source=source, reason="The answer has a further page, which is not here.")
 
@@ -234,7 +236,9 @@ def _npm_without_advisory(found: Mapping[str, Any]) -> set[str]:
 def _npm_uncounted(
     report: Mapping[str, Any], source: str, found: Mapping[str, Any]
 ) -> Iterator[Skipped]:
-    """A report that counts vulnerabilities has to hold some."""
+    """A report that counts vulnerabilities has to hold some; one with an error may hold fewer."""
+    if report.get("error"):
+        yield Skipped(source=source, reason="It has an error, so it may be incomplete.")
     counts = mapping(mapping(report.get("metadata")).get("vulnerabilities")).values()
     if not found and any(isinstance(it, int) and it > 0 for it in counts):
         yield Skipped(source=source, reason="It counts vulnerabilities, and holds none.")

@@ -43,8 +43,11 @@ MAX_FOLDER_FILES = 20_000
 #: All files of one folder together.
 MAX_FOLDER_BYTES = 128 * 1024 * 1024
 
-#: Files of a folder that are looked at.
-_SUFFIXES = (".json", ".jsonl", ".sarif")
+#: Files of a folder that are looked at, in letters of any case.
+_SUFFIXES = (".json", ".jsonl", ".ndjson", ".sarif")
+
+#: Files of a folder that may hold advisories in forms that are not read: they are named.
+_OTHER_SUFFIXES = (".csv", ".gz", ".toml", ".xml", ".xz", ".yaml", ".yml", ".zip", ".zst")
 
 #: Names standard input among paths.
 STANDARD_INPUT = Path("-")
@@ -262,6 +265,9 @@ def _read_folder(folder: Path) -> Iterator[Found]:
         if path.is_symlink():
             yield Skipped(source=str(path), reason="It is a symbolic link, which is not followed.")
             continue
+        if path.name.lower().endswith(_OTHER_SUFFIXES):
+            yield Skipped(source=str(path), reason="It is no JSON, which is all that is read.")
+            continue
         if not path.is_file():
             raise AdvisoryError(
                 f"The input {str(path)!r} is not a regular file.",
@@ -292,8 +298,11 @@ def _files(folder: Path) -> Iterator[Path]:
         folders.sort()
         links = [name for name in folders if Path(place, name).is_symlink()]
         for name in sorted([*names, *links]):
-            if name.endswith(_SUFFIXES) or name in links:
+            ending = name.lower()
+            if ending.endswith(_SUFFIXES) or name in links:
                 nothing = False
+                yield Path(place, name)
+            elif ending.endswith(_OTHER_SUFFIXES) and not name.startswith("."):
                 yield Path(place, name)
     if nothing:
         raise AdvisoryError(

@@ -98,6 +98,10 @@ def test_a_fix_of_one_release_line_says_nothing_of_the_next() -> None:
         {"results": [{"packages": [{"package": {"name": "a"}, "vulnerabilities": "x"}]}]},
         {"dependencies": [{"name": "a", "version": "1", "vulns": ["x"]}]},
         {"results": [], "errors": [{"message": "timeout"}]},
+        {"results": [{"vulns": [], "code": 13}]},
+        {"vulns": [], "code": 13, "message": "x"},
+        {"vulns": [], "error": {}},
+        {"vulnerabilities": {}, "error": {"code": "ENOAUDIT"}},
         {"results": [], "paths": {"scanned": []}, "errors": []},
         {
             "results": [
@@ -146,6 +150,23 @@ def test_a_group_with_its_records_is_read_once(tmp_path: Path) -> None:
     found = read(tmp_path, {"results": [{"packages": [package]}], "experimental_config": {}})
     assert not found.skipped
     assert len(found.advisories) == 1
+
+
+def test_the_later_of_two_ends_counts() -> None:
+    events = [("introduced", "0"), ("last_affected", "2.0.0"), ("fixed", "4.0.0")]
+    record = advisory("npm", "pkg", ranges=[spans(*events)])
+    assert is_affected(record, "npm", "pkg", "3.2.1")
+    assert not is_affected(record, "npm", "pkg", "4.0.0")
+
+
+def test_files_of_a_folder_that_are_not_read_are_named(tmp_path: Path) -> None:
+    for name in ("a.json", "b.JSON", "c.ndjson"):
+        (tmp_path / name).write_text(json.dumps(osv(f"OSV-{name[0].upper()}")))
+    for name in ("d.yaml", "e.json.gz", "README.md", ".pre-commit.yaml"):
+        (tmp_path / name).write_text("id: OSV-D\n")
+    found = load_advisories([tmp_path])
+    assert [it.id for it in found.advisories] == ["OSV-A", "OSV-B", "OSV-C"]
+    assert [Path(it.source).name for it in found.skipped] == ["d.yaml", "e.json.gz"]
 
 
 def test_a_number_of_thousands_of_digits_is_no_fix(tmp_path: Path) -> None:
