@@ -83,13 +83,16 @@ def load_advisories(
     items = [item for path in paths for item in _read(path, lookup)]
     if lookup is not None:
         lookup.request(name for item in items for name in _known_ids(item))
-    found = [one for item in items for one in _looked_up(item, lookup)]
+    alone: list[str] = []
+    found = [one for item in items for one in _looked_up(item, lookup, alone)]
     records = [item for item in found if isinstance(item, FoundAdvisory)]
     skipped = [item for item in found if isinstance(item, Skipped)]
+    if alone and lookup is not None:
+        skipped.append(_reports_alone(alone, lookup))
     advisories = []
     for advisory in _one_per_flaw(records):
-        alone = commits_suffice and len(records) == len(found) == 1
-        if advisory.says_nothing and not alone:
+        is_only = commits_suffice and len(records) == len(found) == 1
+        if advisory.says_nothing and not is_only:
             skipped.append(_says_nothing(advisory))
         else:
             advisories.append(advisory)
@@ -101,10 +104,11 @@ def load_advisories(
     )
 
 
-def _looked_up(item: Found, lookup: OsvLookup | None) -> Iterator[Found]:
-    """Yield what an identifier of a report leads to, and what the report states itself."""
+def _looked_up(item: Found, lookup: OsvLookup | None, alone: list[str]) -> Iterator[Found]:
+    """Yield what an identifier of a report leads to, and what the report states itself. ``alone`` gets the
+    identifiers of which only the report's word is at hand."""
     if isinstance(item, FoundAdvisory) and not item.whole:
-        yield from _completed(item, lookup)
+        yield from _completed(item, lookup, alone)
         return
     if not isinstance(item, Named):
         yield item
@@ -126,7 +130,7 @@ def _looked_up(item: Found, lookup: OsvLookup | None) -> Iterator[Found]:
     yield from item.stated
 
 
-def _completed(item: FoundAdvisory, lookup: OsvLookup | None) -> Iterator[Found]:
+def _completed(item: FoundAdvisory, lookup: OsvLookup | None, alone: list[str]) -> Iterator[Found]:
     """Yield what a report states, and the record if it is found: it has the other release lines."""
     names = _known_ids(item)
     if lookup is not None and names:
@@ -137,8 +141,19 @@ def _completed(item: FoundAdvisory, lookup: OsvLookup | None) -> Iterator[Found]
         except AdvisoryError:
             # Without the record, what the report does not state counts as affected: no version is called
             # safe for lack of it.
-            pass
+            alone.append(names[0])
     yield item
+
+
+def _reports_alone(names: Sequence[str], lookup: OsvLookup) -> Skipped:
+    """Return a note; nothing is missing, since what reports leave open counts as affected."""
+    ids = [*dict.fromkeys(names)]
+    more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
+    return Skipped(
+        source=lookup.base_url,
+        reason=f"No record of {ids[0]}{more} is at hand: what reports do not call fixed is affected.",
+        unknown=False,
+    )
 
 
 def _with_ranges(stated: Advisory, ranges: Callable[[Affected], Sequence[object]]) -> Advisory:

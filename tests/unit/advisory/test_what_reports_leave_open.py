@@ -167,10 +167,13 @@ def test_the_record_states_the_other_lines(tmp_path: Path, report: dict[str, Any
     assert not is_affected(record, "PyPI", "django", "2.2.28")
 
 
-def test_without_the_record_the_report_still_suffices(tmp_path: Path) -> None:
+def test_without_the_record_the_report_still_suffices_and_it_is_said_once(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text(json.dumps(grype(("3.2.1", "3.2.13"), ("2.2", "2.2.28"))))
     with osv_api({}) as api:
         lookup = OsvLookup(OsvServer(api.url), lambda: tmp_path / "kept")
-        record = only(tmp_path, grype(("3.2.1", "3.2.13")), lookup=lookup)
+        found = load_advisories([tmp_path / "report.json"], lookup)
+    (record,), (note,) = found.advisories, found.skipped
+    assert not note.unknown
     assert lowest_fixed_version(record, "PyPI", "django", "3.2.1") == "3.2.13"
     assert is_affected(record, "PyPI", "django", "4.0.1")
 
