@@ -95,6 +95,20 @@ UNLISTED = [
         ),
     ),
     (
+        "pdm.lock",
+        (
+            '[metadata]\nlock_version = "4.5"\n[[package]]\nname = "top"\nversion = "1.0"\n'
+            'dependencies = ["left>=1"]\n'
+        ),
+    ),
+    (
+        "pylock.toml",
+        (
+            'lock-version = "1.0"\n[[packages]]\nname = "top"\nversion = "1.0"\n'
+            'dependencies = [{ name = "left" }]\n'
+        ),
+    ),
+    (
         "poetry.lock",
         (
             '[[package]]\nname = "top"\nversion = "1.0.0"\ndescription = ""\noptional = false\n'
@@ -175,8 +189,11 @@ def test_a_lock_without_what_its_manifest_requires_is_unknown(
 def test_a_package_that_is_required_and_not_listed_is_unknown(
     name: str, text: str, tmp_path: Path
 ) -> None:
-    beside = "pyproject.toml" if name in ("uv.lock", "poetry.lock") else "package.json"
-    assert planned(tmp_path, name, text, **{beside: MANIFESTS[beside]}) == 9
+    is_npm = name in ("package-lock.json", "yarn.lock", "bun.lock")
+    beside = {"package.json": MANIFESTS["package.json"]} if is_npm else {}
+    if name in ("uv.lock", "poetry.lock"):
+        beside = {"pyproject.toml": MANIFESTS["pyproject.toml"]}
+    assert planned(tmp_path, name, text, **beside) == 9
 
 
 def test_a_condition_that_no_python_meets_may_leave_a_package_out_of_a_lock(tmp_path: Path) -> None:
@@ -185,6 +202,11 @@ def test_a_condition_that_no_python_meets_may_leave_a_package_out_of_a_lock(tmp_
     )
     beside = {"pyproject.toml": MANIFESTS["pyproject.toml"]}
     assert planned(tmp_path, "poetry.lock", text, **beside) == 5
+
+
+def test_a_marker_of_pdm_may_leave_a_package_out_of_a_lock(tmp_path: Path) -> None:
+    text = dict(UNLISTED)["pdm.lock"].replace("left>=1", "left>=1; python_version < '3.8'")
+    assert planned(tmp_path, "pdm.lock", text) == 5
 
 
 def test_a_format_that_is_not_read_and_names_what_is_required_holds_no_other(
