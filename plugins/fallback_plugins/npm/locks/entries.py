@@ -129,9 +129,12 @@ def unlisted_names(lock: str, text: str, tree: DependencyTree) -> frozenset[str]
 def maybe_optional(lock: str, text: str) -> frozenset[str]:
     """Return the names of packages that an npm lock of version 1 does not list, and that its packages
     require. It does not tell optional ones, which npm may leave out, from the others."""
-    if PurePosixPath(lock).name not in LOCKS or '"requires"' not in text:
+    if PurePosixPath(lock).name not in LOCKS:
         return frozenset()
-    found = [*entries_of(parse_lock(text, lock))]
+    document = parse_lock(text, lock)
+    if document.get("lockfileVersion") != 1:
+        return frozenset()
+    found = [*entries_of(document)]
     required = {name for _, entry in found for name, _ in strings(entry.get("requires"))}
     return frozenset(required - {tail_of(key) for key, _ in found})
 

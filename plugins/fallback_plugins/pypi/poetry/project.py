@@ -15,6 +15,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import BlockerKind, RefusalReason
+from fallback_plugins.pypi.manifests.groups import table_of
 from fallback_plugins.pypi.manifests.markers import can_hold, supported
 from fallback_plugins.pypi.manifests.own_index import has_own_index
 from fallback_plugins.pypi.manifests.poetry_constraints import admits
@@ -375,9 +376,17 @@ class PoetryProject(EditedProject):
 
     @property
     def _conditional(self) -> frozenset[str]:
-        """A requirement with a marker that no Python of the project meets is in no lock of Poetry's."""
-        tables = self.lock.packages
-        return frozenset(it.name for table in tables for it in dependencies_of(table) if it.marker)
+        """A requirement with a marker that no Python of the project meets is in no lock of Poetry's, and
+        neither is the project itself."""
+        document = parse_toml(self.manifest, self.texts[self.manifest]) if self.texts else {}
+        own = (table_of(document, *keys).get("name") for keys in (("project",), ("tool", "poetry")))
+        asked = (it for table in self.lock.packages for it in dependencies_of(table) if it.marker)
+        return frozenset(
+            (
+                *(it.name for it in asked),
+                *(canonicalize_name(it) for it in own if isinstance(it, str)),
+            )
+        )
 
     def asked(self, texts: Mapping[str, str]) -> tuple[Root, ...] | None:
         """What the project itself asks for; None: its manifest isn't there. Raises RecipeError."""
