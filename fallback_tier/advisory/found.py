@@ -1,6 +1,6 @@
 """What reading an input yields: records, findings in source code, and what was left out and why."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pydantic import Field
@@ -9,7 +9,15 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory.identifiers import identifier_or_none
 from fallback_tier.advisory.osv import Advisory, advisory_from
-from fallback_tier.advisory.versions import is_orderable, next_line, served, sort_key, successor
+from fallback_tier.advisory.versions import (
+    SortKey,
+    is_orderable,
+    next_line,
+    served,
+    sort_key,
+    successor,
+)
+from fallback_tier.ecosystem_rules import base_ecosystem, rules_of
 from fallback_tier.errors import AdvisoryError, WithdrawnError
 
 #: A scanner's message as we keep it: a sentence or two; some tools put whole pages there.
@@ -66,11 +74,26 @@ class CodeFinding(Frozen):
         )
 
 
+class Cleared(NamedTuple):
+    """Versions that a report calls safe: from ``version`` on (after it, if it is the last affected one),
+    and below ``until``."""
+
+    version: str
+    until: str
+    is_last_affected: bool = False
+
+
 class FoundAdvisory(NamedTuple):
-    """A record, and whether it is a whole one or was pieced together from what a report says."""
+    """A record, and whether it is a whole one or was pieced together from what a report says.
+
+    A report's record has what it calls affected, ``fixes`` and ``cleared`` what it calls safe; ``unstated``
+    is what lies outside both.
+    """
 
     advisory: Advisory
     whole: bool = True
+    fixes: tuple[str, ...] = ()
+    cleared: tuple[Cleared, ...] = ()
 
 
 class Named(NamedTuple):
@@ -95,9 +118,10 @@ class Reported(NamedTuple):
     id: str
     ecosystem: str
     package: str
-    #: OSV ranges. From ``ranges_up_to`` where the report names only versions.
-    ranges: Sequence[Mapping[str, Any]]
     versions: Sequence[str] = ()
+    #: OSV ranges, if the report has any.
+    ranges: Sequence[Mapping[str, Any]] = ()
+    fixes: Sequence[str] = ()
     aliases: Sequence[str] = ()
     summary: str = ""
     details: str = ""
@@ -126,33 +150,83 @@ class Reported(NamedTuple):
             },
             self.id,
         )
-        return FoundAdvisory(advisory, whole=False)
+        usable = (
+            it
+            for it in self.fixes
+            if len(it) <= MAX_VERSION_LENGTH and is_orderable(self.ecosystem, it)
+        )
+        return in_part(FoundAdvisory(advisory, fixes=tuple(dict.fromkeys(usable))))
 
 
-def ranges_up_to(ecosystem: str, version: str, fixes: Sequence[str]) -> list[dict[str, Any]]:
-    """Ranges for a report that names one affected version and, maybe, fixed ones.
+def in_part(found: FoundAdvisory) -> FoundAdvisory:
+    """Return a record that states ranges, as what a report says: maybe not of all release lines."""
+    cleared = (
+        it
+        for entry in found.advisory.affected
+        if entry.package is not None
+        for it in _cleared(
+            base_ecosystem(entry.package.ecosystem), (it.model_dump() for it in entry.ranges)
+        )
+    )
+    return found._replace(whole=False, cleared=tuple(cleared))
 
-    What the report doesn't say is not called safe. Of the fixes above ``version``, each clears its own
-    release line (``2.2.28``: the rest of 2.2), the highest everything above it; of those below, each
-    clears itself. All else is affected; no fix above it: everything is.
+
+def _cleared(ecosystem: str, ranges: Iterable[Mapping[str, Any]]) -> Iterator[Cleared]:
+    """Yield the rest of the release line in which each range ends."""
+    if rules_of(ecosystem) is None:
+        return
+    for event in (event for it in ranges for event in it["events"]):
+        for kind in ("fixed", "last_affected"):
+            version = event.get(kind)
+            if version and is_orderable(ecosystem, version):
+                line_ends = next_line(ecosystem, version)
+                yield Cleared(version, line_ends, is_last_affected=kind == "last_affected")
+
+
+def unstated(ecosystem: str, reports: Sequence[FoundAdvisory]) -> dict[str, Any]:
+    """Return a range of all versions of a package that no report on one flaw of it calls safe.
+
+    A report names the fix of the release line that it found, and often no other. So a fix clears the
+    rest of its own line (the first two numbers: ``2.2.28`` the rest of 2.2), and itself alone if a higher
+    fix or an affected version is in the line, or an affected version can't be compared with it.
     """
-    kind = served(ecosystem).range_type
-    events: list[dict[str, str]] = [{"introduced": "0"}]
-    usable = {it for it in fixes if len(it) <= MAX_VERSION_LENGTH and is_orderable(ecosystem, it)}
-    known = is_orderable(ecosystem, version)
-    before: str | None = None
-    for fix in sorted(usable, key=lambda it: sort_key(ecosystem, it)):
-        key = sort_key(ecosystem, fix)
-        if before is not None:
-            line_ends = next_line(ecosystem, before)
-            other_line = sort_key(ecosystem, line_ends) < key
-            events.append({"introduced": line_ends if other_line else successor(ecosystem, before)})
-        events.append({"fixed": fix})
-        if known and key > sort_key(ecosystem, version):
-            before = fix
-        else:
-            events.append({"introduced": successor(ecosystem, fix)})
-    return [{"type": kind, "events": events}]
+    found = {it for one in reports for entry in one.advisory.affected for it in entry.versions}
+    fixes = {it for one in reports for it in one.fixes}
+    comparable = bool(found) and all(is_orderable(ecosystem, it) for it in found)
+    highest: dict[str, SortKey] = {}
+    for version in (*fixes, *(found if comparable else ())):
+        line_ends = next_line(ecosystem, version)
+        key = sort_key(ecosystem, version)
+        highest[line_ends] = max(highest.get(line_ends, key), key)
+    cleared = [it for one in reports for it in one.cleared]
+    for fix in fixes:
+        line_ends = next_line(ecosystem, fix)
+        is_last = comparable and fix not in found and sort_key(ecosystem, fix) == highest[line_ends]
+        cleared.append(Cleared(fix, line_ends if is_last else successor(ecosystem, fix)))
+    return {
+        "type": served(ecosystem).range_type,
+        "events": [{"introduced": "0"}, *_events_without(ecosystem, cleared)],
+    }
+
+
+def _events_without(ecosystem: str, cleared: Iterable[Cleared]) -> Iterator[dict[str, str]]:
+    """Yield events that end a range at each stretch and begin it anew after it; stretches may overlap."""
+
+    def start(one: Cleared) -> tuple[SortKey, bool]:
+        return sort_key(ecosystem, one.version), one.is_last_affected
+
+    until: str | None = None
+    for one in sorted(set(cleared), key=start):
+        # Where a stretch begins after the version at which the other ends, that version is in neither.
+        if until is not None and (sort_key(ecosystem, until), False) >= start(one):
+            until = max(until, one.until, key=lambda it: sort_key(ecosystem, it))
+            continue
+        if until is not None:
+            yield {"introduced": until}
+        yield {"last_affected" if one.is_last_affected else "fixed": one.version}
+        until = one.until
+    if until is not None:
+        yield {"introduced": until}
 
 
 def records(reported: Iterator[Reported], source: str) -> Iterator[Found]:

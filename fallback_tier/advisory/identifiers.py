@@ -20,6 +20,9 @@ _FORMS: Final = {
 #: Any other database's (``RUSTSEC-2023-0001``): capitals, then parts, one of which has a digit.
 _OTHER = re.compile(r"(?=[^\d]*\d)[A-Z][A-Z0-9]{1,20}(?:-[A-Za-z0-9:]{1,60}){1,6}")
 
+#: What can be a part of an address and the name of a file.
+_SAFE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.:-]{0,118}[A-Za-z0-9])?")
+
 
 def identifier(text: str) -> str | None:
     """Return an advisory's identifier as databases spell it; None if the text is not meant as one.
@@ -46,6 +49,11 @@ def identifier_or_none(text: str) -> str | None:
     with suppress(AdvisoryIdError):
         return identifier(text)
     return None
+
+
+def requestable(text: str) -> str | None:
+    """Return an alias of a record as it can be requested, whatever its database; None if it can't be."""
+    return identifier_or_none(text) or (text if _SAFE.fullmatch(text) else None)
 
 
 def not_looked_up(name: str) -> AdvisoryIdError:

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from fallback_audit.disk_errors import blamed
 from fallback_audit.frozen import Frozen
 from fallback_tier.advisory.found import Found, FoundAdvisory, Skipped, mapping
-from fallback_tier.advisory.identifiers import identifier_or_none
+from fallback_tier.advisory.identifiers import requestable
 from fallback_tier.advisory.osv import Advisory, Reference, record_from
 from fallback_tier.advisory.osv_server import (
     MAX_CONCURRENT,
@@ -116,7 +116,8 @@ class OsvLookup:
             )
 
     def find(self, names: Sequence[str]) -> Iterator[Found]:
-        """Yield the advisory that these identifiers name, and a note for each withdrawn record among them.
+        """Yield the advisory that these identifiers name, and a note for each withdrawn record among them
+        and each alias that no address can have.
         The first identifier is what was asked for; the others are of the same vulnerability.
 
         Raises AdvisoryNotFoundError: no record; AdvisoryUnreachableError: no answer, and none is kept;
@@ -135,7 +136,7 @@ class OsvLookup:
                 f"{f' (an answer kept since {since})' if since else ''}.",
                 next_step="Check the identifier, or give the advisory as a file.",
             )
-        live = [(record, source) for record, source in records if not record.withdrawn]
+        live = [(record, source) for record, source in records if not record.is_withdrawn]
         if not live:
             record, source = records[0]
             raise WithdrawnError(
@@ -151,13 +152,17 @@ class OsvLookup:
                 next_step="Give an advisory that names the package and its versions.",
             )
         for record, source in records:
-            if record.withdrawn:
+            if record.is_withdrawn:
                 yield Skipped(
                     source=source.url,
                     reason=f"The record {record.id} was withdrawn on {record.withdrawn}. "
                     "Others of the same vulnerability are used.",
                     unknown=False,
                 )
+        for alias in dict.fromkeys(it for record, _ in records for it in record.aliases):
+            if requestable(alias) is None:
+                reason = f"Its alias {alias[:200]!r} can't be requested: its ranges are unknown."
+                yield Skipped(source=asked, reason=reason)
         self._use(source for _, source in naming)
         same = tuple(dict.fromkeys((*names, *(record.id for record, _ in live))))
         for record, source in naming:
@@ -181,7 +186,7 @@ class OsvLookup:
             answers += found
             waiting = []
             for alias in (it for one in found if one.record for it in one.record.aliases):
-                if alias not in seen and (usual := identifier_or_none(alias)) and usual not in seen:
+                if alias not in seen and (usual := requestable(alias)) and usual not in seen:
                     seen |= {alias, usual}
                     waiting.append(usual)
         return answers

@@ -7,7 +7,7 @@ package is first asked about, never again. Library ranges aren't used: they call
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, zip_longest
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -91,7 +91,9 @@ class PackageMatcher:
 
     @cached_property
     def _spans(self) -> tuple[_Span, ...]:
-        return tuple(_span(self._ecosystem, a_range) for a_range in self._ranges())
+        # A range without a beginning, beside what does say something, could be about any version.
+        completed = not self.says_nothing
+        return tuple(_span(self._ecosystem, it, completed=completed) for it in self._ranges())
 
     @cached_property
     def _listed(self) -> frozenset[str]:
@@ -117,9 +119,10 @@ class PackageMatcher:
         return any(sort_key(self._ecosystem, it) == key for it in alike)
 
 
-def _span(ecosystem: str, a_range: "Range") -> _Span:
+def _span(ecosystem: str, a_range: "Range", *, completed: bool) -> _Span:
     """A closing bound that can't be ordered is left out: the range stays open. So does a limit (``*``,
-    a tag): it limits nothing."""
+    a tag): it limits nothing. ``completed``: a range that does not say where it begins (OSV requires it)
+    begins with the first version."""
     bounds: list[tuple[SortKey, str]] = []
     limits: list[SortKey] = []
     for event in a_range.events:
@@ -130,8 +133,16 @@ def _span(ecosystem: str, a_range: "Range") -> _Span:
                 bounds.append((key, kind))
         if event.limit is not None:
             limits.append(sort_key(ecosystem, event.limit))
+    if completed and not any(kind == "introduced" for _, kind in bounds):
+        bounds.append((_BEFORE_ALL, "introduced"))
     if len(bounds) > 1:
         bounds = _ordered(bounds)
+        # OSV has either kind in a range. Of both, the later one ends it: what lies between is not safe.
+        bounds = [
+            one
+            for one, following in zip_longest(bounds, bounds[1:])
+            if not (one[1] == "last_affected" and following and following[1] == "fixed")
+        ]
     limited = limits and all(key[0] for key in limits)
     return _Span(tuple(bounds), tuple(limits) if limited else None)
 

@@ -4,6 +4,7 @@ Unknown fields are ignored here, unlike at our own boundaries: OSV grows, and it
 ours to refuse.
 """
 
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,15 @@ class Advisory(OsvModel):
         return tuple(self._by_package.get(ecosystem, ()))
 
     @property
+    def is_withdrawn(self) -> bool:
+        """Was the record withdrawn? Not by a date that is still to come, or that is none."""
+        try:
+            when = datetime.fromisoformat(self.withdrawn or "")
+        except ValueError:
+            return False
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)) <= datetime.now(UTC)
+
+    @property
     def records(self) -> "tuple[Advisory, ...]":
         """The records that are to be fixed: this one, or those of a bundle."""
         return (self,)
@@ -222,7 +232,7 @@ def record_from(record: object, source: str) -> Advisory:
 
 
 def _usable(advisory: Advisory, source: str) -> Advisory:
-    if advisory.withdrawn:
+    if advisory.is_withdrawn:
         raise WithdrawnError(
             f"The advisory {advisory.id} ({source!r}) was withdrawn on {advisory.withdrawn}.",
             next_step="There is nothing to fix; look for the advisory that replaced it.",

@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from fallback_tier.ecosystem_rules import ecosystems
+
 
 class OsvModel(BaseModel):
     """What every part of a record has in common: it is frozen, and other fields are no fault."""
@@ -33,6 +35,21 @@ class Package(OsvModel):
     name: str = Field(min_length=1)
     ecosystem: str = Field(min_length=1)
     purl: str | None = None
+
+    @field_validator("name", mode="before")
+    @classmethod
+    def _without_space(cls, value: Any) -> Any:
+        return value.strip() if isinstance(value, str) else value
+
+    @field_validator("ecosystem", mode="before")
+    @classmethod
+    def _as_osv_spells_it(cls, value: Any) -> Any:
+        """In another case it would be another ecosystem, and its ranges would be missing in a merge."""
+        if not isinstance(value, str):
+            return value
+        base, colon, suffix = value.strip().partition(":")
+        known = {name.casefold(): name for name in ecosystems()}
+        return f"{known.get(base.casefold(), base)}{colon}{suffix}"
 
 
 class Affected(OsvModel):

@@ -37,6 +37,9 @@ _NOT_FOUND = 404
 #: gRPC's code for "not found", which OSV sends with status 404.
 _GRPC_NOT_FOUND = 5
 
+#: What an error of the API has (google.rpc.Status): a document with more is something else.
+_ERROR_KEYS = frozenset({"code", "message", "details"})
+
 
 def utc_text(when: datetime) -> str:
     """A time in UTC as answers state it (RFC 3339, to the second)."""
@@ -51,7 +54,7 @@ def says_not_found(content: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     code = document.get("code")
-    return type(code) is int and code == _GRPC_NOT_FOUND and "id" not in document
+    return type(code) is int and code == _GRPC_NOT_FOUND and document.keys() <= _ERROR_KEYS
 
 
 @dataclass
@@ -83,16 +86,23 @@ class OsvServer:
     def get(self, path: str, *, max_bytes: int) -> bytes:
         """Return the answer to a GET; if the database does not have the record, OSV's error that says so.
 
-        Raises OSError: no answer after all retries; AdvisoryResponseError: more than ``max_bytes``.
+        Raises OSError: no answer after all retries; AdvisoryResponseError: more than ``max_bytes``, or that
+        error without its status.
         """
         from fallback_tier.network import StatusError
 
         try:
-            return self._answer(path, None, max_bytes)
+            answer = self._answer(path, None, max_bytes)
         except StatusError as error:
             if error.status == _NOT_FOUND and says_not_found(error.body):
                 return error.body
             raise
+        if says_not_found(answer):
+            raise AdvisoryResponseError(
+                f"The answer of {self.base_url}{path} is an error, and its status is that of a record.",
+                next_step="Check the address of the OSV API (--advisory-url).",
+            )
+        return answer
 
     def post(self, path: str, body: bytes, *, max_bytes: int) -> bytes:
         """Return the answer to a POST of a JSON document. Raises as ``get``."""

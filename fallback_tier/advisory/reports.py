@@ -3,11 +3,13 @@
 A format is recognised by what only it has, never by a file's name. Four kinds of statement are read:
 
 - whole records (OSV, GitHub's advisories): ranges as the database has them;
-- ranges (npm audit);
-- an installed version and fixed ones (pip-audit, uv audit, Trivy, Grype, SARIF): all else is affected
-  (``ranges_up_to``);
+- ranges (npm audit), maybe of the installed release lines alone;
+- an installed version and fixed ones (pip-audit, uv audit, Trivy, Grype, SARIF);
 - identifiers (CycloneDX, an OSV batch answer, SARIF without a package), which the caller looks up
   (``Named``).
+
+The second and third say nothing of other release lines: these count as affected unless the database's
+record is found (``found.unstated``).
 """
 
 import re
@@ -22,9 +24,9 @@ from fallback_tier.advisory.found import (
     Named,
     Reported,
     Skipped,
+    in_part,
     mapping,
     mappings,
-    ranges_up_to,
     records,
     text,
     texts,
@@ -115,12 +117,30 @@ def _osv_record(item: object, where: str) -> Iterator[Found]:
 def osv_answer(answer: Mapping[str, Any], source: str) -> Iterator[Found]:
     """What an OSV API answers to a query: ``vulns``, maybe with a further page."""
     yield from osv_records(answer.get("vulns"), source)
+    if answer.keys() & {"code", "error", "errors"}:
+        yield Skipped(source=source, reason="It has an error, so it may be incomplete.")
     if answer.get("next_page_token"):
         yield Skipped(source=source, reason="The answer has a further page, which is not here.")
 
 
+#: What osv-scanner and an OSV batch answer have beside each other; other tools have ``results``, too.
+_OSV_SCANNER = frozenset(
+    {
+        "experimental_config",
+        "experimental_generic_findings",
+        "image_metadata",
+        "license_summary",
+        "results",
+    }
+)
+
+
 def osv_scanner(report: Mapping[str, Any], source: str) -> Iterator[Found]:
     """``results`` of osv-scanner (whole OSV records per package), or of an OSV batch answer."""
+    if report.get("errors"):
+        yield Skipped(source=source, reason="It has errors, so its results may be incomplete.")
+    elif not report["results"] and not report.keys() <= _OSV_SCANNER:
+        yield Skipped(source=source, reason="It is neither osv-scanner's nor an OSV answer.")
     for number, item in enumerate(report["results"]):
         where = f"{source}: results[{number}]"
         result = mapping(item)
@@ -132,6 +152,19 @@ def osv_scanner(report: Mapping[str, Any], source: str) -> Iterator[Found]:
         for package in mappings(result.get("packages")):
             name = text(mapping(package.get("package")).get("name"))
             yield from osv_records(package.get("vulnerabilities"), f"{where} {name}")
+            yield from _osv_scanner_groups(package, f"{where} {name}")
+
+
+def _osv_scanner_groups(package: Mapping[str, Any], where: str) -> Iterator[Found]:
+    """Yield the identifiers of a package's groups of which the report has no record."""
+    yield from unread(package.get("groups"), where)
+    held = {text(it.get("id")) for it in mappings(package.get("vulnerabilities"))}
+    for group in mappings(package.get("groups")):
+        ids = texts(group.get("ids"))
+        if not ids:
+            yield Skipped(source=where, reason="A group of vulnerabilities has no identifiers.")
+        elif not held.issuperset(ids):
+            yield Named(ids, where)
 
 
 def pip_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
@@ -155,8 +188,8 @@ def _pip_audit(dependency: Mapping[str, Any]) -> Iterator[Reported]:
             id=text(flaw.get("id")),
             ecosystem=PYPI,
             package=text(dependency.get("name")),
-            ranges=ranges_up_to(PYPI, version, texts(flaw.get("fix_versions"))),
             versions=(version,),
+            fixes=texts(flaw.get("fix_versions")),
             aliases=texts(flaw.get("aliases")),
             details=text(flaw.get("description")),
         )
@@ -175,10 +208,45 @@ def npm_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
         if isinstance(via, list) and absent:
             reason = f"It is affected through {absent[0]!r}, which the report does not hold."
             yield Skipped(source=where, reason=reason)
+    yield from _npm_uncounted(report, source, found)
+    for name in sorted(_npm_without_advisory(found)):
+        reason = "It is affected, and no advisory of the report says through what."
+        yield Skipped(source=f"{source}: {name}", reason=reason)
+
+
+def _npm_without_advisory(found: Mapping[str, Any]) -> set[str]:
+    """Return the packages of npm's report whose ``via`` leads to no advisory, as packages on a circle."""
+    dependents: dict[str, list[str]] = {}
+    waiting = []
+    for name, entry in found.items():
+        via = mapping(entry).get("via")
+        if next(mappings(via), None) is not None:
+            waiting.append(name)
+        for other in texts(via):
+            dependents.setdefault(other, []).append(name)
+    left = {*found} - {*waiting}
+    while waiting:
+        for name in dependents.pop(waiting.pop(), ()):
+            if name in left:
+                left.remove(name)
+                waiting.append(name)
+    return left
+
+
+def _npm_uncounted(
+    report: Mapping[str, Any], source: str, found: Mapping[str, Any]
+) -> Iterator[Skipped]:
+    """A report that counts vulnerabilities has to hold some; one with an error may hold fewer."""
+    if report.get("error"):
+        yield Skipped(source=source, reason="It has an error, so it may be incomplete.")
+    counts = mapping(mapping(report.get("metadata")).get("vulnerabilities")).values()
+    if not found and any(isinstance(it, int) and it > 0 for it in counts):
+        yield Skipped(source=source, reason="It counts vulnerabilities, and holds none.")
 
 
 def npm6_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
     """npm 6, and pnpm: one advisory a key."""
+    yield from _npm_uncounted(report, source, mapping(report.get("advisories")))
     for number, advisory in mapping(report.get("advisories")).items():
         entry = mapping(advisory)
         yield from _npm_advisory(entry, text(entry.get("module_name")), f"{source}: {number}")
@@ -236,8 +304,8 @@ def uv_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
                 id=text(flaw.get("display_id")) or text(flaw.get("id")),
                 ecosystem=PYPI,
                 package=name,
-                ranges=ranges_up_to(PYPI, version, texts(flaw.get("fix_versions"))),
                 versions=(version,) if version else (),
+                fixes=texts(flaw.get("fix_versions")),
                 aliases=(*texts(flaw.get("id")), *texts(flaw.get("aliases"))),
                 summary=text(flaw.get("summary")),
                 details=text(flaw.get("description")),
@@ -287,7 +355,12 @@ def github_alert(alert: Mapping[str, Any], source: str) -> Iterator[Found]:
     if isinstance(stated, dict) and stated not in entries:
         entries.append(stated)
     yield from unread(listed, source)
-    yield from github_advisory({**advisory, "vulnerabilities": entries}, source)
+    for found in github_advisory({**advisory, "vulnerabilities": entries}, source):
+        # Without the list, the alert has the range that it was raised for, and not the other ones.
+        if isinstance(found, FoundAdvisory) and not isinstance(listed, list):
+            yield in_part(found)
+        else:
+            yield found
 
 
 def github_advisory(advisory: Mapping[str, Any], source: str) -> Iterator[Found]:
@@ -411,6 +484,7 @@ def trivy(report: Mapping[str, Any], source: str) -> Iterator[Found]:
     for result in mappings(report.get("Results")):
         where = f"{source}: {text(result.get('Target'))}"
         yield from unread(result.get("Vulnerabilities"), where)
+        yield from _trivy_ignored(result, where)
         for flaw in mappings(result.get("Vulnerabilities")):
             purl = text(mapping(flaw.get("PkgIdentifier")).get("PURL"))
             stated = Installed(
@@ -429,6 +503,17 @@ def trivy(report: Mapping[str, Any], source: str) -> Iterator[Found]:
                 url=text(flaw.get("PrimaryURL")),
                 cvss=_trivy_cvss(mapping(flaw.get("CVSS"))),
             )
+
+
+def _trivy_ignored(result: Mapping[str, Any], where: str) -> Iterator[Skipped]:
+    """What a rule or a statement (VEX) took out of the results."""
+    yield from unread(result.get("ExperimentalModifiedFindings"), where)
+    for ignored in mappings(result.get("ExperimentalModifiedFindings")):
+        kind = text(ignored.get("Type"))
+        if kind in ("", "vulnerability"):
+            name = text(mapping(ignored.get("Finding")).get("VulnerabilityID")) or "A vulnerability"
+            status = text(ignored.get("Status")) or "modified"
+            yield Skipped(source=where, reason=f"{name}: it is {status!r} in the report.")
 
 
 def _trivy_cvss(by_source: Mapping[str, Any]) -> str:
@@ -491,8 +576,8 @@ def _of_package(
         id=ids[0],
         ecosystem=package.ecosystem,
         package=package.name,
-        ranges=ranges_up_to(package.ecosystem, package.version, known),
         versions=(package.version,),
+        fixes=known,
         aliases=[it for it in dict.fromkeys(ids) if it],
         summary=summary,
         details=details,

@@ -19,7 +19,6 @@ from fallback_tier.advisory.found import (
     Skipped,
     mapping,
     mappings,
-    ranges_up_to,
     records,
     text,
     texts,
@@ -87,9 +86,19 @@ def _unfinished(run: Mapping[str, Any], where: str) -> Iterator[Skipped]:
     """SARIF: a run that found nothing has an empty array; one without results was not carried out."""
     if not isinstance(run.get("results"), list):
         yield Skipped(source=where, reason="The run has no results: it was not carried out.")
-    calls = mappings(run.get("invocations"))
-    if any(call.get("executionSuccessful") is False for call in calls):
+    yield from unread(run.get("invocations"), where)
+    if any(map(_has_failed, mappings(run.get("invocations")))):
         yield Skipped(source=where, reason="The run failed, so its results may be incomplete.")
+
+
+def _has_failed(call: Mapping[str, Any]) -> bool:
+    """A run that goes on after an error reports it by a notification."""
+    notifications = (
+        *mappings(call.get("toolExecutionNotifications")),
+        *mappings(call.get("toolConfigurationNotifications")),
+    )
+    failed = any(text(it.get("level")) == "error" for it in notifications)
+    return failed or call.get("executionSuccessful") is False
 
 
 def _found(item: Result, where: str) -> Iterator[Found]:
@@ -189,8 +198,8 @@ def _reported(item: Result, package: Installed) -> Reported:
         id=stated or (identifier[0] if identifier else item.rule_id),
         ecosystem=package.ecosystem,
         package=package.name,
-        ranges=ranges_up_to(package.ecosystem, package.version, _fixes(item, package.name)),
         versions=(package.version,),
+        fixes=_fixes(item, package.name),
         aliases=_QUOTED.findall(aliases[1]) if aliases else (),
         summary=words(item.rule.get("shortDescription")),
         details=words(item.rule.get("fullDescription")),

@@ -6,7 +6,7 @@ silently: what gives no advisory is ``skipped``, with a reason.
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,14 @@ from fallback_tier.advisory.found import (
     Skipped,
     mapping,
     text,
+    unstated,
 )
 from fallback_tier.advisory.identifiers import identifier, identifier_or_none, not_looked_up
 from fallback_tier.advisory.lookup import AdvisorySource, OsvLookup
 from fallback_tier.advisory.osv import Advisory
+from fallback_tier.advisory.osv_affected import Affected
+from fallback_tier.advisory.versions import canonical_name
+from fallback_tier.ecosystem_rules import base_ecosystem, rules_of
 from fallback_tier.errors import AdvisoryError, AdvisoryIdError, FallbackError, WithdrawnError
 from fallback_tier.files.inputs import DuplicateKeyError, open_named, parse_json
 
@@ -39,8 +43,11 @@ MAX_FOLDER_FILES = 20_000
 #: All files of one folder together.
 MAX_FOLDER_BYTES = 128 * 1024 * 1024
 
-#: Files of a folder that are looked at.
-_SUFFIXES = (".json", ".jsonl", ".sarif")
+#: Files of a folder that are looked at, in letters of any case.
+_SUFFIXES = (".json", ".jsonl", ".ndjson", ".sarif")
+
+#: Files of a folder that may hold advisories in forms that are not read: they are named.
+_OTHER_SUFFIXES = (".csv", ".gz", ".toml", ".xml", ".xz", ".yaml", ".yml", ".zip", ".zst")
 
 #: Names standard input among paths.
 STANDARD_INPUT = Path("-")
@@ -67,22 +74,25 @@ def load_advisories(
     ``commits_suffice``: a record that names only commits is read if nothing else was given (a fix of the
     package's own source). A file wins over an identifier of the same name.
 
-    Records of the same flaw become one; where a whole OSV record is in hand, a report's ranges of the same
-    flaw and package are dropped for it, and versions that it found stay affected. Raises AdvisoryError: a
-    path that can't be read, is over its limit or has none of the formats; a file that is one OSV record and
-    can't be used; an identifier that gives no record (as ``OsvLookup.find``). What was withdrawn, or can't
-    be used *inside* a folder or a report, is skipped.
+    Records of the same flaw become one. If a whole OSV record is in hand or is looked up, a report's
+    ranges of the same flaw and package are dropped for it, and versions that it found stay affected. Raises
+    AdvisoryError: a path that can't be read, is over its limit or has none of the formats; a file that is
+    one OSV record and can't be used; an identifier that gives no record (as ``OsvLookup.find``). What was
+    withdrawn, or can't be used *inside* a folder or a report, is skipped.
     """
     items = [item for path in paths for item in _read(path, lookup)]
     if lookup is not None:
-        lookup.request(it for item in items if isinstance(item, Named) for it in _known_ids(item))
-    found = [one for item in items for one in _looked_up(item, lookup)]
+        lookup.request(name for item in items for name in _known_ids(item))
+    alone: list[str] = []
+    found = [one for item in items for one in _looked_up(item, lookup, alone)]
     records = [item for item in found if isinstance(item, FoundAdvisory)]
     skipped = [item for item in found if isinstance(item, Skipped)]
+    if alone and lookup is not None:
+        skipped.append(_reports_alone(alone, lookup))
     advisories = []
     for advisory in _one_per_flaw(records):
-        alone = commits_suffice and len(records) == len(found) == 1
-        if advisory.says_nothing and not alone:
+        is_only = commits_suffice and len(records) == len(found) == 1
+        if advisory.says_nothing and not is_only:
             skipped.append(_says_nothing(advisory))
         else:
             advisories.append(advisory)
@@ -94,8 +104,12 @@ def load_advisories(
     )
 
 
-def _looked_up(item: Found, lookup: OsvLookup | None) -> Iterator[Found]:
-    """Yield what an identifier of a report leads to, and what the report states itself."""
+def _looked_up(item: Found, lookup: OsvLookup | None, alone: list[str]) -> Iterator[Found]:
+    """Yield what an identifier of a report leads to, and what the report states itself. ``alone`` gets the
+    identifiers of which only the report's word is at hand."""
+    if isinstance(item, FoundAdvisory) and not item.whole:
+        yield from _completed(item, lookup, alone)
+        return
     if not isinstance(item, Named):
         yield item
         return
@@ -116,10 +130,36 @@ def _looked_up(item: Found, lookup: OsvLookup | None) -> Iterator[Found]:
     yield from item.stated
 
 
-def _versions_alone(stated: Advisory) -> Advisory:
-    """Return what a report found installed, without the ranges that were made up for lack of a record: the
-    version that it calls affected is, whatever the record's ranges say."""
-    affected = [{**it.model_dump(), "ranges": ()} for it in stated.affected]
+def _completed(item: FoundAdvisory, lookup: OsvLookup | None, alone: list[str]) -> Iterator[Found]:
+    """Yield what a report states, and the record if it is found: it has the other release lines."""
+    names = _known_ids(item)
+    if lookup is not None and names:
+        try:
+            yield from lookup.find(names)
+        except WithdrawnError as error:
+            yield Skipped.because(names[0], error)
+        except AdvisoryError:
+            # Without the record, what the report does not state counts as affected: no version is called
+            # safe for lack of it.
+            alone.append(names[0])
+    yield item
+
+
+def _reports_alone(names: Sequence[str], lookup: OsvLookup) -> Skipped:
+    """Return a note; nothing is missing, since what reports leave open counts as affected."""
+    ids = [*dict.fromkeys(names)]
+    more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
+    return Skipped(
+        source=lookup.base_url,
+        reason=f"No record of {ids[0]}{more} is at hand: what reports do not call fixed is affected.",
+        unknown=False,
+    )
+
+
+def _with_ranges(stated: Advisory, ranges: Callable[[Affected], Sequence[object]]) -> Advisory:
+    """Return what a report states, with other ranges. The versions that it found affected are, whatever a
+    record's ranges say."""
+    affected = [{**it.model_dump(), "ranges": ranges(it)} for it in stated.affected]
     # Not model_copy(), which keeps what the record has computed from its ranges.
     return Advisory.model_validate({**stated.model_dump(), "affected": affected})
 
@@ -136,22 +176,61 @@ def _identifiers(item: Named) -> tuple[str, ...]:
     return known
 
 
-def _known_ids(item: Named) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(None, map(identifier_or_none, item.ids))))
+def _known_ids(item: Found) -> tuple[str, ...]:
+    """Return the identifiers by which a report's part can be looked up."""
+    if isinstance(item, Named):
+        names = item.ids
+    elif isinstance(item, FoundAdvisory) and not item.whole:
+        names = (item.advisory.id, *item.advisory.aliases)
+    else:
+        return ()
+    return tuple(dict.fromkeys(filter(None, map(identifier_or_none, names))))
 
 
 def _one_per_flaw(records: Sequence[FoundAdvisory]) -> Iterator[Advisory]:
-    """Whole records win over the ranges that reports state, package by package. A version that a report
-    calls affected stays affected."""
-    whole = {id(record.advisory) for record in records if record.whole}
+    """Whole records win over what reports state, package by package. A version that a report calls affected
+    stays affected; without a whole record, so does all that no report calls safe."""
+    origin = {id(record.advisory): record for record in records}
     for group in by_flaw(record.advisory for record in records):
-        stated = {it for one in group if id(one) in whole for it in _stated(one)}
-        kept = [
-            it if id(it) in whole or not _packages(it) <= stated else _versions_alone(it)
-            for it in group
-        ]
+        found = [origin[id(one)] for one in group]
+        whole = [one.advisory for one in found if one.whole]
+        reports: dict[tuple[str, str], list[FoundAdvisory]] = {}
+        for one in found:
+            if not one.whole:
+                for package in _packages(one.advisory):
+                    reports.setdefault(package, []).append(one)
+        known = {it for advisory in whole for it in _stated(advisory)}
         # The whole record's id and words come first.
-        yield merged(sorted(kept, key=lambda it: id(it) not in whole))
+        yield merged([*whole, *_reported(found, known, reports)])
+
+
+def _reported(
+    found: Iterable[FoundAdvisory],
+    known: set[tuple[str, str]],
+    reports: Mapping[tuple[str, str], Sequence[FoundAdvisory]],
+) -> Iterator[Advisory]:
+    """Yield what each report states. ``known``: packages of which a whole record states versions."""
+    rest = {
+        it: unstated(it[0], by)
+        for it, by in reports.items()
+        if it not in known and rules_of(it[0]) is not None
+    }
+    for one in found:
+        if one.whole:
+            continue
+
+        def ranges(entry: Affected) -> Sequence[object]:
+            package = entry.package
+            if package is None:
+                return ()
+            ecosystem = base_ecosystem(package.ecosystem)
+            name = canonical_name(ecosystem, package.name)
+            if (ecosystem, name) in known:
+                return ()
+            left = rest.get((ecosystem, name))
+            return (*(it.model_dump() for it in entry.ranges), *filter(None, (left,)))
+
+        yield _with_ranges(one.advisory, ranges)
 
 
 def _stated(advisory: Advisory) -> set[tuple[str, str]]:
@@ -201,6 +280,9 @@ def _read_folder(folder: Path) -> Iterator[Found]:
         if path.is_symlink():
             yield Skipped(source=str(path), reason="It is a symbolic link, which is not followed.")
             continue
+        if path.name.lower().endswith(_OTHER_SUFFIXES):
+            yield Skipped(source=str(path), reason="It is no JSON, which is all that is read.")
+            continue
         if not path.is_file():
             raise AdvisoryError(
                 f"The input {str(path)!r} is not a regular file.",
@@ -231,8 +313,11 @@ def _files(folder: Path) -> Iterator[Path]:
         folders.sort()
         links = [name for name in folders if Path(place, name).is_symlink()]
         for name in sorted([*names, *links]):
-            if name.endswith(_SUFFIXES) or name in links:
+            ending = name.lower()
+            if ending.endswith(_SUFFIXES) or name in links:
                 nothing = False
+                yield Path(place, name)
+            elif ending.endswith(_OTHER_SUFFIXES) and not name.startswith("."):
                 yield Path(place, name)
     if nothing:
         raise AdvisoryError(

@@ -636,7 +636,7 @@ def test_a_lock_that_nobody_reads_is_said_and_npm_installs(project) -> None:
     made = project(
         {
             "package.json": package(dependencies={"left": "^1.0.0"}),
-            "bun.lock": '{"lockfileVersion": 1}',
+            "bun.lock": '{"lockfileVersion": 1, "workspaces": {"": {}}, "packages": {}}',
         }
     )
     found = made.base.install()

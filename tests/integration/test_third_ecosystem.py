@@ -13,7 +13,7 @@ import pytest
 
 from fallback_tier import ecosystem_rules, entry_points
 from fallback_tier.advisory import is_affected, packages, versions
-from fallback_tier.advisory.found import ranges_up_to
+from fallback_tier.advisory.found import Reported, unstated
 from fallback_tier.advisory.osv import advisory_from
 from fallback_tier.cli.main import main
 from fallback_tier.fix import (
@@ -281,13 +281,20 @@ def test_its_formats_are_judged_by_core(installed: Callable[..., Scenario]) -> N
 def test_a_report_that_names_versions_alone(installed: Callable[..., Scenario]) -> None:
     """What it doesn't say is not called safe, by the plugin's order."""
     installed()
-    (a_range,) = ranges_up_to("Almanac", HELD, ["2024-aug-30"])
-    assert a_range == {
-        "type": "ECOSYSTEM",
-        "events": [{"introduced": "0"}, {"fixed": "2024-aug-30"}],
-    }
-    (a_range,) = ranges_up_to("Almanac", HELD, ["2023-aug-31"])
-    assert a_range["events"][-1] == {"introduced": "2023-sep-01-draft"}
+
+    def events(fix: str) -> list[dict[str, str]]:
+        found = Reported("X-1", "Almanac", "tides", versions=(HELD,), fixes=(fix,)).record()
+        a_range = unstated("Almanac", [found])
+        assert a_range["type"] == "ECOSYSTEM"
+        return [*a_range["events"]]
+
+    line_ends = versions.next_line("Almanac", "2024-aug-30")
+    assert events("2024-aug-30") == [
+        {"introduced": "0"},
+        {"fixed": "2024-aug-30"},
+        {"introduced": line_ends},
+    ]
+    assert {"fixed": "2023-aug-31"} in events("2023-aug-31")
 
 
 def blamed(ended: Ended, plugin: str, hook: str) -> Mapping[str, str]:

@@ -399,7 +399,8 @@ NAMED: Mapping[str, tuple[Files, str]] = {
         {
             "pyproject.toml": PROJECT,
             "uv.lock": 'version = 1\n[[package]]\nname = "left"\nversion = "1.0.0"\n'
-            'source = { directory = "vendor/left" }\n',
+            'source = { directory = "vendor/left" }\n'
+            '[[package]]\nname = "app"\nversion = "1.0"\nsource = { virtual = "." }\n',
         },
         "uv.lock names left 1.0.0",
     ),

@@ -4,11 +4,13 @@ import posixpath
 from collections.abc import Collection, Iterator, Mapping
 
 from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.locks.entries import unlisted_names
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder
 from fallback_plugins.npm.manifests.manifest import INSTALLED_SECTIONS, entries, parse_manifest
 from fallback_plugins.npm.project import NpmProject
 from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.shared.inventory import installed, not_read
+from fallback_plugins.shared.resolution import unlisted
 from fallback_plugins.shared.tree import Node
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.execution import ClientRunner
@@ -37,6 +39,7 @@ def _found(repo: RepoContext, clients: ClientRunner) -> Iterator[InstalledPackag
         try:
             files = project.command.locked
             tree = project.client.tree(files)
+            missing = unlisted_names(site.path, files.lock_text, tree)
             development = _development(files)
         except (RecipeError, RepositoryError, ToolError) as error:
             yield not_read(site.path, error)
@@ -52,6 +55,8 @@ def _found(repo: RepoContext, clients: ClientRunner) -> Iterator[InstalledPackag
             return by_manifest.get(root.key) or by_manifest.get(posixpath.normpath(own), ())
 
         yield from installed(tree, ECOSYSTEM, site.path, development_of)
+        for part in unlisted(site.path, missing):
+            yield UnreadItem(path=site.path, reason=part.reason, next_step=part.next_step)
 
 
 def _development(files: Files) -> dict[str, frozenset[str]]:

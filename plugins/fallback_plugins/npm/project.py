@@ -11,7 +11,13 @@ from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import only_read, own_command
 from fallback_plugins.npm.clients.registry import NpmRegistry
-from fallback_plugins.npm.locks.entries import LockEntry, contradiction, unlisted_bundles
+from fallback_plugins.npm.locks.entries import (
+    LockEntry,
+    contradiction,
+    maybe_optional,
+    unlisted_bundles,
+    unlisted_names,
+)
 from fallback_plugins.npm.locks.lockfile import parse_lock
 from fallback_plugins.npm.manifests.layout import (
     BINARY_LOCKS,
@@ -21,7 +27,12 @@ from fallback_plugins.npm.manifests.layout import (
     names_any,
     readable_text,
 )
-from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS
+from fallback_plugins.npm.manifests.manifest import (
+    MEMBER_SECTIONS,
+    SECTIONS,
+    entries,
+    parse_manifest,
+)
 from fallback_plugins.npm.manifests.pnpm_workspace import workspace_text
 from fallback_plugins.npm.manifests.specs import admits
 from fallback_plugins.npm.refusals import unsupported
@@ -57,7 +68,7 @@ from fallback_plugins.shared.ladder import (
     ordered,
     unknown,
 )
-from fallback_plugins.shared.resolution import ResolvedBy
+from fallback_plugins.shared.resolution import ResolvedBy, unlisted
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import LeftOut
 from fallback_tier.advisory import Advisory, is_affected
@@ -193,14 +204,28 @@ class NpmProject:
             return True
         try:
             self.client.tree(self.files)
-        except RecipeError:
+        except RecipeError as error:
             broken, is_named = left_out(advisory.packages(ECOSYSTEM), self.repo).reader.look(
                 files_of(self.site)
             )
             if broken or is_named or not files_of(self.site):
                 raise
+            if lacking := self._unnamed_request:
+                reason = f"{error.problem} It does not name {lacking}, which its manifest requires."
+                raise unknown(self.path, reason, next_step=error.next_step) from error
             return False
         return True
+
+    @property
+    def _unnamed_request(self) -> str:
+        """A package that a manifest requires and that the lock does not name at all: it is not complete."""
+        required = (
+            parse_manifest(path, text).get(section)
+            for path, text in self.files.manifests.items()
+            for section in SECTIONS
+        )
+        names = (name for section in required for name, _ in entries(section))
+        return next((it for it in names if not names_any(self.files.lock_text, (it,))), "")
 
     def _noted(self, fix: ProjectFix | None, advisory: Advisory) -> ProjectFix | None:
         """Return the fix, with a note on each lock here that names a package and that no client reads."""
@@ -240,6 +265,7 @@ class NpmProject:
         """
         try:
             self._check_origins(advisory)
+            self._check_listed(advisory)
         except RecipeError as error:
             if self.unread is None or not is_aside(self.path):
                 raise
@@ -268,6 +294,23 @@ class NpmProject:
             found = contradiction(lock, text, packages) if names_any(text, packages) else None
             if found is not None:
                 raise found
+
+    def _check_listed(self, advisory: Advisory) -> None:
+        """Raise RecipeError if a locked package requires one of the advisory's, and the lock lists none. A
+        lock out of step is resolved anew, with all that it lacks."""
+        lock, packages = self.site.lock, advisory.packages(ECOSYSTEM)
+        if lock is None or not names_any(self.files.lock_text, packages):
+            return
+        try:
+            tree = self.client.tree(self.files)
+            if self.command.unanswered:
+                return
+            missing = unlisted_names(lock, self.files.lock_text, tree)
+            missing |= maybe_optional(lock, self.files.lock_text)
+        except RecipeError:
+            return  # the lock's reader says so
+        for part in unlisted(self.path, missing.intersection(packages)):
+            raise unknown(self.path, part.reason, next_step=part.next_step)
 
     @property
     def _locks(self) -> tuple[str, ...]:

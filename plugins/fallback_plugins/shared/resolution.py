@@ -128,6 +128,20 @@ def unversioned(lock: str, names: Iterable[str]) -> tuple[Unresolved, ...]:
     )
 
 
+def unlisted(lock: str, names: Iterable[str]) -> tuple[Unresolved, ...]:
+    """Return what is unknown of packages that a locked one requires, and that the lock does not list."""
+    return tuple(
+        Unresolved(
+            subject=name,
+            reason=f"A package of {lock} requires {name}, which {lock} does not list: what is installed is "
+            "unknown.",
+            next_step="Let the lock's own client resolve it again, and commit the lock.",
+            names=frozenset({name}),
+        )
+        for name in sorted(names)
+    )
+
+
 class Resolution(Frozen):
     """What one install command installs.
 

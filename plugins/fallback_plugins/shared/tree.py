@@ -84,6 +84,19 @@ class DependencyTree:
         return grouped((one[1].to, one) for one in asking if one[1].to is not None)
 
     @cached_property
+    def unlisted(self) -> frozenset[str]:
+        """Return the names of packages that an installed one requires in every case, and of which the lock
+        lists no version. Of an alias, it is the name of the alias."""
+        own = {root.name for root in self.roots}
+        return frozenset(
+            ask.name
+            for node in self.nodes.values()
+            for ask in node.asks
+            if ask.to is None
+            and not (ask.optional or ask.peer or ask.name in self.by_name or ask.name in own)
+        )
+
+    @cached_property
     def asked(self) -> frozenset[str]:
         """Return the names of the roots' own dependencies."""
         return frozenset(ask.name for root in self.roots for ask in root.asks)

@@ -232,6 +232,69 @@ def test_aliases_without_a_record_are_none(opened: Opener, api: OsvApi) -> None:
     assert record.aliases == (CVE, PYSEC, "SNYK-PYTHON-IDNA-6597975", "no id")
 
 
+@pytest.mark.parametrize(
+    "alias", ["CVE-2022-283", "bit-django-2022-1", "openSUSE-SU-2024:1-1", "pysec-2024-60x"]
+)
+def test_an_alias_of_any_form_is_requested(opened: Opener, api: OsvApi, alias: str) -> None:
+    wider = [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "3.9"}]}]
+    package = RECORDS[PYSEC]["affected"][0]["package"]
+    api.records = {
+        GHSA: without(GHSA, aliases=[alias]),
+        alias: {"id": alias, "affected": [{"package": package, "ranges": wider}]},
+    }
+    assert is_affected(advisory_of(opened(), GHSA), "PyPI", "idna", "3.8")
+
+
+@pytest.mark.parametrize(
+    "alias", ["no id", "../x", "https://example.org/a", "a?b", "", ".", "a" * 500]
+)
+def test_an_alias_that_no_address_can_have_is_unknown(
+    opened: Opener, api: OsvApi, alias: str
+) -> None:
+    api.records = {GHSA: without(GHSA, aliases=[alias])}
+    (skipped,) = load_advisories([Path(GHSA)], opened()).skipped
+    assert skipped.unknown
+    assert api.requests == [GHSA]
+
+
+@pytest.mark.parametrize("status", [200, 404])
+def test_an_error_that_holds_more_is_no_missing_record(
+    opened: Opener, api: OsvApi, status: int
+) -> None:
+    api.failures[PYSEC] = [status]
+    api.failure_body = b'{"code": 5, "message": "Bug not found.", "affected": []}'
+    with pytest.raises(AdvisoryError):
+        advisory_of(opened(), GHSA)
+
+
+def test_the_error_with_the_status_of_a_record_is_no_missing_record(
+    opened: Opener, api: OsvApi, tmp_path: Path
+) -> None:
+    api.failures[PYSEC], api.failure_body = [200], b'{"code": 5, "message": "Bug not found."}'
+    with pytest.raises(AdvisoryResponseError):
+        advisory_of(opened(), GHSA)
+    assert not list(tmp_path.rglob(f"{PYSEC}.json"))
+
+
+def test_a_record_that_will_be_withdrawn_counts(opened: Opener, api: OsvApi) -> None:
+    api.records = {GHSA: without(GHSA, withdrawn="2999-01-01T00:00:00Z", aliases=[])}
+    assert is_affected(advisory_of(opened(), GHSA), "PyPI", "idna", "3.6")
+
+
+@pytest.mark.parametrize(
+    ("ecosystem", "name"), [("pypi", "idna"), ("PyPI ", "idna"), ("PyPI", " IDNA\t")]
+)
+def test_records_that_spell_a_package_otherwise_are_merged(
+    opened: Opener, api: OsvApi, ecosystem: str, name: str
+) -> None:
+    wider = [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "3.9"}]}]
+    package = {"ecosystem": ecosystem, "name": name}
+    api.records[PYSEC] = without(PYSEC, affected=[{"package": package, "ranges": wider}])
+    record = advisory_of(opened(), GHSA)
+    assert record.ecosystems == ("PyPI",)
+    assert is_affected(record, "PyPI", "idna", "3.8")
+
+
 @pytest.mark.parametrize("affected", ["", {}, False, 0, [{"package": 1}]])
 def test_an_alias_with_something_else_as_affected_is_an_error(
     affected: object, opened: Opener, api: OsvApi

@@ -17,7 +17,7 @@ from fallback_tier.advisory import (
     load_advisories,
     lowest_fixed_version,
 )
-from fallback_tier.advisory.found import ranges_up_to
+from fallback_tier.advisory.found import Reported, unstated
 from tests.unit.shared.recipes import advisory
 
 
@@ -99,7 +99,7 @@ def test_pip_audit_states_a_version_and_its_fixes(tmp_path: Path) -> None:
     assert lowest_fixed_version(record, "PyPI", "some-pkg", "3.1.2") == "3.1.4"
     assert not is_affected(record, "PyPI", "some-pkg", "2.11.3")
     assert is_affected(record, "PyPI", "some-pkg", "3.0"), "unknown is not safe"
-    assert not is_affected(record, "PyPI", "some-pkg", "3.2")
+    assert is_affected(record, "PyPI", "some-pkg", "3.2"), "nothing is said of this line"
 
 
 def test_each_reported_version_goes_to_the_fix_of_its_own_line(tmp_path: Path) -> None:
@@ -140,15 +140,20 @@ versions = st.builds("{}.{}".format, st.integers(0, 4), st.integers(0, 4))
 def test_a_report_without_ranges_is_read_cautiously(
     version: str, fixes: list[str], other: str
 ) -> None:
-    """Affected below the highest fix, but for the named fixes; a later line isn't safe because an earlier
-    one was fixed. (Each of these versions is a release line of its own.)"""
-    record = advisory("PyPI", "pkg", ranges=ranges_up_to("PyPI", version, fixes))
+    """Affected is all but the named fixes. (Each of these versions is a release line of its own.)"""
+    record = ranged_by(version, fixes)
     above = [fix for fix in fixes if compare_versions("PyPI", fix, version) > 0]
     fix = lowest_fixed_version(record, "PyPI", "pkg", version)
     assert (fix is None) == (not above)
-    beyond = bool(above) and all(compare_versions("PyPI", other, it) >= 0 for it in above)
-    expected = other not in fixes and not beyond
+    expected = other not in fixes or other == version
     assert is_affected(record, "PyPI", "pkg", other) == expected
+
+
+def ranged_by(version: str, fixes: list[str]) -> Advisory:
+    """The record of a report's version and fixes alone."""
+    found = Reported("X-1", "PyPI", "pkg", versions=(version,), fixes=fixes).record()
+    ranges = [unstated("PyPI", [found])]
+    return advisory("PyPI", "pkg", ranges=ranges, versions=[version])
 
 
 # --- npm audit -----------------------------------------------------------------------------------

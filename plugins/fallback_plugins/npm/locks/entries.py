@@ -22,8 +22,10 @@ from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
 from fallback_plugins.npm.locks.yarn_berry import is_berry
 from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock, real_name, split_pattern
 from fallback_plugins.npm.manifests.layout import LOCKS, PNPM_LOCK, YARN_LOCK
+from fallback_plugins.npm.manifests.manifest import entries as strings
 from fallback_plugins.npm.manifests.specs import plain_version
 from fallback_plugins.shared.ladder import unknown
+from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.errors import RecipeError
 
 #: What repairs a lock that contradicts itself.
@@ -114,6 +116,27 @@ def unlisted_bundles(lock: str, text: str) -> Iterator[LockEntry]:
             if entry.bundles:
                 below = (it for it in entries if it.key.startswith(f"{entry.key}/"))
                 yield entry._replace(inside=frozenset((it.name, it.version) for it in below))
+
+
+def unlisted_names(lock: str, text: str, tree: DependencyTree) -> frozenset[str]:
+    """Return the names of packages that a lock's packages require, and that it does not list, in their
+    archives neither. Raises RecipeError."""
+    if PurePosixPath(lock).name == PNPM_LOCK:
+        return frozenset(name for name, _ in parse_pnpm_lock(text).unlisted())
+    return tree.unlisted.difference(*(it.bundles for it in unlisted_bundles(lock, text)))
+
+
+def maybe_optional(lock: str, text: str) -> frozenset[str]:
+    """Return the names of packages that an npm lock of version 1 does not list, and that its packages
+    require. It does not tell optional ones, which npm may leave out, from the others."""
+    if PurePosixPath(lock).name not in LOCKS:
+        return frozenset()
+    document = parse_lock(text, lock)
+    if document.get("lockfileVersion") != 1:
+        return frozenset()
+    found = [*entries_of(document)]
+    required = {name for _, entry in found for name, _ in strings(entry.get("requires"))}
+    return frozenset(required - {tail_of(key) for key, _ in found})
 
 
 def lock_entries(lock: str, text: str) -> Iterator[LockEntry]:

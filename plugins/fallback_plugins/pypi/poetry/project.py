@@ -15,6 +15,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import BlockerKind, RefusalReason
+from fallback_plugins.pypi.manifests.groups import table_of
 from fallback_plugins.pypi.manifests.markers import can_hold, supported
 from fallback_plugins.pypi.manifests.own_index import has_own_index
 from fallback_plugins.pypi.manifests.poetry_constraints import admits
@@ -26,7 +27,13 @@ from fallback_plugins.pypi.manifests.pyproject import (
 )
 from fallback_plugins.pypi.manifests.requirements import at_least, requirement_in
 from fallback_plugins.pypi.poetry.entries import Root, roots, settled, with_entry, with_release
-from fallback_plugins.pypi.poetry.lock import PoetryLock, applying, content_hash, in_plain_lines
+from fallback_plugins.pypi.poetry.lock import (
+    PoetryLock,
+    applying,
+    content_hash,
+    dependencies_of,
+    in_plain_lines,
+)
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, Release
 from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
@@ -366,6 +373,20 @@ class PoetryProject(EditedProject):
             for name, spec in names.items()
         )
         return lock.tree(Node(self.manifest, self.manifest, "", asks))
+
+    @property
+    def _conditional(self) -> frozenset[str]:
+        """A requirement with a marker that no Python of the project meets is in no lock of Poetry's, and
+        neither is the project itself."""
+        document = parse_toml(self.manifest, self.texts[self.manifest]) if self.texts else {}
+        own = (table_of(document, *keys).get("name") for keys in (("project",), ("tool", "poetry")))
+        asked = (it for table in self.lock.packages for it in dependencies_of(table) if it.marker)
+        return frozenset(
+            (
+                *(it.name for it in asked),
+                *(canonicalize_name(it) for it in own if isinstance(it, str)),
+            )
+        )
 
     def asked(self, texts: Mapping[str, str]) -> tuple[Root, ...] | None:
         """What the project itself asks for; None: its manifest isn't there. Raises RecipeError."""

@@ -28,7 +28,13 @@ from fallback_plugins.shared.ladder import (
     left_behind,
     ordered,
 )
-from fallback_plugins.shared.resolution import InstallCommand, Resolution, ResolvedBy, unversioned
+from fallback_plugins.shared.resolution import (
+    InstallCommand,
+    Resolution,
+    ResolvedBy,
+    unlisted,
+    unversioned,
+)
 from fallback_plugins.shared.tree import DependencyTree, Node, cleared_paths
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
@@ -272,12 +278,21 @@ class LockedProject(DecidedByLock, ABC):
         """As ``PythonProject`` says: what the lock holds, if it answers what its manifests ask for."""
         files = (self.path, *sorted(self.texts))
         command = InstallCommand(client=self._CLIENT, files=files, label=self._INSTALL)
-        unknown = unversioned(self.path, self.step.unversioned)
+        missing = self.tree.unlisted - self.step.held.keys() - self._conditional
+        unknown = (
+            *unversioned(self.path, self.step.unversioned),
+            *unlisted(self.path, missing),
+        )
         found = Resolution.of_tree(
             ECOSYSTEM, command, ResolvedBy.LOCK, self.tree, unresolved=unknown
         )
         doubt = self.step.doubt()
         return found.doubted(doubt.problem, doubt.next_step) if doubt else found
+
+    @property
+    def _conditional(self) -> frozenset[str]:
+        """Names that locked packages require under a condition: a lock may leave these out."""
+        return frozenset()
 
     def _first_step(self, package: str, version: str) -> LadderStep:
         """The step that the files foretell."""

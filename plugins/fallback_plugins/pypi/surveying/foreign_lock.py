@@ -11,7 +11,11 @@ from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.surveying.out_of_step import DecidedByLock, LockStep, asked_in_arrays
-from fallback_plugins.pypi.surveying.pins import locked_in_toml, unversioned_in_toml
+from fallback_plugins.pypi.surveying.pins import (
+    locked_in_toml,
+    unlisted_in_toml,
+    unversioned_in_toml,
+)
 from fallback_plugins.pypi.surveying.survey import (
     ECOSYSTEM,
     check_says_something,
@@ -21,7 +25,13 @@ from fallback_plugins.pypi.surveying.survey import (
 from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix, left_behind
-from fallback_plugins.shared.resolution import InstallCommand, Resolution, ResolvedBy, unversioned
+from fallback_plugins.shared.resolution import (
+    InstallCommand,
+    Resolution,
+    ResolvedBy,
+    unlisted,
+    unversioned,
+)
 from fallback_plugins.shared.tree import DependencyTree, Node, grouped
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -73,7 +83,8 @@ class ForeignLock(DecidedByLock):
         client = _WRITERS.get(kind_of(self.path) or Kind.PYLOCK, "")
         command = InstallCommand(client=client, files=(self.path,), label=f"{client} ({self.path})")
         tree = DependencyTree(self.path, {node.key: node for node in held})
-        unknown = unversioned(self.path, step.unversioned)
+        missing = unlisted_in_toml(self.path, self.repo.read_text(self.path))
+        unknown = (*unversioned(self.path, step.unversioned), *unlisted(self.path, missing))
         found = Resolution.of_tree(ECOSYSTEM, command, ResolvedBy.LOCK, tree, unresolved=unknown)
         return found.doubted(doubt.problem, doubt.next_step) if doubt else found
 

@@ -9,7 +9,11 @@ from fallback_plugins.pypi.locks.pipfile_lock import parsed_lock
 from fallback_plugins.pypi.manifests.groups import table_of, tables
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_strings
-from fallback_plugins.pypi.manifests.requirements import Declaration, declarations
+from fallback_plugins.pypi.manifests.requirements import (
+    Declaration,
+    declarations,
+    requirement_in,
+)
 
 #: Locks that are TOML with one table a package: the name of their array.
 _TOML_LOCKS = {
@@ -69,6 +73,28 @@ def unversioned_in_toml(path: str, text: str) -> frozenset[str]:
         and not isinstance(table.get("version"), str)
         and not table.keys() & {"path", "editable", "directory"}
     )
+
+
+def unlisted_in_toml(path: str, text: str) -> frozenset[str]:
+    """Canonical names of packages that those of a pdm.lock or pylock.toml require in every case, and that
+    it does not list. Raises RecipeError."""
+    kind = kind_of(path)
+    packages = [*tables(parse_toml(path, text).get(_TOML_LOCKS[kind]) if kind else None)]
+    listed = {str(canonicalize_name(str(table.get("name", "")))) for table in packages}
+    required = {name for table in packages for name in _required(table)}
+    return frozenset(required - listed)
+
+
+def _required(table: Mapping[str, Any]) -> Iterator[str]:
+    """Of pdm.lock, requirements; of pylock.toml, tables that name packages of it (PEP 751)."""
+    asked = table.get("dependencies")
+    for one in asked if isinstance(asked, list) else ():
+        if isinstance(one, dict) and isinstance(one.get("name"), str):
+            yield str(canonicalize_name(one["name"]))
+        elif isinstance(one, str):
+            requirement = requirement_in(one)
+            if requirement is not None and requirement.marker is None:
+                yield str(canonicalize_name(requirement.name))
 
 
 def _toml_lock(path: str, text: str, package: str) -> Iterator[str]:

@@ -119,6 +119,7 @@ _ALWAYS = {
     Kind.PYLOCK: ("lock-version", "packages"),
 }
 _PACKAGES = ("package", "packages", "default", "develop")
+_PIPFILE_SECTIONS = ("default", "develop")
 
 #: A package of no interest: what is asked of it has the file parsed.
 _ANY = "any"
@@ -403,6 +404,8 @@ def nothing_in(path: str, text: str) -> str:
     kind = kind_of(path)
     document = (parsed_lock if kind is Kind.PIPFILE_LOCK else parse_toml)(path, text)
     lacking = [key for key in _ALWAYS.get(kind, ()) if key not in document] if kind else []
+    if kind is Kind.PIPFILE_LOCK:
+        lacking += [key for key in _PIPFILE_SECTIONS if not isinstance(document.get(key), dict)]
     if not lacking or any(document.get(key) for key in _PACKAGES):
         return ""
     return f"lacks {lacking[0]!r}, which its client always writes"

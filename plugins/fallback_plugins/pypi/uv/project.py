@@ -57,8 +57,17 @@ class UvProject(LockedProject):
 
     @cached_property
     def resolution(self) -> Resolution:
-        """As ``PythonProject`` says: unknown, too, if the lock was made under other rules."""
+        """As ``PythonProject`` says: unknown, too, if the lock was made under other rules, or lacks the
+        project itself, which uv locks as a package."""
         found = super().resolution
+        own = table_of(self._manifest_document, "project") if self.declares else {}
+        name = own.get("name")
+        if isinstance(name, str) and canonicalize_name(name) not in self.step.held:
+            return found.doubted(
+                f"{self.path} has no entry of {name}, the project of {self.manifest}, so what is"
+                " installed is unknown.",
+                "Run `uv lock`, commit what it writes, and try again.",
+            )
         if not self.declares or self._rules_recorded == self._rules_asked:
             return found
         return found.doubted(
@@ -78,12 +87,16 @@ class UvProject(LockedProject):
 
     @property
     def _rules_asked(self) -> set[tuple[str, str, SpecifierSet]]:
-        uv = table_of(parse_toml(self.manifest, self.texts[self.manifest]), "tool", "uv")
+        uv = table_of(self._manifest_document, "tool", "uv")
         return _rules(
             (key, line)
             for key in ("constraint", "override")
             for line in texts(uv.get(f"{key}-dependencies"))
         )
+
+    @property
+    def _manifest_document(self) -> Mapping[str, Any]:
+        return parse_toml(self.manifest, self.texts[self.manifest])
 
     @property
     def _members(self) -> set[str]:
