@@ -48,7 +48,7 @@ def approve(arguments: argparse.Namespace) -> int:
     """Record an approval, hand out the patch. Raises InputError where nothing can be approved."""
     if arguments.output:
         check_output(Path(arguments.output))
-    with _deciding(arguments) as audit:
+    with deciding(arguments) as audit:
         approval = review.approve(
             audit,
             _evidence(arguments),
@@ -76,7 +76,7 @@ def approve(arguments: argparse.Namespace) -> int:
 
 def reject(arguments: argparse.Namespace) -> int:
     """Record a rejection. Raises InputError where nobody asks."""
-    with _deciding(arguments) as audit:
+    with deciding(arguments) as audit:
         decision = review.reject(audit, arguments.fix_id, _signature(arguments))
     document = {"fix_id": arguments.fix_id, **decision.model_dump(mode="json")}
     message = f"[bold]rejected[/]  {safe(arguments.fix_id)} by {safe(arguments.by)}"
@@ -92,7 +92,7 @@ def reopen(arguments: argparse.Namespace) -> int:
             next_step="Give --gates-again with it; without both, new attempts are made.",
         )
     fix_id, signature, opens = arguments.fix_id, _signature(arguments), new_id("gate")
-    with _deciding(arguments) as audit:
+    with deciding(arguments) as audit:
         if arguments.gates_again:
             kept, named = _evidence(arguments), arguments.patch
             event = review.run_gates_again(audit, kept, fix_id, signature, opens=opens, patch=named)
@@ -116,7 +116,7 @@ def raise_budget(arguments: argparse.Namespace) -> int:
         usd_per_fix=arguments.max_usd,
         tokens_per_fix=arguments.max_tokens,
     )
-    with _deciding(arguments) as audit:
+    with deciding(arguments) as audit:
         reached = record_raise(audit, arguments.fix_id, raised)
     return print_result(
         arguments,
@@ -127,7 +127,7 @@ def raise_budget(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _deciding(arguments: argparse.Namespace) -> Iterator[AuditStore]:
+def deciding(arguments: argparse.Namespace) -> Iterator[AuditStore]:
     """The store, and the fix held as a run holds it: what is decided now stands before its next event."""
     state, settings = state_dir(arguments), record(arguments)
     read_trail(state, settings).close()  # one that is not there is an error here, not a new store

@@ -8,7 +8,15 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from fallback_tier.portal.board import Board
-from fallback_tier.portal.lines import ESCALATED, PATCHED, REFUSED, UNKNOWN, VERIFIED, FixLine
+from fallback_tier.portal.lines import (
+    ABANDONED,
+    ESCALATED,
+    PATCHED,
+    REFUSED,
+    UNKNOWN,
+    VERIFIED,
+    FixLine,
+)
 from fallback_tier.portal.rendering import PREFIX
 from fallback_tier.portal.routing import PageRoute, ReadersVisit
 from fallback_tier.portal.views.chain import chain_state
@@ -25,6 +33,7 @@ _ENDS = (
     (ESCALATED, "s-warn"),
     (REFUSED, "s-bad"),
     (UNKNOWN, "s-dim"),
+    (ABANDONED, "s-line"),
 )
 _CALLS = (("author", "s-good"), ("judge", "s-soft"), ("critique", "s-warn"), ("rewrite", "s-bad"))
 
