@@ -49,7 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
     what = "continue a fix that was interrupted, reopened, or given more budget"
     _family(commands, "resume", what, "fix.resume_parser")
     what = "end a fix for good that was interrupted"
-    _family(commands, "abandon", what, "fix.resume_parser", "add_abandon")
+    _family(commands, "abandon", what, "review.parser", "add_abandon")
     _add_plan(commands)
     _family(commands, "scan", "show what is vulnerable in a repository", "scan.parser")
     what = "make one attempt, JSON in and out (for an orchestrator in any language)"

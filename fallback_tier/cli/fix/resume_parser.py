@@ -1,4 +1,4 @@
-"""The options of ``resume`` and ``abandon``, added when they are called."""
+"""The options of ``resume``, added when it is called."""
 
 import argparse
 
@@ -11,8 +11,6 @@ from fallback_tier.cli.arguments import (
     add_verbosity,
     count,
     dollars,
-    finish,
-    words,
 )
 from fallback_tier.cli.exit_codes import epilog
 
@@ -58,19 +56,3 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     add_verbosity(parser)
     add_json(parser)
     parser.set_defaults(handler="fallback_tier.cli.fix.resume:run")
-
-
-def add_abandon(parser: argparse.ArgumentParser) -> None:
-    """``abandon``: which fix ends, who says so, and why."""
-    parser.description = (
-        "End a fix for good that was interrupted, or reopened and not resumed, and that nobody\n"
-        "is to continue: it is listed as abandoned, can't be resumed, and its working files are\n"
-        "removed. Its record and its evidence stay. A fix that was escalated is ended with\n"
-        "`review reject`."
-    )
-    add_fix_id(parser, "audit log")
-    parser.add_argument("--reason", required=True, type=words, metavar="TEXT", help="why")
-    parser.add_argument(
-        "--by", type=words, metavar="NAME", help="who decides (default: the user's name)"
-    )
-    finish(parser, "fix.abandon:run")

@@ -1,4 +1,4 @@
-"""``fallback-tier review``: what fixes ask, and a person's answers, each of them on record."""
+"""``fallback-tier review`` and ``abandon``: what fixes ask, and a person's answers, each on record."""
 
 import argparse
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ from fallback_audit.events import BudgetRaised
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import AuditStore
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.options import record, state_dir
+from fallback_tier.cli.options import record, state_dir, user_name
 from fallback_tier.cli.output import print_json, print_patch
 from fallback_tier.cli.remediation import line, safe
 from fallback_tier.cli.results import print_result, print_shown
 from fallback_tier.cli.review.report import report_questions, report_review
 from fallback_tier.cli.suggesting import command
 from fallback_tier.errors import InputError
-from fallback_tier.gates.journal import review
+from fallback_tier.gates.journal import abandonment, review
 from fallback_tier.gates.journal.budget_raise import raise_budget as record_raise
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.questions import questions
@@ -48,7 +48,7 @@ def approve(arguments: argparse.Namespace) -> int:
     """Record an approval, hand out the patch. Raises InputError where nothing can be approved."""
     if arguments.output:
         check_output(Path(arguments.output))
-    with deciding(arguments) as audit:
+    with _deciding(arguments) as audit:
         approval = review.approve(
             audit,
             _evidence(arguments),
@@ -76,7 +76,7 @@ def approve(arguments: argparse.Namespace) -> int:
 
 def reject(arguments: argparse.Namespace) -> int:
     """Record a rejection. Raises InputError where nobody asks."""
-    with deciding(arguments) as audit:
+    with _deciding(arguments) as audit:
         decision = review.reject(audit, arguments.fix_id, _signature(arguments))
     document = {"fix_id": arguments.fix_id, **decision.model_dump(mode="json")}
     message = f"[bold]rejected[/]  {safe(arguments.fix_id)} by {safe(arguments.by)}"
@@ -92,7 +92,7 @@ def reopen(arguments: argparse.Namespace) -> int:
             next_step="Give --gates-again with it; without both, new attempts are made.",
         )
     fix_id, signature, opens = arguments.fix_id, _signature(arguments), new_id("gate")
-    with deciding(arguments) as audit:
+    with _deciding(arguments) as audit:
         if arguments.gates_again:
             kept, named = _evidence(arguments), arguments.patch
             event = review.run_gates_again(audit, kept, fix_id, signature, opens=opens, patch=named)
@@ -116,7 +116,7 @@ def raise_budget(arguments: argparse.Namespace) -> int:
         usd_per_fix=arguments.max_usd,
         tokens_per_fix=arguments.max_tokens,
     )
-    with deciding(arguments) as audit:
+    with _deciding(arguments) as audit:
         reached = record_raise(audit, arguments.fix_id, raised)
     return print_result(
         arguments,
@@ -126,8 +126,22 @@ def raise_budget(arguments: argparse.Namespace) -> int:
     )
 
 
+def abandon(arguments: argparse.Namespace) -> int:
+    """Record who abandons a fix that was interrupted, and why. Raises InputError if it has ended; HeldError
+    if another process runs it."""
+    by = user_name() if arguments.by is None else arguments.by
+    signature = review.Signature(by=by, because=arguments.reason)
+    with _deciding(arguments) as audit:
+        event = abandonment.abandon(audit, state_dir(arguments), arguments.fix_id, signature)
+    return print_result(
+        arguments,
+        {"fix_id": arguments.fix_id, **event.model_dump(mode="json")},
+        f"[bold]abandoned[/]  {safe(arguments.fix_id)} by {safe(event.by)}",
+    )
+
+
 @contextmanager
-def deciding(arguments: argparse.Namespace) -> Iterator[AuditStore]:
+def _deciding(arguments: argparse.Namespace) -> Iterator[AuditStore]:
     """The store, and the fix held as a run holds it: what is decided now stands before its next event."""
     state, settings = state_dir(arguments), record(arguments)
     read_trail(state, settings).close()  # one that is not there is an error here, not a new store
