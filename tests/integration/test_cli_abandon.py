@@ -18,8 +18,8 @@ from tests.integration.test_cli_resume import killed
 
 WHY = ("--by", "Ada", "--reason", "the project is archived")
 
-#: Events before which the command is killed: at the beginning, in an attempt, while a model answers, between
-#: two verdicts of gates.
+#: Events before which the command is killed: at the beginning, in an attempt, while a model answers,
+#: between two verdicts of gates.
 KILLED_BEFORE = (2, 4, 7, 15)
 
 #: The fix has its worktree by then.

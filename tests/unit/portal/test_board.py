@@ -88,7 +88,8 @@ def test_an_abandoned_fix_has_ended_and_waits_for_nobody(
         "abandoned by A. Person",
         "the project is archived",
     )
-    assert not line.waits and line.unfixed
+    assert not line.waits
+    assert line.unfixed
     assert [day.ended[ABANDONED] for day in board.days.values()] == [1]
     assert not any(end == ABANDONED for _, end in board.by_ecosystem)
 

@@ -156,7 +156,8 @@ def test_an_abandoned_fix_is_sealed_as_one_that_has_ended(
     archive.fix("given-up", 39, events[-1:])
     archive.fix("later", 5)
     sealed = archive.seal()
-    assert sealed is not None and sealed.last_seq == len(events)
+    assert sealed is not None
+    assert sealed.last_seq == len(events)
 
 
 def test_a_fix_on_both_sides_is_not_cut(archive: Archive) -> None:
