@@ -9,7 +9,6 @@ from fastapi.responses import Response
 
 from fallback_tier.portal.board import Board
 from fallback_tier.portal.lines import (
-    ABANDONED,
     ESCALATED,
     PATCHED,
     REFUSED,
@@ -27,13 +26,13 @@ router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False
 #: Unfixed advisories that the table shows; the list of fixes has the others.
 MAX_UNFIXED = 30
 
+#: What the steps of a fix come to. A person's abandonment is none of these: the list of fixes has it.
 _ENDS = (
     (VERIFIED, "s-good"),
     (PATCHED, "s-soft"),
     (ESCALATED, "s-warn"),
     (REFUSED, "s-bad"),
     (UNKNOWN, "s-dim"),
-    (ABANDONED, "s-line"),
 )
 _CALLS = (("author", "s-good"), ("judge", "s-soft"), ("critique", "s-warn"), ("rewrite", "s-bad"))
 
