@@ -54,6 +54,8 @@ class Role(Enum):
     AFTER_THE_END = auto()
     #: What a process says of itself when it resumes a fix: no verdict, and no answer to one.
     RESUMING = auto()
+    #: A person ends an unfinished fix, wherever it stands: no rule about its steps sees it.
+    ABANDONING = auto()
     #: Said of other events of this trail, wherever it stands: no rule about the fix itself sees it.
     NOTE = auto()
 

@@ -170,8 +170,9 @@ class BatchRun:
             return result or self._judged(advisory, fix_id, recorded, divisible)
 
     def _part(self, fix_id: str, advisory: Advisory) -> RecordedFix:
-        """Raises InputError where a person has reopened it: then it is no part of this run any more."""
+        """Raises InputError if a person has reopened or abandoned it: it is not part of this run then."""
         recorded = self._recorded(fix_id)
+        recorded.check_not_abandoned()
         recorded.check_advisory(advisory)
         if recorded.is_reopened:
             raise InputError(

@@ -49,6 +49,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_fix(commands)
     what = "continue a fix that was interrupted, reopened, or given more budget"
     _family(commands, "resume", what, "fix.resume_parser")
+    what = "end a fix for good that was interrupted"
+    _family(commands, "abandon", what, "review.parser", "add_abandon")
     _add_plan(commands)
     what = "show what is vulnerable in a repository, and fix it"
     _family(commands, "scan", what, "scan.parser", first=(_SHORT_SCAN, _USUAL_SCAN))

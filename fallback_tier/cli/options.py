@@ -1,6 +1,7 @@
 """From parsed options to a Configuration. The only place that reads the environment."""
 
 import argparse
+import getpass
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,6 +75,17 @@ NO_SANDBOX = "--no-sandbox was given"
 
 #: ``--prefer`` → the step.
 _PREFERRED = {"parent": LadderStep.PARENT_BUMP, "override": LadderStep.OVERRIDE}
+
+
+def user_name() -> str:
+    """Return the name of the user who runs the command, for --by. Raises ConfigurationError."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError) as error:  # a container's user often has a number alone
+        raise ConfigurationError(
+            "The user who runs this command has no name on this machine.",
+            next_step="Give --by.",
+        ) from error
 
 
 def state_dir(arguments: argparse.Namespace) -> Path:

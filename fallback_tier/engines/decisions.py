@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 from fallback_audit.events import (
     BudgetRaised,
+    FixAbandoned,
     FixEscalated,
     FixResumed,
     FixStarted,
@@ -20,7 +21,7 @@ _LETS_GO_ON = (BudgetRaised, TransitionReopened)
 _GOES_ON = (FixResumed, FixStarted)
 _KINDS = frozenset(
     kind.__name__
-    for kind in (*_LETS_GO_ON, *_GOES_ON, ReviewDecided)  # what `Decisions` follows
+    for kind in (*_LETS_GO_ON, *_GOES_ON, ReviewDecided, FixAbandoned)  # what `Decisions` follows
 )
 
 
@@ -35,6 +36,8 @@ class Answer(NamedTuple):
 def answer_on_record(audit: AuditReader, fix_id: str) -> Answer:
     """What has become of the question that a fix asked. Raises InputError: no such fix; AuditStoreError."""
     current = read_history(audit, fix_id).current
+    if current.abandoned is not None:
+        return Answer(goes_on=False, is_over=True)
     if current.reopened is not None or current.end is None:
         return Answer(goes_on=True, is_over=False)
     asks = isinstance(current.end, FixEscalated) and answer_to(current) is None

@@ -130,6 +130,7 @@ class Fixer:
             setup, place = self._checked(delivery, one, repo), repo.root
         else:
             recorded = self._recorded(fix_id)
+            recorded.check_not_abandoned()
             inputs = recorded.inputs
             if inputs.setup.several:
                 return self._resume_several(recorded, repository, delivery)

@@ -9,6 +9,7 @@ from fallback_audit.errors import AuditStoreError
 from fallback_audit.events import (
     AttemptStarted,
     BudgetRaised,
+    FixAbandoned,
     FixEscalated,
     FixPatched,
     FixRefused,
@@ -35,11 +36,14 @@ NOT_SHOWN = "not_shown"
 IN_PART = "in_part"
 APPROVED = "approved"
 
+#: Why one is refused that a person ended.
+ABANDONED = "abandoned"
+
 #: What lets a fix go on that was over, or ends it, whoever ran it.
 _DECISIONS = frozenset(
     kind.__name__
     for kind in (
-        *(ReviewDecided, TransitionReopened, BudgetRaised),
+        *(ReviewDecided, TransitionReopened, BudgetRaised, FixAbandoned),
         *(FixVerified, FixPatched, FixRefused, FixEscalated),
     )
 )
@@ -157,6 +161,8 @@ def _end(found: list[StoredEvent]) -> tuple[FixState | None, str | None, str | N
                 state, why, sentence = FixState.PARTLY, APPROVED, "A person approved the patch."
             case ReviewDecided() as decided:
                 state, why, sentence = FixState.REFUSED, decided.verdict.value, decided.reason
+            case FixAbandoned() as abandoned:
+                state, why, sentence = FixState.REFUSED, ABANDONED, abandoned.reason
             case TransitionReopened() | BudgetRaised():
                 state, why, sentence = None, None, None
             case PatchDelivered():

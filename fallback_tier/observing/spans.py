@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
 from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
 
 from fallback_audit.events import (
-    TERMINAL_KINDS,
+    CLOSING_KINDS,
     AttemptRefused,
     AttemptStarted,
     ConsumerLeft,
@@ -134,7 +134,7 @@ class Spans:
                 self._end(_Key(transition, event.attempt), when, {}, failed="consumer_left")
             case GateJudged() as event:
                 self._gate(event, stored)
-            case event if stored.kind in TERMINAL_KINDS:
+            case event if stored.kind in CLOSING_KINDS:
                 ended: Attributes = {"fallback_tier.outcome": _outcome(stored.kind)}
                 if isinstance(event, FixRefused | FixEscalated):
                     ended["fallback_tier.reason"] = event.reason.value

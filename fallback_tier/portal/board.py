@@ -16,6 +16,7 @@ from fallback_audit.events import (
     AttemptStarted,
     BudgetRaised,
     ExampleReplayed,
+    FixAbandoned,
     FixEscalated,
     FixPatched,
     FixRefused,
@@ -29,6 +30,7 @@ from fallback_audit.events import (
     RetrievalQueried,
     ReviewDecided,
     TransitionReopened,
+    abandoned_words,
     decided_words,
     reopened_words,
 )
@@ -36,6 +38,7 @@ from fallback_audit.ports import StoredEvent
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.observing.following import Follower, Position, Taker
 from fallback_tier.portal.lines import (
+    ABANDONED,
     ESCALATED,
     OPEN,
     PATCHED,
@@ -72,6 +75,7 @@ class Board:
             FixPatched.__name__: self._accepted(PATCHED),
             FixRefused.__name__: self._refused,
             FixEscalated.__name__: self._escalated,
+            FixAbandoned.__name__: self._abandoned,
             BudgetRaised.__name__: self._raised,
             ReviewDecided.__name__: self._decided,
             TransitionReopened.__name__: self._reopened,
@@ -216,6 +220,13 @@ class Board:
         line.reason, line.sentence = event.reason.value, event.question
         line.asked_seq, line.asked_at = stored.seq, stored.recorded_at
         self._ended(line, ESCALATED, stored)
+
+    def _abandoned(self, line: FixLine, event: FixAbandoned, stored: StoredEvent) -> None:
+        line.reason, line.sentence, line.unread = "", event.reason, ()
+        line.outcome, line.answer = ABANDONED, abandoned_words(event)
+        self._day(stored).ended[ABANDONED] += (
+            1  # says nothing of how often fixes of its ecosystem work
+        )
 
     def _ended(self, line: FixLine, outcome: str, stored: StoredEvent) -> None:
         line.outcome, line.answer = outcome, None

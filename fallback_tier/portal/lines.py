@@ -12,6 +12,8 @@ from fallback_tier.portal.views.spending import Spent, Use, by_cost
 
 #: How a fix can stand.
 OPEN, VERIFIED, PATCHED, REFUSED, ESCALATED = "open", "verified", "patched", "refused", "escalated"
+#: A person ended it before it had come to its end.
+ABANDONED = "abandoned"
 #: Whether it is affected could not be found out: there is no question, and ``unread`` lists what to repair.
 UNKNOWN = "unknown"
 
@@ -88,7 +90,7 @@ class FixLine:
     @property
     def unfixed(self) -> bool:
         """It has ended without a patch that gates or a person took."""
-        if self.outcome in (REFUSED, UNKNOWN):
+        if self.outcome in (REFUSED, UNKNOWN, ABANDONED):
             return True
         return self.outcome == ESCALATED and not (self.answer or "").startswith("approved")
 

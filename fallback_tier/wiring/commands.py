@@ -20,6 +20,7 @@ _FLEET = ("--state-dir", "--audit-store", "--fleet-store")
 TAKES: Mapping[str, tuple[str, ...]] = {
     "fix": _RECORD,
     "resume": _RECORD,
+    "abandon": _RECORD,
     "plan": _STATE,
     "scan": _RECORD,
     "attempt": _RECORD,
@@ -42,7 +43,7 @@ TAKES: Mapping[str, tuple[str, ...]] = {
 
 #: Named alone, these are what a sentence is about, and no command to run.
 _NOT_ALONE = frozenset(
-    {"fix", "plan", "resume", "attempt", "audit", "review", "fleet", "keys", "examples"}
+    {"fix", "plan", "resume", "abandon", "attempt", "audit", "review", "fleet", "keys", "examples"}
 )
 
 _PROGRAM = "fallback-tier"

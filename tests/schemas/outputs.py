@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from fallback_audit.event_types import JudgedTests, ProvedProject
 from fallback_audit.events.model import BudgetRaised
-from fallback_audit.events.people import ReviewDecided, TransitionReopened
+from fallback_audit.events.people import FixAbandoned, ReviewDecided, TransitionReopened
 from fallback_audit.evidence.account import AccountRead
 from fallback_audit.evidence.checking import EvidenceReport
 from fallback_audit.ports import StoredEvent
@@ -208,6 +208,7 @@ _SAID = {"id": str | int | None, "line": int}
 
 #: By the command's words.
 OUTPUTS: dict[str, Any] = {
+    "abandon": merged(_OF_A_FIX, FixAbandoned),
     "attempt": RecipeApplication,
     "audit begin-again": BegunAgain,
     "audit checkpoint": CheckpointMade,

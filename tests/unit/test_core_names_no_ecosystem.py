@@ -29,6 +29,8 @@ KNOWN = {
     "fallback_tier/advisory/reports.py": _REPORT,
     "fallback_tier/cli/serve/command.py": _HELP,
     "fallback_tier/cli/serve/parser.py": _HELP,
+    "fallback_tier/cli/mcp/command.py": _HELP,
+    "fallback_tier/cli/mcp/parser.py": _HELP,
     "fallback_tier/service/http/examples.py": "an example in the OpenAPI document",
     "fallback_tier/cli/fleet/worker_parser.py": _HELP,
     "fallback_tier/cli/fleet/working.py": _HELP,

@@ -17,7 +17,7 @@ from fallback_audit.checkpoints.written import Written
 from fallback_audit.errors import AuditError, CheckpointError, HistoryError
 from fallback_audit.event_types import StartedOn
 from fallback_audit.events import (
-    TERMINAL_KINDS,
+    CLOSING_KINDS,
     AttemptFailed,
     AttemptRefused,
     AuditEvent,
@@ -27,7 +27,7 @@ from fallback_audit.events import (
 from fallback_audit.ports import AuditStore, HeaderRow, Record, Scope, StoredEvent
 
 #: What ends a fix, an attempt, or a recipe's candidate: what was recorded of it is covered then.
-COVERED_AT = TERMINAL_KINDS | {
+COVERED_AT = CLOSING_KINDS | {
     kind.__name__ for kind in (AttemptFailed, AttemptRefused, RecipeCandidateFailed)
 }
 

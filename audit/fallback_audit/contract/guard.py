@@ -33,7 +33,7 @@ from fallback_audit.contract.table import (
     link_violations,
     violations,
 )
-from fallback_audit.contract.trail import NOTES, AnyEntry, Entry, Trail, link_of
+from fallback_audit.contract.trail import ABANDONING, NOTES, AnyEntry, Entry, Trail, link_of
 from fallback_audit.errors import AuditIntegrityError, ContractError, OvertakenError
 from fallback_audit.event_types import MAX_EXCERPT_CHARS
 from fallback_audit.events import (
@@ -357,10 +357,10 @@ class ContractGuard:
 def _in_the_way(
     others: Iterator[StoredEvent], session: _Session, delivers: bool
 ) -> StoredEvent | None:
-    """Return one that takes the fix in hand, or has delivered what this session ``delivers``; if it has not
-    begun yet, any that it has not read; else None."""
+    """Return one that takes the fix in hand or abandons it, or has delivered what this session
+    ``delivers``; if it has not begun yet, any that it has not read; else None."""
     for one in others:
-        if isinstance(one.payload, TAKES_IN_HAND):
+        if isinstance(one.payload, (*TAKES_IN_HAND, *ABANDONING)):
             return one
         if delivers and isinstance(one.payload, PatchDelivered):
             return one
@@ -371,6 +371,13 @@ def _in_the_way(
 
 def _overtaken(record: Record, other: StoredEvent) -> OvertakenError:
     fix_id = record.scope.fix_id
+    if isinstance(other.payload, ABANDONING):
+        return OvertakenError(
+            f"{record.event.kind} can't be recorded: fix {fix_id} was abandoned (event {other.seq}, "
+            f"{other.recorded_at}).",
+            next_step=f"End this process; `fallback-tier audit show {fix_id}` shows by whom, and why.",
+            kind="abandoned",
+        )
     return OvertakenError(
         f"{record.event.kind} can't be recorded: somebody else goes on with fix {fix_id} "
         f"({other.kind}, event {other.seq}, {other.recorded_at}).",

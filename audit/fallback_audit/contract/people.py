@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from fallback_audit.contract.rule import Added, Altered, Removed, fix_rule, rule
-from fallback_audit.contract.trail import Entry, Finding, Link, Trail, is_budget_stop
+from fallback_audit.contract.trail import NOTES, Entry, Finding, Link, Trail, is_budget_stop
 from fallback_audit.events import (
     AnswerReused,
     AttemptFailed,
@@ -12,6 +12,7 @@ from fallback_audit.events import (
     AttemptStarted,
     Digest,
     ExampleReplayed,
+    FixAbandoned,
     FixEscalated,
     FixPatched,
     FixRefused,
@@ -54,6 +55,35 @@ def resumes_are_of_open_fixes(trail: Trail) -> Iterator[Finding]:
             yield seq, "resumed, and it was never started"
         if event.after != before.kind:
             yield seq, f"resumed after {event.after}, and the last event was {before.kind}"
+
+
+@rule(
+    "A started fix is abandoned by a name with a reason, once, unless it has ended and is not reopened; "
+    "nothing of that gate transition follows.",
+    "ADR-0138",
+    breaches=(
+        Removed(FixStarted),
+        Added(FixAbandoned),
+        Altered(FixAbandoned, "by"),
+        Altered(FixAbandoned, "reason"),
+    ),
+    sees=None,
+)
+def abandonments_end_a_fix(trail: Trail) -> Iterator[Finding]:
+    """What keepers note may follow. Only a fix that a gate runner keeps is abandoned."""
+    if not trail.abandonments:
+        return
+    at, _ = trail.abandonments[0]
+    for seq, event in trail.everything:
+        if seq > at and not isinstance(event, NOTES):
+            yield seq, f"{event.kind} after the fix was abandoned"
+        elif isinstance(event, FixAbandoned):
+            if not (event.by.strip() and event.reason.strip()):
+                yield seq, "abandoned without a name and a reason"
+            if not trail.managed:
+                yield seq, "abandoned, and it was never started"
+            if trail.terminal and trail.terminal.seq < at and not trail.of(TransitionReopened):
+                yield seq, f"abandoned although the fix had ended ({trail.terminal.event.kind})"
 
 
 @rule(
@@ -200,6 +230,29 @@ def _goes_on(link: Link, opener: Link, at: int, last: Digest | None) -> Iterator
         yield link.seq, f"a reopened transition starts with {link.prior_attempts} prior attempts"
     if link.carried is not None and last is not None and link.carried != last:
         yield link.seq, f"it does not start with the last failure of {opener.transition}"
+
+
+@fix_rule(
+    "After a fix was abandoned, no gate transition of it begins, and it is abandoned in its last one.",
+    "ADR-0138",
+    breaches=(Added(FixAbandoned),),
+    sees={FixStarted, AttemptStarted, FixAbandoned},
+)
+def abandonments_are_final(links: Sequence[Link]) -> Iterator[tuple[Link, Finding]]:
+    """A fix that was reopened, and whose new gate transition has not begun, is abandoned in the one that
+    was reopened."""
+    last = max((link.seq for link in links), default=0)
+    for abandoned in links:
+        if abandoned.abandoned is None:
+            continue
+        for link in links:
+            if link.seq > abandoned.abandoned:
+                yield link, (link.seq, "a gate transition that begins after the fix was abandoned")
+        if abandoned.seq < last < abandoned.abandoned:
+            yield (
+                abandoned,
+                (abandoned.abandoned, "abandoned, and a later gate transition has begun"),
+            )
 
 
 # --- Gates that run again on a patch of record. ----------------------------------------------------

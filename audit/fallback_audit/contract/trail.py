@@ -23,6 +23,7 @@ from fallback_audit.events import (
     AuditEvent,
     BudgetRaised,
     Digest,
+    FixAbandoned,
     FixEscalated,
     FixPatched,
     FixRefused,
@@ -56,9 +57,12 @@ TERMINALS: tuple[type[FixVerified | FixPatched | FixRefused | FixEscalated], ...
 AFTER_THE_END = _of_role(Role.AFTER_THE_END)
 RESUMING = _of_role(Role.RESUMING)
 NOTES = _of_role(Role.NOTE)
+ABANDONING: tuple[type[FixAbandoned], ...] = _of_role(Role.ABANDONING)
 
 _ENDING = frozenset({*TERMINALS, BudgetRaised})
 _NOTES, _RESUMING = frozenset(NOTES), frozenset(RESUMING)
+#: What stands apart from the entries of a trail.
+_APART = frozenset({*NOTES, *ABANDONING})
 
 
 class Entry(NamedTuple, Generic[EventT]):
@@ -181,7 +185,8 @@ class Run(EventSequence):
 
 
 class Trail(EventSequence):
-    """All events of one gate transition of one fix, in chain order; ``notes`` stand apart.
+    """All events of one gate transition of one fix, in chain order; ``notes`` and ``abandonments`` stand
+    apart.
 
     ``base``: number of the last event that was sealed away from the store that this trail was read of.
     """
@@ -189,9 +194,11 @@ class Trail(EventSequence):
     def __init__(self, scope: Scope, entries: Iterable[AnyEntry], *, base: int = 0) -> None:
         self.everything = list(entries)
         self.notes = [entry for entry in self.everything if type(entry.event) in _NOTES]
+        #: A person ended the fix here: at most once, in a trail that breaks no rule.
+        self.abandonments = [e for e in self.everything if type(e.event) in ABANDONING]
         super().__init__(
-            [entry for entry in self.everything if type(entry.event) not in _NOTES]
-            if self.notes
+            [entry for entry in self.everything if type(entry.event) not in _APART]
+            if self.notes or self.abandonments
             else self.everything
         )
         self.scope = scope
@@ -205,6 +212,9 @@ class Trail(EventSequence):
         self.everything.append(entry)
         if type(entry.event) in _NOTES:
             self.notes.append(entry)
+            return
+        if type(entry.event) in ABANDONING:
+            self.abandonments.append(entry)
             return
         super().append(entry)
         if isinstance(entry.event, AttemptStarted):
@@ -246,8 +256,8 @@ class Trail(EventSequence):
 
     @property
     def is_open(self) -> bool:
-        """A fix that has not ended: running, or interrupted."""
-        return self.of_a_fix and self.terminal is None
+        """A fix that has not ended: running, or interrupted and not abandoned."""
+        return self.of_a_fix and self.terminal is None and not self.abandonments
 
     def latest(self) -> "Trail":
         """The same trail with its last two runs alone, for rules that look at each by itself."""
@@ -320,7 +330,8 @@ class Link(NamedTuple):
     """One gate transition, as far as others of its fix concern it.
 
     ``carried``: digest of the failure summary that it began with; ``last``: of the one to go on with, as
-    far as this one tells. ``not_made``: the model was unavailable for its first attempt.
+    far as this one tells. ``not_made``: the model was unavailable for its first attempt. ``abandoned``:
+    number of the event by which a person ended the fix here.
     """
 
     transition: str
@@ -332,6 +343,7 @@ class Link(NamedTuple):
     not_made: bool
     opened: tuple[Entry[TransitionReopened], ...]
     proposed: tuple[Entry[PatchProposed], ...]
+    abandoned: int | None = None
 
     @property
     def linked(self) -> str | None:
@@ -360,6 +372,7 @@ def link_of(trail: Trail) -> Link:
         not_made=trail.not_made,
         opened=tuple(trail.of(TransitionReopened)),
         proposed=tuple(trail.of(PatchProposed)),
+        abandoned=trail.abandonments[0].seq if trail.abandonments else None,
     )
 
 

@@ -54,6 +54,9 @@ else:
 #: Terminal events: each fix ends in exactly one. FixEscalated for a budget ends it until BudgetRaised.
 TERMINAL_KINDS = frozenset(kind.__name__ for kind in KINDS if kind.role is Role.END)
 
+#: What a fix ends with: a terminal event, or a person who abandons it.
+CLOSING_KINDS = TERMINAL_KINDS | {kind.__name__ for kind in KINDS if kind.role is Role.ABANDONING}
+
 event_adapter: TypeAdapter[AuditEvent] = TypeAdapter(
     AuditEvent, config=ConfigDict(defer_build=True)
 )

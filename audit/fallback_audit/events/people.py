@@ -1,6 +1,7 @@
-"""What happens after an interruption, and after the end: a run is resumed, a person decides, a patch goes
-out."""
+"""What happens after an interruption, and after the end: a run is resumed or abandoned, a person decides, a
+patch goes out."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -15,6 +16,8 @@ from fallback_audit.event_types import (
     StartedOn,
     Structural,
 )
+from fallback_audit.events.fix import FIXES_ENDED
+from fallback_audit.metrics import NONE, Move
 from fallback_audit.vocabulary import DeliveryPlace, ReviewVerdict
 
 #: Who decided, and why, in a person's own words: a paragraph, not a file.
@@ -37,6 +40,24 @@ class FixResumed(StartedOn, Event):
 
     def in_words(self) -> str:
         return f"resumed after {self.after} (version {self.tool_version})"
+
+
+class FixAbandoned(Event):
+    """A person ends a fix that has not ended and that no process runs: it is never resumed. Since schema
+    version 17."""
+
+    kind: Literal["FixAbandoned"] = "FixAbandoned"
+    role = Role.ABANDONING
+    since = 17
+    BADGE = Badge(tone="person", style="bold cyan")
+    by: Words
+    reason: Words
+
+    def in_words(self) -> str:
+        return f"{abandoned_words(self)}: {self.reason}"
+
+    def moves(self) -> Iterator[Move]:
+        yield Move(FIXES_ENDED, ("abandoned", NONE))
 
 
 class ReviewDecided(Event):
@@ -91,6 +112,11 @@ class PatchDelivered(Event):
 
     def in_words(self) -> str:
         return f"patch {self.patch_sha256[:12]} {delivered_words(self)}"
+
+
+def abandoned_words(event: FixAbandoned) -> str:
+    """Return who ended it: ``abandoned by NAME``."""
+    return f"abandoned by {event.by}"
 
 
 def decided_words(event: ReviewDecided) -> str:

@@ -7,6 +7,7 @@ from fallback_audit.events import (
     AttemptStarted,
     BudgetRaised,
     ConsumerLeft,
+    FixAbandoned,
     FixEscalated,
     FixPatched,
     FixRefused,
@@ -25,6 +26,7 @@ KINDS = frozenset(
         "AttemptStarted",
         "BudgetRaised",
         "ConsumerLeft",
+        "FixAbandoned",
         "FixEscalated",
         "FixPatched",
         "FixRefused",
@@ -58,6 +60,8 @@ class _Fix:
                 self.open.add(here)
             case FixVerified() | FixPatched() | FixRefused() | ReviewDecided():
                 self.open.discard(here)
+            case FixAbandoned():  # with the gate transition that it was reopened for
+                self.open.clear()
             case TransitionReopened(opens=opens):
                 self.open.discard(here)
                 self.open.add(opens)
@@ -69,7 +73,7 @@ class _Fix:
 def ended_fixes(reader: AuditReader) -> Mapping[str, str]:
     """Fix → when the last of its decisive events was recorded, for those that are over.
 
-    A fix that was interrupted is not: it can be resumed.
+    A fix that was interrupted is not, unless a person abandoned it: it can be resumed.
     """
     return ended_of(reader.events(kinds=KINDS))
 

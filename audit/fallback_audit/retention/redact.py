@@ -205,7 +205,8 @@ def _check_over(store: AuditReader, stored: StoredEvent) -> None:
     if not any(end.scope == scope for end in ends) and stored.kind not in TERMINAL_KINDS:
         raise AuditStoreError(
             f"{scope.fix_id} is running or was interrupted: it may still need event {stored.seq}.",
-            next_step=f"End it first: `fallback-tier resume {scope.fix_id}`.",
+            next_step=f"End it first: `fallback-tier resume {scope.fix_id}`, or `fallback-tier abandon "
+            f"{scope.fix_id} --reason TEXT`.",
             kind="fix_open",
         )
 

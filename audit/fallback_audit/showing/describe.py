@@ -112,6 +112,8 @@ def _update(summary: FixSummary, link: StoredEvent) -> dict[str, object]:
             return {"outcome": f"refused: {event.reason}"}
         case events.FixEscalated() as event:
             return {"outcome": f"escalated: {event.reason}"}
+        case events.FixAbandoned() as event:
+            return {"outcome": events.abandoned_words(event)}
         case events.ReviewDecided() as event:
             return {"outcome": events.decided_words(event)}
         case events.TransitionReopened() as event:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fallback_audit.contract.trail import Asked
 from fallback_audit.errors import EvidenceError
 from fallback_audit.events import (
-    TERMINAL_KINDS,
+    CLOSING_KINDS,
     AttemptStarted,
     GateJudged,
     RetrievalQueried,
@@ -126,7 +126,7 @@ class Renderer:
             if evidence is not None and isinstance(event, RetrievalQueried):
                 for line in account_lines(event, evidence):
                     self._line(f"          │ {line}", "dim")
-            if event.kind in TERMINAL_KINDS:
+            if event.kind in CLOSING_KINDS:
                 self._line("")
 
     def _line(self, text: str, style: str = "") -> None:

@@ -46,7 +46,12 @@ class Interruptions:
         )
         if (resumed := next(later, None)) is not None:
             reason = f"the run of {fix_id} was interrupted after event {last:,}, and {resumed:,} resumed it"
-        elif trail.terminal is None and trail.entries[-1].seq == last:
+        elif trail.abandonments and trail.abandonments[0].seq > last:
+            at = trail.abandonments[0].seq
+            reason = (
+                f"the run of {fix_id} was interrupted after event {last:,}, and {at:,} abandoned it"
+            )
+        elif trail.is_open and trail.entries[-1].seq == last:
             reason = (
                 f"the run of {fix_id} was interrupted after event {last:,}, and is not resumed yet"
             )

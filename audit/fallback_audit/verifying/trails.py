@@ -240,7 +240,7 @@ class Trails:
             self.contract.add(violation)
         if trail.of_a_fix:
             self.transitions += 1
-            if trail.terminal is None and trail.entries:
+            if trail.is_open and trail.entries:
                 self._is_open(trail)
         self.interruptions.trail(trail)
         self._redactions(trail, rows)

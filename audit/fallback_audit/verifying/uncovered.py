@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from fallback_audit.chain import StoredRow
-from fallback_audit.events import TERMINAL_KINDS
+from fallback_audit.events import CLOSING_KINDS
 from fallback_audit.verifying.report import MAX_LISTED, UncoveredFix
 
 #: Rows looked at to say whose they are: far more than any policy leaves uncovered. All are counted.
@@ -18,7 +18,7 @@ def uncovered_fixes(rows: Iterable[StoredRow]) -> tuple[UncoveredFix, ...]:
     for row in islice(rows, MAX_TAIL_ROWS):
         try:
             header = json.loads(row.header or b"")
-            fix_id, ended = str(header["fix_id"]), header["kind"] in TERMINAL_KINDS
+            fix_id, ended = str(header["fix_id"]), header["kind"] in CLOSING_KINDS
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
         if fix_id not in found and len(found) == MAX_LISTED:

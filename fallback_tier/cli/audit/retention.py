@@ -99,7 +99,7 @@ def _held(choice: Choice) -> Iterator[str]:
         why = (
             "it ended too recently"
             if held.over
-            else f"it has not ended: `fallback-tier resume {fix_id}`, or `fallback-tier review show "
-            f"{fix_id}`"
+            else f"it has not ended: `fallback-tier resume {fix_id}`, "
+            f"`fallback-tier review show {fix_id}`, or `fallback-tier abandon {fix_id} --reason TEXT`"
         )
         yield f"    {fix_id}, from event {held.first_seq}: {why}"

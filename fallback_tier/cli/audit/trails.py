@@ -107,10 +107,12 @@ def _show(events: Sequence[StoredEvent], evidence: FileEvidenceStore, console: C
     began = any(isinstance(event.payload, FixStarted) for event in events)
     if last.outcome == "open" and began:
         step = safe(command(f"fallback-tier resume {fix_id}"))
+        end = safe(command(f"fallback-tier abandon {fix_id} --reason TEXT"))
         line(
             console,
             f"it has not ended: another process is at it, or it was interrupted. next: {step}",
         )
+        line(console, f"or, if nobody is to continue it: {end}")
     elif last.outcome.startswith("escalated"):
         line(console, f"next: {safe(command(f'fallback-tier review show {fix_id}'))}")
 

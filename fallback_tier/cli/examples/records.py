@@ -1,7 +1,6 @@
 """``fallback-tier examples``: fill the solved-example memory, and look into it."""
 
 import argparse
-import getpass
 import os
 import sys
 from collections import Counter
@@ -26,10 +25,10 @@ from fallback_plugins.solved_examples.store.listing import Listed, Selection, li
 from fallback_plugins.solved_examples.store.schema import State
 from fallback_plugins.solved_examples.store.withdrawal import Withdrawal
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.options import OTHER_KEY, PROVIDER_KEY
+from fallback_tier.cli.options import OTHER_KEY, PROVIDER_KEY, user_name
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.results import print_plain, print_shown
-from fallback_tier.errors import ConfigurationError, InputError
+from fallback_tier.errors import InputError
 from fallback_tier.retrieval import SolvedExample
 
 #: Skipped records that are printed one by one; JSON has them all.
@@ -164,19 +163,9 @@ def withdraw(arguments: argparse.Namespace) -> int:
             next_step="State it without.",
         )
     taken = open_store(arguments).withdraw(
-        arguments.example_id, reason=arguments.reason, by=arguments.by or _user()
+        arguments.example_id, reason=arguments.reason, by=arguments.by or user_name()
     )
     return print_plain(arguments, taken, [f"{taken.example_id} withdrawn by {taken.by}"])
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError) as error:  # a container's user often has a number alone
-        raise ConfigurationError(
-            "The user who withdraws it has no name on this machine.",
-            next_step="Give --by.",
-        ) from error
 
 
 def _examples(

@@ -37,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     fix_id, state, settings = arguments.fix_id, state_dir(arguments), record(arguments)
     with closing(read_trail(state, settings)) as trail:
         recorded = RecordedFix(trail, open_evidence(state), fix_id)
+        recorded.check_not_abandoned()
         inputs, judges_only = recorded.inputs, recorded.judges_only
     about, asks = inputs.advisory.ecosystems, not (inputs.setup.several or judges_only)
     with resumable(fix_id):

@@ -1,4 +1,4 @@
-"""``fallback-tier review``: what fixes ask, and a person's answers, each of them on record."""
+"""``fallback-tier review`` and ``abandon``: what fixes ask, and a person's answers, each on record."""
 
 import argparse
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AuditStore
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.options import record, state_dir
+from fallback_tier.cli.options import record, state_dir, user_name
 from fallback_tier.cli.output import print_json, print_patch
 from fallback_tier.cli.remediation import line, safe
 from fallback_tier.cli.results import print_result, print_shown
 from fallback_tier.cli.review.report import report_questions, report_review
 from fallback_tier.cli.suggesting import command
 from fallback_tier.errors import InputError
-from fallback_tier.gates.journal import review
+from fallback_tier.gates.journal import abandonment, review
 from fallback_tier.gates.journal.budget_raise import raise_budget as record_raise
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.questions import Question, questions
@@ -130,6 +130,20 @@ def raise_budget(arguments: argparse.Namespace) -> int:
         {"fix_id": arguments.fix_id, "limit": reached.limit, **raised.model_dump()},
         f"[bold]raised[/]  {safe(arguments.fix_id)} ({reached.limit})",
         f"  next: {safe(command(f'fallback-tier resume {arguments.fix_id}'))}",
+    )
+
+
+def abandon(arguments: argparse.Namespace) -> int:
+    """Record who abandons a fix that was interrupted, and why. Raises InputError if it has ended; HeldError
+    if another process runs it."""
+    by = user_name() if arguments.by is None else arguments.by
+    signature = review.Signature(by=by, because=arguments.reason)
+    with _deciding(arguments) as audit:
+        event = abandonment.abandon(audit, state_dir(arguments), arguments.fix_id, signature)
+    return print_result(
+        arguments,
+        {"fix_id": arguments.fix_id, **event.model_dump(mode="json")},
+        f"[bold]abandoned[/]  {safe(arguments.fix_id)} by {safe(event.by)}",
     )
 
 

@@ -1,9 +1,9 @@
-"""The verbs of ``fallback-tier review``."""
+"""The verbs of ``fallback-tier review``, and ``fallback-tier abandon``."""
 
 import argparse
 
 from fallback_tier.cli import arguments
-from fallback_tier.cli.arguments import add_fix_id, add_raise_budget, finish
+from fallback_tier.cli.arguments import add_fix_id, add_raise_budget, finish, words
 
 
 def add_verbs(parser: argparse.ArgumentParser) -> None:
@@ -86,3 +86,19 @@ def _add_reopen(verbs: "arguments.Verbs") -> None:
 def _finish(parser: argparse.ArgumentParser, handler: str, *, signed: bool = False) -> None:
     add_fix_id(parser, "review list")
     finish(parser, f"review.command:{handler}", signed=signed)
+
+
+def add_abandon(parser: argparse.ArgumentParser) -> None:
+    """``abandon``: which fix ends, who says so, and why."""
+    parser.description = (
+        "End a fix for good that was interrupted, or reopened and not resumed, and that nobody\n"
+        "is to continue: it is listed as abandoned, can't be resumed, and its working files are\n"
+        "removed. Its record and its evidence stay. A fix that was escalated is ended with\n"
+        "`review reject`."
+    )
+    add_fix_id(parser, "audit log")
+    parser.add_argument("--reason", required=True, type=words, metavar="TEXT", help="why")
+    parser.add_argument(
+        "--by", type=words, metavar="NAME", help="who decides (default: the user's name)"
+    )
+    finish(parser, "review.command:abandon")

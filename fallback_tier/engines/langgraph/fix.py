@@ -214,7 +214,7 @@ class _Node(Protocol):
 
 
 #: Answers after which nothing of the fix goes on.
-_LAST_WORDS = frozenset({"approved", "rejected"})
+_LAST_WORDS = frozenset({"approved", "rejected", "abandoned"})
 
 
 def _node_of(key: StepKey) -> str:

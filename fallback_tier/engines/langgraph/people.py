@@ -32,7 +32,10 @@ def question_of(trail: AuditReader, fix_id: str) -> Question | None:
 
 
 def answer_to(trail: AuditReader, fix_id: str) -> str:
-    """What was decided: ``approved`` or ``rejected``, the last words; or ``goes_on``: reopened, its budget
-    raised, or somebody has gone on with it already."""
-    decided = read_history(trail, fix_id).current.last_of(ReviewDecided)
+    """What was decided: ``approved``, ``rejected`` or ``abandoned``, the last words; or ``goes_on``:
+    reopened, its budget raised, or somebody has gone on with it already."""
+    current = read_history(trail, fix_id).current
+    if current.abandoned is not None:
+        return "abandoned"
+    decided = current.last_of(ReviewDecided)
     return "goes_on" if decided is None else decided.verdict.value

@@ -38,11 +38,13 @@ def raising_command(reached: BudgetReached, fix_id: str) -> str:
 def raise_budget(audit: AuditStore, fix_id: str, raised: BudgetRaised) -> BudgetReached:
     """Record that a person raised a cap; returns what had been reached.
 
-    Raises InputError, and records nothing: no such fix, one that did not stop at its budget or was rejected
-    there, no name or reason, a cap that is not higher. After a cap per day no number is needed: that one is
-    an option of ``fix``, and the record says who let the fix continue.
+    Raises InputError, and records nothing: no such fix, one that did not stop at its budget, was rejected
+    there or abandoned, no name or reason, a cap that is not higher. After a cap per day no number is
+    needed: that one is an option of ``fix``, and the record says who let the fix continue.
     """
-    transition = read_history(audit, fix_id).current
+    history = read_history(audit, fix_id)
+    history.check_not_abandoned()
+    transition = history.current
     if (decision := transition.last_of(ReviewDecided)) is not None:
         raise InputError(
             f"Fix {fix_id} was answered already: {' '.join(decided_words(decision).split())}.",

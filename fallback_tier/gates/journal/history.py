@@ -10,9 +10,11 @@ from fallback_audit.events import (
     BudgetRaised,
     BudgetReached,
     Digest,
+    FixAbandoned,
     FixStarted,
     PatchProposed,
     TransitionReopened,
+    abandoned_words,
 )
 from fallback_audit.ports import AuditReader, Scope, StoredEvent
 from fallback_tier.errors import InputError
@@ -83,6 +85,11 @@ class Transition:
         """A person opened a gate transition that follows this one."""
         return self.last_of(TransitionReopened)
 
+    @property
+    def abandoned(self) -> FixAbandoned | None:
+        """A person ended the fix here, although it had not come to its end."""
+        return self.last_of(FixAbandoned)
+
 
 @dataclass(frozen=True)
 class History:
@@ -105,6 +112,16 @@ class History:
     def patches(self) -> list[PatchProposed]:
         """All that the fix has proposed, in the order in which that was."""
         return [patch for transition in self.transitions for patch in transition.of(PatchProposed)]
+
+    def check_not_abandoned(self) -> None:
+        """Raises InputError if a person has abandoned the fix."""
+        if (abandoned := self.current.abandoned) is not None:
+            raise InputError(
+                f"Fix {self.fix_id} was {' '.join(abandoned_words(abandoned).split())}.",
+                next_step=f"`fallback-tier audit show {self.fix_id}` shows why. Start a new fix to try "
+                "again.",
+                kind="abandoned",
+            )
 
     def transition(self, identifier: str | None) -> Transition | None:
         """By its identifier."""

@@ -47,6 +47,7 @@ _KINDS = frozenset(
         "FixStarted",
         "AttemptStarted",
         "AttemptRefused",
+        "FixAbandoned",
         "FixEscalated",
         "FixVerified",
         "FixPatched",
@@ -427,7 +428,7 @@ def _next_steps(
     current: Transition, fix_id: str, *, may_reopen: bool, may_judge: bool
 ) -> tuple[str, ...]:
     """The commands that answer this question, or what follows of the answer."""
-    if current.reopened is not None:
+    if current.reopened is not None and current.abandoned is None:
         return (f"fallback-tier resume {fix_id}",)
     if answer_to(current) is not None:
         return ()

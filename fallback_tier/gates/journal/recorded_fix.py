@@ -61,6 +61,10 @@ class RecordedFix:
         self._history = read_history(audit, fix_id)
         self._current = self._history.current
 
+    def check_not_abandoned(self) -> None:
+        """Raises InputError if a person has abandoned it."""
+        self._history.check_not_abandoned()
+
     # What it began with.
 
     @cached_property
@@ -146,9 +150,10 @@ class RecordedFix:
     def state(self) -> FixProgress:
         """What its next step needs from those on record.
 
-        Raises InputError if the trail does not tell, or nothing is to be continued; UnansweredError if it
-        stopped at a budget that no person has raised.
+        Raises InputError if the trail does not tell, if it was abandoned, or nothing is to be continued;
+        UnansweredError if it stopped at a budget that no person has raised.
         """
+        self.check_not_abandoned()
         if self.is_reopened:
             return self._reopened_state()
         current = self._current

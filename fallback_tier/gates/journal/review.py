@@ -21,6 +21,7 @@ from fallback_audit.events import (
     PatchProposed,
     ReviewDecided,
     TransitionReopened,
+    abandoned_words,
     decided_words,
     reopened_words,
 )
@@ -174,7 +175,9 @@ def carries_failure(history: History, transition: Transition) -> bool:
 
 
 def answer_to(transition: Transition) -> str | None:
-    """What a person has answered, in words; None: nothing yet."""
+    """What a person has answered, or who abandoned the fix, in words; None: nothing yet."""
+    if transition.abandoned is not None:
+        return abandoned_words(transition.abandoned)
     if decision := transition.last_of(ReviewDecided):
         return decided_words(decision)
     return reopened_words(transition.reopened) if transition.reopened else None
@@ -184,6 +187,7 @@ def _asked(history: History, *, rejects: bool = False) -> Transition:
     """Return the transition that waits for an answer. Raises InputError if none does; of a fix that stopped
     at its budget, unless the answer ``rejects`` it."""
     fix_id, current = history.fix_id, history.current
+    history.check_not_abandoned()
     if (answer := answer_to(current)) is not None:
         resume = f", `fallback-tier resume {fix_id}` goes on" if current.reopened else ""
         raise InputError(
@@ -195,7 +199,8 @@ def _asked(history: History, *, rejects: bool = False) -> Transition:
     if end is None:
         raise InputError(
             f"Fix {fix_id} asks nothing: it is open, its last event is {current.last_kind}.",
-            next_step=f"`fallback-tier resume {fix_id}` continues it, if no process does.",
+            next_step=f"`fallback-tier resume {fix_id}` continues it, if no process does; "
+            f"`fallback-tier abandon {fix_id} --reason TEXT` ends it.",
             kind="open",
         )
     if is_budget_stop(end) and not rejects:
@@ -258,13 +263,14 @@ def _named(
     return meant.pop()
 
 
-def check_signature(signature: Signature) -> None:
-    """Raises InputError: a word of it is empty, or longer than the record takes."""
-    for option, words in (("--by", signature.by), ("--because", signature.because)):
+def check_signature(signature: Signature, because: str = "--because") -> None:
+    """Raises InputError: a word of it is empty, or longer than the record takes. ``because``: the option
+    that gives the reason."""
+    for option, words in (("--by", signature.by), (because, signature.because)):
         if not words.strip():
             raise InputError(
                 f"{option} is empty: a decision has a name and a reason, and both go on record.",
-                next_step="Give --by NAME and --because TEXT.",
+                next_step=f"Give --by NAME and {because} TEXT.",
                 kind="signature_empty",
             )
         if len(words) > MAX_WORDS_CHARS:

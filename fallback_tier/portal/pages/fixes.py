@@ -6,7 +6,16 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from fallback_tier.portal.given import Read
-from fallback_tier.portal.lines import ESCALATED, OPEN, PATCHED, REFUSED, UNKNOWN, VERIFIED, FixLine
+from fallback_tier.portal.lines import (
+    ABANDONED,
+    ESCALATED,
+    OPEN,
+    PATCHED,
+    REFUSED,
+    UNKNOWN,
+    VERIFIED,
+    FixLine,
+)
 from fallback_tier.portal.rendering import PREFIX
 from fallback_tier.portal.routing import PageRoute, ReadersVisit
 from fallback_tier.portal.views.chain import chain_state
@@ -22,7 +31,7 @@ ROWS = 100
 #: Ended without a patch that gates or a person took.
 UNFIXED = "unfixed"
 
-OUTCOMES = (OPEN, ESCALATED, VERIFIED, PATCHED, REFUSED, UNKNOWN, UNFIXED)
+OUTCOMES = (OPEN, ESCALATED, VERIFIED, PATCHED, REFUSED, UNKNOWN, ABANDONED, UNFIXED)
 
 _After = Annotated[int, Query(ge=0, lt=2**53)]
 

@@ -8,7 +8,14 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from fallback_tier.portal.board import Board
-from fallback_tier.portal.lines import ESCALATED, PATCHED, REFUSED, UNKNOWN, VERIFIED, FixLine
+from fallback_tier.portal.lines import (
+    ESCALATED,
+    PATCHED,
+    REFUSED,
+    UNKNOWN,
+    VERIFIED,
+    FixLine,
+)
 from fallback_tier.portal.rendering import PREFIX
 from fallback_tier.portal.routing import PageRoute, ReadersVisit
 from fallback_tier.portal.views.chain import chain_state
@@ -19,6 +26,7 @@ router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False
 #: Unfixed advisories that the table shows; the list of fixes has the others.
 MAX_UNFIXED = 30
 
+#: What the steps of a fix come to. A person's abandonment is none of these: the list of fixes has it.
 _ENDS = (
     (VERIFIED, "s-good"),
     (PATCHED, "s-soft"),

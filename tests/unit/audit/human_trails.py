@@ -6,6 +6,7 @@ from fallback_audit.events import (
     AttemptFailed,
     AttemptStarted,
     AuditEvent,
+    FixAbandoned,
     FixEscalated,
     FixResumed,
     FixStarted,
@@ -63,6 +64,10 @@ def reopened(opens: str = "transition-2", *, again: int | None = None) -> AuditE
     patch = None if again is None else digest(f"patch {again}")
     why = "the test was wrong"
     return TransitionReopened(by="A. Person", reason=why, opens=opens, judges_again=patch)
+
+
+def abandoned() -> AuditEvent:
+    return FixAbandoned(by="A. Person", reason="the project is archived")
 
 
 def delivered(attempt: int, place: DeliveryPlace = DeliveryPlace.WORKING_TREE) -> AuditEvent:
@@ -174,6 +179,28 @@ def unproved_then_approved() -> Events:
     return [t.fix_started(), *t.first_by_recipe(), *gates, question, approved(1)]
 
 
+def abandoned_at_once() -> Events:
+    return [planned(), abandoned()]
+
+
+def abandoned_between_gates() -> Events:
+    """A verdict is on record that nothing follows: no rule about steps takes that for a step left out."""
+    return [*resumed_between_gates()[:9], abandoned()]
+
+
+def abandoned_while_asked() -> Events:
+    """The answer of a call that was paid for has not come."""
+    return [planned(), *t.first_by_model()[:3], abandoned()]
+
+
+def abandoned_after_raise() -> Events:
+    return [*with_gates(m.stopped_at_budget()), m.raised(), abandoned()]
+
+
+def abandoned_when_reopened() -> Events:
+    return [*cap_then_reopened(), abandoned()]
+
+
 HUMAN_VALID = (
     verified_and_delivered,
     flaky_and_verified,
@@ -189,6 +216,11 @@ HUMAN_VALID = (
     unavailable_then_reopened,
     budget_then_rejected,
     unproved_then_approved,
+    abandoned_at_once,
+    abandoned_between_gates,
+    abandoned_while_asked,
+    abandoned_after_raise,
+    abandoned_when_reopened,
 )
 
 #: Every valid trail.
@@ -209,6 +241,20 @@ HUMAN_MUTANTS: dict[str, list[Callable[[], Events]]] = {
         lambda: [*m.stopped_at_budget(), resumed("FixEscalated"), m.raised()],
         lambda: changed(resumed_between_gates(), FixResumed, after="AttemptStarted"),
         lambda: before(t.foreign_orchestrator(), AttemptStarted, resumed("PatchProposed")),
+    ],
+    "abandonments-end-a-fix": [
+        lambda: changed(abandoned_at_once(), FixAbandoned, by=" "),
+        lambda: changed(abandoned_while_asked(), FixAbandoned, reason=""),
+        lambda: [*abandoned_at_once(), abandoned()],
+        lambda: [*t.recipe_verified(), abandoned()],
+        lambda: [*with_gates(t.cap_reached()), abandoned()],
+        lambda: [*cap_then_rejected(), abandoned()],
+        lambda: [*m.stopped_at_budget(), abandoned()],
+        lambda: [*t.foreign_orchestrator()[:-1], abandoned()],
+        lambda: [*abandoned_at_once(), resumed("FixStarted")],
+        lambda: [*abandoned_at_once(), *t.first_by_recipe()],
+        lambda: [*with_gates(t.recipe_verified())[:-1], abandoned(), t.verified(1, Tier.RECIPE)],
+        lambda: before(abandoned_when_reopened(), TransitionReopened, abandoned()),
     ],
     "reviews-are-signed": [
         lambda: changed(cap_then_approved(), ReviewDecided, by=" "),

@@ -56,6 +56,20 @@ def test_a_raised_budget_is_open_until_somebody_goes_on(tmp_path: Path) -> None:
     store.close()
 
 
+def test_an_abandoned_fix_is_over_also_after_it_was_reopened(tmp_path: Path) -> None:
+    for whole in (h.abandoned_between_gates(), h.abandoned_when_reopened()):
+        (place := tmp_path / str(len(whole))).mkdir()
+        store = _store(place, *whole[:-1])
+        assert answer_on_record(store, SCOPE.fix_id) == (True, False)
+        decisions = Decisions()
+        decisions.read(store)
+        store.append(SCOPE, whole[-1])
+        assert answer_on_record(store, SCOPE.fix_id) == (False, True)
+        decisions.read(store)
+        assert decisions.open() == {SCOPE.fix_id: len(whole)}
+        store.close()
+
+
 def test_an_unknown_fix_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         answer_on_record(_store(tmp_path), "nobody")

@@ -9,6 +9,7 @@ import pytest
 from fallback_audit.events import (
     AuditEvent,
     BudgetRaised,
+    FixAbandoned,
     PatchDelivered,
     ReviewDecided,
     TransitionReopened,
@@ -16,7 +17,7 @@ from fallback_audit.events import (
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import DeliveryPlace, EscalationReason, ReviewVerdict
 from fallback_tier.fleet.model import FixState
-from fallback_tier.fleet.record import APPROVED, NOT_SHOWN, FleetRecord, facts_of
+from fallback_tier.fleet.record import ABANDONED, APPROVED, NOT_SHOWN, FleetRecord, facts_of
 from fallback_tier.wiring import RecordSettings, audit_db
 from tests.fakes.audit import MemoryAudit
 from tests.unit.audit import trails
@@ -63,6 +64,11 @@ BY, WHY = "ada", "looked at it"
             ],
             FixState.REFUSED,
             "rejected",
+        ),
+        (
+            [*trails.recipe_verified()[:-1], FixAbandoned(by=BY, reason=WHY)],
+            FixState.REFUSED,
+            ABANDONED,
         ),
         (
             [*trails.cap_reached(), TransitionReopened(opens="gate-2", by=BY, reason=WHY)],

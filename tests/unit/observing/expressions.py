@@ -21,7 +21,7 @@ _INTERVAL = re.compile(r"\$__(rate_)?interval")
 #: Label of a metric → the values that it may have, where they are closed.
 VALUES: dict[tuple[str, str], frozenset[str]] = {
     ("fallback_tier_fixes_ended_total", "outcome"): frozenset(
-        {"verified", "patched", "refused", "unknown", "escalated"}
+        {"verified", "patched", "refused", "unknown", "escalated", "abandoned"}
     ),
     ("fallback_tier_tier_outcomes_total", "outcome"): frozenset(
         outcome for _, outcome in TIER_OUTCOMES.zeros

@@ -13,6 +13,8 @@ from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
 from fallback_audit.vocabulary import TestsLevel as Level
 from fallback_tier.gates.journal.questions import questions
 from fallback_tier.portal.board import Board
+from fallback_tier.portal.lines import ABANDONED
+from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
 from tests.unit.gates.journal.review_record import Record
@@ -37,6 +39,9 @@ TRAILS: list[Callable[[], t.Events]] = [
     m.doubted_twice,
     m.self_rag,
     m.self_rag_on_retry,
+    h.abandoned_between_gates,
+    h.abandoned_when_reopened,
+    h.abandoned_after_raise,
 ]
 
 
@@ -66,6 +71,27 @@ def test_it_asks_what_the_record_asks(store: SqliteAuditStore, place: Path) -> N
             for line in board.waiting()
         ], trail.__name__
         assert_counted(board)
+
+
+@pytest.mark.parametrize(
+    "trail", [h.abandoned_between_gates, h.abandoned_when_reopened, h.abandoned_after_raise]
+)
+def test_an_abandoned_fix_has_ended_and_waits_for_nobody(
+    store: SqliteAuditStore, place: Path, trail: Callable[[], t.Events]
+) -> None:
+    board = Board(lambda: open_readonly(place))
+    write(store, trail, "given-up")
+    board.catch_up()
+    (line,) = board.newest()
+    assert (line.outcome, line.answer, line.sentence) == (
+        ABANDONED,
+        "abandoned by A. Person",
+        "the project is archived",
+    )
+    assert not line.waits
+    assert line.unfixed
+    assert [day.ended[ABANDONED] for day in board.days.values()] == [1]
+    assert not any(end == ABANDONED for _, end in board.by_ecosystem)
 
 
 def test_it_tells_how_far_a_patch_was_tested(store: SqliteAuditStore, place: Path) -> None:

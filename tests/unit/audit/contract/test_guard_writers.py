@@ -13,7 +13,8 @@ from fallback_audit.ports import AuditStore, Record
 from fallback_audit.stores.postgres import PostgresAuditStore
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import PromptShape
-from tests.unit.audit.human_trails import resumed_between_gates, verified_and_delivered
+from tests.kinds import OfKind
+from tests.unit.audit.human_trails import abandoned, resumed_between_gates, verified_and_delivered
 from tests.unit.audit.trails import SCOPE
 
 #: A fix up to the event behind which it was resumed; that; and what followed.
@@ -68,6 +69,28 @@ def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
             return Session(store, guard)
 
         yield one_more
+
+
+def test_a_run_whose_fix_was_abandoned_elsewhere_records_nothing_more(session: Open) -> None:
+    """The lock is of one machine. A person's process takes no fix in hand, so it expects nothing."""
+    runs, person, late = session(), session(), session()
+    runs.begin()
+    late.guard.expect(SCOPE.fix_id, len(BEFORE))
+    person.append(abandoned())
+    for overtaken, event in ((runs, THEN[0]), (late, RESUMED)):
+        with pytest.raises(OvertakenError, check=OfKind("abandoned")):
+            overtaken.append(event)
+    assert person.kinds[-1] == "FixAbandoned"
+
+
+def test_nothing_is_recorded_after_an_abandonment_whoever_does(session: Open) -> None:
+    runs, person = session(), session()
+    runs.begin()
+    person.append(abandoned())
+    with pytest.raises(ContractError):
+        person.append(RESUMED)
+    with pytest.raises(ContractError):
+        person.append(abandoned())
 
 
 def test_who_was_overtaken_records_nothing_more(session: Open) -> None:

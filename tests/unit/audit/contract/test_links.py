@@ -116,7 +116,17 @@ def begun_again_and_unproved() -> Fix:
     }
 
 
+def reopened_and_abandoned() -> Fix:
+    return {FIRST: [*reopened_and_verified()[FIRST], h.abandoned()]}
+
+
+def second_abandoned() -> Fix:
+    return {**reopened_and_verified(), SECOND: [*second_of()[:3], h.abandoned()]}
+
+
 VALID = (
+    reopened_and_abandoned,
+    second_abandoned,
     not_made_then_begun_again,
     gates_run_again,
     gates_failed_again_then_reopened,
@@ -261,6 +271,13 @@ NOTHING_TO_START_WITH: dict[str, Callable[[], Fix]] = {
 }
 
 
+#: Each by itself keeps the contract: a fix is over when it was abandoned, whichever transition that was in.
+ABANDONED: dict[str, Callable[[], Fix]] = {
+    "one begins afterwards": lambda: {**reopened_and_abandoned(), SECOND: second_of()},
+    "abandoned twice": lambda: {**reopened_and_abandoned(), SECOND: second_abandoned()[SECOND]},
+}
+
+
 def broken(fix: Fix) -> set[str]:
     seq, links = 1, []
     for name, events in fix.items():
@@ -322,6 +339,28 @@ def test_each_mutant_of_what_gates_alone_start_with_is_caught(mutant: str) -> No
     assert broken(NOTHING_TO_START_WITH[mutant]()) == {"transitions-are-opened"}
 
 
+@pytest.mark.parametrize("mutant", ABANDONED)
+def test_each_mutant_of_an_abandoned_fix_is_caught(mutant: str) -> None:
+    fix = ABANDONED[mutant]()
+    assert broken(fix) == {"abandonments-are-final"}
+    for events in fix.values():
+        assert not list(violations(t.trail_of(events)))
+
+
+def test_a_fix_is_abandoned_in_its_last_gate_transition() -> None:
+    """The first one was reopened, and the second runs when the first is abandoned."""
+    first, second = reopened_and_verified()[FIRST], second_of()
+    one, other = (Scope(fix_id="fix-1", gate_transition_id=name) for name in (FIRST, SECOND))
+    opener = [*first, *second, h.abandoned()]
+    entries = [Entry(n, event) for n, event in enumerate(opener, start=1)]
+    links = [
+        link_of(Trail(one, [*entries[: len(first)], entries[-1]])),
+        link_of(Trail(other, entries[len(first) : -1])),
+    ]
+    found = [(v.rule, v.seq) for v in link_violations("fix-1", links)]
+    assert found == [("abandonments-are-final", len(opener))]
+
+
 @pytest.mark.parametrize("mutant", AGAIN)
 def test_each_mutant_of_gates_run_again_is_caught(mutant: str) -> None:
     fix = AGAIN[mutant]()
@@ -333,6 +372,7 @@ def test_each_mutant_of_gates_run_again_is_caught(mutant: str) -> None:
 def test_each_rule_between_transitions_has_its_mutants_here() -> None:
     assert [rule.id for rule in FIX_RULES] == [
         "transitions-are-opened",
+        "abandonments-are-final",
         "gates-again-are-of-record",
     ]
     assert not {rule.id for rule in FIX_RULES} & {rule.id for rule in RULES}

@@ -14,6 +14,7 @@ from fallback_audit.events import (
     FixStarted,
     PatchProposed,
     SandboxDisabled,
+    TransitionReopened,
 )
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import trails as t
@@ -55,8 +56,31 @@ def test_a_fix_may_be_resumed_wherever_it_stands_still(events: Events) -> None:
 @pytest.mark.parametrize("events", MANAGED)
 def test_a_fix_that_has_ended_is_resumed_by_nobody(events: Events) -> None:
     last = events[-1].kind
-    ended = t.trail_of(events).terminal is not None
+    trail = t.trail_of(events)
+    ended = trail.terminal is not None or bool(trail.abandonments)
     assert ("resumes-are-of-open-fixes" in broken([*events, h.resumed(last)])) is ended
+
+
+@pytest.mark.parametrize("events", MANAGED)
+def test_an_unfinished_fix_may_be_abandoned_wherever_it_stands(events: Events) -> None:
+    """Also in an attempt, between a verdict and what follows of it; not behind an end, unless reopened."""
+    for place in range(1, len(events) + 1):
+        trail = t.trail_of([*events[:place], h.abandoned()])
+        before = t.trail_of(events[:place])
+        allowed = not before.abandonments and (
+            before.terminal is None or bool(before.of(TransitionReopened))
+        )
+        found = {violation.rule for violation in violations(trail)}
+        assert found == (set() if allowed else {"abandonments-end-a-fix"}), f"after {place} events"
+        assert not trail.is_open
+
+
+@pytest.mark.parametrize("events", MANAGED)
+def test_nothing_follows_an_abandonment_but_notes(events: Events) -> None:
+    for place in range(1, len(events)):
+        if not t.trail_of(events[:place]).abandonments:
+            trail = [*events[:place], h.abandoned(), events[place]]
+            assert "abandonments-end-a-fix" in broken(trail), f"after {place} events"
 
 
 AFTER_THE_END: dict[str, Callable[[], Events]] = {

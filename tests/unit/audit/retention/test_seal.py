@@ -27,6 +27,7 @@ from fallback_audit.retention.seal import Retired, Sealed, Sealer
 from fallback_audit.stores.appending import timestamp
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from tests.kinds import OfKind
+from tests.unit.audit import human_trails as h
 from tests.unit.audit import trails
 
 NOW = datetime(2026, 6, 30, 12, tzinfo=UTC)
@@ -144,6 +145,19 @@ def test_what_holds_it_back(archive: Archive) -> None:
     choice = archive.sealer().choose(NOW - timedelta(days=10))
     assert (choice.last_seq, choice.old) == (LENGTH, 3 * LENGTH - 1)
     assert [(held.fix_id, held.over) for held in choice.held_by] == [("interrupted", False)]
+
+
+@pytest.mark.parametrize("events", [h.abandoned_between_gates(), h.abandoned_when_reopened()])
+def test_an_abandoned_fix_is_sealed_as_one_that_has_ended(
+    archive: Archive, events: trails.Events
+) -> None:
+    archive.fix("given-up", 40, events[:-1])
+    assert archive.seal() is None
+    archive.fix("given-up", 39, events[-1:])
+    archive.fix("later", 5)
+    sealed = archive.seal()
+    assert sealed is not None
+    assert sealed.last_seq == len(events)
 
 
 def test_a_fix_on_both_sides_is_not_cut(archive: Archive) -> None:

@@ -352,6 +352,13 @@ def test_what_version_16_added_is_absent_not_invented(version: int) -> None:
             assert not {"tests_level", "tests"} & payload.model_dump(mode="json").keys()
 
 
+@pytest.mark.parametrize("version", range(1, 17))
+def test_what_version_17_added_is_absent_not_invented(version: int) -> None:
+    """Before, no person could end a fix that had not ended."""
+    kinds = {read_row(row).kind for row in Export(TRAILS / f"schema-{version}.jsonl").rows()}
+    assert "FixAbandoned" not in kinds
+
+
 def test_what_version_15_wrote_is_read_as_it_was() -> None:
     payloads = [read_row(row).payload for row in Export(TRAILS / "schema-15.jsonl").rows()]
     starts = [p for p in payloads if isinstance(p, FixStarted)]
