@@ -19,6 +19,7 @@ from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import ModelFailureKind, Provenance
 from fallback_eval.campaign import AppendedRows
+from fallback_eval.retry.instruction import bare_prefix
 from fallback_tier.errors import ConfigurationError, ModelError
 from fallback_tier.ports import ModelAnswer, ModelRequest, Usage
 
@@ -29,7 +30,7 @@ TIMEOUT_S: Final = 1_800.0
 class Sampling(Frozen):
     """How an answer is drawn. At temperature 0 blind resampling would be no policy."""
 
-    temperature: float = 0.8
+    temperature: float = 0.4
     top_p: float = 0.95
     top_k: int = 40
 
@@ -181,6 +182,8 @@ class CachedModel:
 
     def ask(self, request: ModelRequest) -> Generator[str, None, ModelAnswer]:
         """Look the request up, or have it answered, in one piece. Raises ModelError."""
+        self.last_request = request
+        request = bare_prefix(request)
         content = request.key(self.name)
         self._asked[content] += 1
         drawn = f"{self.seed} {content} {self._asked[content]}"
@@ -199,7 +202,6 @@ class CachedModel:
             call = self.server.answer(request, key, self.sampling, seed)
             self.calls.add(call)
         self.used.append(call)
-        self.last_request = request
         yield call.text
         usage = Usage(input_tokens=call.input_tokens, output_tokens=call.output_tokens)
         return ModelAnswer(text=call.text, usage=usage, stop_reason=call.stop_reason)
