@@ -226,8 +226,8 @@ def _row(
 
 
 def _nonces(case: RetryCase) -> NonceSource:
-    """The fences' nonce of a case. It depends on task and seed alone: policies share first prompts. It stays
-    the same: a server then has a retry's beginning from the attempt before.
+    """The fences' nonce of a case. It depends on task and seed alone: policies share first prompts. It
+    stays the same in all attempts, so that a server knows a retry's beginning.
     """
     drawn = hashlib.sha256(f"{case.task.name} {case.seed}".encode()).digest()
     nonce = "".join(_WORDS[byte % len(_WORDS)] for byte in drawn[:_NONCE_WORDS])

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from fallback_audit.vocabulary import CallType
-from fallback_eval.retry.calls import Call, CachedModel, Calls, Sampling
+from fallback_eval.retry.calls import CachedModel, Call, Calls, Sampling
 from fallback_eval.retry.instruction import StudyInstruction, bare_prefix
 from fallback_tier.ports import EcosystemPlugin, Message, ModelRequest
 from fallback_tier.prompt.fence import SourceKind, fence
