@@ -1,0 +1,170 @@
+"""``fallback-tier eval retry``: the comparison of retry policies: run, report, check."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fallback_audit.showing.describe import visible
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.output import print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fallback_eval.retry.run import RetryCase
+    from fallback_eval.retry.study import Estimate, StudyFolder
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What can be said of a run."""
+    parser.add_argument(
+        "--tasks",
+        metavar="DIR",
+        default="tests/campaigns/retry/tasks",
+        help="folder of the tasks (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--report",
+        metavar="DIR",
+        default="docs/evaluation/retry",
+        help="where rows, answers and report are kept (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="run nothing: does the report follow from the rows, and is every answer kept? (no: 6)",
+    )
+    parser.add_argument(
+        "--again", action="store_true", help="run nothing: make the report again from the rows"
+    )
+    parser.add_argument(
+        "--estimate",
+        action="store_true",
+        help="run nothing: print what is due, and what it may cost",
+    )
+    parser.add_argument(
+        "--replay",
+        action="store_true",
+        help="run what has a row again from kept answers alone, without weights, into --into",
+    )
+    parser.add_argument("--into", metavar="DIR", help="an empty folder for the rows of --replay")
+    parser.add_argument("--pilot", action="store_true", help="the cases of the pilot alone")
+    parser.add_argument(
+        "--only",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="one case, TASK.POLICY.SEED; may be given again",
+    )
+    parser.add_argument(
+        "--base-url", metavar="URL", help="a running llama-server of this machine, which answers"
+    )
+    parser.add_argument(
+        "--model",
+        default="qwen2.5-coder-1.5b-instruct-q4_k_m",
+        metavar="NAME",
+        help="its model, as recorded (default: %(default)s)",
+    )
+
+
+def retry(arguments: argparse.Namespace) -> int:
+    """Run what was not run yet (or nothing: --check, --again, --estimate), and make the report."""
+    from fallback_eval.retry.study import StudyFolder
+
+    folder = StudyFolder(Path(arguments.report), Path(arguments.tasks))
+    if arguments.check:
+        return _check(arguments, folder.faults())
+    if arguments.replay:
+        return _replay(arguments, folder)
+    if not arguments.again:
+        due = _due(arguments, folder)
+        _print_estimate(arguments, folder, due)
+        if arguments.estimate:
+            return exit_codes.OK
+        _run(arguments, folder, due)
+    folder.publish()
+    if arguments.json:
+        print_json({"report": str(folder.path), "rows": len(folder.rows())})
+    else:
+        sys.stdout.write(f"report: {visible(str(folder.path / 'report.md'))}\n")
+    return exit_codes.OK
+
+
+def _due(arguments: argparse.Namespace, folder: "StudyFolder") -> "list[RetryCase]":
+    from fallback_eval.retry.study import PILOT_SEED, ROWS, is_done, load_cases
+
+    rows = ROWS.by_key(folder.path)
+    cases = load_cases(folder.root, arguments.only)
+    return [
+        case
+        for case in cases
+        if not is_done(rows.get(case.name), case)
+        and (case.seed == PILOT_SEED or not arguments.pilot)
+    ]
+
+
+def _print_estimate(
+    arguments: argparse.Namespace, folder: "StudyFolder", due: "Sequence[RetryCase]"
+) -> None:
+    """Print what the due cases may cost, before any of it is spent."""
+    from fallback_eval.retry.study import estimate
+
+    found: Estimate = estimate(due, folder.rows(), folder.calls())
+    if arguments.json:
+        if arguments.estimate:
+            print_json(vars(found))
+        return
+    sys.stdout.write(f"{found.cases} cases are due")
+    if found.calls is None:
+        sys.stdout.write("; none was run yet, so what they cost is not known\n")
+        return
+    sys.stdout.write(
+        f": about {found.calls:.0f} answers, {found.input_tokens:.0f} tokens read and "
+        f"{found.output_tokens:.0f} written, {(found.seconds or 0) / 3600:.1f} hours of a server\n"
+    )
+    sys.stdout.flush()
+
+
+def _run(arguments: argparse.Namespace, folder: "StudyFolder", due: "Sequence[RetryCase]") -> None:
+    from fallback_eval.campaign import check_disk, measure
+    from fallback_eval.retry.calls import Calls, LlamaServer, check_loopback
+    from fallback_eval.retry.run import Row, Setup, run_case
+    from fallback_eval.retry.study import CALLS_NAME, ROWS
+
+    server = arguments.base_url and LlamaServer(check_loopback(arguments.base_url))
+    setup = Setup(arguments.model, Calls(folder.path / CALLS_NAME), server or None)
+
+    def run(case: "RetryCase") -> Row:
+        check_disk()
+        return run_case(case, setup)
+
+    def keep(row: Row, which: str) -> None:
+        ROWS.keep(row, folder.path)
+        sys.stderr.write(f"{which} {visible(row.name)}: {row.outcome} {row.reason}\n")
+
+    measure(due, run, keep, jobs=1)
+
+
+def _replay(arguments: argparse.Namespace, folder: "StudyFolder") -> int:
+    """Make every row again from kept answers; 6 if one comes out otherwise than it is kept."""
+    from fallback_eval.retry.study import replayed
+    from fallback_tier.errors import ConfigurationError
+
+    if arguments.into is None:
+        raise ConfigurationError(
+            "--replay needs a folder for its rows.",
+            next_step="Name an empty one with --into.",
+            kind="no_folder",
+        )
+    return _check(arguments, replayed(folder, Path(arguments.into), arguments.only))
+
+
+def _check(arguments: argparse.Namespace, faults: list[str]) -> int:
+    if arguments.json:
+        print_json({"faults": faults})
+    elif faults:
+        sys.stdout.write("".join(f"{visible(fault)}\n" for fault in faults))
+    else:
+        sys.stdout.write("all follows from what is kept\n")
+    return exit_codes.ENVIRONMENT if faults else exit_codes.OK
