@@ -633,7 +633,12 @@ def test_a_private_member_that_can_not_be_had_does_not_stand_in_the_way(
 
 
 def test_a_lock_that_nobody_reads_is_said_and_npm_installs(project) -> None:
-    made = project({"package.json": package(dependencies={"left": "^1.0.0"}), "bun.lock": '{"lockfileVersion": 1}'})
+    made = project(
+        {
+            "package.json": package(dependencies={"left": "^1.0.0"}),
+            "bun.lock": '{"lockfileVersion": 1}',
+        }
+    )
     found = made.base.install()
     assert found == Installed(
         Level.IN_PART,

@@ -40,10 +40,10 @@ ROWS: Final = Rows(Row, key=lambda row: row.name, order=lambda row: row.name)
 
 
 def load_cases(root: Path, only: Sequence[str] = ()) -> tuple[RetryCase, ...]:
-    """Return the cases, first the pilot's, then seed by seed; those named, or all.
+    """Return the cases, seed by seed, and last the pilot's; those named, or all.
 
-    A name is ``TASK.POLICY.SEED``. Raises InputError. Tasks of a language follow each other: a server
-    keeps what their prompts have in common. The pilot has its first attempts first.
+    A name is ``TASK.POLICY.SEED``. Raises InputError. A task's policies follow each other, and tasks of a
+    language: a server keeps what their prompts have in common. The pilot has its first attempts first.
     """
     tasks = load_tasks(root, list(dict.fromkeys(name.split(".")[0] for name in only)))
     ordered = sorted(tasks, key=lambda task: (task.language is Language.JAVASCRIPT, task.name))
@@ -56,7 +56,7 @@ def load_cases(root: Path, only: Sequence[str] = ()) -> tuple[RetryCase, ...]:
     main = [
         RetryCase(task, policy, seed) for seed in SEEDS for task in ordered for policy in COMPARED
     ]
-    return tuple(case for case in (*pilot, *main) if not only or case.name in only)
+    return tuple(case for case in (*main, *pilot) if not only or case.name in only)
 
 
 def is_done(row: Row | None, case: RetryCase) -> bool:

@@ -180,12 +180,14 @@ def test_the_page_of_no_rows_has_no_figures() -> None:
     assert plots([], study(has_ended=True)).keys() == {DIFFERENCES}
 
 
-def test_cases_have_the_pilots_first_and_each_name_once() -> None:
+def test_cases_have_the_pilots_last_and_each_name_once() -> None:
     cases = load_cases(TASKS)
     pilot = len(PILOT) * len(COMPARED)
-    assert {one.seed for one in cases[:pilot]} == {PILOT_SEED}
+    assert {one.seed for one in cases[-pilot:]} == {PILOT_SEED}
     assert len({one.name for one in cases}) == len(cases)
-    assert PILOT_SEED not in {one.seed for one in cases[pilot:]}
+    assert PILOT_SEED not in {one.seed for one in cases[:-pilot]}
+    assert [one.policy for one in cases[: len(COMPARED)]] == [*COMPARED]
+    assert len({one.task.name for one in cases[: len(COMPARED)]}) == 1
 
 
 def test_estimate_is_of_new_answers() -> None:
