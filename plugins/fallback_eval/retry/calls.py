@@ -8,9 +8,11 @@ import hashlib
 import http.client
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
@@ -20,8 +22,9 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import ModelFailureKind, Provenance
 from fallback_eval.campaign import AppendedRows
 from fallback_eval.retry.instruction import bare_prefix
+from fallback_tier.budget.prices import Prices
 from fallback_tier.errors import ConfigurationError, ModelError
-from fallback_tier.ports import ModelAnswer, ModelRequest, Usage
+from fallback_tier.ports import LanguageModel, ModelAnswer, ModelRequest, Usage
 
 #: One answer of a small model with one thread of a busy machine.
 TIMEOUT_S: Final = 1_800.0
@@ -151,6 +154,48 @@ class LlamaServer:
         finally:
             connection.close()
         return document
+
+
+@dataclass
+class PaidServer:
+    """A model behind the product's client of the Messages API, which is asked nothing once a sum is spent.
+
+    It takes neither a seed nor the sampling of a request: its own hold, and equal requests of two seeds
+    are asked twice. ``spent``: dollars so far; one answer may pass the sum.
+    """
+
+    model: LanguageModel
+    prices: Prices
+    max_usd: Decimal
+    spent: Decimal = Decimal(0)
+
+    def answer(self, request: ModelRequest, key: str, sampling: Sampling, seed: int) -> Call:
+        """Return the answer. Raises ModelError, also where the sum is spent."""
+        del sampling, seed  # see above
+        if self.spent >= self.max_usd:
+            raise _no_answer(f"{self.spent:.2f} of {self.max_usd} dollars are spent")
+        began = time.monotonic()
+        answer = _whole(self.model.ask(request))
+        usage = answer.usage
+        self.spent += self.prices.cost(self.model.model, usage) or Decimal(0)
+        return Call(
+            key=key,
+            text=answer.text,
+            stop_reason=answer.stop_reason,
+            input_tokens=usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=usage.cache_read_tokens,
+            output_ms=round((time.monotonic() - began) * 1_000),
+        )
+
+
+def _whole(asked: Generator[str, None, ModelAnswer]) -> ModelAnswer:
+    while True:
+        try:
+            next(asked)
+        except StopIteration as end:
+            answer: ModelAnswer = end.value
+            return answer
 
 
 @dataclass

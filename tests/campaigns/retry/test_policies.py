@@ -1,15 +1,19 @@
 """The study's instruction: what it shows of a product's prompt, and how its fences look."""
 
 import re
+from collections.abc import Generator
+from decimal import Decimal
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from fallback_audit.vocabulary import CallType
-from fallback_eval.retry.calls import CachedModel, Call, Calls, Sampling
+from fallback_audit.vocabulary import CallType, Provenance
+from fallback_eval.retry.calls import CachedModel, Call, Calls, PaidServer, Sampling
 from fallback_eval.retry.instruction import StudyInstruction, bare_prefix
-from fallback_tier.ports import EcosystemPlugin, Message, ModelRequest
+from fallback_tier.budget.prices import Price, Prices
+from fallback_tier.errors import ModelError
+from fallback_tier.ports import EcosystemPlugin, Message, ModelAnswer, ModelRequest, Usage
 from fallback_tier.prompt.fence import SourceKind, fence
 from fallback_tier.prompt.render import render
 
@@ -70,3 +74,29 @@ def test_a_server_is_asked_without_the_blank_and_the_turns_go_on_with_it(tmp_pat
     assert list(model.ask(request())) == ["a"]
     assert asked == [bare_prefix(request())]
     assert model.last_request == request()
+
+
+class Paid:
+    """A model whose every answer has a million tokens."""
+
+    model = "paid"
+    provenance = Provenance.LIVE
+
+    def ask(self, request: ModelRequest) -> Generator[str, None, ModelAnswer]:
+        yield "a"
+        usage = Usage(input_tokens=600_000, cache_read_tokens=400_000)
+        return ModelAnswer(text="answer", usage=usage, stop_reason="end_turn")
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def test_a_paid_model_stops_where_its_sum_is_spent() -> None:
+    prices = Prices(Price(Decimal(1), Decimal(1), cache_read=Decimal(1)))
+    server = PaidServer(Paid(), prices, Decimal("1.5"))
+    for _ in range(2):
+        call = server.answer(request(), "0" * 64, Sampling(), 1)
+        assert (call.text, call.input_tokens, call.cached_tokens) == ("answer", 10**6, 400_000)
+    assert server.spent == 2
+    with pytest.raises(ModelError):
+        server.answer(request(), "0" * 64, Sampling(), 1)
