@@ -96,10 +96,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def retry(arguments: argparse.Namespace) -> int:
-    """Run what was not run yet (or nothing: --check, --again, --estimate), and make the report."""
+    """Run what was not run yet (or nothing: --check, --again, --estimate), and make the report. 6 if cases
+    are left that could not be run to their end."""
     from fallback_eval.retry.study import StudyFolder
 
-    folder = StudyFolder(Path(arguments.report), Path(arguments.tasks))
+    folder, left = StudyFolder(Path(arguments.report), Path(arguments.tasks)), 0
     if arguments.check:
         return _check(arguments, folder.faults())
     if arguments.replay:
@@ -110,12 +111,13 @@ def retry(arguments: argparse.Namespace) -> int:
         if arguments.estimate:
             return exit_codes.OK
         _run(arguments, folder, due)
+        left = len(_due(arguments, folder))
     folder.publish()
     if arguments.json:
-        print_json({"report": str(folder.path), "rows": len(folder.rows())})
+        print_json({"report": str(folder.path), "rows": len(folder.rows()), "left": left})
     else:
         sys.stdout.write(f"report: {visible(str(folder.path / 'report.md'))}\n")
-    return exit_codes.OK
+    return exit_codes.ENVIRONMENT if left else exit_codes.OK
 
 
 def _due(arguments: argparse.Namespace, folder: "StudyFolder") -> "list[RetryCase]":

@@ -1,5 +1,6 @@
 """Figures of the comparison: of rows that are known, and again of those that are committed."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from fallback_eval.retry.study import (
     replayed,
 )
 from fallback_eval.retry.tasks import load_tasks
+from fallback_tier.cli.exit_codes import ENVIRONMENT
+from fallback_tier.cli.main import main
 from tests.campaigns.retry.__main__ import FOLDER, TASKS
 
 FRESH, FULL, TALK = COMPARED
@@ -234,3 +237,20 @@ def test_committed_rows_replay_without_a_model(tmp_path: Path) -> None:
     assert replayed(COMMITTED, tmp_path, names) == []
     assert {one.name for one in ROWS.read(tmp_path)} == set(names)
     assert (FOLDER / CALLS_NAME).exists()
+
+
+def test_the_verb_estimates_checks_and_runs_from_kept_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["eval", "retry", "--tasks", str(TASKS), "--report", str(tmp_path), "--json"]
+    name = f"{PILOT[0]}.{FRESH}.1"
+    assert main([*words, "--estimate", "--like", str(tmp_path)]) == 0
+    estimated = json.loads(capsys.readouterr().out)
+    assert (estimated["cases"], estimated["calls"]) == (len(load_cases(TASKS)), None)
+    # No report yet; then a case without an answer and without a server has no row.
+    assert main([*words, "--check"]) == ENVIRONMENT
+    assert json.loads(capsys.readouterr().out)["faults"]
+    assert main([*words, "--only", name]) == ENVIRONMENT
+    assert json.loads(capsys.readouterr().out) == {"report": str(tmp_path), "rows": 0, "left": 1}
+    assert main([*words, "--check"]) == 0
+    assert main([*words, "--replay"]) != 0
