@@ -26,6 +26,23 @@ def add_verbs(evaluate: "argparse.ArgumentParser") -> None:
     retrieval.set_defaults(handler="fallback_eval.cli.retrieval:retrieval")
     _add_fixes(verbs)
     _add_faithfulness(verbs)
+    _add_retry(verbs)
+
+
+def _add_retry(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    from fallback_eval.cli.retry import add_options
+
+    retry = verbs.add_parser(
+        "retry",
+        help="what follows a failed attempt: policies over small programs",
+        description="Run every task with every retry policy and seed, keep each answer by its request (a\n"
+        "stopped run goes on where it was, and everything replays without weights), and make the\n"
+        "report from the rows. Prints what is due and its cost first.",
+        epilog=epilog(),
+    )
+    add_options(retry)
+    add_json(retry)
+    retry.set_defaults(handler="fallback_eval.cli.retry:retry")
 
 
 def _add_faithfulness(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -8,9 +8,11 @@ import hashlib
 import http.client
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
@@ -19,8 +21,10 @@ from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import ModelFailureKind, Provenance
 from fallback_eval.campaign import AppendedRows
+from fallback_eval.retry.instruction import bare_prefix
+from fallback_tier.budget.prices import Prices
 from fallback_tier.errors import ConfigurationError, ModelError
-from fallback_tier.ports import ModelAnswer, ModelRequest, Usage
+from fallback_tier.ports import LanguageModel, ModelAnswer, ModelRequest, Usage
 
 #: One answer of a small model with one thread of a busy machine.
 TIMEOUT_S: Final = 1_800.0
@@ -29,7 +33,7 @@ TIMEOUT_S: Final = 1_800.0
 class Sampling(Frozen):
     """How an answer is drawn. At temperature 0 blind resampling would be no policy."""
 
-    temperature: float = 0.8
+    temperature: float = 0.4
     top_p: float = 0.95
     top_k: int = 40
 
@@ -153,6 +157,48 @@ class LlamaServer:
 
 
 @dataclass
+class PaidServer:
+    """A model behind the product's client of the Messages API, which is asked nothing once a sum is spent.
+
+    It takes neither a seed nor the sampling of a request: its own hold, and equal requests of two seeds
+    are asked twice. ``spent``: dollars so far; one answer may pass the sum.
+    """
+
+    model: LanguageModel
+    prices: Prices
+    max_usd: Decimal
+    spent: Decimal = Decimal(0)
+
+    def answer(self, request: ModelRequest, key: str, sampling: Sampling, seed: int) -> Call:
+        """Return the answer. Raises ModelError, also where the sum is spent."""
+        del sampling, seed  # see above
+        if self.spent >= self.max_usd:
+            raise _no_answer(f"{self.spent:.2f} of {self.max_usd} dollars are spent")
+        began = time.monotonic()
+        answer = _whole(self.model.ask(request))
+        usage = answer.usage
+        self.spent += self.prices.cost(self.model.model, usage) or Decimal(0)
+        return Call(
+            key=key,
+            text=answer.text,
+            stop_reason=answer.stop_reason,
+            input_tokens=usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=usage.cache_read_tokens,
+            output_ms=round((time.monotonic() - began) * 1_000),
+        )
+
+
+def _whole(asked: Generator[str, None, ModelAnswer]) -> ModelAnswer:
+    while True:
+        try:
+            next(asked)
+        except StopIteration as end:
+            answer: ModelAnswer = end.value
+            return answer
+
+
+@dataclass
 class CachedModel:
     """Implements LanguageModel for one case. ``used``: its calls, in order.
 
@@ -181,6 +227,8 @@ class CachedModel:
 
     def ask(self, request: ModelRequest) -> Generator[str, None, ModelAnswer]:
         """Look the request up, or have it answered, in one piece. Raises ModelError."""
+        self.last_request = request
+        request = bare_prefix(request)
         content = request.key(self.name)
         self._asked[content] += 1
         drawn = f"{self.seed} {content} {self._asked[content]}"
@@ -199,7 +247,6 @@ class CachedModel:
             call = self.server.answer(request, key, self.sampling, seed)
             self.calls.add(call)
         self.used.append(call)
-        self.last_request = request
         yield call.text
         usage = Usage(input_tokens=call.input_tokens, output_tokens=call.output_tokens)
         return ModelAnswer(text=call.text, usage=usage, stop_reason=call.stop_reason)

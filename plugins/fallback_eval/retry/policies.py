@@ -1,10 +1,9 @@
 """The retry policies, as tiers: a fix with each differs in what its second and later attempts are shown.
 
-Gates, failure summaries, prompts, fences, plans and caps are the product's, and the same for all. First
-attempts are the same too: with the example that the memory has, which here is a decoy.
+Gates, failure summaries, fences, plans and caps are the product's, and the same for all; so is the study's
+instruction. First attempts are the same too: with the example that the memory has, which here is a decoy.
 """
 
-import re
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -13,11 +12,11 @@ from typing import cast
 
 from fallback_audit.vocabulary import PromptShape
 from fallback_eval.retry.calls import CachedModel
+from fallback_eval.retry.instruction import StudyInstruction
 from fallback_tier import chain
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt import rag
 from fallback_tier.attempt.task import AttemptTask, Recorder, TierEvent
-from fallback_tier.errors import ConfigurationError
 from fallback_tier.outcome import AttemptSummary, RecipeApplication
 from fallback_tier.ports import EcosystemPlugin, Message, NonceSource
 from fallback_tier.prompt.builder import Prompt, PromptBuilder
@@ -37,11 +36,6 @@ failure summary of attempt {attempt} ({kind}):
 
 Answer my first message again: {one}, nothing else.
 """
-
-
-_WORKED_EXAMPLE = re.compile(
-    r"# Example \(of another repository\)\n.*?(?=\{% endblock %\})", re.DOTALL
-)
 
 
 class Policy(StrEnum):
@@ -83,31 +77,6 @@ class OneExample:
         if self.example.example.example_id in beyond:
             return RagMiss(evidence="the only example was seen before")
         return RagHit(examples=(self.example,), evidence="the only example of this task's memory")
-
-
-class WithoutWorkedExample:
-    """An ecosystem's plugin whose instruction has no worked example.
-
-    A model of 1.5 billion parameters copies the product's into every answer, whatever the task is
-    (docs/evaluation/retry/plan.md), so that no policy would fix anything. All else is the plugin's.
-    """
-
-    def __init__(self, plugin: EcosystemPlugin) -> None:
-        self._plugin = plugin
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._plugin, name)
-
-    def instruction_template(self) -> str:
-        """Return the instruction without that section. Raises ConfigurationError if it has none."""
-        template, cut = _WORKED_EXAMPLE.subn("", self._plugin.instruction_template(), count=1)
-        if cut != 1:
-            raise ConfigurationError(
-                "The instruction has no worked example to leave out.",
-                next_step="Compare the pattern with skills/leaf-llm-instruction.md.",
-                kind="no_worked_example",
-            )
-        return template
 
 
 class FullChainTier(FallbackTier):
@@ -246,7 +215,7 @@ def tier_for(
     parts = product.parts
     return kind(
         plugins={
-            name: cast("EcosystemPlugin", WithoutWorkedExample(plugin))
+            name: cast("EcosystemPlugin", StudyInstruction(plugin))
             for name, plugin in plugins.items()
         },
         retriever=OneExample(shot),

@@ -27,9 +27,9 @@ from fallback_tier.wiring import Configuration, RecordSettings, Services, open_s
 from fallback_tier.wiring.gates import check_proof_fails
 from fallback_tier.wiring.trail import OnViolation
 
-#: Longest answer. A whole function with its block and rationale has some 300 tokens; a model that repeats
+#: Longest answer. A whole function with its block and rationale has some 250 tokens; a model that repeats
 #: itself would write on for minutes.
-MAX_OUTPUT_TOKENS: Final = 500
+MAX_OUTPUT_TOKENS: Final = 320
 
 #: Code in a prompt, so that a prompt of a first attempt has at most 1,500 tokens with its example.
 CODE_BYTES: Final = 1_400
@@ -226,13 +226,9 @@ def _row(
 
 
 def _nonces(case: RetryCase) -> NonceSource:
-    """The fences' nonces of a case. They depend on task and seed alone: policies share first prompts."""
-    count = 0
-
-    def nonce() -> str:
-        nonlocal count
-        count += 1
-        drawn = hashlib.sha256(f"{case.task.name} {case.seed} {count}".encode()).digest()
-        return "".join(_WORDS[byte % len(_WORDS)] for byte in drawn[:_NONCE_WORDS])
-
-    return nonce
+    """The fences' nonce of a case. It depends on task and seed alone: policies share first prompts. It
+    stays the same in all attempts, so that a server knows a retry's beginning.
+    """
+    drawn = hashlib.sha256(f"{case.task.name} {case.seed}".encode()).digest()
+    nonce = "".join(_WORDS[byte % len(_WORDS)] for byte in drawn[:_NONCE_WORDS])
+    return lambda: nonce

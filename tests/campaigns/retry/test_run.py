@@ -10,11 +10,12 @@ from fallback_eval.retrieval.results import EvaluationError
 from fallback_eval.retry.calls import Call, Calls, Sampling
 from fallback_eval.retry.policies import Policy
 from fallback_eval.retry.run import RetryCase, Row, Setup, run_case
+from fallback_eval.retry.study import CALLS_NAME
 from fallback_eval.retry.tasks import Edit, Task, load_tasks
 from fallback_tier.answers.block_form import write_edit
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.ports import ModelRequest
-from tests.campaigns.retry.__main__ import CALLS, CAMPAIGN, TASKS
+from tests.campaigns.retry.__main__ import CAMPAIGN, TASKS
 
 pytestmark = pytest.mark.sandbox
 
@@ -115,7 +116,7 @@ def test_another_seed_and_a_missing_answer_are_no_result(tmp_path: Path) -> None
 
 
 def test_campaign_resumes_and_needs_no_server_for_what_is_kept(tmp_path: Path) -> None:
-    run(Policy.FRESH_CONTEXT, tmp_path / CALLS, Script(REFERENCE))
+    run(Policy.FRESH_CONTEXT, tmp_path / CALLS_NAME, Script(REFERENCE))
     name = f"{TASK.name}.{Policy.FRESH_CONTEXT}.1"
     words = ["--folder", str(tmp_path), "--model", "scripted", "--only", name]
     assert CAMPAIGN.main(words) == 0

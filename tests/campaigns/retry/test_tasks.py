@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from fallback_eval.retry.study import PILOT
 from fallback_eval.retry.tasks import Language, Task, load_tasks
 from fallback_tier.errors import InputError
-from tests.campaigns.retry.__main__ import PILOT, TASKS
+from tests.campaigns.retry.__main__ import TASKS
 from tests.kinds import OfKind
 
 ALL = load_tasks(TASKS)
