@@ -20,7 +20,7 @@ from fallback_audit.events import (
     RetrieveDecided,
     SegmentScored,
 )
-from fallback_audit.showing.describe import excerpt_of, sentence
+from fallback_audit.showing.describe import excerpt_of, sentence, visible
 from fallback_tier.attempt.task import DraftDiscarded, DraftText, Finished, TierEvent
 from fallback_tier.cli.remediation import line, safe
 from fallback_tier.execution import tests_so_far
@@ -166,7 +166,8 @@ class FixProgress(Shown):
 
     def _print(self, markup: str) -> None:
         # A terminal wraps at words; whoever reads a pipe gets an event a line.
-        self._console.print(markup, highlight=False, soft_wrap=not self._console.is_terminal)
+        wrap = not self._console.is_terminal
+        self._console.print(markup, highlight=False, soft_wrap=wrap, emoji=False)
         if not self._console.quiet:
             self._heartbeat.shown()
 
@@ -236,7 +237,11 @@ class PlanProgress(Shown):
     ) -> None:
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            TimeElapsedColumn(),
+        )
         self._progress = Progress(
             *columns, console=console, transient=True, disable=not console.is_terminal
         )
@@ -247,7 +252,7 @@ class PlanProgress(Shown):
     def __call__(self, step: str) -> None:
         """Show the step in hand."""
         self._heartbeat.begin(step)
-        self._progress.update(self._task, description=safe(step))
+        self._progress.update(self._task, description=visible(step))
 
 
 def in_words(event: TierEvent, *, whole: bool = False) -> str | None:

@@ -29,6 +29,7 @@ TAKES: Mapping[str, tuple[str, ...]] = {
     "health": _RECORD,
     "doctor": _RECORD,
     "serve": _RECORD,
+    "mcp": _RECORD,
     "cache": _STATE,
     "keys": _STATE,
     "fleet": _FLEET,

@@ -134,12 +134,13 @@ class CrashScenario:
         """After the last process; checks what must be true of every end."""
         assert code is not None
         document = json.loads((self.root / "said").read_text().replace(self.fix_id, "FIX"))
-        document.pop("gate_transition_id")
-        for verdict in document["verdicts"]:
-            verdict.pop("duration_ms")
         # A call that nobody heard the answer of may have been billed: only that one is booked twice.
         unheard = self.kinds["ModelCalled"] - self.kinds["ModelAnswered"]
-        assert (document.pop("unreported") is not None) == bool(unheard)
+        for part in (document, *document["fixes"]):
+            part.pop("gate_transition_id", None)
+            for verdict in part["verdicts"]:
+                verdict.pop("duration_ms")
+            assert (part.pop("unreported") is not None) == bool(unheard)
         self.check()
         return Ended(code, document, git(self.repo, "diff"))
 

@@ -208,6 +208,25 @@ def test_nothing_vulnerable(tmp_path: Path, api: OsvApi, client: str) -> None:
     assert ended.json["schema_version"] == 1
 
 
+def test_a_manifest_that_requires_nothing_needs_no_lock(tmp_path: Path, api: OsvApi) -> None:
+    """Of an entry point, under a name that npm refuses: there is nothing to resolve."""
+    scenario = Scenario(tmp_path, api)
+    entry_point = json.dumps({"name": "@app/react/offline", "main": "../dist/offline.js"})
+    scenario.commit({**PROJECTS["npm"][1], "react/offline/package.json": entry_point})
+    ended = scenario.quick()
+    assert ended.code == exit_codes.OK, ended
+    assert (ended.json["packages"], ended.json["unread"]) == (2, [])
+
+
+def test_a_manifest_with_an_odd_requirement_is_not_passed_over(tmp_path: Path, api: OsvApi) -> None:
+    scenario = Scenario(tmp_path, api)
+    odd = json.dumps({"dependencies": {"left": {}}})
+    scenario.commit({**PROJECTS["npm"][1], "react/offline/package.json": odd})
+    ended = scenario.quick()
+    assert ended.code == exit_codes.UNKNOWN, ended
+    assert [it["path"] for it in ended.json["unread"]] == ["react/offline/package.json"]
+
+
 def test_the_step_is_the_plans(tmp_path: Path, api: OsvApi) -> None:
     """A pinned requirement, resolved by its client; the same step as `plan` shows."""
     universe = Universe()

@@ -84,4 +84,5 @@ def test_a_signal_ends_it_with_how_it_goes_on(
     assert f"fallback-tier resume {fix['fix_id']}" in rest
     shown = run("audit", "show", fix["fix_id"], "--state-dir", state).out.splitlines()
     assert shown[0].startswith(f"open  {fix['fix_id']}")
-    assert f"fallback-tier resume {fix['fix_id']}" in shown[-1]
+    assert f"fallback-tier resume {fix['fix_id']}" in shown[-2]
+    assert f"fallback-tier abandon {fix['fix_id']}" in shown[-1]

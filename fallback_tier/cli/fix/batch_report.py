@@ -135,8 +135,12 @@ def report_batch(
 
 
 def _headline(part: Part) -> dict[str, str]:
-    """ "Fixed" never stands alone where something stays."""
-    if not isinstance(part.result, WithPatch) or not part.advisory.in_part:
+    """ "Fixed" never stands alone where something stays, nor for a patch that is held back."""
+    if not isinstance(part.result, WithPatch):
+        return {}
+    if part.held_back is not None:
+        return {"headline": f"not delivered: {part.held_back}"}
+    if not part.advisory.in_part:
         return {}
     return {"headline": f"{headline(part.result)}; in part: {', '.join(part.advisory.in_part)}"}
 

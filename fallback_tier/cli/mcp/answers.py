@@ -31,7 +31,7 @@ _MAX_CUTS = 20
 
 class Cut(Frozen):
     """A list or a text that is not whole in this answer: where it is, and how many items or characters it
-    has."""
+    has. Of a patch nothing is shown: a part of one could be taken for the whole."""
 
     field: str
     shown: int
@@ -40,10 +40,11 @@ class Cut(Frozen):
 
 class Answer(Frozen):
     """``exit_code``: as the command's own (``fallback-tier --help`` lists them). ``cut``: what was left out
-    to keep the answer small."""
+    to keep the answer small, patches first; ``cuts_not_named``: how many more there are."""
 
     exit_code: int
     cut: tuple[Cut, ...] = ()
+    cuts_not_named: int = 0
 
 
 class ScanAnswer(ScanResult, Answer):
@@ -53,6 +54,7 @@ class ScanAnswer(ScanResult, Answer):
 class PlanAnswer(RemediationPlan, Answer):
     """What a fix would do by recipe."""
 
+    schema_version: int = 1
     advisory_sources: tuple[AdvisorySource, ...] = ()
 
 
@@ -67,12 +69,15 @@ class GateAnswer(Frozen):
 
 class FixAnswer(Frozen):
     """One fix on record. ``advisory_ids``: what it is about. ``reason`` and ``sentence``: why there is no
-    patch, or what a person is asked. ``patch`` is a diff against the base commit."""
+    patch, or what a person is asked. ``patch`` is a diff against the base commit. ``held_back``: why a
+    proved patch is not delivered; such a fix is not called fixed."""
 
     fix_id: str
     advisory_ids: tuple[str, ...]
     outcome: Literal["verified", "patched", "refused", "escalated"]
     headline: str = ""
+    held_back: str | None = None
+    delivered: bool = False
     proof_level: ProofLevel | None = None
     tests_level: TestsLevel | None = None
     attempts: int
@@ -156,7 +161,9 @@ def _fix(part: Mapping[str, Any]) -> FixAnswer:
         "proof_level": part.get("proof_level"),
         "tests_level": part.get("tests_level"),
         "reason": part.get("reason", ""),
-        "sentence": part.get("sentence") or part.get("question") or part.get("held_back") or "",
+        "sentence": part.get("sentence") or part.get("question") or "",
+        "held_back": part.get("held_back"),
+        "delivered": part.get("delivered", False) and not part.get("held_back"),
         "files": made.get("files", ()),
         "patch": made.get("diff", ""),
         "patch_sha256": made.get("patch_sha256"),
@@ -175,13 +182,15 @@ def bounded(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return an encodable document if it fits; otherwise with lists and texts cut, each named in ``cut``.
     Raises InputError if even that does not fit."""
     if _size(document) <= MAX_ANSWER_BYTES:
-        return {**document, "cut": []}
+        return {**document, "cut": [], "cuts_not_named": 0}
     for items, chars in _BOUNDS:
         cuts: list[Cut] = []
         shorter = {
             name: _shorter(value, name, items, chars, cuts) for name, value in document.items()
         }
+        cuts.sort(key=lambda cut: not _is_patch(cut.field))
         shorter["cut"] = [cut.model_dump() for cut in cuts[:_MAX_CUTS]]
+        shorter["cuts_not_named"] = len(cuts[_MAX_CUTS:])
         if _size(shorter) <= MAX_ANSWER_BYTES:
             return shorter
     raise InputError(
@@ -202,11 +211,16 @@ def _size(document: Mapping[str, Any]) -> int:
     return len(json.dumps(document, ensure_ascii=False).encode())
 
 
+def _is_patch(field: str) -> bool:
+    return field.rpartition(".")[2] in ("patch", "diff")
+
+
 def _shorter(value: Any, field: str, items: int, chars: int, cuts: list[Cut]) -> Any:
     match value:
         case str() if len(value) > chars:
-            cuts.append(Cut(field=field, shown=chars, total=len(value)))
-            return value[:chars]
+            shown = 0 if _is_patch(field) else chars
+            cuts.append(Cut(field=field, shown=shown, total=len(value)))
+            return value[:shown]
         case list():
             if len(value) > items:
                 cuts.append(Cut(field=field, shown=items, total=len(value)))

@@ -222,13 +222,13 @@ async def run_command(words: Sequence[str], report: "Report") -> tuple[int, Mapp
         steps.ended.set()
     if code is None and len(output) > MAX_OUTPUT_BYTES:
         raise ToolFailedError(
-            f"`fallback-tier {words[0]}` printed more than {MAX_OUTPUT_BYTES >> 20} MiB and was ended.",
+            f"The command {words[0]} printed more than {MAX_OUTPUT_BYTES >> 20} MiB and was ended.",
             next_step="Give the same command in a shell.",
             kind="output_too_large",
         )
     if code is None:
         raise ToolFailedError(
-            f"`fallback-tier {words[0]}` took longer than {MAX_CALL_S:.0f} s and was ended.",
+            f"The command {words[0]} took longer than {MAX_CALL_S:.0f} s and was ended.",
             next_step="A fix that is open in audit_log can be resumed.",
             kind="too_long",
         )
@@ -236,7 +236,7 @@ async def run_command(words: Sequence[str], report: "Report") -> tuple[int, Mapp
         document = json.loads(output)
     except ValueError as error:
         raise ToolFailedError(
-            f"`fallback-tier {words[0]}` ended with {code} and without an answer.",
+            f"The command {words[0]} ended with {code} and without an answer.",
             next_step="Read what it wrote on standard error of this server, then try again.",
             kind="no_answer",
         ) from error

@@ -64,11 +64,14 @@ class ScanInput(Frozen):
     """Arguments of ``scan``."""
 
     repository: Repository
-    severity: Literal["low", "medium", "high", "critical"] | None = Field(
-        default=None, description="Leave out what is known to be below it."
+    severity: Literal["none", "low", "medium", "high", "critical"] | None = Field(
+        default=None,
+        description="Leave out what is known to be below it. `none` shows all, whatever the settings say.",
     )
-    production: bool = Field(
-        default=False, description="Leave out what is installed for development alone."
+    production: bool | None = Field(
+        default=None,
+        description="true: leave out what is installed for development alone; false: show it, whatever "
+        "the settings say.",
     )
     resolve: Resolve = True
 
@@ -196,7 +199,8 @@ class Tool(Generic[_InputT]):
 
 def _scan(given: ScanInput, allowed: Permissions) -> list[str]:
     rules = [f"--severity={given.severity}"] if given.severity else []
-    rules += ["--production"] if given.production else []
+    if given.production is not None:
+        rules.append("--production" if given.production else "--no-production")
     return [
         *("scan", allowed.repository(given.repository), *rules, *_unresolved(given.resolve)),
         *(*allowed.looking, *allowed.state),
@@ -228,8 +232,9 @@ TOOLS: tuple[Tool[Any], ...] = (
         "Find vulnerable dependencies",
         "Show which installed packages of a repository have known vulnerabilities, how each comes in, "
         "and the step that fixes it. An OSV database is asked. Nothing is changed. Call it first if no "
-        "advisory is given. `exit_code` 0: nothing vulnerable; 11: findings; 9: something could not be "
-        "read (`unread`), so that it is not known to be clean.",
+        "advisory is given. `exit_code` 0: nothing to show; 11: findings; 9: something could not be read "
+        "(`unread`). Not known to be clean if `unread` or `ignored` is not empty, or `below` or "
+        "`development` is not 0: settings, the repository's too, leave findings out (`rules`).",
         ScanInput,
         ScanAnswer,
         _scan,

@@ -97,6 +97,10 @@ def _not_fixed(scanned: Scanned, fixed: Fixed | None) -> Iterator[NotFixed]:
             end = _end_of_one(fixed)
         else:
             end = _end_of_several(fixed, finding)
+        if end is None and finding.disputed:
+            versions = ", ".join(finding.disputed)
+            reason = f"The database lists {versions}, and the ranges of its records do not."
+            end = (WhyLeft.NOT_AFFECTED, reason)
         if end is not None:
             why, reason = end
             yield NotFixed(id=finding.id, package=finding.package, why=why, reason=reason)

@@ -92,8 +92,10 @@ def _step(step: FixStep) -> str:
 
 
 def _summary(result: ScanResult) -> str:
-    count = len(result.findings)
-    parts = [f"{count} vulnerable of {result.packages} packages"]
+    packages = {(finding.ecosystem, finding.package) for finding in result.findings}
+    parts = [f"{len(packages)} of {result.packages} packages vulnerable"]
+    if ids := {finding.id for finding in result.findings}:
+        parts.append(f"{len(ids)} {'advisory' if len(ids) == 1 else 'advisories'}")
     parts += [f"{len(result.ignored)} ignored"] if result.ignored else []
     origins = {rule.key: f" ({rule.where})" for rule in result.rules}
     if result.below:

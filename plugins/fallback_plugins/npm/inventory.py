@@ -6,7 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.locks.entries import unlisted_names
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder
-from fallback_plugins.npm.manifests.manifest import INSTALLED_SECTIONS, entries, parse_manifest
+from fallback_plugins.npm.manifests.manifest import (
+    INSTALLED_SECTIONS,
+    MEMBER_SECTIONS,
+    entries,
+    parse_manifest,
+)
 from fallback_plugins.npm.project import NpmProject
 from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.shared.inventory import installed, not_read
@@ -37,6 +42,8 @@ def _found(repo: RepoContext, clients: ClientRunner) -> Iterator[InstalledPackag
     for site in sites:
         project = NpmProject(site, repo, clients)
         try:
+            if site.lock is None and not _requires_any(project.files):
+                continue
             files = project.command.locked
             tree = project.client.tree(files)
             missing = unlisted_names(site.path, files.lock_text, tree)
@@ -57,6 +64,13 @@ def _found(repo: RepoContext, clients: ClientRunner) -> Iterator[InstalledPackag
         yield from installed(tree, ECOSYSTEM, site.path, development_of)
         for part in unlisted(site.path, missing):
             yield UnreadItem(path=site.path, reason=part.reason, next_step=part.next_step)
+
+
+def _requires_any(files: Files) -> bool:
+    """A manifest of an entry point (``main``, ``exports``) often requires nothing, and its client may make
+    no lock of it. Whatever is in one of these places counts."""
+    manifests = (parse_manifest(path, text) for path, text in files.manifests.items())
+    return any(it.get(place) for it in manifests for place in (*MEMBER_SECTIONS, "workspaces"))
 
 
 def _development(files: Files) -> dict[str, frozenset[str]]:
