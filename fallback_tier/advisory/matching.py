@@ -137,12 +137,13 @@ def _span(ecosystem: str, a_range: "Range", *, completed: bool) -> _Span:
         bounds.append((_BEFORE_ALL, "introduced"))
     if len(bounds) > 1:
         bounds = _ordered(bounds)
-        # OSV has either kind in a range. Of both, the later one ends it: what lies between is not safe.
-        bounds = [
-            one
-            for one, following in zip_longest(bounds, bounds[1:])
-            if not (one[1] == "last_affected" and following and following[1] == "fixed")
-        ]
+        # OSV has either kind in a range. Of both, the latest one ends it: what lies between is not safe.
+        if {"fixed", "last_affected"} <= {kind for _, kind in bounds}:
+            bounds = [
+                one
+                for one, following in zip_longest(bounds, bounds[1:])
+                if one[1] == "introduced" or not following or following[1] == "introduced"
+            ]
     limited = limits and all(key[0] for key in limits)
     return _Span(tuple(bounds), tuple(limits) if limited else None)
 

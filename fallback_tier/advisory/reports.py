@@ -352,12 +352,14 @@ def github_alert(alert: Mapping[str, Any], source: str) -> Iterator[Found]:
     stated = alert.get("security_vulnerability")
     listed = advisory.get("vulnerabilities")
     entries = [*(listed if isinstance(listed, list) else ())]
-    if isinstance(stated, dict) and stated not in entries:
+    is_added = isinstance(stated, dict) and stated not in entries
+    if is_added:
         entries.append(stated)
     yield from unread(listed, source)
     for found in github_advisory({**advisory, "vulnerabilities": entries}, source):
-        # Without the list, the alert has the range that it was raised for, and not the other ones.
-        if isinstance(found, FoundAdvisory) and not isinstance(listed, list):
+        # Without the list, or if the list lacks it, the alert has the range that it was raised for, and
+        # maybe not the other ones.
+        if isinstance(found, FoundAdvisory) and (is_added or not isinstance(listed, list)):
             yield in_part(found)
         else:
             yield found

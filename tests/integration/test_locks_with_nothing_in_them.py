@@ -16,6 +16,8 @@ CUT = {
         '{"default": {}}',
         '{"_meta": {}, "default": {}}',
         '{"_meta": {"hash": {"sha256": "0"}}, "default": [], "develop": {}}',
+        '{"_meta": {"hash": {"sha256": "0"}}, "default": [], "develop": {"b": {"version": "==1"}}}',
+        '{"_meta": {"hash": {"sha256": "0"}}, "develop": {"b": {"version": "==1"}}}',
     ],
     "poetry.lock": ["package = []\n", '[metadata]\nlock-version = "2.0"\n'],
     "uv.lock": ["version = 1\n"],
@@ -202,6 +204,17 @@ def test_a_condition_that_no_python_meets_may_leave_a_package_out_of_a_lock(tmp_
     )
     beside = {"pyproject.toml": MANIFESTS["pyproject.toml"]}
     assert planned(tmp_path, "poetry.lock", text, **beside) == 5
+
+
+def test_what_another_requires_without_a_condition_may_not(tmp_path: Path) -> None:
+    conditional = (
+        '[[package]]\nname = "other"\nversion = "1.0.0"\ndescription = ""\noptional = false\n'
+        'python-versions = "*"\nfiles = []\n\n[package.dependencies]\n'
+        """left = {version = ">=1", markers = "python_version < '3.8'"}\n\n"""
+    )
+    beside = {"pyproject.toml": MANIFESTS["pyproject.toml"]}
+    text = conditional + dict(UNLISTED)["poetry.lock"]
+    assert planned(tmp_path, "poetry.lock", text, **beside) == 9
 
 
 def test_a_marker_of_pdm_may_leave_a_package_out_of_a_lock(tmp_path: Path) -> None:

@@ -159,6 +159,20 @@ def test_the_later_of_two_ends_counts() -> None:
     assert not is_affected(record, "npm", "pkg", "4.0.0")
 
 
+@pytest.mark.parametrize(
+    "ends",
+    [
+        [("fixed", "3.0.0"), ("last_affected", "3.2.1")],
+        [("last_affected", "3.0.0"), ("last_affected", "3.2.1"), ("fixed", "3.3.0")],
+    ],
+)
+def test_of_both_kinds_of_ends_the_last_one_counts(ends: list[tuple[str, str]]) -> None:
+    events = [("introduced", "0"), *ends, ("introduced", "5.0.0"), ("fixed", "5.1.0")]
+    record = advisory("npm", "pkg", ranges=[spans(*events)])
+    for version, affected in (("3.1.0", True), ("3.2.1", True), ("3.3.0", False), ("5.0.1", True)):
+        assert is_affected(record, "npm", "pkg", version) is affected, version
+
+
 def test_files_of_a_folder_that_are_not_read_are_named(tmp_path: Path) -> None:
     for name in ("a.json", "b.JSON", "c.ndjson"):
         (tmp_path / name).write_text(json.dumps(osv(f"OSV-{name[0].upper()}")))

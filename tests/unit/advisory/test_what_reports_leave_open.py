@@ -178,7 +178,10 @@ def test_without_the_record_the_report_still_suffices_and_it_is_said_once(tmp_pa
     assert is_affected(record, "PyPI", "django", "4.0.1")
 
 
-def test_an_alert_without_its_advisorys_list_states_one_range(tmp_path: Path) -> None:
+@pytest.mark.parametrize("listed", [None, [], ["other"]])
+def test_an_alert_that_its_advisory_does_not_list_states_one_range(
+    tmp_path: Path, listed: list[str] | None
+) -> None:
     def alert(low: str, fixed: str) -> dict[str, Any]:
         stated = {
             "package": {"ecosystem": "pip", "name": "django"},
@@ -187,10 +190,15 @@ def test_an_alert_without_its_advisorys_list_states_one_range(tmp_path: Path) ->
         }
         return {
             "state": "open",
-            "security_advisory": {"ghsa_id": GHSA},
+            "security_advisory": {"ghsa_id": GHSA, **others},
             "security_vulnerability": stated,
         }
 
+    others: dict[str, Any] = {}
+    if listed is not None:
+        package = {"ecosystem": "pip", "name": "other"}
+        entry = {"package": package, "vulnerable_version_range": "< 1"}
+        others = {"vulnerabilities": [entry for _ in listed]}
     record = only(tmp_path, alert("2.2", "2.2.28"))
     for version in ("2.2.1", "3.2.1", "4.0.1"):
         assert is_affected(record, "PyPI", "django", version), version

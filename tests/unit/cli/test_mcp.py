@@ -78,7 +78,18 @@ def test_an_answer_that_fits_is_whole() -> None:
         "exit_code": 0,
         "patch": "x" * 50_000,
         "cut": [],
+        "cuts_not_named": 0,
     }
+
+
+def test_of_a_patch_that_is_too_long_nothing_is_shown_and_it_is_named_first() -> None:
+    fixes = [{"detail": "d" * 5_000, "patch": "p" * 5_400} for _ in range(25)]
+    answer = bounded({"exit_code": 0, "fixes": fixes})
+    shown = [one["patch"] for one in answer["fixes"]]
+    assert set(shown) <= {"", "p" * 5_400}
+    patches = [cut for cut in answer["cut"] if cut["field"].endswith(".patch")]
+    assert answer["cut"][: len(patches)] == patches
+    assert answer["cuts_not_named"] + len(answer["cut"]) >= shown.count("")
 
 
 @given(st.integers(0, 3_000), st.sampled_from(["", "x", "ü" * 300, "\u2028" * 4_000]))
@@ -127,3 +138,18 @@ def test_one_fix_and_several_have_the_same_form() -> None:
     assert alone == several
     assert alone["fixes"][0]["sentence"] == REFUSED["sentence"]
     jsonschema.validate(alone, FixesAnswer.model_json_schema(mode="serialization"))
+
+
+def test_a_fix_that_is_held_back_is_not_delivered() -> None:
+    """Its own headline is the command's (``batch_report``), which does not call it fixed."""
+    part = {
+        **REFUSED,
+        "outcome": "verified",
+        "advisory_ids": ["CVE-2026-1234"],
+        "headline": "not delivered: CVE-2026-1234 is not fixed in PyPI.",
+        "held_back": "CVE-2026-1234 is not fixed in PyPI.",
+        "delivered": True,
+    }
+    document = {"delivered": True, "exit_code": 4, "commit": None, "report": None, "fixes": [part]}
+    (fix,) = fixes_document(document)["fixes"]
+    assert (fix["delivered"], fix["held_back"]) == (False, part["held_back"])

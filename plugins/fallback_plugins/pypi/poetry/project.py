@@ -376,17 +376,14 @@ class PoetryProject(EditedProject):
 
     @property
     def _conditional(self) -> frozenset[str]:
-        """A requirement with a marker that no Python of the project meets is in no lock of Poetry's, and
-        neither is the project itself."""
+        """A requirement with a marker that no Python of the project meets is in no lock of Poetry's, unless
+        another requires it without one; and neither is the project itself."""
         document = parse_toml(self.manifest, self.texts[self.manifest]) if self.texts else {}
         own = (table_of(document, *keys).get("name") for keys in (("project",), ("tool", "poetry")))
-        asked = (it for table in self.lock.packages for it in dependencies_of(table) if it.marker)
-        return frozenset(
-            (
-                *(it.name for it in asked),
-                *(canonicalize_name(it) for it in own if isinstance(it, str)),
-            )
-        )
+        asked = [it for table in self.lock.packages for it in dependencies_of(table)]
+        always = {it.name for it in asked if not it.marker}
+        names = {it.name for it in asked if it.marker} - always
+        return frozenset(names | {canonicalize_name(it) for it in own if isinstance(it, str)})
 
     def asked(self, texts: Mapping[str, str]) -> tuple[Root, ...] | None:
         """What the project itself asks for; None: its manifest isn't there. Raises RecipeError."""

@@ -405,7 +405,9 @@ def nothing_in(path: str, text: str) -> str:
     document = (parsed_lock if kind is Kind.PIPFILE_LOCK else parse_toml)(path, text)
     lacking = [key for key in _ALWAYS.get(kind, ()) if key not in document] if kind else []
     if kind is Kind.PIPFILE_LOCK:
-        lacking += [key for key in _PIPFILE_SECTIONS if not isinstance(document.get(key), dict)]
+        sections = [key for key in _PIPFILE_SECTIONS if not isinstance(document.get(key), dict)]
+        if sections:  # whatever the other section holds
+            return f"lacks {sections[0]!r}, which its client always writes"
     if not lacking or any(document.get(key) for key in _PACKAGES):
         return ""
     return f"lacks {lacking[0]!r}, which its client always writes"
