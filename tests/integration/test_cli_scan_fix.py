@@ -260,6 +260,22 @@ def test_a_disputed_finding_is_neither_fixed_nor_clean(scenario: Scenario) -> No
     assert not scenario.has_trail
 
 
+def test_what_is_disputed_stays_though_the_rest_of_its_advisory_is_fixed(
+    scenario: Scenario,
+) -> None:
+    scenario.commit(python("left", "right"))
+    scenario.lists("left", LEFT)
+    scenario.api.affected["PyPI", "right", "1.0.0"] = [LEFT]
+    other = about("right", LEFT)["affected"][0]
+    other["ranges"][0]["events"][1] = {"fixed": "0.9"}
+    scenario.api.records[LEFT]["affected"].append(other)
+    ended = scenario.fix()
+    assert ended.json["fix"]["outcome"] == "verified", ended
+    (left,) = ended.json["not_fixed"]
+    assert (left["package"], left["why"]) == ("right", WhyLeft.NOT_AFFECTED)
+    assert ended.code == exit_codes.REFUSED
+
+
 def test_a_record_without_versions_is_not_taken_for_the_projects_own(scenario: Scenario) -> None:
     """`fix` takes one that names commits alone for the package's own source; this one is installed."""
     scenario.commit(python("left"))
