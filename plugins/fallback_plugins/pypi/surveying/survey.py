@@ -405,9 +405,11 @@ def nothing_in(path: str, text: str) -> str:
     document = (parsed_lock if kind is Kind.PIPFILE_LOCK else parse_toml)(path, text)
     lacking = [key for key in _ALWAYS.get(kind, ()) if key not in document] if kind else []
     if kind is Kind.PIPFILE_LOCK:
-        sections = [key for key in _PIPFILE_SECTIONS if not isinstance(document.get(key), dict)]
-        if sections:  # whatever the other section holds
-            return f"lacks {sections[0]!r}, which its client always writes"
+        wrong = [key for key in _PIPFILE_SECTIONS if not isinstance(document.get(key), dict)]
+        # Whatever develop holds, it says nothing of the packages of default; the other way round it may.
+        if "default" in wrong or not document.keys().isdisjoint(wrong):
+            return f"lacks {wrong[0]!r}, which its client always writes"
+        lacking += wrong
     if not lacking or any(document.get(key) for key in _PACKAGES):
         return ""
     return f"lacks {lacking[0]!r}, which its client always writes"
