@@ -155,7 +155,9 @@ def play(case: Case, folder: Path, wheel: Path, advisory_url: str, clones: Path 
     if advisory:
         done = hour.run("fix", "fallback-tier", "fix", root, "--advisory", advisory, "--json")
     document = answer(done) or {}
-    said = str(document.get("headline") or document.get("message") or done.said[-_WORDS_CHARS:])
+    why_not = next((it["why_not"] for it in scanned.get("findings", ()) if it["why_not"]), "")
+    no_step = "" if advisory else why_not
+    said = str(document.get("headline") or no_step or done.said[-_WORDS_CHARS:])
     return Row(
         name=case.name,
         repo=case.repo,
