@@ -430,7 +430,8 @@ _OPERATOR: Final = re.compile(
 )
 _CLOSED: Final = re.compile(rb"(?P<quote>\\*[\"'`])?(?P<brackets>[ \t]*+[\])])*")
 _INDEXES: Final = re.compile(rb"(?:[ \t]?\[[^\[\]\n]{0,100}\])+")
-_OPEN_QUOTE: Final = re.compile(rb"(?:\\*[\"'`])[\w.:/$ #\[=*~^-]{0,60}\Z")
+#: Between an opening quote and a name.
+_QUOTED_LEAD: Final = re.compile(rb"[\w.:/$ #\[=*~^-]{0,60}")
 _MEMBER: Final = re.compile(rb"(?:\.|->|\?\.|!\.)([A-Za-z_]\w*)")
 #: What is called on a secret, or on a list of them, with another value of it.
 _VALUE_METHODS: Final = _token_set(
@@ -509,6 +510,7 @@ _NAMES_AFTER: Final = re.compile(
 _SWITCH_BEFORE: Final = re.compile(
     rb"(?:\b|(?<=\\n))(?:match|switch|when|case)[ \t]*+\(?[ \t]*+(?:[\w$]+\.)*\$?\Z"
 )
+_SWITCHES: Final = (b"match", b"switch", b"when", b"case")
 _CASE: Final = re.compile(rb"\b(?:case|when)[ \t]+(?=\\*[\"'])")
 _DEFINED_BEFORE: Final = re.compile(
     rb"\b(?:def|function\*?|func|fn|fun|sub|class|struct|interface|enum|trait)[ \t]+"
@@ -647,9 +649,12 @@ class _Reader:
         self._before(before, start, level)
         closed = _CLOSED.match(data, end)
         assert closed is not None  # noqa: S101 (it matches nothing, too)
-        quoted = bool(closed["quote"] and _OPEN_QUOTE.search(before))
+        in_quote = _is_in_quote(before)
+        quoted = bool(closed["quote"] and in_quote)
         at = closed.end() if quoted or not closed["quote"] else end
-        markup = (_MARKUP if _IN_MARKUP.search(before[-80:]) else _NEXT_ELEMENT).match(data, end)
+        tag = before[-80:]
+        in_markup = b"<" in tag and _IN_MARKUP.search(tag)
+        markup = (_MARKUP if in_markup else _NEXT_ELEMENT).match(data, end)
         if markup:
             self._take(*markup.span("value"), level)
         if (quoted or _line_key(before)) and (value_of := _VALUE_OF.match(data, end)):
@@ -658,7 +663,7 @@ class _Reader:
             at = index.end()
         if expected := _EXPECTED.match(data, end):
             self._values(expected.end(), _compared(level), immediate=True)
-        if _OPEN_QUOTE.search(before) and (label := _LABEL.match(data, end)) and not quoted:
+        if in_quote and (label := _LABEL.match(data, end)) and not quoted:
             self._values(label.end(), level, immediate=True, before=(b")", b","))
         if or_else := _OR_ELSE.match(data, at):
             self._values(or_else.end(), level, _Frame("call", level, level))
@@ -667,7 +672,7 @@ class _Reader:
             if not quoted or member[1] in _VALUE_METHODS:
                 self._of_member(member, level)
             return
-        if _SWITCH_BEFORE.search(before):
+        if any(word in before for word in _SWITCHES) and _SWITCH_BEFORE.search(before):
             for case in _CASE.finditer(data, at, at + 500):
                 self._values(case.end(), _compared(level), immediate=True)
             return
@@ -1132,6 +1137,12 @@ def _line_key(before: bytes) -> bool:
 def _statement_start(before: bytes) -> int:
     """Return where the line begins, or what follows a brace or a semicolon in it."""
     return max(_newline_end(before), before.rfind(b";") + 1, before.rfind(b"{") + 1)
+
+
+def _is_in_quote(before: bytes) -> bool:
+    """Return whether a string that has begun goes on to the end of ``before``."""
+    last = max(before.rfind(b'"'), before.rfind(b"'"), before.rfind(b"`"))
+    return last >= 0 and _QUOTED_LEAD.fullmatch(before, last + 1) is not None
 
 
 def _line_start(before: bytes) -> int:
