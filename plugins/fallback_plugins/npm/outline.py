@@ -44,7 +44,7 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
                 fix = raise_pins(project.files, advisory, targets)
                 found = [*fix.moves, *fix.left] if fix else []
             else:
-                tree = project.client.tree(project.files)
+                tree = project.command.tree
                 found = list(_first_steps(project, advisory, targets, tree))
             if not found and project.files.root_manifest in project.files.manifests:
                 found = list(_first_steps_kept(project, advisory, targets, kept))

@@ -203,7 +203,7 @@ class NpmProject:
         if self.site.lock is None:
             return True
         try:
-            self.client.tree(self.files)
+            _ = self.command.tree
         except RecipeError as error:
             broken, is_named = left_out(advisory.packages(ECOSYSTEM), self.repo).reader.look(
                 files_of(self.site)
@@ -302,7 +302,7 @@ class NpmProject:
         if lock is None or not names_any(self.files.lock_text, packages):
             return
         try:
-            tree = self.client.tree(self.files)
+            tree = self.command.tree
             if self.command.unanswered:
                 return
             missing = unlisted_names(lock, self.files.lock_text, tree)
@@ -400,7 +400,7 @@ class NpmProject:
         refusal = only_read(self.files)
         if refusal is None:
             return
-        tree, targets = self.client.tree(self.files), Targets(advisory, None)
+        tree, targets = self.command.tree, Targets(advisory, None)
         for node in tree.affected(advisory, ECOSYSTEM):
             target = next(iter(targets.named(node.name, node.version, tree)), None)
             rules = "".join(f" Its rule on ages is {rule.label}." for rule in self.ages.rules[:1])
@@ -412,7 +412,7 @@ class NpmProject:
     def _only_declared(self, advisory: Advisory) -> ProjectFix | None:
         """Declarations that nothing installed answers, and that admit affected releases alone."""
         targets = self._targets(advisory)
-        fix = raise_pins(self.files, advisory, targets, self.client.tree(self.files))
+        fix = raise_pins(self.files, advisory, targets, self.command.tree)
         if fix is None or not fix.texts:
             return fix
         files = self.files
@@ -556,7 +556,7 @@ class NpmProject:
 
         Ranges can't be changed where the manifest isn't: only what they admit is refreshed.
         """
-        held = self.client.tree(self.files)
+        held = self.command.tree
         affected = tuple(held.affected(advisory, ECOSYSTEM))
         if not affected:
             return None

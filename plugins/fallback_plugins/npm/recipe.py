@@ -147,7 +147,7 @@ def _is_held(project: NpmProject, advisory: Advisory) -> bool:
     if site.lock is None:
         return _pins_held(project, advisory)
     project.check_writable(advisory)
-    tree = project.client.tree(project.files)
+    tree = project.command.tree
     affected = list(tree.affected(advisory, ECOSYSTEM))
     if not affected:
         return only_affected(project.files, advisory, tree)
@@ -184,7 +184,7 @@ def _is_hopeless(advisory: Advisory, node: Node) -> bool:
 
 def _refuse_unless_removable(project: NpmProject, hopeless: list[Node]) -> None:
     """A package without a fix can still go away with the parent that asks for it."""
-    tree = project.client.tree(project.files)
+    tree = project.command.tree
     for node in hopeless:
         if not is_orderable(ECOSYSTEM, node.version):
             raise unsupported(

@@ -117,6 +117,11 @@ class CommandResolution:
         """The client, to read its lock."""
         return client_for(self.lock, self.clients)
 
+    @cached_property
+    def tree(self) -> DependencyTree:
+        """The lock as it is. Raises RecipeError if it can't be read."""
+        return self.client.tree(self.files)
+
     @property
     def offline(self) -> bool:
         """Whether no registry is asked, so that only a lock in step, or a kept resolution, answers."""
@@ -137,9 +142,7 @@ class CommandResolution:
         """What the manifests require and the lock does not answer; empty if it is in step. Raises
         RecipeError for a lock, or a manifest, that can't be read."""
         key = "npm lock in step", self._inputs.digest
-        return self.repo.once(
-            key, lambda: tuple(unanswered(self.client, self.files, self.client.tree(self.files)))
-        )
+        return self.repo.once(key, lambda: tuple(unanswered(self.client, self.files, self.tree)))
 
     @property
     def _made(self) -> dict[str, Files]:
