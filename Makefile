@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
 BENCH := .venv-bench
 
+# Tests start hundreds of processes: they read the bytecode that the first one wrote, as a user's do.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup test test-all test-campaign lint demo eval-retrieval eval-faithfulness eval-fixes proofs eval-own eval-capability eval-repos no-false-fixed tests-judged bench bench-setup bench-smoke bench-audit-memory bench-fleet fleet-simulation hostile hostile-audit hostile-portal hostile-http hostile-fleet load-http record record-registry lock clean
 
 help:

@@ -313,7 +313,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _load(name: str) -> "Callable[[argparse.Namespace], Any]":
     """The function that runs a command. What importing makes stays: looking for garbage among it
-    would cost a twelfth of a short command."""
+    would take as long again as half of it (docs/benchmarks.md, `import-gc`)."""
     module, _, function = name.partition(":")
     gc.disable()
     try:
