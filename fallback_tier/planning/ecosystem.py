@@ -1,11 +1,12 @@
 """One ecosystem's part of a plan: triage, then resolutions of what remains, until nothing of it is left
 over."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from copy import copy
+from functools import partial
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_tier.advisory import Advisory, AdvisoryBundle, Staying, bundle
+from fallback_tier.advisory import Advisory, AdvisoryBundle, Staying, bundle, fixed_versions
 from fallback_tier.errors import RecipeError, ToolMissingError
 from fallback_tier.outcome import Left, Move, NotApplicable, OwnTests, UnreadItem
 from fallback_tier.patch.admission import check_planned, check_recipe
@@ -20,8 +21,8 @@ from fallback_tier.repo import RepoContext
 #: always leaves nothing over.
 MAX_ROUNDS = 5
 
-#: Where a bundle can't be resolved at all, this many advisories are resolved one by one, for reasons of
-#: their own. Each takes real clients; beyond it the bundle's reason stands for all.
+#: This many times a group of advisories is resolved without the others, if they can't be fixed together.
+#: Each takes real clients; beyond it the reason of all stands for each.
 MAX_ALONE = 20
 
 
@@ -57,7 +58,9 @@ class EcosystemPlanner:
         self._held: dict[str, set[str]] = {}
         self._targets: list[Advisory] = []
         self._outline: Resolved | None = None
-        self._asked_alone = False
+        #: Targets that were resolved without the others, each once.
+        self._alone: set[str] = set()
+        self._alone_left = MAX_ALONE
         #: What of the targets no step could fix, though it fixed something else of them.
         self._staying: set[tuple[str, str]] = set()
         #: Planned with the others, and not now: they stay as they are.
@@ -124,7 +127,7 @@ class EcosystemPlanner:
         less._targets = [one for one in self._targets if one.id in names]
         less._waiting = {one.id for one in self._targets} - {*names}
         less._staying = {(name, package) for name, package in self._staying if name in names}
-        less.left, less._asked_alone = [], True
+        less.left, less._alone_left = [], 0
         fix = less.resolve()
         return fix, tuple(less.left)
 
@@ -145,6 +148,8 @@ class EcosystemPlanner:
             over = stuck or self._concern.brought_in(resolved.moves, kept_out)
             if not over:
                 return self._planned(resolved)
+            if stuck and self._resolved_apart(stuck):
+                continue
             before = len(self._targets), len(self._staying)
             for item in map(self._remaining, over):
                 self._leave(self._without_fixed(item, resolved.moves) if stuck else [item])
@@ -213,24 +218,50 @@ class EcosystemPlanner:
         return Resolved(outline.moves, outline.left, files, notes=outline.notes)
 
     def _one_by_one(self, error: ResolveError) -> None:
-        """They can't be resolved together: ask each for its own reason. Those that can stay targets."""
-        alone = 1 < len(self._targets) <= MAX_ALONE and not self._asked_alone
-        if not alone or isinstance(error, ToolMissingError):
+        """They can't be resolved together: ask each for its own reason, or the advisories of each package
+        if they are many. Those that can be fixed stay targets."""
+        groups = _groups(self._targets, lambda one: one.id)
+        if len(groups) > self._alone_left:
+            groups = _groups(self._targets, lambda one: frozenset(self._held.get(one.id, ())))
+        if len(groups) < 2 or isinstance(error, ToolMissingError) or not self._ask_alone(groups):
             self._give_up(refusal_of(error), error.next_step)
-            return
-        self._asked_alone = True
-        for advisory in tuple(self._targets):
-            self._ask_alone(advisory, self._together([advisory]))
 
-    def _ask_alone(self, advisory: Advisory, record: Advisory) -> None:
-        self._observe(f"{self._plugin.name}: {advisory.id} by itself")
+    def _resolved_apart(self, stuck: Sequence[Left]) -> bool:
+        """No one version may clear all advisories of a package: those with the same fixed versions are
+        resolved without the others. Return False if that was done, or if there are no others."""
+        groups = []
+        for item in map(self._remaining, stuck):
+            package = self._concern.canonical(item.package)
+            versions = partial(fixed_versions, ecosystem=self._plugin.name, package=package)
+            members = [one for one in self._targets if one.id in item.advisory_ids]
+            by_version = _groups(members, versions)
+            groups += by_version if len(by_version) > 1 else []
+        return self._ask_alone(groups)
+
+    def _ask_alone(self, groups: Sequence[tuple[Advisory, ...]]) -> bool:
+        """Resolve each group without the other targets, and leave those that can't be fixed so. Return
+        False, and do nothing, if that was done before or takes too many resolutions."""
+        new = [group for group in groups if not self._alone.issuperset(one.id for one in group)]
+        if not new or len(new) > self._alone_left:
+            return False
+        self._alone_left -= len(new)
+        for group in new:
+            self._alone |= {one.id for one in group}
+            self._ask(group, self._together(group))
+        return True
+
+    def _ask(self, group: Sequence[Advisory], record: Advisory) -> None:
+        names = ", ".join(one.id for one in group)
+        self._observe(f"{self._plugin.name}: {names} alone")
         try:
             resolved = self._resolved(record)
         except RESOLVE_ERRORS as own:
-            self._leave([self._whole(advisory, refusal_of(own), own.next_step)])
+            why = refusal_of(own)
+            self._leave([self._whole(one, why, own.next_step) for one in group])
         else:
+            ids = tuple(one.id for one in group)
             for item in resolved.left:
-                left = self._remaining(item, (advisory.id,))
+                left = self._remaining(item, ids if len(ids) == 1 else ())
                 self._leave(self._without_fixed(left, resolved.moves))
 
     def _give_up(self, why: NotApplicable, next_step: str) -> None:
@@ -303,7 +334,7 @@ class EcosystemPlanner:
         for each, since ``unread`` is of all."""
         if unread and len(silent) <= MAX_ALONE:
             for advisory in silent:  # without guards, of which something may be unknown as well
-                self._ask_alone(advisory, advisory)
+                self._ask((advisory,), advisory)
         elif unread:
             sentence = (
                 "Whether they concern this repository is unknown: not all of its sources were read."
@@ -348,3 +379,12 @@ class EcosystemPlanner:
             tests=self._tests(resolved.files),
             advisory=together,
         )
+
+
+def _groups(
+    advisories: Sequence[Advisory], key: Callable[[Advisory], Hashable]
+) -> list[tuple[Advisory, ...]]:
+    found: dict[Hashable, list[Advisory]] = {}
+    for one in advisories:
+        found.setdefault(key(one), []).append(one)
+    return [tuple(group) for group in found.values()]

@@ -5,7 +5,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
-from fallback_tier.advisory import Advisory, AdvisoryBundle, is_affected, lowest_fixed_version
+from fallback_tier.advisory import (
+    Advisory,
+    AdvisoryBundle,
+    is_affected,
+    lowest_fixed_version,
+    sort_key,
+)
 from fallback_tier.affected import OwnPackage
 from fallback_tier.errors import FallbackError, RecipeError
 from fallback_tier.gate_ports import Gate, GateContext, TargetRun
@@ -166,10 +172,11 @@ class LadderEcosystem(FakeEcosystem):
     """A ladder of one step over ``<ecosystem>.txt``: every pin to the lowest fixed version.
 
     ``blocked`` packages can't be raised although the files don't tell; ``own`` is the repository's own
-    name; ``failing`` maps a package to what resolving for it raises. ``resolved`` notes each resolution's
-    ids."""
+    name; ``failing`` maps a package to what resolving for it raises; ``highest`` to the highest version
+    that a client can install. ``resolved`` notes each resolution's ids."""
 
     blocked: frozenset[str] = frozenset()
+    highest: Mapping[str, str] = field(default_factory=dict)
     own: str | None = None
     failing: Mapping[str, FallbackError] = field(default_factory=dict)
     unreadable: tuple[Left, ...] = ()
@@ -206,7 +213,8 @@ class LadderEcosystem(FakeEcosystem):
         for package in self._affected(advisory, repo):
             if package in self.failing:
                 raise self.failing[package]
-        moves, left = self._moves(advisory, repo, self.blocked)
+        too_high = {it for it in self.highest if self._is_too_high(it, advisory, repo)}
+        moves, left = self._moves(advisory, repo, self.blocked | too_high)
         if left and not (moves and isinstance(advisory, AdvisoryBundle)):
             raise RecipeError(left[0].reason, left[0].sentence, next_step=left[0].next_step)
         before = after = repo.read_text(self.manifest)
@@ -238,6 +246,11 @@ class LadderEcosystem(FakeEcosystem):
             for name, version in pins.items()
             if name in names and is_affected(advisory, self.name, name, version)
         }
+
+    def _is_too_high(self, name: str, advisory: Advisory, repo: RepoContext) -> bool:
+        version = self._affected(advisory, repo).get(name)
+        fixed = version and lowest_fixed_version(advisory, self.name, name, version)
+        return bool(fixed) and sort_key(self.name, fixed) > sort_key(self.name, self.highest[name])
 
     def _moves(
         self, advisory: Advisory, repo: RepoContext, blocked: frozenset[str]

@@ -296,6 +296,50 @@ def test_many_that_fail_together_are_not_resolved_one_by_one(tmp_path: Path) -> 
     assert {name for item in result.left for name in item.advisory_ids} == set(names)
 
 
+def test_of_advisories_that_no_version_clears_together_those_that_one_clears_are_fixed(
+    tmp_path: Path,
+) -> None:
+    given = [
+        *(advisory(f"A{patch}", f"left@1.0.{patch}") for patch in (1, 3, 3)),
+        advisory("B", "left@1.9.0"),
+        advisory("C", "left@2.7.0"),
+        advisory("D", "right@1.5.0"),
+    ]
+    given[2] = given[2].model_copy(update={"id": "A3-again"})
+    plugin = LadderEcosystem(highest={"left": "1.9.0"})
+    result = planned(tmp_path, *given, pypi=plugin)
+    assert moves(result) == {"left": "1.9.0", "right": "1.5.0"}
+    assert left(result) == {("C",): RefusalReason.BLOCKED_BY_CONSTRAINT}
+    # All, each of the four fixed versions of it, and what is left of them together.
+    assert len(plugin.resolved) == 6
+
+
+def test_advisories_with_the_same_fixed_version_are_not_resolved_apart(tmp_path: Path) -> None:
+    plugin = LadderEcosystem(blocked=frozenset({"left"}))
+    given = advisory("A", "left"), advisory("B", "left"), advisory("C", "right")
+    result = planned(tmp_path, *given, pypi=plugin)
+    assert moves(result) == {"right": "2.0.0"}
+    assert left(result) == {("A", "B"): RefusalReason.BLOCKED_BY_CONSTRAINT}
+    assert len(plugin.resolved) == 2
+
+
+def test_advisories_are_resolved_apart_a_bounded_number_of_times(tmp_path: Path) -> None:
+    given = [advisory(f"A{patch}", f"left@1.0.{patch}") for patch in range(1, MAX_ALONE + 2)]
+    plugin = LadderEcosystem(highest={"left": "1.0.1"})
+    result = planned(tmp_path, *given, advisory("B", "right"), pypi=plugin)
+    assert moves(result) == {"right": "2.0.0"}
+    assert len(plugin.resolved) == 2
+
+
+def test_many_that_fail_together_are_resolved_package_by_package(tmp_path: Path) -> None:
+    error = RecipeError(RefusalReason.RESOLVER_FAILED, "Down.", next_step="Wait.")
+    plugin = LadderEcosystem(failing={"left": error})
+    given = [advisory(f"R{number}", "right") for number in range(MAX_ALONE)]
+    result = planned(tmp_path, advisory("L", "left"), *given, pypi=plugin)
+    assert moves(result) == {"right": "2.0.0"}
+    assert left(result) == {("L",): RefusalReason.RESOLVER_FAILED}
+
+
 BROKEN = Left(
     package="",
     manifest="broken.txt",
