@@ -30,7 +30,7 @@ from fallback_tier.files.entries import say_nothing
 from fallback_tier.installed import clients_and_plugins, look_at, tags_of
 from fallback_tier.inventory import InstalledPackage
 from fallback_tier.outcome import UnreadItem
-from fallback_tier.planning import RemediationPlan, divisible_plan
+from fallback_tier.planning import Remaining, RemediationPlan, divisible_plan
 from fallback_tier.ports import EcosystemPlugin, ListsPackages
 from fallback_tier.repo import RepoContext, Settings
 from fallback_tier.scan.document import Finding, FixStep, IgnoredFinding, ScanResult
@@ -292,8 +292,16 @@ def _steps(
         None,
     )
     if left is not None:
-        return steps, left.sentence
+        return steps, _why_not(left)
     return steps, "" if steps else "The plan has no step for it."
+
+
+def _why_not(left: Remaining) -> str:
+    """Return what stops the cheapest step, then what stops the last one, then what to do."""
+    first = left.declined[0].reason if left.declined else ""
+    if first in left.sentence:
+        first = ""
+    return " ".join(filter(None, (first[:1].upper() + first[1:], left.sentence, left.next_step)))
 
 
 def _beyond(planned: RemediationPlan, findings: Sequence[Finding]) -> Iterator[UnreadItem]:
@@ -339,5 +347,7 @@ def _spelt(name: str) -> str:
     return identifier_or_none(name) or name
 
 
-def _worst_first(finding: Finding) -> tuple[int, str, str]:
-    return -finding.severity.rank, finding.package, finding.id
+def _worst_first(finding: Finding) -> tuple[bool, int, str, str]:
+    """Unknown ones come last: more is known of the others."""
+    is_unknown = finding.severity is Level.UNKNOWN
+    return is_unknown, -finding.severity.rank, finding.package, finding.id

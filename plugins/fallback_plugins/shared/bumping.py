@@ -15,7 +15,7 @@ from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Blocker, Selected
 
 #: The next step if a message names what no recipe changes.
-ADAPT = "Change what this names, then run this again."
+ADAPT = "Make the change that this needs, commit it, then run this again."
 
 #: Parameter of a selection: the one step that is to serve.
 _STEP_PARAMETER = "rung"

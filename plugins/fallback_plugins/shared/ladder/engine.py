@@ -129,9 +129,7 @@ class Resolution(Generic[FilesT]):
                 continue
             lighter = self._weight(second)
             if second.position is not self.at and lighter < weight:
-                message = (
-                    f"It would work: {weight}. The {other.step.label} changes less: {lighter}."
-                )
+                message = f"{weight}; the {other.step.label} changes less: {lighter}."
                 self.tried(name).no(best[0].step, message)
                 best, weight = (other, second), lighter
         return best

@@ -357,8 +357,8 @@ def test_a_parent_that_changes_much_yields_to_a_small_override(tmp_path: Path) -
     reported = move.declined[-1]
     assert reported.step is LadderStep.PARENT_BUMP
     assert reported.reason == (
-        "It would work: 2 installed packages change, 1 that the project requires makes a major step."
-        " The override or constraint changes less: 1 installed packages change."
+        "2 installed packages change, 1 that the project requires makes a major step;"
+        " the override or constraint changes less: 1 installed packages change."
     )
 
 
