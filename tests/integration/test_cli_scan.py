@@ -248,6 +248,35 @@ def test_the_step_is_the_plans(tmp_path: Path, api: OsvApi) -> None:
     assert GHSA in text.out
 
 
+OTHER = "GHSA-2222-3333-5555"
+
+
+def test_what_one_version_clears_has_a_step_though_no_version_clears_all(
+    tmp_path: Path, api: OsvApi
+) -> None:
+    """Two advisories of a package, one of them fixed in a release that nobody can install."""
+    universe = Universe()
+    for version in ("1.0.0", "1.5.0"):
+        universe.pypi("left", version)
+    never = record(OTHER, severity=[])
+    never["affected"][0]["ranges"][0]["events"][1]["fixed"] = "2.0.0"
+    api.records[OTHER] = never
+    api.affected["PyPI", "left", "1.0.0"] = [GHSA, OTHER]
+    scenario = Scenario(tmp_path, api)
+    scenario.commit({"requirements.txt": "left==1.0.0\n", "app.py": "import left\n"})
+    with serve(universe) as served:
+        scenario.env = served.environ
+        ended = scenario("--json")
+        fixed = scenario("--fix", "--dry-run", "--json")
+    first, second = ended.json["findings"]
+    assert (first["id"], second["id"]) == (GHSA, OTHER)  # of unknown severity: last
+    assert [step["after"] for step in first["steps"]] == ["1.5.0"]
+    assert second["steps"] == []
+    assert "2.0.0" in second["why_not"]
+    assert fixed.code == exit_codes.REFUSED, fixed
+    assert [one["id"] for one in fixed.json["not_fixed"]] == [OTHER]
+
+
 def test_development_alone_is_left_out_by_production(scenario: Scenario) -> None:
     files = dict(PROJECTS["uv"][1])
     files["pyproject.toml"] = f'{PYPROJECT}\n[dependency-groups]\ndev = ["top"]\n'
