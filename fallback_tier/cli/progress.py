@@ -90,7 +90,8 @@ class Heartbeat:
             if now - self._shown >= self._every_s:
                 self._shown = now
                 programs = (
-                    f"; {one.command}: {now - one.since:.0f} s" for one in running_programs()
+                    f"; {one.command}: {now - one.since:.0f} s of at most {one.limit_s:,.0f} s"
+                    for one in running_programs()
                 )
                 count = tests_so_far()
                 tests = f"; {count:,} tests so far" if count else ""

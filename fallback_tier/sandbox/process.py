@@ -31,6 +31,8 @@ _HEAD_SHARE = 4
 _MAX_SHOWN_COMMAND = 60
 
 
+_SHELLS = frozenset({"sh", "bash", "/bin/sh", "/bin/bash"})
+
 #: How a shell's line ends that becomes the command behind it.
 _BECOMES = 'exec "$@"'
 
@@ -39,10 +41,12 @@ _OURS = ".fallback-tier-"
 
 
 class RunningProgram(NamedTuple):
-    """A program that was started and has not ended: its command, cut, and since when (monotonic)."""
+    """A program that was started and has not ended: its command, cut, since when (monotonic), and the
+    seconds that it may take."""
 
     command: str
     since: float
+    limit_s: float
 
 
 _RUNNING: dict[object, RunningProgram] = {}
@@ -54,11 +58,11 @@ def running_programs() -> tuple[RunningProgram, ...]:
 
 
 @contextmanager
-def _listed(command: Sequence[str]) -> Iterator[None]:
+def _listed(command: Sequence[str], limit_s: float) -> Iterator[None]:
     text = " ".join(_own_words(command))
     cut = text if len(text) <= _MAX_SHOWN_COMMAND else f"{text[:_MAX_SHOWN_COMMAND]}…"
     key = object()
-    _RUNNING[key] = RunningProgram(cut, time.monotonic())
+    _RUNNING[key] = RunningProgram(cut, time.monotonic(), limit_s)
     try:
         yield
     finally:
@@ -75,6 +79,8 @@ def _own_words(command: Sequence[str]) -> list[str]:
         words[:2] == ["sh", "-c"] and "\n" in words[2] and words[4:]
     ):  # a script of ours around what it is given
         words = [word for word in words[4:] if word != words[4] or not word.startswith("/")]
+    if words[1:2] == ["-c"] and words[0] in _SHELLS and not words[3:]:
+        return next(iter(words[2].strip().splitlines()), "").split()  # a command of the project's own
     short = [Path(word).name if word.startswith("/") else word for word in words]
     kept = [
         word
@@ -145,7 +151,7 @@ def run_bounded(
     started = time.monotonic()
     output = BoundedOutput(max_output_bytes)
     with (
-        _listed(shown or argv),
+        _listed(shown or argv, timeout_s),
         subprocess.Popen(
             argv,
             cwd=cwd,

@@ -42,6 +42,7 @@ def test_plan_names_the_client_that_runs(tmp_path: Path) -> None:
     assert beats
     assert beats[-1].startswith("  waiting    npm: 3 advisories together: ")
     assert "npm install --package-lock-only: " in beats[-1]
+    assert beats[-1].endswith(" s of at most 30 s")
     assert running_programs() == ()
 
 
