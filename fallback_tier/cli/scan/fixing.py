@@ -68,7 +68,7 @@ def _finish(
         }
         print_json(document)
     else:
-        show_not_fixed(not_fixed, Console())
+        show_not_fixed(not_fixed, len(result.findings), Console())
     return code
 
 

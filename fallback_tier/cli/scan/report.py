@@ -30,11 +30,19 @@ def show(result: ScanResult, console: Console) -> None:
         line(console, escape(text), verbatim=True)
 
 
-def show_not_fixed(remaining: Sequence[NotFixed], console: Console) -> None:
-    """Print the findings that a fix left, each with its reason."""
+def show_not_fixed(remaining: Sequence[NotFixed], findings: int, console: Console) -> None:
+    """Print the findings that a fix left, those of a package with the same reason together, and how many
+    of all are fixed."""
+    together: dict[tuple[str, str], list[str]] = {}
     for one in remaining:
-        for text in _wrapped(f"not fixed: {one.id} ({one.package}): {one.reason}"):
-            line(console, escape(text), verbatim=True)
+        together.setdefault((one.package, one.reason), []).append(one.id)
+    texts = [
+        f"not fixed: {package} ({', '.join(ids)}): {reason}"
+        for (package, reason), ids in together.items()
+    ]
+    for text in (*texts, f"fixed: {findings - len(remaining)} of {findings} findings"):
+        for part in _wrapped(text):
+            line(console, escape(part), verbatim=True)
 
 
 def lines(result: ScanResult) -> Iterator[str]:
