@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fallback_audit.errors import EvidenceError
 from fallback_audit.events import Digest
-from fallback_audit.evidence.documents import get_document, put_document
+from fallback_audit.evidence.store import get_document, put_document
 from fallback_tier.advisory import AdvisorySet
 from fallback_tier.batch.record import BatchRecord, kept_plan, latest_like
 from fallback_tier.batch.running import BatchRun, Watcher

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fallback_audit.errors import AuditError
-from fallback_audit.evidence.documents import get_document
+from fallback_audit.evidence.store import get_document
 from fallback_audit.ports import EvidenceStore
 from fallback_tier.gates.journal.inputs import FixInputs
 from fallback_tier.portal.lines import FixLine

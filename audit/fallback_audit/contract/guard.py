@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from fallback_audit.checkpoints.written import Written
+from fallback_audit.checkpoints.checkpoint import Written
 from fallback_audit.contract.rule import Kind, Rule
 from fallback_audit.contract.table import (
     FIX_RULES,

@@ -20,7 +20,6 @@ from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.errors import AuditIntegrityError
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import MAINTENANCE
-from fallback_audit.verifying.covering import Covering, Interruptions
 from fallback_audit.verifying.report import (
     END_UNKNOWN,
     NOT_ASKED,
@@ -28,16 +27,22 @@ from fallback_audit.verifying.report import (
     Problem,
     UncoveredFix,
     VerificationReport,
+    VerifiedState,
+    believed,
+    uncovered_fixes,
 )
-from fallback_audit.verifying.segments import Sealed, maintenance_events
-from fallback_audit.verifying.snapshot import Snapshot, VerifiableStore
-from fallback_audit.verifying.sources import CheckpointSource
-from fallback_audit.verifying.state import VerifiedState, believed
+from fallback_audit.verifying.sources import CheckpointSource, Snapshot, VerifiableStore
 from fallback_audit.verifying.trails import EvidenceCheck, Trails
-from fallback_audit.verifying.uncovered import uncovered_fixes
-from fallback_audit.verifying.walk import Position, Progress, Walk, fix_id_of
-
-__all__ = ("Snapshot", "VerifiableStore", "VerificationReport", "verify")
+from fallback_audit.verifying.walk import (
+    Covering,
+    Interruptions,
+    Position,
+    Progress,
+    Sealed,
+    Walk,
+    fix_id_of,
+    maintenance_events,
+)
 
 _MAINTENANCE = frozenset({MAINTENANCE.fix_id})
 

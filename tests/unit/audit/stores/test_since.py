@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from fallback_audit.errors import AuditStoreError
 from fallback_audit.events import SandboxDisabled
 from fallback_audit.ports import AuditStore, Scope
-from fallback_audit.stores.appending import timestamp
-from fallback_audit.stores.since import CLOCK_STEP, PROBE_ROWS, last_before
-from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
-from fallback_audit.stores.sqlite_since import SqliteDates
+from fallback_audit.stores.appending import CLOCK_STEP, PROBE_ROWS, last_before, timestamp
+from fallback_audit.stores.sqlite import SqliteAuditStore, SqliteDates, open_readonly
 from tests.fakes.audit import MemoryAudit
 from tests.kinds import OfKind
 from tests.unit.audit import model_trails as m
