@@ -40,7 +40,7 @@ from fallback_tier.cli.scan.command import ScanDocument
 from fallback_tier.fleet.model import CampaignState, FixState, FleetFix, LeftOut
 from fallback_tier.gates.journal.questions import Review
 from fallback_tier.gates.result import Committed, Escalated, Patched, RefusedFix, Verified
-from fallback_tier.observing.health.report import Health
+from fallback_tier.observing.health.running import Health
 from fallback_tier.outcome import RecipeApplication, UnreadItem
 from fallback_tier.planning import RemediationPlan
 from fallback_tier.scan.document import NotFixed

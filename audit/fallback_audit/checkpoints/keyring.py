@@ -7,10 +7,16 @@
     next.skey           made by a rotation that was interrupted; it goes on with it
     <id>.vkey           trusted: may have signed anything
     <id>.retired.vkey   trusted for what it signed, but not for the latest checkpoint
-    known/              what was signed last, log by log (``known``)
+    known/              what was signed last, log by log
 
 A folder with ``*.vkey`` files only is enough to verify. Private keys that others can read are refused,
 and a folder that others can write to.
+
+Anyone who can change the database and the checkpoints, but not the keys, could remove all checkpoints, write
+the history anew, and have it signed by the next honest run. The signer remembers, as SSH remembers hosts:
+``known/<id>`` names a log's folder, and the size and digest of the last checkpoint that was signed there.
+A log has up to three ids: its folder as the caller names it, the folder that this leads to, and its
+history, which is its first checkpoint. The history finds an older copy of a log at any path.
 """
 
 import fcntl

@@ -1,7 +1,13 @@
-"""Making checkpoints, from the last signed one to the end of the chain, and a store that does so.
+"""Make checkpoints, from the last signed one to the end of the chain, and make them on time.
 
 Before anything is signed, the store's history must agree with the last checkpoint: not fewer events, and
 at its size the leaf that it names (a leaf stands for all before it), and from there on an unbroken chain.
+
+``CheckpointedStore`` makes a checkpoint once N events are uncovered, at most T seconds after the first
+uncovered one, at the end of each attempt and of each fix, and at close. Events that another process wrote
+are signed as found. Events are durable before that: a checkpoint that can't be written undoes nothing, and
+is tried again at the next one. But once N events are uncovered the store refuses, before it appends (fail
+closed). A store that contradicts its last checkpoint refuses at once.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What is in the evidence store, against what the record says must be there."""
+"""Evidence that events name: what must be kept, what was deleted on record, what is missing or altered."""
 
 import socket
 from collections import Counter

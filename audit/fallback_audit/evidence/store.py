@@ -1,4 +1,4 @@
-"""The evidence store: content-addressed files beside the chain, named by their SHA-256.
+"""The evidence store: content-addressed files next to the chain, named by their SHA-256; also models.
 
 Only their owner can read them. Earlier releases encrypted raw prompts and answers (ADR-0126): such a file
 is recognised, never read, and replaced once its content is put again.

@@ -1,4 +1,4 @@
-"""``export``: the record, or one fix of it, to a file that proves itself."""
+"""Export the audit trail, or one fix of it, to a file that proves itself."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field

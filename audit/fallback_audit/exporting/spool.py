@@ -1,6 +1,7 @@
-"""An export, unpacked to a temporary database, so that it is verified as a store is: in flat memory.
+"""An export, unpacked to a temporary database to be verified as a store is, in flat memory; import.
 
-A file, or what comes in on a pipe, is read once, front to back; the rows must be read in two orders.
+A file, or what comes in on a pipe, is read once, front to back; the rows must be read in two orders. An
+export that verifies becomes a new store, whole or not at all.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Which fixes are over: nobody will add to them, answer them or resume them."""
+"""Fixes that are over: and until when the evidence that events name is needed."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -92,7 +92,7 @@ def ended_fixes(reader: AuditReader) -> Mapping[str, str]:
 def named_digests(event: AuditEvent) -> Iterator[bytes]:
     """Everything in an event that may be the digest of evidence, in 32 bytes.
 
-    Not only what must be kept (``evidence.kept``): what an event names is never an orphan.
+    Not only what must be kept (``evidence.checking``): what an event names is never an orphan.
     """
     return _digests(event.model_dump())
 

@@ -1,4 +1,4 @@
-"""Events in words: one line each, the same for every reader. Untrusted text is neutralised here."""
+"""Events in words, the same for every reader and for exports. Untrusted text is neutralised here."""
 
 import unicodedata
 from collections.abc import Iterable

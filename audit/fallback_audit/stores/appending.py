@@ -1,4 +1,9 @@
-"""Appending, as every store does it: ask the guard, chain the links, hand them to one transaction."""
+"""What every store does alike: append events in one transaction, and find the first event since a time.
+
+An append asks the guard, chains the links, and hands them to the transaction. The chain is in order of
+recording, its times nearly so: clocks are set back. The first event since a time is found by bisection: an
+index over times would cost each append, and bisection costs some thousand headers and no payload.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta

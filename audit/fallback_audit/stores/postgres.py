@@ -1,4 +1,8 @@
-"""The audit store in PostgreSQL: one schema, append-only, hash-chained, durable on return."""
+"""The audit store in PostgreSQL: one schema, append-only, hash-chained, durable on return.
+
+It is read a page at a time, or, for a verification, whole at one moment. An append takes the chain's lock,
+inserts the links, and commits with an outcome that is known.
+"""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -258,7 +262,7 @@ class PostgresAuditReader:
 
 
 class _Dates:
-    """``since.Dates`` by queries."""
+    """``Dates`` by queries."""
 
     def __init__(self, read: Callable[..., list[TupleRow]]) -> None:
         self._read = read

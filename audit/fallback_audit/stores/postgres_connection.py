@@ -1,4 +1,7 @@
-"""A connection to the chain's server, with our limits set, made again when it was lost."""
+"""Connections to the chain's server, with our limits, renewed if lost; PostgreSQL's errors as sentences.
+
+A sentence names the server, the reason and the next step, and never a password.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The PostgreSQL schema of the audit store: numbered migrations and the append-only safeguards.
+"""The PostgreSQL schema of the audit store: migrations, append-only safeguards, and their check.
 
 The same tables and rules as in SQLite (``sqlite_schema``). Names are qualified with the chain's schema
 inside functions: a session's ``search_path`` can't put another table in their place.

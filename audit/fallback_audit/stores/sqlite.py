@@ -1,4 +1,7 @@
-"""The default audit store: one SQLite file, append-only, hash-chained, durable on return."""
+"""The default audit store: one SQLite file, append-only, hash-chained, durable on return.
+
+It is read a page at a time, or, for a verification, whole at one moment.
+"""
 
 import errno
 import json
@@ -247,7 +250,7 @@ class SqliteAuditReader:
         """Events in chain order, a page at a time; see ``AuditStore.events``.
 
         Each event's own bytes are checked. Raises AuditIntegrityError, AuditStoreError.
-        ``since`` is found by bisection (``since.last_before``); payloads of kinds that were not
+        ``since`` is found by bisection (``last_before``); payloads of kinds that were not
         asked for are not read.
         """
         of_kinds = "" if kinds is None else _OF_KINDS

@@ -10,6 +10,8 @@ closes *any* descriptor of the file (POSIX). Hence two rules:
 * A connection compares its files with those at its path, by ``stat`` alone, before and after each use. If
   they differ, the process closes all its connections to the file, since SQLite gives them one index, and
   opens each again at its next use.
+
+Errors of SQLite become sentences: which file, why, and what to do.
 """
 
 import os

@@ -1,4 +1,7 @@
-"""The SQLite schema of the audit store: numbered migrations and the append-only safeguards."""
+"""The SQLite file of an audit store: migrations, append-only safeguards, and how it is opened.
+
+Opening refuses what is not ours, then sets durability, then migrates.
+"""
 
 import os
 import sqlite3

@@ -1,4 +1,12 @@
-"""What a verification found: counts of everything, and the first findings of each sort."""
+"""What a verification found: counts of everything, and the first findings of each sort.
+
+A ``VerifiedState`` is kept by the person who verifies, in a file, so that the next verification hashes only
+what is new. It is believed only if its tree has the root of a checkpoint that a trusted key signed, so that
+a forged one gains nothing. An incremental run does **not** notice an event before ``size`` that was altered
+or deleted since, unless it belongs to a fix with newer events, which is read whole again; nor evidence of
+other fixes that is gone; nor an open fix that was open before; nor damage of the database's own index,
+through which a fix may seem to have fewer events. A full run, from time to time, notices all of it.
+"""
 
 import json
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Where a verification gets checkpoints from, and which keys it trusts."""
+"""What a verification reads: a store's bytes, and checkpoints with the keys that it trusts."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager

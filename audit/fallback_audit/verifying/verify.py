@@ -1,6 +1,6 @@
 """``verify``: is the record intact, is it the one that was signed, does every verdict have its action?
 
-1. Chain and checkpoints, in one pass (``walk``, ``covering``): each stored header and payload is hashed as
+1. Chain and checkpoints, in one pass (``walk``): each stored header and payload is hashed as
    it stands, and linked; at the size of every checkpoint the Merkle tree must have the signed root.
 2. Contract, gate transition by gate transition, then between those of a fix (``trails``).
 3. Evidence, where a store is given: what the events rely on is there, and unaltered, or was removed on
@@ -61,7 +61,7 @@ def verify(
     """Check the store. Raises AuditStoreError only where it can't be read at all.
 
     ``checkpoints`` None: the caller did not ask, and the report says so. ``since``: what an earlier run
-    verified; see ``verifying.state`` for what is not noticed then. ``sealed``: the folder of sealed
+    verified; see ``verifying.report`` for what is not noticed then. ``sealed``: the folder of sealed
     segments; those that are there are verified too. ``complete_evidence`` False: an export's, which leaves
     private evidence out. ``contract`` False: step 1 only.
     """

@@ -1,4 +1,4 @@
-"""One pass over the stored bytes: the chain, and the Merkle tree over it, at every checkpoint.
+"""One pass over the sealed files and the stored bytes: the chain, and the Merkle tree at every checkpoint.
 
 Memory is that of one block and of the tree's frontier. A block is judged as a whole by a few joined
 comparisons; only one that is not as it should be is looked at row by row, to say which row and why.
@@ -45,9 +45,8 @@ Progress = Callable[[int], None]
 
 _LEAF, _NODE = b"\x00", b"\x01"  # RFC 6962 §2.1
 
-# What a header ends with, in canonical order. The time always has the same length
-# (``stores.since.timestamp``), and the version behind it one or two digits: so the members before it stand
-# at a place counted from the end.
+# What a header ends with, in canonical order. The time always has the same length (``appending.timestamp``),
+# and the version behind it one or two digits: so the members before it are at a place counted from the end.
 _CLAIM = ('"payload_sha256":"', "", '","previous_leaf":"', "", '","recorded_at":"')
 
 _CLAIM_BYTES = sum(map(len, _CLAIM)) + 2 * 64
