@@ -237,9 +237,20 @@ def _evaluations(parser: argparse.ArgumentParser) -> None:
             "make setup && .venv/bin/fallback-tier eval --help"
         )
         parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-        parser.set_defaults(handler="fallback_tier.cli.evaluate:not_here")
+        parser.set_defaults(handler="fallback_tier.cli.main:no_evaluations")
     else:
         module.add_verbs(parser)
+
+
+def no_evaluations(arguments: argparse.Namespace) -> int:
+    """Raise ConfigurationError, always: an installed wheel has no evaluations (ADR-0062)."""
+    from fallback_tier.errors import ConfigurationError
+
+    arguments.json = "--json" in arguments.rest
+    raise ConfigurationError(
+        "The evaluations are part of the source tree, and not of an installed fallback-tier.",
+        next_step="In a checkout of the source: make setup && .venv/bin/fallback-tier eval --help",
+    )
 
 
 def _add_subject(parser: argparse.ArgumentParser) -> None:

@@ -33,9 +33,7 @@ from fallback_tier.outcome import Applied, DependencyBump, Override
 _SHORT = 12
 
 _OPENVEX_CONTEXT = "https://openvex.dev/ns/v0.2.0"
-
 _CYCLONEDX_VERSION = "1.6"
-
 _TOOL = "fallback-tier"
 
 #: Named reference of the product inside a CycloneDX document.

@@ -30,11 +30,8 @@ from fallback_audit.checkpoints.note import (
 from fallback_audit.errors import AuditIntegrityError
 
 _SIZE = re.compile(r"0|[1-9][0-9]{0,15}", re.ASCII)
-
 _TIP = re.compile(r"tip ([0-9a-f]{64})", re.ASCII)
-
 _PREVIOUS = re.compile(r"previous ([1-9][0-9]{0,15}) ([0-9a-f]{64})", re.ASCII)
-
 _FOUND = re.compile(r"found ([1-9][0-9]{0,15}) ([1-9][0-9]{0,15})", re.ASCII)
 
 

@@ -12,9 +12,9 @@
 A folder with ``*.vkey`` files only is enough to verify. Private keys that others can read are refused,
 and a folder that others can write to.
 
-Anyone who can change the database and the checkpoints, but not the keys, could remove all checkpoints, write
-the history anew, and have it signed by the next honest run. The signer remembers, as SSH remembers hosts:
-``known/<id>`` names a log's folder, and the size and digest of the last checkpoint that was signed there.
+Anyone who can change the database and the checkpoints, but not the keys, could remove all checkpoints,
+write the history anew, and have it signed by the next honest run. The signer remembers, as SSH remembers
+hosts: ``known/<id>`` names a log's folder, and the size and digest of the last checkpoint signed there.
 A log has up to three ids: its folder as the caller names it, the folder that this leads to, and its
 history, which is its first checkpoint. The history finds an older copy of a log at any path.
 """
@@ -43,16 +43,13 @@ from fallback_audit.files import (
 )
 
 SIGNING, PREVIOUS, NEXT = "signing.skey", "previous.skey", "next.skey"
-
 TRUSTED, RETIRED = ".vkey", ".retired.vkey"
-
 _KEYS = (".skey", TRUSTED)
 
 #: A key's name is the log's origin. Without one that a person chose, nothing about the machine is in it.
 _NAME_PREFIX, _NAME_BYTES = "fallback-tier/", 8
 
 _OTHERS, _OTHERS_WRITE = 0o077, 0o022
-
 _KEYGEN = "Make one with `fallback-tier audit keygen`, or name the folder that has it with --keys."
 
 _KeyT = TypeVar("_KeyT")
@@ -61,7 +58,6 @@ _ID_CHARACTERS = 16
 
 #: What a disk writes whole or not at all, in bytes.
 _SECTOR = 512
-
 _KNOWN = re.compile(r"([1-9][0-9]{0,15}) ([0-9a-f]{64})\n[^\n]*\n", re.ASCII)
 
 

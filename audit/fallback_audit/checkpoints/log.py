@@ -47,7 +47,6 @@ from fallback_audit.files import (
 SHARD_EVENTS = 10_000
 
 _SHARD = re.compile(r"[0-9]{12}", re.ASCII)
-
 _FILE = re.compile(r"([0-9]{16})\.checkpoint", re.ASCII)
 
 _OVERSLEPT = (

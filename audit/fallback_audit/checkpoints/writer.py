@@ -48,7 +48,6 @@ from fallback_audit.ports import AuditStore, HeaderReader, HeaderRow, Record, Sc
 from fallback_audit.statements import Start
 
 Notify = Callable[[str], None]
-
 _Segments = Callable[[], Sequence[bytes]]
 
 #: Lines of what was found that a checkpoint has at most.

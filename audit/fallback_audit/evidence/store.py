@@ -55,7 +55,6 @@ PART_PREFIX = ".tmp-"
 _PLANTED = frozenset({errno.ELOOP, errno.ENXIO, errno.ENOTDIR})
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-
 _FAN_OUT = re.compile(r"[0-9a-f]{2}")
 
 _ModelT = TypeVar("_ModelT", bound=BaseModel)

@@ -57,7 +57,6 @@ CREATE TABLE event (seq INTEGER PRIMARY KEY, header BLOB, leaf TEXT, payload BLO
 CREATE TABLE checkpoint (number INTEGER PRIMARY KEY, note TEXT);
 CREATE TABLE segment (number INTEGER PRIMARY KEY, statement BLOB);
 """
-
 _ROWS = "SELECT seq, header, leaf, payload FROM event"
 
 

@@ -8,7 +8,7 @@ index over times would cost each append, and bisection costs some thousand heade
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from fallback_audit.canonical import GENESIS
 from fallback_audit.chain import Link, make_link
@@ -67,28 +67,23 @@ def tip_of(
     return 0, GENESIS
 
 
-class Appended(NamedTuple):
-    """``asked``: one event a record, in their order; ``all``: with what a guard had put behind them."""
-
-    asked: tuple[StoredEvent, ...]
-    all: tuple[StoredEvent, ...]
-
-
 def append_in(
     transaction: Transaction,
     records: Sequence[Record],
     *,
     guard: AppendGuard | None,
     clock: Clock,
-) -> Appended:
+) -> tuple[tuple[StoredEvent, ...], tuple[StoredEvent, ...]]:
     """Chain ``records`` behind the tip and insert them. The caller commits, then tells the guard.
+
+    Return one event per record, in their order, and all events, with those that a guard put behind them.
 
     Raises AuditStoreError (ContractError among them): then the caller rolls back.
     """
     batch = _Batch(transaction, guard, clock)
-    asked = tuple(map(batch.add, records))
+    recorded = tuple(map(batch.add, records))
     transaction.insert(batch.links)
-    return Appended(asked, tuple(link.event for link in batch.links))
+    return recorded, tuple(link.event for link in batch.links)
 
 
 class _Batch:
@@ -138,23 +133,23 @@ class _Batch:
         return link.event
 
 
-class Dates(Protocol):
-    """The times of a chain's events. An event whose header says none counts as of any time."""
+#: Of a store, the integer that a query gives, or None. The query has ``?`` for each value.
+Ask = Callable[..., int | None]
 
-    def newest(self) -> int:
-        """The number of the last event; 0 where there is none."""
-        ...
+_NEWEST = "SELECT max(seq) FROM audit_header"
 
-    def reached(self, seq: int, moment: str) -> bool:
-        """Is one of the PROBE_ROWS events from ``seq`` on dated ``moment`` or later?"""
-        ...
+# An event whose header says no time counts as of any time.
+_REACHED = (
+    "SELECT count(*) FROM (SELECT recorded_at FROM audit_header WHERE seq >= ?"
+    " ORDER BY seq LIMIT ?) AS probed WHERE coalesce(recorded_at >= ?, TRUE)"
+)
+_FIRST_SINCE = (
+    "SELECT min(seq) FROM (SELECT seq FROM audit_header WHERE seq > ?"
+    " AND coalesce(recorded_at >= ?, TRUE) ORDER BY seq LIMIT 1) AS found"
+)
 
-    def first(self, after: int, moment: str) -> int | None:
-        """The first event behind number ``after`` that is dated ``moment`` or later."""
-        ...
 
-
-def last_before(dates: Dates, since: str) -> int:
+def last_before(ask: Ask, since: str) -> int:
     """The number of the last event that is certainly older than ``since``; 0 where none is.
 
     What comes after it begins with the first event dated ``since`` or later, and leaves out nothing
@@ -164,15 +159,15 @@ def last_before(dates: Dates, since: str) -> int:
     Raises AuditStoreError where ``since`` is no time.
     """
     moment, old = _bounds(since)
-    low, high = 0, dates.newest()
+    low, high = 0, ask(_NEWEST) or 0
     newest = high
     while high - low > 2 * PROBE_ROWS:
         middle = (low + high) // 2
-        if dates.reached(middle, old):
+        if ask(_REACHED, middle, PROBE_ROWS, old):
             high = middle
         else:
             low = middle
-    first = dates.first(low, moment)
+    first = ask(_FIRST_SINCE, low, moment)
     return newest if first is None else first - 1
 
 

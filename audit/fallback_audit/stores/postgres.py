@@ -18,7 +18,6 @@ from fallback_audit.errors import AuditStoreError
 from fallback_audit.events import AuditEvent, Digest
 from fallback_audit.ports import AppendGuard, HeaderRow, Record, Scope, Segment, StoredEvent
 from fallback_audit.stores.appending import (
-    PROBE_ROWS,
     Clock,
     append_in,
     last_before,
@@ -63,20 +62,15 @@ _PAGE = (
     " WHERE seq > %s{kinds} ORDER BY seq LIMIT {limit}) AS page"
     " LEFT JOIN audit_payload USING (seq) ORDER BY seq"
 )
-
 _ALL = "audit_header"
-
 _OF_FIX = "(SELECT * FROM audit_header WHERE fix_id = %s OFFSET 0) AS mine"
-
 _OF_KINDS = " AND kind = ANY(%s)"
 
 #: One fix, all of it: what a guard reads.
 _TRAIL = _PAGE.format(headers=_OF_FIX, kinds="", limit="ALL")
 
 _TIP = "SELECT seq, leaf FROM audit_header ORDER BY seq DESC LIMIT 1"
-
 _SEGMENTS = "SELECT statement FROM audit_segment ORDER BY number"
-
 _STRAY_TOMBSTONES = (
     "SELECT count(*) FROM audit_tombstone LEFT JOIN audit_payload USING (seq) WHERE tombstone IS"
     " DISTINCT FROM payload AND seq > (SELECT coalesce(max(last_seq), 0) FROM audit_segment)"
@@ -97,11 +91,9 @@ _INSERT = (
     "WITH payloads AS (INSERT INTO audit_payload (seq, payload) {payloads})"
     " INSERT INTO audit_header (seq, header, leaf) {headers}"
 )
-
 _INSERT_ONE = _INSERT.format(
     payloads="VALUES (%(seq)s, %(payload)s)", headers="VALUES (%(seq)s, %(header)s, %(leaf)s)"
 ).encode()
-
 _INSERT_SEVERAL = _INSERT.format(
     payloads="SELECT * FROM unnest(%(seq)s::bigint[], %(payload)s::bytea[])",
     headers="SELECT * FROM unnest(%(seq)s::bigint[], %(header)s::bytea[], %(leaf)s::text[])",
@@ -205,7 +197,7 @@ class PostgresAuditReader:
         Each event's own bytes are checked. Raises AuditIntegrityError, AuditStoreError.
         """
         if since is not None:
-            after = max(after, last_before(_Dates(self._read), since))
+            after = max(after, last_before(self._number, since))
         sql = _PAGE.format(
             headers=_ALL if fix_id is None else _OF_FIX,
             kinds="" if kinds is None else _OF_KINDS,
@@ -254,36 +246,15 @@ class PostgresAuditReader:
         with self._lock:
             self._session.close()
 
+    def _number(self, sql: str, *values: object) -> int | None:
+        number: int | None = self._read(sql.replace("?", "%s"), *values)[0][0]
+        return number
+
     def _read(self, sql: str, *parameters: object) -> list[TupleRow]:
         # A page at a time: no cursor outlives the lock, since the iterator may move to another thread
         # between two events (a server-sent stream in a thread pool does).
         with self._lock:
             return self._session.read(sql, parameters)
-
-
-class _Dates:
-    """``Dates`` by queries."""
-
-    def __init__(self, read: Callable[..., list[TupleRow]]) -> None:
-        self._read = read
-
-    def newest(self) -> int:
-        return int(self._read("SELECT coalesce(max(seq), 0) FROM audit_header")[0][0])
-
-    def reached(self, seq: int, moment: str) -> bool:
-        sql = (
-            "SELECT coalesce(bool_or(coalesce(recorded_at >= %s, TRUE)), FALSE) FROM (SELECT"
-            " recorded_at FROM audit_header WHERE seq >= %s ORDER BY seq LIMIT %s) AS probed"
-        )
-        return bool(self._read(sql, moment, seq, PROBE_ROWS)[0][0])
-
-    def first(self, after: int, moment: str) -> int | None:
-        sql = (
-            "SELECT seq FROM audit_header WHERE seq > %s AND coalesce(recorded_at >= %s, TRUE)"
-            " ORDER BY seq LIMIT 1"
-        )
-        found = self._read(sql, after, moment)
-        return found[0][0] if found else None
 
 
 def open_readonly(
@@ -544,17 +515,19 @@ class PostgresAuditStore(PostgresAuditReader):
             with explained(self._location):
                 transaction = _PostgresTransaction(self._session, self._verifiers)
                 try:
-                    appended = append_in(transaction, records, guard=self._guard, clock=self._clock)
+                    recorded, appended = append_in(
+                        transaction, records, guard=self._guard, clock=self._clock
+                    )
                     if step is not None:
                         step(transaction.connection)
                 except BaseException:
                     transaction.roll_back()
                     raise
-                transaction.commit(appended.all[-1])
+                transaction.commit(appended[-1])
             if self._guard is not None:  # under the lock still: it hears of events in their order
-                for event in appended.all:
+                for event in appended:
                     self._guard.appended(event)
-        return appended.asked
+        return recorded
 
 
 def _may_rewrite(connection: Connection) -> bool:

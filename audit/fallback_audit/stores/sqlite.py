@@ -21,7 +21,6 @@ from fallback_audit.events import AuditEvent, Digest
 from fallback_audit.files import create_private
 from fallback_audit.ports import AppendGuard, HeaderRow, Record, Scope, Segment, StoredEvent
 from fallback_audit.stores.appending import (
-    PROBE_ROWS,
     Clock,
     append_in,
     last_before,
@@ -57,21 +56,17 @@ if TYPE_CHECKING:
 
 # A damaged or altered file may hold values of any type: they are read as bytes, which no digest fits.
 _LINK = "seq, CAST(header AS BLOB), CAST(leaf AS TEXT), CAST(payload AS BLOB)"
-
 ROWS = f"SELECT {_LINK} FROM audit_header LEFT JOIN audit_payload USING (seq)"  # noqa: S608 (ours)
 
 _NUMBERS = (
     "SELECT (SELECT count(*) FROM {0} NOT INDEXED {1}), (SELECT min(seq) FROM {0} {1}),"
     " (SELECT max(seq) FROM {0} {1})"
 )
-
 _STRAY_TOMBSTONES = (
     "SELECT count(*) FROM audit_tombstone LEFT JOIN audit_payload USING (seq) WHERE"
     " tombstone IS NOT payload AND seq > (SELECT coalesce(max(last_seq), 0) FROM audit_segment)"
 )
-
 _BEHIND = "WHERE seq > :after"
-
 _ORPHANS = (
     "SELECT seq, NULL, NULL, CAST(payload AS BLOB) FROM audit_payload WHERE (seq > :after OR :after = 0)"
     " AND NOT EXISTS (SELECT 1 FROM audit_header WHERE audit_header.seq = audit_payload.seq)"
@@ -93,7 +88,6 @@ _ROWS_OF_FIX = (
     " WHERE fix_id = :fix_id AND seq > :after{kinds} ORDER BY seq LIMIT {limit})"
     " JOIN audit_header USING (seq) LEFT JOIN audit_payload USING (seq) ORDER BY seq"
 )
-
 _OF_KINDS = " AND kind IN (SELECT value FROM json_each(:kinds))"
 
 
@@ -179,37 +173,6 @@ def segments(connection: sqlite3.Connection) -> list[bytes]:
     return [statement if isinstance(statement, bytes) else b"" for (statement,) in rows]
 
 
-class SqliteDates:
-    """``Dates`` of one store, read from the headers: no payload, and no index over times."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def newest(self) -> int:
-        """The number of the last event; 0 where there is none."""
-        return self._number("SELECT max(seq) FROM audit_header") or 0
-
-    def reached(self, seq: int, moment: str) -> bool:
-        """Is one of the PROBE_ROWS events from ``seq`` on dated ``moment`` or later?"""
-        sql = (
-            "SELECT count(*) FROM (SELECT recorded_at FROM audit_header WHERE seq >= ?"
-            " ORDER BY seq LIMIT ?) WHERE coalesce(recorded_at >= ?, TRUE)"
-        )
-        return bool(self._number(sql, seq, PROBE_ROWS, moment))
-
-    def first(self, after: int, moment: str) -> int | None:
-        """The first event behind number ``after`` that is dated ``moment`` or later."""
-        sql = (
-            "SELECT min(seq) FROM (SELECT seq FROM audit_header WHERE seq > ?"
-            " AND coalesce(recorded_at >= ?, TRUE) ORDER BY seq LIMIT 1)"
-        )
-        return self._number(sql, after, moment)
-
-    def _number(self, sql: str, *parameters: object) -> int | None:
-        row: tuple[int | None] = self._connection.execute(sql, parameters).fetchone()
-        return row[0]
-
-
 class SqliteAuditReader:
     """Reads one audit store. Threads may share it. ``verifiers`` (trusted keys): see ``open_readonly``.
 
@@ -293,7 +256,7 @@ class SqliteAuditReader:
         return list(map(StoredRow._make, found))
 
     def _last_before(self, since: str) -> int:
-        return self._read(lambda db: last_before(SqliteDates(db), since))
+        return self._read(lambda db: last_before(partial(_number, db), since))
 
     @contextmanager
     def snapshot(self) -> Iterator[SqliteSnapshot]:
@@ -325,6 +288,11 @@ class SqliteAuditReader:
 
 def _fetched(connection: sqlite3.Connection, sql: str, values: Any) -> list[tuple[Any, ...]]:
     return connection.execute(sql, values).fetchall()
+
+
+def _number(connection: sqlite3.Connection, sql: str, *values: object) -> int | None:
+    row: tuple[int | None] = connection.execute(sql, values).fetchone()
+    return row[0]
 
 
 def tip(connection: sqlite3.Connection) -> tuple[int, Digest]:
@@ -501,14 +469,16 @@ class SqliteAuditStore(SqliteAuditReader):
         with self._lock:
             with explained(self._path), self._connection.using() as db, immediate(db):
                 transaction = _SqliteTransaction(db, self._verifiers)
-                appended = append_in(transaction, records, guard=self._guard, clock=self._clock)
+                recorded, appended = append_in(
+                    transaction, records, guard=self._guard, clock=self._clock
+                )
                 if step is not None:
                     step(db)
-            self._last = appended.all[-1]
+            self._last = appended[-1]
             if self._guard is not None:  # under the lock still: it hears of events in their order
-                for event in appended.all:
+                for event in appended:
                     self._guard.appended(event)
-        return appended.asked
+        return recorded
 
 
 class _SqliteTransaction:

@@ -25,7 +25,6 @@ _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
 #: Where sqlite-utils keeps the names of the migrations that were applied.
 _RECORD = "_sqlite_migrations"
-
 _APPLIED = "SELECT name FROM _sqlite_migrations WHERE migration_set = ?"
 
 #: Every migration this version knows; a store with another one is newer than the program.

@@ -37,9 +37,7 @@ KEEP = (
     "Stop what writes to the store, keep a copy of it as it is, and verify it again. Only if that says the "
     "same, find out who wrote to it, and restore one that verifies."
 )
-
 COVER = "Find out where the checkpoints are; only if the record is right, `fallback-tier audit checkpoint`."
-
 NOT_ASKED = (
     "Checkpoints were not looked at: events removed from the end, and a chain rewritten as a whole, are "
     "not detectable without them."

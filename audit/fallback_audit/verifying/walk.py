@@ -31,7 +31,6 @@ from fallback_audit.verifying.sources import CheckpointSource
 MAX_RANGES = 5
 
 _NO_KEY = "Name the folder of this deployment's keys with --keys, or its public key with --trust."
-
 _ROLLED_BACK = (
     "Stop what writes to the store, keep a copy of both, and verify it again. Only if that says the same, "
     "restore the store that was signed."
@@ -45,14 +44,11 @@ Progress = Callable[[int], None]
 
 _LEAF, _NODE = b"\x00", b"\x01"  # RFC 6962 §2.1
 
-# What a header ends with, in canonical order. The time always has the same length (``appending.timestamp``),
+# What a header ends with, in canonical order. The time always has the same length (``timestamp``),
 # and the version behind it one or two digits: so the members before it are at a place counted from the end.
 _CLAIM = ('"payload_sha256":"', "", '","previous_leaf":"', "", '","recorded_at":"')
-
 _CLAIM_BYTES = sum(map(len, _CLAIM)) + 2 * 64
-
 _TIME = len('2026-01-01T00:00:00.000000Z","schema_version":')
-
 _VERSION_DIGITS = 2
 
 _OF_MAINTENANCE = f'{{"fix_id":"{MAINTENANCE.fix_id}","gate_transition_id"'.encode()

@@ -32,7 +32,6 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_verify(verbs: "arguments.Verbs") -> None:
-    """``audit verify``."""
     verify = verbs.add_parser(
         "verify",
         help="check the chain, the checkpoints, the evidence and the trace contract",
@@ -68,7 +67,6 @@ def _add_verify(verbs: "arguments.Verbs") -> None:
 
 
 def _add_export(verbs: "arguments.Verbs") -> None:
-    """``audit export``."""
     export = verbs.add_parser(
         "export",
         help="write the record, or one fix, to a file that can be verified alone",
@@ -87,7 +85,6 @@ def _add_export(verbs: "arguments.Verbs") -> None:
 
 
 def _add_import(verbs: "arguments.Verbs") -> None:
-    """``audit import``."""
     imported = verbs.add_parser(
         "import",
         help="make a new store from an export",
@@ -100,7 +97,6 @@ def _add_import(verbs: "arguments.Verbs") -> None:
 
 
 def _add_keygen(verbs: "arguments.Verbs") -> None:
-    """``audit keygen``."""
     keygen = verbs.add_parser(
         "keygen",
         help="make the key that signs checkpoints, or rotate it",
@@ -121,13 +117,11 @@ def _add_keygen(verbs: "arguments.Verbs") -> None:
 
 
 def _add_checkpoint(verbs: "arguments.Verbs") -> None:
-    """``audit checkpoint``."""
     checkpoint = verbs.add_parser("checkpoint", help="sign what is on record, now")
     finish(checkpoint, "audit.setup:checkpoint")
 
 
 def _add_prove(verbs: "arguments.Verbs") -> None:
-    """``audit prove``."""
     prove = verbs.add_parser(
         "prove",
         help="prove that an event is on record, or that nothing before it was changed",
@@ -144,7 +138,6 @@ def _add_prove(verbs: "arguments.Verbs") -> None:
 
 
 def _add_redact(verbs: "arguments.Verbs") -> None:
-    """``audit redact``."""
     redact = verbs.add_parser(
         "redact",
         help="remove a person's words from an event, on record",
@@ -172,7 +165,6 @@ def _add_redact(verbs: "arguments.Verbs") -> None:
 
 
 def _add_seal(verbs: "arguments.Verbs") -> None:
-    """``audit seal``."""
     seal = verbs.add_parser(
         "seal",
         help="move old events to a sealed file",
@@ -192,7 +184,6 @@ def _add_seal(verbs: "arguments.Verbs") -> None:
 
 
 def _add_retire(verbs: "arguments.Verbs") -> None:
-    """``audit retire``."""
     retire = verbs.add_parser(
         "retire",
         help="delete a sealed file whose retention is over",
@@ -209,7 +200,6 @@ def _add_retire(verbs: "arguments.Verbs") -> None:
 
 
 def _add_evidence(verbs: "arguments.Verbs") -> None:
-    """``audit evidence check``, ``audit evidence gc``."""
     evidence = verbs.add_parser("evidence", help="check the evidence store, or clean it up")
     actions = evidence.add_subparsers(dest="action", metavar="ACTION", required=True)
     check = actions.add_parser("check", help="check that all evidence is there, and unaltered")
@@ -237,7 +227,6 @@ def _add_evidence(verbs: "arguments.Verbs") -> None:
 
 
 def _add_begin_again(verbs: "arguments.Verbs") -> None:
-    """``audit begin-again``."""
     again = verbs.add_parser(
         "begin-again",
         help="confirm that the record was removed on purpose, and start a new one",
@@ -259,7 +248,6 @@ def _day(text: str) -> datetime:
 
 
 def _add_init_postgres(verbs: "arguments.Verbs") -> None:
-    """``audit init-postgres``."""
     init = verbs.add_parser(
         "init-postgres",
         help="make a chain's tables and roles in PostgreSQL",

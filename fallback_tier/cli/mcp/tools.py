@@ -48,7 +48,6 @@ Repository = Annotated[
     _Text,
     Field(description="Path of a git checkout under a root of the server, or of a folder in one."),
 ]
-
 Advisories = Annotated[
     tuple[_Text, ...],
     Field(
@@ -58,7 +57,6 @@ Advisories = Annotated[
         "OSV records or a scanner's report.",
     ),
 ]
-
 Resolve = Annotated[
     bool,
     Field(description="False: predict from the files alone, without running package clients."),

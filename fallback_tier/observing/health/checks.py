@@ -63,7 +63,6 @@ _SERVER_ERROR = 500
 
 #: Failed calls in a row by which a judge is one that keeps failing, and how far back they are looked for.
 JUDGE_FAILING_AT = 3
-
 _JUDGE_LOOKED_BACK = timedelta(hours=24)
 
 #: Times its own limit that an uncovered event may wait: writers count apart, and disks are slow at times.
@@ -118,36 +117,6 @@ class _Asked(NamedTuple):
     script: Path | None
     without: str
     option: str
-
-
-def _model_can_be_asked(configuration: Configuration) -> Finding:
-    """The author's."""
-    return _can_be_asked(
-        _Asked(
-            "model",
-            configuration.model,
-            configuration.base_url,
-            configuration.api_key,
-            configuration.script,
-            "No model is configured: fixes come from recipes and examples.",
-            "--base-url",
-        )
-    )
-
-
-def _judge_can_be_asked(configuration: Configuration) -> Finding:
-    """The judge's."""
-    return _can_be_asked(
-        _Asked(
-            "judge",
-            configuration.judge_model,
-            configuration.judge_base_url,
-            configuration.judge_api_key,
-            configuration.judge_script,
-            "No judge is configured: grounding is not evaluated.",
-            "--judge-base-url",
-        )
-    )
 
 
 def _can_be_asked(asked: _Asked) -> Finding:
@@ -264,7 +233,8 @@ class _Looks:
             return ok(f"There is a key to sign with in {folder}.")
         if keyring.verifiers():
             keyring.signers()  # a folder for verifying only: says so
-        if self._covered_before():
+        covered = CheckpointLog(checkpoint_dir(self._state, self._record)).latest_size()
+        if covered > 0:
             return failed(
                 f"{folder} has no {SIGNING}, and checkpoints were signed before: nothing can be recorded.",
                 "Restore the folder of keys from its backup, or name it with --keys.",
@@ -309,9 +279,6 @@ class _Looks:
             "Name the right store (--state-dir, --audit-store). Only if it is gone, restore its backup.",
         )
 
-    def _covered_before(self) -> bool:
-        return CheckpointLog(checkpoint_dir(self._state, self._record)).latest_size() > 0
-
     def disk(self) -> Finding:
         """Room where state, checkpoints and temporary files are."""
         places = [self._state, checkpoint_dir(self._state, self._record)]
@@ -333,12 +300,34 @@ class _Looks:
 
     def model(self) -> Finding:
         """Its server answers, and takes the key."""
-        return _model_can_be_asked(self._configuration)
+        configured = self._configuration
+        return _can_be_asked(
+            _Asked(
+                "model",
+                configured.model,
+                configured.base_url,
+                configured.api_key,
+                configured.script,
+                "No model is configured: fixes come from recipes and examples.",
+                "--base-url",
+            )
+        )
 
     def judge(self) -> Finding:
         """The same of the judge; and it has not failed again and again."""
-        found = _judge_can_be_asked(self._configuration)
-        if found.next_step or not self._has_judge():
+        configured = self._configuration
+        found = _can_be_asked(
+            _Asked(
+                "judge",
+                configured.judge_model,
+                configured.judge_base_url,
+                configured.judge_api_key,
+                configured.judge_script,
+                "No judge is configured: grounding is not evaluated.",
+                "--judge-base-url",
+            )
+        )
+        if found.next_step or not (configured.judge_model or configured.judge_script):
             return found
         failing = self._failed_judgements()
         if failing >= JUDGE_FAILING_AT:
@@ -347,9 +336,6 @@ class _Looks:
                 "`fallback-tier audit log` names the fixes; their trails say how the calls failed.",
             )
         return found
-
-    def _has_judge(self) -> bool:
-        return bool(self._configuration.judge_model or self._configuration.judge_script)
 
     def _failed_judgements(self) -> int:
         """Since the judge's last verdict, of the last day."""

@@ -44,7 +44,6 @@ _ENDS = (
     (REFUSED, "s-bad"),
     (UNKNOWN, "s-dim"),
 )
-
 _CALLS = (("author", "s-good"), ("judge", "s-soft"), ("critique", "s-warn"), ("rewrite", "s-bad"))
 
 
