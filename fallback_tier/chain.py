@@ -16,7 +16,7 @@ from fallback_audit.events import (
     RagSkippedOnRetry,
     RecipeEvaluated,
 )
-from fallback_audit.evidence.documents import put_document
+from fallback_audit.evidence.store import put_document
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import PromptShape, RefusalReason, Tier
 from fallback_tier.advisory import lets_stay

@@ -11,7 +11,7 @@ for name in (
     "fallback_tier.cli.main",
     "fallback_tier.cli.fix.command",
     "fallback_tier.cli.fleet.parser",
-    "fallback_tier.cli.fleet.running",
+    "fallback_tier.cli.fleet.run_command",
     "fallback_tier.cli.fleet.showing",
     "fallback_tier.cli.serve.command",
     "fallback_tier.observing.http",

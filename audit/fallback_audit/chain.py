@@ -26,7 +26,7 @@ from fallback_audit.ports import Scope, StoredEvent
 
 if TYPE_CHECKING:
     from fallback_audit.checkpoints.note import Verifier
-    from fallback_audit.tombstone import Tombstone
+    from fallback_audit.statements import Tombstone
 
 #: How a signed tombstone begins (its domain, ``checkpoints.statement``); a payload is a JSON object.
 TOMBSTONE_START = b"fallback-tier/audit/tombstone/v1\n"
@@ -139,7 +139,7 @@ def redaction(row: StoredRow, verifiers: Sequence["Verifier"]) -> "Tombstone | N
     """
     if row.header is None or row.payload is None or not row.payload.startswith(TOMBSTONE_START):
         return None
-    from fallback_audit.tombstone import open_tombstone
+    from fallback_audit.statements import open_tombstone
 
     return open_tombstone(row.payload, verifiers, seq=row.seq, leaf=row.leaf, header=row.header)
 

@@ -5,13 +5,15 @@ What is delivered of an ecosystem is one patch, and the gates have seen just tha
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from fallback_audit.vocabulary import EscalationReason, RefusalReason
 from fallback_tier.advisory import Advisory
-from fallback_tier.batch.halving import most_that_hold
-from fallback_tier.batch.part import Part
+from fallback_tier.batch.outcome import Part
 from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, WithPatch
 from fallback_tier.planning import EcosystemPlan, Remaining
+
+_UnitT = TypeVar("_UnitT")
 
 #: The advisories of one package, or of several that one move clears together: what can't be separated.
 Unit = tuple[str, ...]
@@ -21,6 +23,38 @@ Prove = Callable[[Advisory, bool], FixResult]
 
 #: The fix of some of the planned advisories without the others, with what is left where there is none.
 Only = Callable[[Sequence[str]], tuple[Advisory | None, tuple[Remaining, ...]]]
+
+
+def most_that_hold(
+    units: Sequence[_UnitT], holds: Callable[[tuple[_UnitT, ...]], bool]
+) -> tuple[_UnitT, ...]:
+    """As many units as ``holds`` accepts in one set, in their order; empty where it accepts none.
+
+    ``holds`` has accepted exactly the set that is returned, and has refused that set with any one of the
+    others added. It is asked for the whole first. It should remember its answers: a set may come again.
+    """
+    held: list[int] = []
+
+    def try_with(some: Sequence[int]) -> bool:
+        more = sorted({*held, *some})
+        if holds(tuple(units[number] for number in more)):
+            held[:] = more
+            return True
+        return False
+
+    def take(some: Sequence[int]) -> None:
+        if not try_with(some) and len(some) > 1:
+            middle = len(some) // 2
+            take(some[:middle])
+            take(some[middle:])
+
+    everyone = range(len(units))
+    if units:
+        take(everyone)
+    # What failed beside less may hold beside more.
+    while any(try_with([number]) for number in everyone if number not in held):
+        pass
+    return tuple(units[number] for number in held)
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,11 @@
 
 import argparse
 
-from fallback_tier.cli.arguments import finish
-from fallback_tier.cli.audit.parser_retention import number
+from fallback_tier.cli.arguments import finish, whole_number
 
 
 def add_verbs(parser: argparse.ArgumentParser) -> None:
-    """list, clear."""
+    """Add the verbs ``list`` and ``clear``."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     shown = verbs.add_parser(
         "list",
@@ -24,7 +23,7 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     )
     clear.add_argument(
         "--older-than",
-        type=number,
+        type=whole_number,
         metavar="DAYS",
         help="only what was last used so many days ago or earlier (at least 1)",
     )

@@ -1,10 +1,11 @@
-"""How a command ends that did not come to its end: what is said, and with which exit code."""
+"""How a failed or interrupted command ends: the error that is printed, and the exit code."""
 
 import os
 import sys
 from contextlib import suppress
 
-from fallback_audit.errors import AuditIntegrityError, RequestError
+from fallback_audit.disk_errors import failure_of
+from fallback_audit.errors import AuditIntegrityError, DiskError, RequestError
 from fallback_tier.cli.exit_codes import (
     BAD_INPUT,
     ENVIRONMENT,
@@ -16,8 +17,13 @@ from fallback_tier.cli.exit_codes import (
 )
 from fallback_tier.cli.output import notes_of, print_error, print_error_json
 from fallback_tier.cli.suggesting import completed
-from fallback_tier.cli.unexplained import explained
-from fallback_tier.errors import FallbackError, InputError, SettingMissingError
+from fallback_tier.errors import FallbackError, InputError, SettingMissingError, place_of
+
+#: In the environment: a defect is shown as Python shows it.
+TRACEBACK = "FALLBACK_TIER_TRACEBACK"
+
+#: Of a defect's own words (characters).
+_QUOTED = 300
 
 
 def ended(error: BaseException, *, as_json: bool, resumes: bool = False) -> int:
@@ -62,3 +68,38 @@ def _tell(error: FallbackError, *, as_json: bool) -> None:
 def _let_go_of_output() -> None:
     """Keep Python from complaining at exit of what nobody reads, or no disk takes."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def explained(error: Exception) -> FallbackError:
+    """Return an unexpected error as one of ours: the system's, or a defect. Raises the defect itself if
+    ``TRACEBACK`` is set."""
+    is_the_systems = isinstance(error, OSError) or failure_of(error) is not None
+    if not is_the_systems and os.environ.get(TRACEBACK):
+        raise error
+    reported = _system_error(error) if is_the_systems else _defect(error)
+    for note in notes_of(error):
+        reported.add_note(note)
+    return reported
+
+
+def _system_error(error: Exception) -> FallbackError:
+    """A full disk, a missing permission: what the system said, about which path."""
+    named = getattr(error, "filename", None)
+    where = f"{named}: " if named else ""
+    failure = failure_of(error)
+    if failure is not None:
+        next_step = f"The repository is as it was. {failure.next_step}"
+        return DiskError(f"{where}{failure.meaning}.", next_step=next_step)
+    return FallbackError(
+        f"{where}{getattr(error, 'strerror', None) or error}.",
+        next_step="The repository is as it was. Fix the path or its permission, then try again.",
+    )
+
+
+def _defect(error: Exception) -> FallbackError:
+    """Said plainly, with its place."""
+    first = str(error).partition("\n")[0][:_QUOTED]
+    return FallbackError(
+        f"A defect of fallback-tier itself: {place_of(error)}: {first}.",
+        next_step=f"Report it, please, with the command; {TRACEBACK}=1 in the environment shows all of it.",
+    )

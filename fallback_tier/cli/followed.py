@@ -14,7 +14,7 @@ from threading import Event, Thread
 
 from fallback_audit.showing.describe import visible
 from fallback_tier.cli.main import script
-from fallback_tier.cli.progress import follow_with, in_words
+from fallback_tier.cli.progress import in_words
 from fallback_tier.fix.watching import Progress, ProgressCallback
 from fallback_tier.gates.steps import StepKey
 
@@ -31,9 +31,8 @@ def main() -> None:
     """Run the command whose words come after the guard's own two arguments, and end the process."""
     sys.argv[1:] = sys.argv[3:]
     left = Event()
-    follow_with(_Lines(lambda progress: None if left.is_set() else _tell(progress)))
     Thread(target=_end_with_the_caller, args=(left,), name="caller", daemon=True).start()
-    script()
+    script(_Lines(lambda progress: None if left.is_set() else _tell(progress)))
 
 
 def _end_with_the_caller(left: Event) -> None:

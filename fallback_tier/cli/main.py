@@ -34,6 +34,8 @@ TYPE_CHECKING = False  # as in fallback_tier/__init__.py
 if TYPE_CHECKING:
     from typing import Any, NoReturn, TypeAlias
 
+    from fallback_tier.cli.progress import CommandWatch
+
     Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 DESCRIPTION = (
@@ -68,7 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
     _family(commands, "examples", "the solved-example memory", "examples.parser")
     what = "run campaigns: many advisories in many repositories"
     _family(commands, "fleet", what, "fleet.parser")
-    _family(commands, "worker", "take fixes of campaigns on Temporal", "fleet.worker_parser")
+    _family(commands, "worker", "take fixes of campaigns on Temporal", "fleet.parser", "add_worker")
     _family(commands, "serve", "serve fixes over HTTP", "serve.parser")
     what = "serve tools for a coding agent (MCP)"
     _family(commands, "mcp", what, "mcp.parser")
@@ -235,9 +237,20 @@ def _evaluations(parser: argparse.ArgumentParser) -> None:
             "make setup && .venv/bin/fallback-tier eval --help"
         )
         parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-        parser.set_defaults(handler="fallback_tier.cli.evaluate:not_here")
+        parser.set_defaults(handler="fallback_tier.cli.main:no_evaluations")
     else:
         module.add_verbs(parser)
+
+
+def no_evaluations(arguments: argparse.Namespace) -> int:
+    """Raise ConfigurationError, always: an installed wheel has no evaluations (ADR-0062)."""
+    from fallback_tier.errors import ConfigurationError
+
+    arguments.json = "--json" in arguments.rest
+    raise ConfigurationError(
+        "The evaluations are part of the source tree, and not of an installed fallback-tier.",
+        next_step="In a checkout of the source: make setup && .venv/bin/fallback-tier eval --help",
+    )
 
 
 def _add_subject(parser: argparse.ArgumentParser) -> None:
@@ -266,11 +279,11 @@ def _add_subject(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def script() -> "NoReturn":
+def script(follower: "CommandWatch | None" = None) -> "NoReturn":
     """Run one command as a process, and end it. This is the console script. SIGTERM ends a command as
-    Ctrl-C does: it says how it goes on."""
+    Ctrl-C does: it says how it goes on. ``follower``: as for ``main``."""
     signal.signal(signal.SIGTERM, _terminate)
-    code = main()
+    code = main(follower=follower)
     if "temporalio" in sys.modules:
         # Threads of its SDK outlive the event loop, and CPython aborts if one of them is at work while it
         # finalizes (temporalio/sdk-python#300). All that a command writes is durable before it returns.
@@ -286,10 +299,14 @@ def _terminate(*_: object) -> None:
     raise KeyboardInterrupt(TERMINATION)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the return value is the exit code. Errors explain themselves: we print them."""
+def main(argv: Sequence[str] | None = None, *, follower: "CommandWatch | None" = None) -> int:
+    """Run one command; the return value is the exit code. Errors explain themselves: we print them.
+
+    ``follower``: a program's watch that follows the command, in place of a person at a terminal.
+    """
     parser = build_parser()
     arguments = parser.parse_args(argv)
+    arguments.follower = follower
     if arguments.version:
         from importlib.metadata import version
 

@@ -3,7 +3,7 @@
 import argparse
 import threading
 import time
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -29,6 +29,9 @@ from fallback_tier.gates.steps import StepKey
 from fallback_tier.limits import HEARTBEAT_S
 from fallback_tier.sandbox.process import running_programs
 
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
 #: The end of a draft that passes by beside the spinner: what fits on a line.
 _SHOWN_DRAFT = 60
 
@@ -45,12 +48,6 @@ _PASSED_OVER = (
 
 #: What their excerpts say was just told, gate by gate.
 _REPORTED_BEFORE = (AttemptFailed, RagSkippedOnRetry)
-
-
-class _Display(Protocol):
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
 
 
 class Heartbeat:
@@ -106,7 +103,7 @@ class Heartbeat:
 class Shown:
     """Something on the terminal for as long as a ``with`` lasts, however that ends."""
 
-    def __init__(self, *displays: _Display) -> None:
+    def __init__(self, *displays: "Status | Progress | Heartbeat") -> None:
         self._displays = displays
 
     def __enter__(self) -> Self:
@@ -181,19 +178,11 @@ class CommandWatch(Watch, Protocol):
         ...
 
 
-_follower: CommandWatch | None = None
-
-
-def follow_with(watch: CommandWatch) -> None:
-    """Set who follows the commands of this process, in place of a person at a terminal."""
-    global _follower
-    _follower = watch
-
-
 def watch_of(arguments: argparse.Namespace) -> CommandWatch:
-    """Return the watch that ``--json``, ``-q`` and ``-v`` ask for, unless a program follows."""
-    if _follower is not None:
-        return _follower
+    """Return the program's watch that follows the command, or the one of ``--json``, ``-q`` and ``-v``."""
+    follower: CommandWatch | None = getattr(arguments, "follower", None)
+    if follower is not None:
+        return follower
     quiet = getattr(arguments, "quiet", False)
     return OnTerminal(
         quiet=arguments.json or quiet,

@@ -11,6 +11,7 @@ a secret. A stream is recorded and replayed whole: what is live about it is test
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -21,12 +22,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from fallback_audit.vocabulary import Provenance
-from fallback_tier.demo.recorded import SentRequest, first_difference, secrets_in, sent_request
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.ports import LanguageModel, NonceSource
 
 if TYPE_CHECKING:
     from vcr.cassette import Cassette
+
+
+#: Characters shown on each side of the first difference.
+_SHOWN: Final = 60
 
 #: The address in a cassette: a name that never resolves (RFC 2606).
 NEUTRAL_HOST: Final = "model.invalid"
@@ -38,7 +42,7 @@ REPLAY_URL: Final = f"http://{NEUTRAL_HOST}"
 KEPT_HEADERS: Final = frozenset({"content-type", "anthropic-version"})
 
 #: Key of what a cassette says about itself.
-PROVENANCE_KEY: Final = "provenance"
+_PROVENANCE_KEY: Final = "provenance"
 
 #: What each cassette says at least: the model that is named to its server, who answered, and the day.
 REQUIRED_FACTS: Final = ("model", "server", "recorded")
@@ -50,6 +54,104 @@ _API_ROOT: Final = "/v1/"
 _MATCHED: Final = ("method", "path", "query", "body")
 
 _RECORD_AGAIN: Final = "If the change is meant, record the cassette again (`make record`)."
+
+
+@dataclass(frozen=True)
+class SentRequest:
+    """A request as sent in this run. ``body`` is the decoded JSON."""
+
+    method: str
+    path: str
+    body: Mapping[str, Any]
+
+    @property
+    def prompt(self) -> str:
+        """Everything that the model is given to read: system blocks, then messages."""
+        parts = [self.body.get("system", ())]
+        parts += [turn["content"] for turn in self.body.get("messages", ())]
+        blocks = [[{"text": part}] if isinstance(part, str) else part for part in parts]
+        return "\n".join(block["text"] for part in blocks for block in part)
+
+
+def _sent_request(request: Any) -> SentRequest:
+    """From vcrpy's request; a body that is no JSON object is an empty one."""
+    try:
+        body = json.loads(request.body or b"{}")
+    except ValueError:
+        body = {}
+    return SentRequest(request.method, request.path, body if isinstance(body, dict) else {})
+
+
+def _first_difference(recorded: Any, sent: Any, place: str) -> str | None:
+    """The first place where two JSON values differ, in words."""
+    if isinstance(recorded, dict) and isinstance(sent, dict):
+        for key in sorted(recorded.keys() | sent.keys()):
+            found = _first_difference(recorded.get(key), sent.get(key), f"{place}.{key}")
+            if found is not None:
+                return found
+        return None
+    if isinstance(recorded, list) and isinstance(sent, list) and len(recorded) == len(sent):
+        for number, (old, new) in enumerate(zip(recorded, sent, strict=True)):
+            found = _first_difference(old, new, f"{place}[{number}]")
+            if found is not None:
+                return found
+        return None
+    if recorded == sent:
+        return None
+    at = 0
+    if isinstance(recorded, str) and isinstance(sent, str):
+        pairs = zip(recorded, sent, strict=False)
+        at = next(
+            (n for n, (old, new) in enumerate(pairs) if old != new), min(map(len, (recorded, sent)))
+        )
+        start = max(0, at - _SHOWN // 2)
+        recorded, sent = recorded[start : at + _SHOWN], sent[start : at + _SHOWN]
+    return f"at {place} (character {at}) {str(recorded)[:120]!r} was recorded, {str(sent)[:120]!r} sent"
+
+
+def secrets_in(body: bytes | str, known: frozenset[str]) -> int:
+    """How many secrets a body shows: values in ``known``, and what has a secret's format.
+
+    A stream is read event by event and, as a secret may be cut across pieces, as the text they make.
+    """
+    from fallback_tier.prompt.redact import redact_secrets  # only who records pays for it
+
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
+    return sum(redact_secrets(part, known)[1] for part in _texts(text))
+
+
+def _texts(body: str) -> Iterator[str]:
+    """Every string value apart: a key of the format itself (``max_tokens``) is no name of a secret."""
+    lines = body.splitlines()
+    data = [line.removeprefix("data:") for line in lines if line.startswith("data:")]
+    try:
+        documents = [json.loads(document) for document in data or [body]]
+    except ValueError:
+        yield body
+        return
+    if data:
+        yield "\n".join(line for line in lines if not line.startswith("data:"))
+    for document in documents:
+        yield from _strings(document)
+    yield "".join(_pieces(documents))
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _strings(inner)
+
+
+def _pieces(documents: list[Any]) -> Iterator[str]:
+    for document in documents:
+        match document:
+            case {"delta": {"text": str(text)}}:
+                yield text
 
 
 class CassetteMismatch(ConfigurationError):  # noqa: N818 (the name says what happened)
@@ -105,7 +207,7 @@ def use_cassette(
     with _opened(context, path) as cassette:
         tape.provenance = _provenance(cassette, path, provenance or {})
         tape.enforces_schema = any(
-            "output_config" in sent_request(r).body for r in cassette.requests
+            "output_config" in _sent_request(r).body for r in cassette.requests
         )
         try:
             yield tape
@@ -173,7 +275,7 @@ def _strict_cassette(tape: Tape, *, recording: bool) -> "type[Cassette]":
         """Asked once for each request, before anything is sent."""
 
         def can_play_response_for(self, request: Any) -> bool:
-            tape.requests.append(sent_request(request))
+            tape.requests.append(_sent_request(request))
             if recording:
                 return False
             playable = bool(super().can_play_response_for(request))
@@ -230,7 +332,7 @@ def _provenance(cassette: Any, path: Path, of_recording: Mapping[str, str]) -> M
     from vcr.errors import MissingMetadataError
 
     try:
-        stored: Mapping[str, str] = cassette.get_metadata(PROVENANCE_KEY, dict(of_recording))
+        stored: Mapping[str, str] = cassette.get_metadata(_PROVENANCE_KEY, dict(of_recording))
     except MissingMetadataError as error:
         raise ConfigurationError(
             f"{path} holds no traffic, or does not say where it comes from.",
@@ -284,7 +386,7 @@ def _mismatch(cassette: Any, sent: list[SentRequest]) -> CassetteMismatch:
         problem = f"{name} holds {len(cassette)} requests, and this is request {number}."
         kind = "request_too_many"
     else:
-        recorded = sent_request(cassette.requests[number - 1])
-        difference = first_difference(recorded.body, sent[-1].body, "body") or "method or path"
+        recorded = _sent_request(cassette.requests[number - 1])
+        difference = _first_difference(recorded.body, sent[-1].body, "body") or "method or path"
         problem = f"Request {number} is not the one recorded in {name}: {difference}."
     return CassetteMismatch(problem, next_step=_RECORD_AGAIN, kind=kind)

@@ -23,8 +23,7 @@ from fallback_tier.gates.result import DeliveryOutcome, FixResult, OneFix, WithP
 from fallback_tier.gates.steps import FixProgress, StepKey
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.gates.trees.worktrees import remove_leftovers
-from fallback_tier.handover.delivery import put_on_working_tree
-from fallback_tier.handover.interrupted_delivery import complete
+from fallback_tier.handover.delivery import complete, put_on_working_tree
 from fallback_tier.installed import as_found, look_at
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Configuration, Services, open_services

@@ -1,15 +1,17 @@
 """A pull request's body: what changed, what was seen, what to look at, how to check it.
 
-Written for a reviewer who was not there. Everything that is not ours (the advisory's words, names of
-tests, a plan's claims) is neutralised (``handover.markdown``).
+It is written for a reviewer who was not there. A renderer turns names into notifications, numbers into
+references and brackets into links. In a code span or a fenced block of CommonMark (§6.1, §4.5) none of that
+happens, so everything that is not ours (the advisory's text, names of tests, a plan's claims) is in one.
 """
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from fallback_audit.showing.describe import tests_lines
+from fallback_audit.showing.describe import tests_lines, visible
 from fallback_audit.vocabulary import GateStatus, Tier
 from fallback_tier.advisory import Advisory
 from fallback_tier.budget.listed_prices import listed_prices_as_of
@@ -25,12 +27,17 @@ from fallback_tier.gates.result import (
 )
 from fallback_tier.handover.confidence import confidence
 from fallback_tier.handover.headline import headline, proof_of
-from fallback_tier.handover.markdown import block, inline
 from fallback_tier.outcome import AttemptSummary
 from fallback_tier.patch.diff import new_files
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
+
+#: One line of untrusted text: a sentence of a gate, a test's name.
+MAX_INLINE_CHARS = 300
+
+_BACKTICKS = re.compile(r"`+")
 
 #: What the largest forge takes of a body (GitHub: 65,536 characters).
 MAX_BODY_CHARS = 65_536
@@ -39,6 +46,31 @@ MAX_BODY_CHARS = 65_536
 _SUMMARY_CHARS = 1_500
 
 _CUT = "\n\n*(cut: the audit trail has all of it)*\n"
+
+
+def inline(text: str) -> str:
+    """One line, as a code span. Its fence is longer than any run of backticks inside."""
+    flat = " ".join(visible(text, lines=True).split())
+    if len(flat) > MAX_INLINE_CHARS:
+        flat = f"{flat[:MAX_INLINE_CHARS]}…"
+    if not flat:
+        return "(nothing)"
+    fence = "`" * (_longest(flat) + 1)
+    # One space is taken off each side by the renderer, where both are there.
+    return (
+        f"{fence} {flat} {fence}" if flat[0] == "`" or flat[-1] == "`" else f"{fence}{flat}{fence}"
+    )
+
+
+def block(text: str, language: str = "") -> str:
+    """Several lines, as a fenced block."""
+    shown = visible(text, lines=True)
+    fence = "`" * max(3, _longest(shown) + 1)
+    return f"{fence}{language}\n{shown.rstrip()}\n{fence}"
+
+
+def _longest(text: str) -> int:
+    return max((len(run) for run in _BACKTICKS.findall(text)), default=0)
 
 
 @dataclass(frozen=True)

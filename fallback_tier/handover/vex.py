@@ -1,4 +1,4 @@
-"""VEX statements about a verified fix, in the two formats in use.
+"""VEX statements about a verified fix and its product, in the two formats in use.
 
 OpenVEX 0.2.0 (OPENVEX-SPEC.md of the openvex project) and CycloneDX 1.6. ``fixed`` is only said where a
 gate has seen the flaw gone; a fix that passed the tests alone is *under investigation* until a person, or
@@ -11,8 +11,12 @@ from datetime import datetime
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+from packageurl import PackageURL
+
+from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import TestsLevel
 from fallback_tier.advisory import Advisory
+from fallback_tier.ecosystem_rules import PurlName, rules_of
 from fallback_tier.gates.result import (
     WithPatch,
     compared_parts,
@@ -23,7 +27,10 @@ from fallback_tier.gates.result import (
 )
 from fallback_tier.handover.confidence import is_shown_gone
 from fallback_tier.handover.headline import proof_of
-from fallback_tier.handover.product import Product
+from fallback_tier.outcome import Applied, DependencyBump, Override
+
+#: Hexadecimal digits of a patch's digest in a version: enough to tell two patches of a commit apart.
+_SHORT = 12
 
 _OPENVEX_CONTEXT = "https://openvex.dev/ns/v0.2.0"
 _CYCLONEDX_VERSION = "1.6"
@@ -37,6 +44,69 @@ _TESTS = {
     TestsLevel.RAN: "The project's tests ran, and were not compared with the base commit's",
     TestsLevel.NOT_JUDGED: "The project's tests were not judged: the change is untested",
 }
+
+
+class Component(Frozen):
+    """One package at the version that the patch brought, with its package URL."""
+
+    name: str
+    version: str
+    purl: str
+
+
+class Product(Frozen):
+    """The repository as it is with the patch. Its package URL never names a *released* version.
+
+    A release of that number may be out, without the patch: the commit that holds it is named, or, where
+    nothing was committed, the base commit and the patch's digest.
+    """
+
+    name: str
+    version: str
+    purl: str
+    components: tuple[Component, ...] = ()
+
+
+def product_of(
+    application: Applied,
+    *,
+    repository: str,
+    base_commit: str,
+    ecosystem: str,
+    commit: str | None = None,
+) -> Product:
+    """The product of a patch: ``repository`` is the folder's name, ``commit`` where it was committed."""
+    version = commit or f"{base_commit}+patch.{application.patch_sha256[:_SHORT]}"
+    return Product(
+        name=repository,
+        version=version,
+        purl=PackageURL(type="generic", name=repository, version=version).to_string(),
+        components=tuple(
+            Component(name=name, version=at, purl=package_url(ecosystem, name, at))
+            for name, at in _brought(application).items()
+        ),
+    )
+
+
+def package_url(ecosystem: str, name: str, version: str) -> str:
+    """A package URL (purl-spec), as the ecosystem's rules name the package."""
+    rules = rules_of(ecosystem)
+    kind, namespace, bare = (
+        rules.purl_name(name) if rules else PurlName(ecosystem.lower(), "", name)
+    )
+    return PackageURL(
+        type=kind, namespace=namespace or None, name=bare, version=version
+    ).to_string()
+
+
+def _brought(application: Applied) -> dict[str, str]:
+    """Packages and the versions that they were brought to; what left the tree has none."""
+    if application.remediation is not None:
+        moves = application.remediation.moves
+        return {move.package: move.after for move in moves if move.after is not None}
+    if isinstance(application.plan, DependencyBump | Override):
+        return {application.plan.package: application.plan.version}
+    return {}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.params import Depends
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.observing.health.report import Health
+from fallback_tier.observing.health.running import Health
 from fallback_tier.observing.observer import Observer
 
 

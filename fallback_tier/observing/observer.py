@@ -8,15 +8,11 @@ from typing import Any, TextIO
 from prometheus_client import CollectorRegistry
 
 from fallback_audit.checkpoints.log import CheckpointLog
-from fallback_tier.observing.counting import Counting
-from fallback_tier.observing.families import Families
 from fallback_tier.observing.following import Follower
-from fallback_tier.observing.health.checks import checks_of
-from fallback_tier.observing.health.disk import MIN_FREE_BYTES
-from fallback_tier.observing.health.report import CheckState, Health
-from fallback_tier.observing.health.running import Check, Checks
+from fallback_tier.observing.health.checks import MIN_FREE_BYTES, checks_of
+from fallback_tier.observing.health.running import Check, Checks, CheckState, Health
 from fallback_tier.observing.logs import Logs
-from fallback_tier.observing.reading import Figures, QueueDepth
+from fallback_tier.observing.metrics import Counting, Families, Figures, QueueDepth
 from fallback_tier.observing.record import open_record
 from fallback_tier.observing.spans import Spans, spans_for
 from fallback_tier.wiring import Configuration

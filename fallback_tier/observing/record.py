@@ -1,8 +1,12 @@
-"""The record, opened for reading, where there is one."""
+"""The audit trail for observers: opened for reading if it exists, and how far checkpoints are behind it."""
 
+from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
+from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_tier.wiring import RecordSettings, audit_db
 from fallback_tier.wiring.trail import ReadOnlyTrail, read_trail
 
@@ -20,3 +24,28 @@ def open_record(state_dir: Path, record: RecordSettings) -> ReadOnlyTrail | None
 def read_record(state_dir: Path, record: RecordSettings) -> closing[ReadOnlyTrail]:
     """While it is needed. Raises AuditStoreError, KeyringError."""
     return closing(read_trail(state_dir, record))
+
+
+class ChainLag(NamedTuple):
+    """``events`` that no checkpoint covers, the oldest of them ``seconds`` old; of ``last`` events."""
+
+    last: int = 0
+    events: int = 0
+    seconds: float = 0.0
+
+
+def chain_lag(
+    reader: ReadOnlyTrail,
+    log: CheckpointLog,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> ChainLag:
+    """Raises AuditStoreError, CheckpointError, AuditIntegrityError.
+
+    The checkpoints are asked first: what is recorded meanwhile counts as uncovered, never the reverse.
+    """
+    covered = log.latest_size()
+    last, _ = reader.tip()
+    for oldest in reader.events(after=covered):
+        age = (clock() - datetime.fromisoformat(oldest.recorded_at)).total_seconds()
+        return ChainLag(last, last - covered, max(0.0, age))
+    return ChainLag(last)

@@ -11,22 +11,18 @@ from starlette.staticfiles import StaticFiles
 from fallback_tier.errors import FallbackError
 from fallback_tier.observing.record import open_record
 from fallback_tier.portal.board import Board
-from fallback_tier.portal.changes import Bell, Recent
 from fallback_tier.portal.pages import (
-    about,
-    alike,
     campaigns,
     changes,
-    evidence,
     export,
     fixes,
     overview,
-    queue,
     settings,
     sign_in,
     triage,
     verification,
 )
+from fallback_tier.portal.pages.changes import Bell, Recent
 from fallback_tier.portal.rendering import PREFIX
 from fallback_tier.portal.routing import PageRoute, problem_page
 from fallback_tier.service.http.problems import status_of
@@ -44,15 +40,11 @@ _STATIC_HEADERS = {
 PAGES = (
     sign_in,
     overview,
-    queue,
     triage,
-    alike,
     changes,
     export,
     fixes,
     campaigns,
-    evidence,
-    about,
     verification,
     settings,
 )

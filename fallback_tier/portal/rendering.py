@@ -11,8 +11,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fallback_audit.showing.describe import visible
-from fallback_tier.portal.given import Read
-from fallback_tier.portal.views.amounts import usd
+from fallback_tier.portal.board import Read
+from fallback_tier.portal.views.spending import usd
 from fallback_tier.service.http.sessions import SignedIn
 
 #: Where all pages are.

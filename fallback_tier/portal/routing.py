@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from fallback_audit.errors import AuditError
 from fallback_tier.errors import FallbackError
-from fallback_tier.portal.given import TheBoard
+from fallback_tier.portal.board import Board, Read
 from fallback_tier.portal.rendering import PREFIX, page
 from fallback_tier.service.http.given import TheService
 from fallback_tier.service.http.problems import status_of
@@ -160,6 +160,15 @@ async def _sending_decider(
 #: Who sent a form of ours. The door has looked at where it comes from, too.
 SendingReader = Annotated[SignedIn, Depends(_sending_reader)]
 SendingDecider = Annotated[SignedIn, Depends(_sending_decider)]
+
+
+def _read(request: Request) -> Read:
+    board: Board = request.app.state.board
+    return Read(board, board.catch_up())
+
+
+#: The board, read up to now.
+TheBoard = Annotated[Read, Depends(_read)]
 
 
 @dataclass(frozen=True)

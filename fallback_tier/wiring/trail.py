@@ -10,10 +10,9 @@ from typing import Protocol
 
 from pydantic import Field, SecretStr
 
-from fallback_audit.checkpoints.covering import CheckpointedStore
 from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.log import CheckpointLog
-from fallback_audit.checkpoints.writer import Checkpointer
+from fallback_audit.checkpoints.writer import CheckpointedStore, Checkpointer
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.errors import RequestError
 from fallback_audit.event_types import StartedOn
@@ -23,8 +22,12 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AppendGuard, AuditReader, HeaderReader, KeepableStore
 from fallback_audit.stores.postgres_location import PostgresLocation, require_driver
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
-from fallback_audit.verifying.snapshot import VerifiableStore
-from fallback_audit.verifying.sources import GivenCheckpoints, KeptNote, LogCheckpoints
+from fallback_audit.verifying.sources import (
+    GivenCheckpoints,
+    KeptNote,
+    LogCheckpoints,
+    VerifiableStore,
+)
 from fallback_tier.files.folders import users_folder
 
 #: What a crash or an attacker may take from the record unnoticed, at most, while nothing ends.
@@ -179,7 +182,7 @@ def read_trail(state_dir: Path, record: RecordSettings) -> ReadOnlyTrail:
     if record.database is None:
         return open_readonly(audit_db(state_dir), verifiers=verifiers)
     require_driver()
-    from fallback_audit.stores.postgres_reading import open_readonly as open_postgres
+    from fallback_audit.stores.postgres import open_readonly as open_postgres
 
     return open_postgres(record.database.get_secret_value(), verifiers=verifiers)
 

@@ -14,8 +14,7 @@ from fallback_audit.events import (
     PlanRejected,
     ReviewDecided,
 )
-from fallback_audit.evidence.documents import put_document
-from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.evidence.store import FileEvidenceStore, put_document
 from fallback_audit.ports import Record, Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import EscalationReason, GateStatus, RefusalReason, ReviewVerdict

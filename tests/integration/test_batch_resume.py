@@ -18,12 +18,11 @@ import pytest
 
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.events import AuditEvent, FixEscalated, FixStarted, GateJudged
-from fallback_audit.evidence.documents import get_document
-from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.evidence.store import FileEvidenceStore, get_document
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.verifying.verify import verify
 from fallback_tier.advisory import AdvisorySet
-from fallback_tier.batch.record import BatchRecord
+from fallback_tier.batch.running import BatchRecord
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix.command import finish, run_with
 from fallback_tier.fix import Fixer

@@ -9,7 +9,7 @@ import pytest
 
 from fallback_audit.errors import EncryptedEvidenceError, EvidenceError
 from fallback_audit.events import AttemptFailed, BudgetRaised
-from fallback_audit.evidence.kept import private_digests
+from fallback_audit.evidence.checking import private_digests
 from fallback_audit.evidence.store import ENCRYPTED
 from fallback_audit.vocabulary import BudgetLimit, EscalationReason
 from fallback_tier.advisory import parse_advisory

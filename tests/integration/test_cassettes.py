@@ -269,7 +269,7 @@ def test_an_answer_that_nobody_asked_for_is_no_recording(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda path: path.name)
 def test_every_cassette_says_what_it_is_and_shows_no_secret(recorded: Path) -> None:
-    from fallback_tier.demo.recorded import secrets_in
+    from fallback_tier.demo.cassette import secrets_in
 
     content = yaml.safe_load(recorded.read_text(encoding="utf-8"))
     facts = content["metadata"]["provenance"]

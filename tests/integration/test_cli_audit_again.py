@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from fallback_audit.checkpoints.known import known_files
+from fallback_audit.checkpoints.keyring import known_files
 from fallback_audit.events import RecordBegunAgain
 from fallback_audit.stores.sqlite import open_readonly
 from fallback_tier.cli import exit_codes

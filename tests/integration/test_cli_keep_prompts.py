@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.events import ModelAnswered, ModelCalled
-from fallback_audit.evidence.kept import private_digests
+from fallback_audit.evidence.checking import private_digests
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.stores.sqlite import open_readonly
 from fallback_tier.cli import exit_codes

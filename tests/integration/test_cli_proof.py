@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fallback_audit.evidence.documents import get_document
+from fallback_audit.evidence.store import get_document
 from fallback_tier.cli import exit_codes
 from fallback_tier.gates.journal.inputs import FixInputs
 from fallback_tier.sandbox.runners import BubblewrapSandbox

@@ -14,14 +14,13 @@ import pytest
 
 from fallback_audit.errors import AuditStoreError
 from fallback_audit.events import FixStarted
-from fallback_audit.evidence.documents import put_document
-from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.evidence.store import FileEvidenceStore, put_document
 from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.advisory import load_advisory
 from fallback_tier.cli import exit_codes
+from fallback_tier.cli.ending import explained
 from fallback_tier.cli.output import notes_of
-from fallback_tier.cli.unexplained import explained
 from fallback_tier.gates.journal.inputs import FixInputs, Setup
 from fallback_tier.gates.journal.stopped import resumable
 from fallback_tier.wiring import audit_db, evidence_dir

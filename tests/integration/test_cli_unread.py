@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fallback_tier.cli import exit_codes, main
-from fallback_tier.cli.unexplained import TRACEBACK
+from fallback_tier.cli.ending import TRACEBACK
 from tests.choice import a_choice
 from tests.e2e.command import Ended, osv, run, snapshot
 from tests.fakes.repository import git, write

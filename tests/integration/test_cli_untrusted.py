@@ -12,7 +12,7 @@ from fallback_audit.showing.describe import sentence
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import GateStatus, RefusalReason
 from fallback_tier.advisory import Advisory
-from fallback_tier.batch.part import Part
+from fallback_tier.batch.outcome import Part
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix.batch_report import combined_exit_code
 from fallback_tier.cli.output import print_error, print_error_json, print_json

@@ -9,8 +9,7 @@ from pydantic import SecretStr
 
 from fallback_audit.ports import Scope
 from fallback_tier.observing.health.checks import checks_of
-from fallback_tier.observing.health.report import CheckResult, CheckState
-from fallback_tier.observing.health.running import Checks
+from fallback_tier.observing.health.running import CheckResult, Checks, CheckState
 from fallback_tier.observing.observer import Observer, build_observer
 from fallback_tier.wiring import Configuration, RecordSettings
 from fallback_tier.wiring.trail import open_trail

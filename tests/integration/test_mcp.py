@@ -21,9 +21,8 @@ from mcp_types import CallToolResult
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.main import build_parser
 from fallback_tier.cli.mcp import command
-from fallback_tier.cli.mcp.answers import MAX_ANSWER_BYTES
 from fallback_tier.cli.mcp.command import GRACE_S, run
-from fallback_tier.cli.mcp.tools import TOOLS
+from fallback_tier.cli.mcp.tools import MAX_ANSWER_BYTES, TOOLS
 from fallback_tier.errors import ToolFailedError, ToolMissingError
 from tests.e2e.command import SCRIPT, Snapshot, repository, snapshot
 from tests.fakes.osv_api import OsvApi, osv_api

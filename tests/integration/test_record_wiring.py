@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fallback_audit.checkpoints.checkpoint import Span
+from fallback_audit.checkpoints.checkpoint import Span, others
 from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.log import CheckpointLog
-from fallback_audit.checkpoints.written import others
 from fallback_audit.errors import CheckpointError, ContractError
 from fallback_audit.events import AppendFlagged, AttemptFailed, FixResumed, SigningKeyRotated
 from fallback_audit.ports import MAINTENANCE, Record, Scope

@@ -23,7 +23,7 @@ from fallback_tier.fix import (
     advisories_to_fix,
     open_fixer,
 )
-from fallback_tier.handover.product import package_url
+from fallback_tier.handover.vex import package_url
 from fallback_tier.patch import policy
 from fallback_tier.patch.manifests.changes import manifest_problems
 from fallback_tier.planning.concern import canonical_text

@@ -8,10 +8,9 @@ from fallback_audit.events.people import FixAbandoned, ReviewDecided, Transition
 from fallback_audit.evidence.account import AccountRead
 from fallback_audit.evidence.checking import EvidenceReport
 from fallback_audit.ports import StoredEvent
-from fallback_audit.retention.choosing import Choice
 from fallback_audit.retention.collect import Collection
 from fallback_audit.retention.redact import Redaction
-from fallback_audit.retention.seal import Retired, Sealed
+from fallback_audit.retention.seal import Choice, Retired, Sealed
 from fallback_audit.showing.describe import FixSummary
 from fallback_audit.showing.judging_stats import JudgingStats
 from fallback_audit.verifying.report import VerificationReport
@@ -19,16 +18,13 @@ from fallback_audit.vocabulary import GateStatus, ProofLevel, TestsLevel
 from fallback_plugins.solved_examples.store.withdrawal import Withdrawal
 from fallback_tier.advisory import AdvisorySource
 from fallback_tier.batch.outcome import AdvisoryEnd
-from fallback_tier.cli.audit.again import BegunAgain
 from fallback_tier.cli.audit.export import ExportDone, ImportDone
-from fallback_tier.cli.audit.keys import CheckpointMade, SigningKey
-from fallback_tier.cli.audit.postgres import RolesMade
+from fallback_tier.cli.audit.setup import BegunAgain, CheckpointMade, RolesMade, SigningKey
 from fallback_tier.cli.audit.trails import AuditLog
 from fallback_tier.cli.cache import CacheCleared, CacheList
 from fallback_tier.cli.config.command import ConfigShown
-from fallback_tier.cli.examples.index import DriftFound, IndexBuilt, ManifestShown
+from fallback_tier.cli.examples.index import DriftFound, ExamplesFound, IndexBuilt, ManifestShown
 from fallback_tier.cli.examples.records import ExampleList, ExampleShown, Ingested
-from fallback_tier.cli.examples.search import ExamplesFound
 from fallback_tier.cli.examples.sources import Harvested, InfluencedFixes, ReleaseAdded
 from fallback_tier.cli.fix.plan import PlanDocument
 from fallback_tier.cli.keys.command import (
@@ -44,7 +40,7 @@ from fallback_tier.cli.scan.command import ScanDocument
 from fallback_tier.fleet.model import CampaignState, FixState, FleetFix, LeftOut
 from fallback_tier.gates.journal.questions import Review
 from fallback_tier.gates.result import Committed, Escalated, Patched, RefusedFix, Verified
-from fallback_tier.observing.health.report import Health
+from fallback_tier.observing.health.running import Health
 from fallback_tier.outcome import RecipeApplication, UnreadItem
 from fallback_tier.planning import RemediationPlan
 from fallback_tier.scan.document import NotFixed

@@ -14,6 +14,7 @@ They are signed with the rest. Readers that know only the specification ignore t
 import base64
 import hashlib
 import re
+import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -81,19 +82,19 @@ class Checkpoint:
         """From ``text``; extension lines of others are ignored. Raises AuditIntegrityError."""
         lines = text.removesuffix("\n").split("\n")
         if len(lines) < 3 or not all(lines) or not _SIZE.fullmatch(lines[1]):
-            raise bad_checkpoint("its text is not origin, size and root", kind="malformed")
+            raise _bad_checkpoint("its text is not origin, size and root", kind="malformed")
         try:
             root = decode_base64(lines[2])
         except ValueError:
             root = b""
         if len(root) != HASH_BYTES:
-            raise bad_checkpoint("its root is no SHA-256 hash", kind="malformed")
+            raise _bad_checkpoint("its root is no SHA-256 hash", kind="malformed")
         tips = [reported[1] for line in lines[3:] if (reported := _TIP.fullmatch(line))]
         before = [
             reported.groups() for line in lines[3:] if (reported := _PREVIOUS.fullmatch(line))
         ]
         if len(tips) > 1 or len(before) > 1:
-            raise bad_checkpoint(
+            raise _bad_checkpoint(
                 "it names two tips, or two checkpoints before it", kind="malformed"
             )
         previous = Previous(int(before[0][0]), before[0][1]) if before else None
@@ -104,7 +105,7 @@ class Checkpoint:
             if (reported := _FOUND.fullmatch(line))
         )
         if not all(span.first <= span.last <= size for span in found):
-            raise bad_checkpoint(
+            raise _bad_checkpoint(
                 "the events that it says were found are none that it covers",
                 kind="found_events_not_covered",
             )
@@ -145,16 +146,56 @@ def open_checkpoint(note: bytes, verifiers: Collection[Verifier]) -> SignedCheck
     opened = open_note(note, verifiers)
     checkpoint = Checkpoint.parse(opened.text)
     if all(verifier.name != checkpoint.origin for verifier in opened.signed_by):
-        raise bad_checkpoint(
+        raise _bad_checkpoint(
             f"no key of the log {checkpoint.origin} signed it", kind="no_key_of_the_log"
         )
     return SignedCheckpoint(checkpoint, note, opened.signed_by)
 
 
-def bad_checkpoint(reason: str, *, kind: str = "") -> AuditIntegrityError:
+def _bad_checkpoint(reason: str, *, kind: str = "") -> AuditIntegrityError:
     """The error for a checkpoint that can't be trusted."""
     return AuditIntegrityError(
         f"A checkpoint can't be trusted: {reason}.",
         next_step="Keep it for analysis; check that --keys names the keys of this deployment.",
         kind=kind,
     )
+
+
+class Written:
+    """Numbers of the events that became durable through one guard, a keeper's and a flag among them.
+    Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._spans: list[Span] = []
+
+    def add(self, seq: int) -> None:
+        """Event ``seq`` is ours."""
+        with self._lock:
+            last = self._spans[-1] if self._spans else None
+            if last is not None and last.last + 1 == seq:
+                self._spans[-1] = Span(last.first, seq)
+            else:
+                self._spans.append(Span(seq, seq))
+
+    def spans(self) -> tuple[Span, ...]:
+        """All of them that are not forgotten, ascending."""
+        with self._lock:
+            return tuple(self._spans)
+
+    def forget(self, covered: int) -> None:
+        """A checkpoint covers these: nobody asks about them any more."""
+        with self._lock:
+            self._spans = [span for span in self._spans if span.last > covered]
+
+
+def others(wrote: Sequence[Span], *, after: int, upto: int) -> tuple[Span, ...]:
+    """The events behind ``after``, to ``upto``, that are in none of ``wrote`` (ascending)."""
+    found = []
+    for span in (*wrote, Span(upto + 1, upto + 1)):
+        if span.first > after + 1:
+            found.append(Span(after + 1, min(span.first - 1, upto)))
+        after = max(after, span.last)
+        if after >= upto:
+            break
+    return tuple(found)

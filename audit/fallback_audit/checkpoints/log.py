@@ -16,6 +16,7 @@ only a copy elsewhere tells (a folder on another disk; ``audit prove --from``).
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,11 +28,9 @@ from fallback_audit.checkpoints.checkpoint import (
     named_by,
     open_checkpoint,
 )
-from fallback_audit.checkpoints.keyring import Keyring
-from fallback_audit.checkpoints.known import recall, recall_all, recall_history
+from fallback_audit.checkpoints.keyring import Keyring, recall, recall_all, recall_history
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import MAX_NOTE_BYTES, Verifier
-from fallback_audit.checkpoints.shards import file_of, largest_in, sizes_in, smallest_in
 from fallback_audit.errors import AuditIntegrityError, CheckpointError
 from fallback_audit.files import (
     FILE_MODE,
@@ -43,10 +42,60 @@ from fallback_audit.files import (
     write_whole,
 )
 
+#: Sizes a subfolder has room for. A writer lists the subfolders and the last one of them, and its time
+#: must not grow with the log: of ten million events, in fixes of 16, that is a thousand, and 625 files.
+SHARD_EVENTS = 10_000
+
+_SHARD = re.compile(r"[0-9]{12}", re.ASCII)
+_FILE = re.compile(r"([0-9]{16})\.checkpoint", re.ASCII)
+
 _OVERSLEPT = (
     "If this log made no checkpoint while a rotation overlapped: rename ID.retired.vkey to ID.vkey, run "
     "`fallback-tier audit checkpoint`, and rename it back. Else somebody signed with a retired key."
 )
+
+
+def _file_of(folder: Path, size: int) -> Path:
+    """Where the checkpoint of this size is, or would be."""
+    return folder / f"{size // SHARD_EVENTS:012d}" / f"{size:016d}.checkpoint"
+
+
+def _sizes_in(folder: Path) -> Iterator[int]:
+    """The sizes of which there are files, ascending. Raises OSError."""
+    for shard in _shards(folder):
+        yield from sorted(size for name in _names(shard) if (size := _size(name, shard)))
+
+
+def _smallest_in(folder: Path) -> int:
+    """Return the smallest size of which there is a file; 0 if there is none. Raises OSError."""
+    return next(_sizes_in(folder), 0)
+
+
+def _largest_in(folder: Path) -> int:
+    """The largest of them; 0 where there is none. Raises OSError."""
+    for shard in reversed(_shards(folder)):
+        for name in sorted(_names(shard), reverse=True):
+            if size := _size(name, shard):
+                return size
+    return 0
+
+
+def _shards(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return [folder / name for name in sorted(filter(_SHARD.fullmatch, _names(folder)))]
+
+
+def _names(folder: Path) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in entries]
+
+
+def _size(name: str, shard: Path) -> int:
+    """Of the checkpoint in the file of this name; 0: it is none, or stands in the wrong subfolder."""
+    found = _FILE.fullmatch(name)
+    size = int(found[1]) if found else 0
+    return size if size // SHARD_EVENTS == int(shard.name) else 0
 
 
 class CheckedCheckpoint(NamedTuple):
@@ -72,17 +121,17 @@ class CheckpointLog:
 
     def path(self, size: int) -> Path:
         """Where the checkpoint of this size is, or would be."""
-        return file_of(self.folder, size)
+        return _file_of(self.folder, size)
 
     def sizes(self) -> Iterator[int]:
         """The sizes of which there are files, ascending. Raises CheckpointError."""
         with self.explained():
-            yield from sizes_in(self.folder)
+            yield from _sizes_in(self.folder)
 
     def latest_size(self) -> int:
         """The largest of them; 0 where there is none."""
         with self.explained():
-            return largest_in(self.folder)
+            return _largest_in(self.folder)
 
     def latest(self, keyring: Keyring) -> SignedCheckpoint | None:
         """The largest, which must be signed by a key that is not retired. Raises AuditIntegrityError."""
@@ -181,7 +230,7 @@ class CheckpointLog:
         """Return the first checkpoint of this log, or None if it has none. Raises CheckpointError."""
         if self._first is None:
             with self.explained():
-                size = smallest_in(self.folder)
+                size = _smallest_in(self.folder)
             self._first = self._named(size) if size else None
         return self._first
 

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from fallback_audit.checkpoints.written import Written
+from fallback_audit.checkpoints.checkpoint import Written
 from fallback_audit.contract.rule import Kind, Rule
 from fallback_audit.contract.table import (
     FIX_RULES,
@@ -69,35 +69,21 @@ class _Session:
 _LINKING = frozenset[Kind]().union(*(rule.sees for rule in FIX_RULES))
 
 
-class Asked(NamedTuple):
-    """The rules that an event can break when it is appended: ``Rule.local`` ones, and others."""
+def _rules_for(kind: Kind) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
+    """Return the rules that such an event can break when it is appended: ``Rule.local`` ones, and others.
 
-    local: tuple[Rule, ...]
-    whole: tuple[Rule, ...]
-
-
-def _asked(kind: Kind) -> Asked:
-    """A note is seen by the rules about notes only."""
+    A note is seen by the rules about notes only.
+    """
     of_kind = [
         rule
         for rule in RULES
         if (kind in rule.sees if rule.sees is not None else kind not in NOTES)
     ]
-    return Asked(
-        tuple(rule for rule in of_kind if rule.local),
-        tuple(rule for rule in of_kind if not rule.local),
-    )
+    local = tuple(rule for rule in of_kind if rule.local)
+    return local, tuple(rule for rule in of_kind if not rule.local)
 
 
-#: By kind of event.
-RULES_FOR: dict[Kind, Asked] = {kind: _asked(kind) for kind in KINDS}
-
-
-class _Known(NamedTuple):
-    """A violation, as far as it is the same one after another event."""
-
-    rule: str
-    seq: int
+_RULES_FOR = {kind: _rules_for(kind) for kind in KINDS}
 
 
 class _Placed(NamedTuple):
@@ -123,7 +109,7 @@ class JudgedFix:
         self.size = 0
         self._base = 0
         self._trails: dict[Scope, Trail] = {}
-        self._known: set[_Known] = set()
+        self._known: set[tuple[str, int]] = set()
         self._tail: list[_Placed] = []
 
     @property
@@ -204,14 +190,15 @@ class JudgedFix:
 
 def _broken_by(trail: Trail, kind: Kind) -> Iterator[Violation]:
     """What the last event, of this kind, may have broken: no less than what is wrong with it in."""
-    local, whole = RULES_FOR[kind]
+    local, whole = _RULES_FOR[kind]
     # FixStarted makes it a gate runner's trail: then more is asked of all attempts.
     yield from violations(trail if kind is FixStarted else trail.latest(), local)
     yield from violations(trail, whole)
 
 
-def _known(violation: Violation) -> _Known:
-    return _Known(violation.rule, violation.seq)
+def _known(violation: Violation) -> tuple[str, int]:
+    """Return a violation as far as it is the same one after another event: its rule and its event."""
+    return violation.rule, violation.seq
 
 
 class _Transaction(NamedTuple):

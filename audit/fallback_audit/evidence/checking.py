@@ -1,22 +1,121 @@
-"""What is in the evidence store, against what the record says must be there."""
+"""Evidence that events name: what must be kept, what was deleted on record, what is missing or altered."""
 
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 
 from pydantic import computed_field
 
 from fallback_audit.errors import EncryptedEvidenceError, EvidenceError, UnreadEvidenceError
-from fallback_audit.event_types import Digest, StartedOn
-from fallback_audit.evidence.collected import collected
-from fallback_audit.evidence.kept import kept_digests, private_digests
+from fallback_audit.event_types import StartedOn
+from fallback_audit.events import (
+    AnswerReused,
+    AttemptFailed,
+    AuditEvent,
+    Digest,
+    EvidenceCollected,
+    FixEscalated,
+    FixStarted,
+    GateJudged,
+    GroundingJudged,
+    ModelAnswered,
+    ModelCalled,
+    PatchProposed,
+    RetrievalQueried,
+)
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.frozen import Frozen
-from fallback_audit.ports import AuditReader, Scope
+from fallback_audit.ports import AuditReader, EvidenceStore, Scope
+
+#: Digests that one list names; a line each, 6.5 MB: well below the cap of one piece of evidence.
+MAX_DIGESTS_LISTED = 100_000
 
 #: Findings of a sort that a report lists; all are counted.
 MAX_LISTED = 100
+
+#: What a reader is told of evidence that is gone as it should be.
+REMOVED = "removed: its retention was over"
+
+
+def kept_digests(event: AuditEvent) -> tuple[Digest, ...]:
+    """Digests whose bytes must be kept: what a gate judged or said, why retrieval answered as it did,
+    what a retry stands on, what a judge found, what a fix or an attempt that is resumed needs.
+
+    Prompts are kept only when switched on: an event then says so.
+    """
+    match event:
+        case PatchProposed():
+            kept = (event.patch_sha256, event.remediation_sha256, event.application_sha256)
+            return tuple(filter(None, kept))
+        case FixStarted():
+            return tuple(filter(None, (event.inputs_sha256, event.batch_sha256)))
+        case GateJudged():
+            return tuple(filter(None, (event.evidence_sha256, *event.resolutions)))
+        case RetrievalQueried(account_sha256=str(digest)):
+            return (digest,)
+        case ModelAnswered(answer_evidence=str(digest)) | AnswerReused(answer_evidence=digest):
+            return (digest,)
+        case ModelCalled(prompt_evidence=str(digest)) | EvidenceCollected(list_sha256=digest):
+            return (digest,)
+        case GroundingJudged():
+            return (event.judgement_sha256,)
+        case AttemptFailed():
+            return (event.summary_sha256,)
+        case FixEscalated():
+            return event.evidence_sha256
+        case _:
+            return ()
+
+
+def private_digests(event: AuditEvent) -> tuple[Digest, ...]:
+    """Return those of ``kept_digests`` that are what a model was asked or answered, word for word.
+
+    They are in no export, and over HTTP for admins alone.
+    """
+    private = ModelCalled | ModelAnswered | AnswerReused | GroundingJudged
+    return kept_digests(event) if isinstance(event, private) else ()
+
+
+def put_list(evidence: EvidenceStore, digests: Sequence[Digest]) -> Digest:
+    """Keep a list of digests, as evidence itself. Raises EvidenceError."""
+    return evidence.put("".join(f"{digest}\n" for digest in digests).encode("ascii"))
+
+
+def read_list(evidence: EvidenceStore, digest: Digest) -> tuple[Digest, ...]:
+    """Read it back. Raises EvidenceError: missing, altered, no such list."""
+    lines = evidence.get(digest).decode("ascii", "replace").splitlines()
+    if not all(len(line) == len(digest) for line in lines):
+        raise EvidenceError(
+            f"Evidence {digest} is no list of digests.",
+            next_step="Run `fallback-tier audit verify` and find out who wrote it.",
+        )
+    return tuple(lines)
+
+
+def collected(reader: AuditReader, evidence: EvidenceStore) -> frozenset[bytes]:
+    """Digests (32 bytes each) whose evidence was deleted on record; those listed illegibly are left out.
+
+    Raises UnreadEvidenceError where the system failed to read a list.
+    """
+    events = reader.events(kinds=frozenset({"EvidenceCollected"}))
+    return collected_in((stored.payload for stored in events), evidence)
+
+
+def collected_in(events: Iterable[AuditEvent], evidence: EvidenceStore) -> frozenset[bytes]:
+    """``collected`` of events that the caller has."""
+    return frozenset(_listed(events, evidence))
+
+
+def _listed(events: Iterable[AuditEvent], evidence: EvidenceStore) -> Iterator[bytes]:
+    for event in events:
+        if isinstance(event, EvidenceCollected):
+            try:
+                yield from map(bytes.fromhex, read_list(evidence, event.list_sha256))
+            except UnreadEvidenceError:
+                raise
+            except (EvidenceError, ValueError):  # verification says so: the list is evidence, too
+                continue
 
 
 class Finding(StrEnum):
@@ -66,7 +165,7 @@ class EvidenceReport(Frozen):
         return self.bad_count == 0
 
 
-def other_machine(started_on: StartedOn | None, evidence: FileEvidenceStore) -> str | None:
+def _other_machine(started_on: StartedOn | None, evidence: FileEvidenceStore) -> str | None:
     """Return the name of the machine that keeps what ``started_on``'s process stored; None: this one.
 
     Of an audit trail in SQLite always None. A store with a new id, on the machine of that name, is a store
@@ -110,13 +209,9 @@ def examine(
             return Finding.BAD, error.problem
         if bytes.fromhex(digest) in removed:
             return Finding.REMOVED, REMOVED
-        machine = other_machine(started_on, evidence)
+        machine = _other_machine(started_on, evidence)
         return (Finding.BAD, error.problem) if machine is None else (Finding.ELSEWHERE, machine)
     return None
-
-
-#: What a reader is told of evidence that is gone as it should be.
-REMOVED = "removed: its retention was over"
 
 
 def check_evidence(

@@ -1,4 +1,4 @@
-"""The evidence store: content-addressed files beside the chain, named by their SHA-256.
+"""The evidence store: content-addressed files next to the chain, named by their SHA-256; also models.
 
 Only their owner can read them. Earlier releases encrypted raw prompts and answers (ADR-0126): such a file
 is recognised, never read, and replaced once its content is put again.
@@ -7,6 +7,7 @@ is recognised, never read, and replaced once its content is put again.
 import errno
 import fcntl
 import hashlib
+import json
 import os
 import re
 import secrets
@@ -14,7 +15,9 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from fallback_audit.disk_errors import blamed
 from fallback_audit.errors import (
@@ -24,7 +27,7 @@ from fallback_audit.errors import (
     FallbackError,
     UnreadEvidenceError,
 )
-from fallback_audit.event_types import Digest
+from fallback_audit.events import Digest
 from fallback_audit.files import (
     descriptor_of,
     lock,
@@ -34,6 +37,7 @@ from fallback_audit.files import (
     sync_directory,
     write_whole,
 )
+from fallback_audit.ports import EvidenceStore
 
 #: One piece of evidence. Twice the largest patch we make (8 MiB); logs are cut before.
 MAX_EVIDENCE_BYTES = 16 * 1024 * 1024
@@ -52,6 +56,8 @@ _PLANTED = frozenset({errno.ELOOP, errno.ENXIO, errno.ENOTDIR})
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FAN_OUT = re.compile(r"[0-9a-f]{2}")
+
+_ModelT = TypeVar("_ModelT", bound=BaseModel)
 
 
 class StoredFile(NamedTuple):
@@ -280,3 +286,24 @@ def _files(folder: "os.DirEntry[str]") -> Iterator[StoredFile]:
         except FileNotFoundError:  # removed, or made whole, since the directory was read
             continue
         yield StoredFile(Path(entry.path), name if whole else None, found.st_size, found.st_mtime)
+
+
+def put_document(evidence: EvidenceStore, model: BaseModel) -> Digest:
+    """Store a model. Raises EvidenceError.
+
+    In ASCII: a model's words may hold a lone surrogate, which JSON can escape and UTF-8 can't express.
+    """
+    return evidence.put(json.dumps(model.model_dump(mode="json")).encode("ascii"))
+
+
+def get_document(evidence: EvidenceStore, kind: type[_ModelT], digest: Digest) -> _ModelT:
+    """Read it back. Raises EvidenceError: gone, altered, or of another version's form."""
+    content = evidence.get(digest)
+    try:
+        return kind.model_validate(json.loads(content))
+    except (ValidationError, ValueError) as error:
+        raise EvidenceError(
+            f"Evidence {digest} is no {kind.__name__} as this version writes it.",
+            next_step="Resume with the version that started the fix, or start a new one.",
+            kind="not_the_document",
+        ) from error

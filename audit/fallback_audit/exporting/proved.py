@@ -16,12 +16,17 @@ from fallback_audit.checkpoints.merkle import inclusion_holds, leaf_hash
 from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.errors import AuditIntegrityError
 from fallback_audit.exporting.spool import Spool
-from fallback_audit.segment import open_segment
-from fallback_audit.verifying.covering import MAX_RANGES, Interruptions, signed_later
-from fallback_audit.verifying.report import COVER, Listed, Problem, VerificationReport
+from fallback_audit.statements import open_segment
+from fallback_audit.verifying.report import (
+    COVER,
+    Listed,
+    Problem,
+    VerificationReport,
+    uncovered_fixes,
+)
 from fallback_audit.verifying.sources import CheckpointSource
 from fallback_audit.verifying.trails import EvidenceCheck, Trails
-from fallback_audit.verifying.uncovered import uncovered_fixes
+from fallback_audit.verifying.walk import MAX_RANGES, Interruptions, signed_later
 
 _ONE_FIX = (
     "One fix: each event is proved to stand in the log; that none was left out is not proved, but for "

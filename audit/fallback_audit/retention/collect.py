@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 from fallback_audit.errors import AuditStoreError
 from fallback_audit.events import EvidenceCollected
-from fallback_audit.evidence.collected import MAX_LISTED, collected, put_list
+from fallback_audit.evidence.checking import MAX_DIGESTS_LISTED, collected, put_list
 from fallback_audit.evidence.store import FileEvidenceStore, StoredFile
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import MAINTENANCE, AuditReader, AuditStore
-from fallback_audit.retention.ended import ended_fixes
-from fallback_audit.retention.references import FOREVER, named_digests, references
+from fallback_audit.retention.ended import FOREVER, ended_fixes, named_digests, references
 from fallback_audit.stores.appending import Clock, timestamp
 
 #: What was stored since then may not be on record yet: far longer than any model call or gate takes.
@@ -146,7 +145,7 @@ class Collector:
         before = collected(self._history, self._evidence)
         new = iter([one for one in victims if one.file.digest and one.digest not in before])
         seqs = []
-        while chunk := list(islice(new, MAX_LISTED)):
+        while chunk := list(islice(new, MAX_DIGESTS_LISTED)):
             event = EvidenceCollected(
                 removed=len(chunk),
                 removed_bytes=sum(found.file.size for found in chunk),

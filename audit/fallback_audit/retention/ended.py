@@ -1,10 +1,13 @@
-"""Which fixes are over: nobody will add to them, answer them or resume them."""
+"""Fixes that are over: and until when the evidence that events name is needed."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from fallback_audit.events import (
     AttemptRefused,
     AttemptStarted,
+    AuditEvent,
     BudgetRaised,
     ConsumerLeft,
     FixAbandoned,
@@ -17,7 +20,7 @@ from fallback_audit.events import (
     ReviewDecided,
     TransitionReopened,
 )
-from fallback_audit.ports import AuditReader, StoredEvent
+from fallback_audit.ports import MAINTENANCE, AuditReader, StoredEvent
 
 #: The kinds that begin, end or go on with something.
 KINDS = frozenset(
@@ -38,6 +41,11 @@ KINDS = frozenset(
         "TransitionReopened",
     }
 )
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+#: Later than any time there is: a fix that is not over, or the record itself, needs it.
+FOREVER: Final = "~"
 
 
 class _Fix:
@@ -75,13 +83,38 @@ def ended_fixes(reader: AuditReader) -> Mapping[str, str]:
 
     A fix that was interrupted is not, unless a person abandoned it: it can be resumed.
     """
-    return ended_of(reader.events(kinds=KINDS))
-
-
-def ended_of(events: Iterable[StoredEvent]) -> Mapping[str, str]:
-    """``ended_fixes`` of events that the caller has."""
     fixes: dict[str, _Fix] = {}
-    for stored in events:
-        if stored.kind in KINDS:
-            fixes.setdefault(stored.scope.fix_id, _Fix()).fold(stored)
+    for stored in reader.events(kinds=KINDS):
+        fixes.setdefault(stored.scope.fix_id, _Fix()).fold(stored)
     return {fix_id: fix.last_at for fix_id, fix in fixes.items() if not fix.open}
+
+
+def named_digests(event: AuditEvent) -> Iterator[bytes]:
+    """Everything in an event that may be the digest of evidence, in 32 bytes.
+
+    Not only what must be kept (``evidence.checking``): what an event names is never an orphan.
+    """
+    return _digests(event.model_dump())
+
+
+def references(reader: AuditReader, ended: Mapping[str, str]) -> dict[bytes, str]:
+    """Digest → until when it is needed: FOREVER, or the end of the last fix that names it."""
+    needed: dict[bytes, str] = {}
+    for stored in reader.events():
+        fix_id = stored.scope.fix_id
+        until = FOREVER if fix_id == MAINTENANCE.fix_id else ended.get(fix_id, FOREVER)
+        for digest in named_digests(stored.payload):
+            needed[digest] = max(until, needed.get(digest, ""))
+    return needed
+
+
+def _digests(value: Any) -> Iterator[bytes]:
+    if isinstance(value, str):
+        if _DIGEST.fullmatch(value):
+            yield bytes.fromhex(value)
+    elif isinstance(value, Mapping):
+        for member in value.values():
+            yield from _digests(member)
+    elif isinstance(value, tuple | list):
+        for member in value:
+            yield from _digests(member)

@@ -10,11 +10,10 @@ from fallback_audit.chain import read_row
 from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.errors import AuditIntegrityError, AuditStoreError
 from fallback_audit.events import SegmentRetired
-from fallback_audit.exporting.reading import rows_of_file
+from fallback_audit.exporting.format import rows_of_file
 from fallback_audit.ports import AuditReader, StoredEvent
-from fallback_audit.segment import SegmentStatement, open_segment
-from fallback_audit.stores.appending import timestamp
-from fallback_audit.stores.since import moment_of
+from fallback_audit.statements import SegmentStatement, open_segment
+from fallback_audit.stores.appending import moment_of, timestamp
 
 
 class SegmentedReader(AuditReader, Protocol):

@@ -6,23 +6,74 @@ store's files, or in the evidence, is removed when the command is given again (A
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import KW_ONLY, dataclass
+from enum import StrEnum
+from typing import Annotated, Any, Final, get_args, get_origin
 
 from fallback_audit.checkpoints.note import Signer
-from fallback_audit.checkpoints.statement import TOMBSTONE_DOMAIN, sign_statement
 from fallback_audit.errors import AuditStoreError, RequestError
-from fallback_audit.event_types import Digest
-from fallback_audit.events import TERMINAL_KINDS, EvidenceCollected, PayloadRedacted
-from fallback_audit.evidence.collected import put_list
+from fallback_audit.event_types import FREE_TEXT, Digest
+from fallback_audit.events import (
+    TERMINAL_KINDS,
+    AuditEvent,
+    EvidenceCollected,
+    PayloadRedacted,
+    event_adapter,
+)
+from fallback_audit.evidence.checking import put_list
 from fallback_audit.evidence.store import FileEvidenceStore, StoredFile
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import MAINTENANCE, AuditReader, KeepableStore, Record, Scope, StoredEvent
-from fallback_audit.retention.ended import ended_fixes
-from fallback_audit.retention.free_text import residue, with_words
-from fallback_audit.retention.references import named_digests
+from fallback_audit.retention.ended import ended_fixes, named_digests
+from fallback_audit.statements import TOMBSTONE_DOMAIN, Tombstone, sign_statement
 from fallback_audit.stores.appending import Clock, timestamp
-from fallback_audit.tombstone import Tombstone
+
+#: What stands where words were.
+REDACTED: Final = "[redacted]"
+
+
+def free_text_fields(event: type[AuditEvent]) -> tuple[str, ...]:
+    """The members of this kind of event that can be redacted, in their order."""
+    return tuple(
+        name
+        for name, field in event.model_fields.items()
+        if FREE_TEXT in field.metadata or _marked(field.annotation)
+    )
+
+
+def with_words(event: AuditEvent) -> tuple[str, ...]:
+    """Those that say something in this event."""
+    return tuple(
+        name for name in free_text_fields(type(event)) if getattr(event, name) not in (None, "", ())
+    )
+
+
+def residue(event: AuditEvent, fields: Collection[str]) -> dict[str, Any]:
+    """The event without the words in ``fields``, as JSON: valid as an event of the same kind.
+
+    A list keeps its length, and what was absent stays so: rules may count. Members of a vocabulary stay.
+    """
+    content, typed = event.model_dump(mode="json"), event.model_dump()
+    for name in fields:
+        content[name] = _without_words(typed[name])
+    assert event_adapter.validate_python(content).kind == event.kind  # noqa: S101 - by FREE_TEXT
+    return content
+
+
+def _without_words(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_without_words(member) for member in value]
+    if isinstance(value, dict):
+        return {name: _without_words(member) for name, member in value.items()}
+    return value if value is None or isinstance(value, int | StrEnum) else REDACTED
+
+
+def _marked(annotation: Any) -> bool:
+    """Is a type inside this one marked, in an optional member or a tuple of them?"""
+    if get_origin(annotation) is Annotated and FREE_TEXT in annotation.__metadata__:
+        return True
+    return any(_marked(inner) for inner in get_args(annotation))
 
 
 class Redaction(Frozen):

@@ -5,16 +5,19 @@ The file is written, read back and compared first. Then, as one step of the stor
 that leaves at most a file that the next one removes. Nothing is ever edited (ADR-0036).
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from fallback_audit.chain import StoredRow, broken_link
 from fallback_audit.checkpoints.checkpoint import SignedCheckpoint
 from fallback_audit.checkpoints.keyring import Keyring
-from fallback_audit.checkpoints.statement import SEGMENT_DOMAIN, sign_statement
+from fallback_audit.checkpoints.merkle import Frontier
+from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.errors import (
     AuditIntegrityError,
     AuditStoreError,
@@ -22,31 +25,226 @@ from fallback_audit.errors import (
     RequestError,
 )
 from fallback_audit.events import SegmentRetired, SegmentSealed
+from fallback_audit.exporting.format import Base, ExportWriter, Head, rows_of_file
+from fallback_audit.files import FILE_MODE, make_private_directory, sync_directory
 from fallback_audit.frozen import Frozen
-from fallback_audit.ports import MAINTENANCE, KeepableStore, Record, Segment
-from fallback_audit.retention.choosing import Choice, choose
+from fallback_audit.ports import MAINTENANCE, HeaderReader, KeepableStore, Record, Segment
 from fallback_audit.retention.ended import ended_fixes
 from fallback_audit.retention.history import file_digest, retired_in, sealed_events
-from fallback_audit.retention.segment_file import (
-    Content,
+from fallback_audit.showing.describe import WORDS
+from fallback_audit.statements import (
+    SEGMENT_DOMAIN,
+    SegmentStatement,
     Start,
-    WrittenSegment,
-    delete_segment,
-    file_name,
-    write_segment,
+    open_segment,
+    sign_statement,
 )
-from fallback_audit.segment import SegmentStatement, open_segment
 from fallback_audit.stores.appending import Clock, timestamp
-from fallback_audit.verifying.verify import Snapshot
+from fallback_audit.verifying.sources import VerifiableStore
 from fallback_audit.verifying.walk import Progress
 
+#: Fixes that a refusal names; there may be thousands.
+_MAX_NAMED = 5
 
-class SealableStore(KeepableStore, Protocol):
+_NEXT = "Run `fallback-tier audit verify`; a record that is not whole is not sealed."
+
+
+class Held(Frozen):
+    """A fix that keeps events from being sealed: not over, or with an event that is too young."""
+
+    fix_id: str
+    first_seq: int
+    over: bool
+
+
+class Choice(Frozen):
+    """``last_seq``: seal up to here; equal to ``base``: nothing. ``old``: so far everything is old enough.
+
+    ``held_by``: fixes that began up to ``old`` and did not end there, the first few.
+    """
+
+    base: int
+    last_seq: int
+    old: int
+    held_by: tuple[Held, ...]
+
+
+def choose(store: HeaderReader, ended: Mapping[str, str], *, base: int, before: datetime) -> Choice:
+    """Return the last event behind ``base`` that can be sealed with all before it."""
+    limit = timestamp(before)
+    old = tip = base
+    young = False
+    firsts: dict[str, int] = {}
+    lasts: dict[str, int] = {}
+    for seq, fix_id, recorded_at in _headers(store, base):
+        tip = seq
+        young = young or recorded_at >= limit
+        old = old if young else seq
+        if fix_id != MAINTENANCE.fix_id and (not young or fix_id in firsts):
+            firsts.setdefault(fix_id, seq)
+            lasts[fix_id] = seq
+    # A fix that is not over continues behind the end.
+    ends = {fix_id: last if fix_id in ended else tip + 1 for fix_id, last in lasts.items()}
+    best = reached = base
+    for fix_id, first in firsts.items():  # in the order of their first events
+        if first > reached and reached <= old:
+            best = max(best, min(old, first - 1))
+        reached = max(reached, ends[fix_id])
+    if reached <= old:
+        best = old
+    held = [
+        Held(fix_id=fix_id, first_seq=first, over=fix_id in ended)
+        for fix_id, first in firsts.items()
+        if ends[fix_id] > old
+    ]
+    return Choice(base=base, last_seq=best, old=old, held_by=tuple(held[:_MAX_NAMED]))
+
+
+def _headers(store: HeaderReader, base: int) -> Iterator[tuple[int, str, str]]:
+    for row in store.headers(after=base):
+        try:
+            header = json.loads(row.header)
+            reported = row.seq, str(header["fix_id"]), str(header["recorded_at"])
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise AuditIntegrityError(
+                f"Nothing is sealed: the header of event {row.seq} is not one of ours.",
+                next_step="Run `fallback-tier audit verify`; a record that is not whole is not sealed.",
+                kind="bad_header",
+            ) from error
+        yield reported
+
+
+class _Content(NamedTuple):
+    """What goes into a file: rows to number ``last_seq``, what stands before, what covers it."""
+
+    origin: str
+    start: Start
+    last_seq: int
+    rows: Iterable[StoredRow]
+    statements: Sequence[bytes]
+    checkpoint: bytes
+
+
+class _WrittenSegment(NamedTuple):
+    """The file, and the chain and the tree up to its last event."""
+
+    path: Path
+    sha256: str
+    tip: str
+    frontier: Frontier
+
+
+def _file_name(number: int, first_seq: int, last_seq: int) -> str:
+    """What the file of a segment is called."""
+    return f"{number:06}-{first_seq}-{last_seq}.jsonl"
+
+
+def _write_segment(
+    path: Path, content: _Content, *, verifiers: Sequence[Verifier], progress: Progress | None
+) -> _WrittenSegment:
+    """Write it durably, then read it back and compare.
+
+    Raises AuditIntegrityError where the chain is broken, or the file is not what was written;
+    AuditStoreError where the disk refuses. There is no file then.
+    """
+    part = path.with_name(f".tmp-{path.name}")
+    try:
+        make_private_directory(path.parent)
+        part.unlink(missing_ok=True)
+        written = _written(part, content, verifiers, progress)._replace(path=path)
+        _check(part, content, written, verifiers)
+        part.replace(path)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise AuditStoreError(
+            f"Segment {path}: {error.strerror or error}.",
+            next_step="Check free space, owner and mode of its folder.",
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)
+    return written
+
+
+def delete_segment(path: Path) -> None:
+    """Durably; one that is not there is fine. Raises AuditStoreError."""
+    try:
+        path.unlink(missing_ok=True)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise AuditStoreError(
+            f"Segment {path} can't be deleted: {error.strerror or error}.",
+            next_step="Check the folder's owner and mode.",
+        ) from error
+
+
+def _written(
+    part: Path, content: _Content, verifiers: Sequence[Verifier], progress: Progress | None
+) -> _WrittenSegment:
+    start = content.start
+    seq, tip, frontier = start.seq, start.tip, start.frontier.copy()
+    head = Head(
+        words=WORDS,
+        origin=content.origin,
+        first_seq=seq + 1,
+        last_seq=content.last_seq,
+        base=Base(seq=seq, leaf=tip, frontier=tuple(one.hex() for one in start.frontier.hashes)),
+    )
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+    with os.fdopen(descriptor, "wb") as file:
+        writer = ExportWriter(file, head, verifiers=verifiers)
+        writer.segments(content.statements)
+        for row in _chained(content, verifiers):
+            frontier.append(row.header or b"")
+            seq, tip = row.seq, row.leaf or ""
+            writer.event(row)
+            if progress is not None:
+                progress(seq)
+        writer.checkpoint(content.checkpoint)
+        sha256 = writer.close().sha256
+        file.flush()
+        os.fsync(descriptor)
+    if seq != content.last_seq:
+        raise AuditIntegrityError(
+            f"The chain ends at event {seq}, and {content.last_seq} were to be sealed.",
+            next_step=_NEXT,
+        )
+    return _WrittenSegment(part, sha256, tip, frontier)
+
+
+def _chained(content: _Content, verifiers: Sequence[Verifier]) -> Iterator[StoredRow]:
+    """The rows to seal, each the next link: nothing broken is signed as sealed."""
+    seq, tip = content.start.seq, content.start.tip
+    for row in content.rows:
+        if row.seq > content.last_seq:
+            return
+        reason = broken_link(row, seq=seq + 1, previous_leaf=tip, verifiers=verifiers)
+        if reason is not None:
+            raise AuditIntegrityError(
+                f"Event {row.seq} can't be sealed: {reason}.", next_step=_NEXT, kind="event_altered"
+            )
+        yield row
+        seq, tip = row.seq, row.leaf or ""
+
+
+def _check(
+    part: Path, content: _Content, written: _WrittenSegment, verifiers: Sequence[Verifier]
+) -> None:
+    """What was read back is the same chain to the same end: the rows in the store are dropped for it."""
+    read = content._replace(rows=rows_of_file(part, sha256=written.sha256))
+    start = content.start
+    seq, tip, frontier = start.seq, start.tip, start.frontier.copy()
+    for row in _chained(read, verifiers):
+        frontier.append(row.header or b"")
+        seq, tip = row.seq, row.leaf or ""
+    if (seq, tip, frontier.root()) != (content.last_seq, written.tip, written.frontier.root()):
+        raise AuditIntegrityError(
+            f"Segment {part} was read back as something else than was written.",
+            next_step="Check the disk, then seal again.",
+        )
+
+
+class SealableStore(KeepableStore, VerifiableStore, Protocol):
     """A store whose rows can be read as they stand."""
-
-    def snapshot(self) -> AbstractContextManager[Snapshot]:
-        """Raises AuditStoreError."""
-        ...
 
 
 class Sealed(Frozen):
@@ -178,7 +376,7 @@ class Sealer:
         for left in self._leftovers(number):
             delete_segment(left)
         seen = self.store.tip()[0]
-        path = self.folder / file_name(number, first, choice.last_seq)
+        path = self.folder / _file_name(number, first, choice.last_seq)
         written = self._write(path, start, choice.last_seq, covered)
         try:
             self._check_unchanged(seen, choice)
@@ -207,10 +405,10 @@ class Sealer:
 
     def _write(
         self, path: Path, start: Start, last_seq: int, covered: SignedCheckpoint
-    ) -> WrittenSegment:
+    ) -> _WrittenSegment:
         """A method of its own: a cursor that outlives it would be a reader in the way of ``scrub``."""
         with self.store.snapshot() as snapshot:
-            content = Content(
+            content = _Content(
                 origin=self.keyring.origin,
                 start=start,
                 last_seq=last_seq,
@@ -218,7 +416,7 @@ class Sealer:
                 statements=self.store.segments(),
                 checkpoint=covered.note,
             )
-            return write_segment(
+            return _write_segment(
                 path, content, verifiers=self.keyring.verifiers(), progress=self.progress
             )
 
@@ -227,7 +425,7 @@ class Sealer:
         number: int,
         first: int,
         previous_leaf: str,
-        written: WrittenSegment,
+        written: _WrittenSegment,
         *,
         by: str,
         reason: str,

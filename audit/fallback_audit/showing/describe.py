@@ -1,4 +1,4 @@
-"""Events in words: one line each, the same for every reader. Untrusted text is neutralised here."""
+"""Events in words, the same for every reader and for exports. Untrusted text is neutralised here."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -7,6 +7,7 @@ from typing import Any
 from fallback_audit import events
 from fallback_audit.contract.trail import refused_by_cap
 from fallback_audit.event_types import JudgedTests
+from fallback_audit.events import AuditEvent
 from fallback_audit.events.fix import UNCOMPARED
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import StoredEvent
@@ -15,6 +16,12 @@ from fallback_audit.vocabulary import PromptShape, TestsLevel, Tier
 # Control, format (bidi overrides, zero width), surrogate, private use, unassigned, line and
 # paragraph separators: none of them may reach a terminal.
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+#: Until a model is asked: a recipe, a replay or a refusal may end the attempt before.
+_NOT_ASKED: dict[str, Any] = {"prompt_shape": PromptShape.NONE, "shape": PromptShape.NONE.label}
+
+#: Raised when the words of any event change: an export of before is then not held to today's.
+WORDS = 2
 
 
 def visible(text: str, *, lines: bool = False) -> str:
@@ -126,10 +133,6 @@ def _update(summary: FixSummary, link: StoredEvent) -> dict[str, object]:
             return _update_attempt(summary, event)
 
 
-#: Until a model is asked: a recipe, a replay or a refusal may end the attempt before.
-_NOT_ASKED: dict[str, Any] = {"prompt_shape": PromptShape.NONE, "shape": PromptShape.NONE.label}
-
-
 def _update_attempt(summary: FixSummary, event: events.AuditEvent) -> dict[str, object]:
     """What this event changes in the last attempt's line."""
     number = getattr(event, "attempt", 1)
@@ -188,3 +191,12 @@ def excerpt_of(event: events.AuditEvent) -> str | None:
     """The lines to show below the sentence, safe to print: a summary, a gate's detail, problems."""
     excerpt = event.excerpt()
     return None if excerpt is None else visible(excerpt, lines=True)
+
+
+def shown(event: AuditEvent) -> str:
+    """The sentence; below it the lines that stand with it, e.g. the failure summary of a retry.
+
+    A retry's own sentence says "fresh LLM run, no RAG"; each model call names its prompt's shape.
+    """
+    excerpt = excerpt_of(event)
+    return sentence(event) if not excerpt else f"{sentence(event)}\n{excerpt}"

@@ -4,7 +4,7 @@ Stored text is untrusted: it is neutralised (``describe.visible``) and printed a
 as console markup. JSON carries it as it stands, escaped by JSON itself.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fallback_audit.contract.trail import Asked
@@ -16,10 +16,9 @@ from fallback_audit.events import (
     RetrievalQueried,
     grounded_words,
 )
-from fallback_audit.evidence.account import read_account
+from fallback_audit.evidence.account import AccountRead, Score, read_account
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import EvidenceStore, StoredEvent
-from fallback_audit.showing.account import account_lines
 from fallback_audit.showing.describe import (
     AttemptLine,
     FixSummary,
@@ -33,6 +32,46 @@ from fallback_audit.vocabulary import PromptShape
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+#: Dropped examples that a reader is shown; the evidence has all of them.
+MAX_DROPPED_SHOWN = 10
+
+
+def account_lines(event: RetrievalQueried, evidence: EvidenceStore) -> Iterator[str]:
+    """Scores, floors and what was dropped, as lines that are safe to print; one line where missing."""
+    try:
+        account = read_account(event, evidence)
+    except EvidenceError as error:
+        yield visible(f"why: {error.problem}")
+        return
+    if account is None:
+        yield "why: no account is on record"
+    else:
+        yield from map(visible, _lines(account))
+
+
+def _lines(account: AccountRead) -> Iterator[str]:
+    floors = (f"{one.name} floor: {one.score} ≥ {_number(one.value)}" for one in account.floors)
+    yield ", ".join((f"mode: {account.mode}", *floors))
+    if account.rewrites:
+        yield f"asked again {account.rewrites} times with other words"
+    for name in account.returned:
+        yield f"returned {name}{_scores(account.scores.get(name, {}))}"
+    for one in account.dropped[:MAX_DROPPED_SHOWN]:
+        yield f"dropped {one.example_id} ({one.reason}){_scores(one.scores)}"
+    if len(account.dropped) > MAX_DROPPED_SHOWN:
+        yield f"… and {len(account.dropped) - MAX_DROPPED_SHOWN:,} more dropped"
+    yield from (f"note: {note}" for note in account.notes)
+
+
+def _scores(scores: Mapping[str, Score]) -> str:
+    message = ", ".join(f"{name} {_number(value)}" for name, value in scores.items())
+    return f": {message}" if message else ""
+
+
+def _number(score: Score) -> str:
+    return "no number" if score is None else f"{score:.3f}"
 
 
 def log_json(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:

@@ -7,11 +7,11 @@ from fallback_audit.contract.table import Violation
 from fallback_audit.showing.describe import visible
 from fallback_audit.verifying.report import (
     Flag,
+    OpenFix,
     Problem,
     UncoveredFix,
     VerificationReport,
 )
-from fallback_audit.verifying.state import OpenFix
 
 if TYPE_CHECKING:
     from rich.console import Console

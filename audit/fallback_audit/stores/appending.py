@@ -1,17 +1,32 @@
-"""Appending, as every store does it: ask the guard, chain the links, hand them to one transaction."""
+"""What every store does alike: append events in one transaction, and find the first event since a time.
+
+An append asks the guard, chains the links, and hands them to the transaction. The chain is in order of
+recording, its times nearly so: clocks are set back. The first event since a time is found by bisection: an
+index over times would cost each append, and bisection costs some thousand headers and no payload.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from fallback_audit.canonical import GENESIS
 from fallback_audit.chain import Link, make_link
-from fallback_audit.errors import AuditIntegrityError
+from fallback_audit.errors import AuditIntegrityError, AuditStoreError
 from fallback_audit.events import Digest
 from fallback_audit.ports import AppendGuard, Record, StoredEvent, TrailReader
 
 Clock = Callable[[], datetime]
+
+#: How far clocks may have been set back: more than any time zone mistake, leap or correction does.
+CLOCK_STEP = timedelta(days=1)
+
+#: Consecutive events that must all be old before what stands ahead of them counts as old: one event
+#: that was written with a wrong clock proves nothing.
+PROBE_ROWS = 64
+
+#: What a date can be.
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 def utc_now() -> datetime:
@@ -52,28 +67,23 @@ def tip_of(
     return 0, GENESIS
 
 
-class Appended(NamedTuple):
-    """``asked``: one event a record, in their order; ``all``: with what a guard had put behind them."""
-
-    asked: tuple[StoredEvent, ...]
-    all: tuple[StoredEvent, ...]
-
-
 def append_in(
     transaction: Transaction,
     records: Sequence[Record],
     *,
     guard: AppendGuard | None,
     clock: Clock,
-) -> Appended:
+) -> tuple[tuple[StoredEvent, ...], tuple[StoredEvent, ...]]:
     """Chain ``records`` behind the tip and insert them. The caller commits, then tells the guard.
+
+    Return one event per record, in their order, and all events, with those that a guard put behind them.
 
     Raises AuditStoreError (ContractError among them): then the caller rolls back.
     """
     batch = _Batch(transaction, guard, clock)
-    asked = tuple(map(batch.add, records))
+    recorded = tuple(map(batch.add, records))
     transaction.insert(batch.links)
-    return Appended(asked, tuple(link.event for link in batch.links))
+    return recorded, tuple(link.event for link in batch.links)
 
 
 class _Batch:
@@ -121,3 +131,64 @@ class _Batch:
         if self._guard is not None:
             self._added.setdefault(record.scope.fix_id, []).append(link.event)
         return link.event
+
+
+#: Of a store, the integer that a query gives, or None. The query has ``?`` for each value.
+Ask = Callable[..., int | None]
+
+_NEWEST = "SELECT max(seq) FROM audit_header"
+
+# An event whose header says no time counts as of any time.
+_REACHED = (
+    "SELECT count(*) FROM (SELECT recorded_at FROM audit_header WHERE seq >= ?"
+    " ORDER BY seq LIMIT ?) AS probed WHERE coalesce(recorded_at >= ?, TRUE)"
+)
+_FIRST_SINCE = (
+    "SELECT min(seq) FROM (SELECT seq FROM audit_header WHERE seq > ?"
+    " AND coalesce(recorded_at >= ?, TRUE) ORDER BY seq LIMIT 1) AS found"
+)
+
+
+def last_before(ask: Ask, since: str) -> int:
+    """The number of the last event that is certainly older than ``since``; 0 where none is.
+
+    What comes after it begins with the first event dated ``since`` or later, and leaves out nothing
+    behind that, whatever its date: it was recorded later. Older dates stand there only where a clock
+    was set back. An event dated ``since`` or later is missed only where PROBE_ROWS consecutive events
+    after it are all dated more than CLOCK_STEP before ``since``: then its own clock was ahead.
+    Raises AuditStoreError where ``since`` is no time.
+    """
+    moment, old = _bounds(since)
+    low, high = 0, ask(_NEWEST) or 0
+    newest = high
+    while high - low > 2 * PROBE_ROWS:
+        middle = (low + high) // 2
+        if ask(_REACHED, middle, PROBE_ROWS, old):
+            high = middle
+        else:
+            low = middle
+    first = ask(_FIRST_SINCE, low, moment)
+    return newest if first is None else first - 1
+
+
+def moment_of(since: str) -> datetime:
+    """A time as it is asked for; without a zone it is UTC's. Raises AuditStoreError."""
+    try:
+        moment = datetime.fromisoformat(since)
+    except ValueError as error:
+        raise AuditStoreError(
+            f"{since!r} is no time: {error}.",
+            next_step="Give an RFC 3339 time, e.g. 2026-01-02T00:00:00Z.",
+            kind="not_a_time",
+        ) from error
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:  # hours before the first year, or behind the last
+        return _FIRST if moment.year == _FIRST.year else _LAST
+
+
+def _bounds(since: str) -> tuple[str, str]:
+    moment = moment_of(since)
+    old = moment - CLOCK_STEP if moment - _FIRST > CLOCK_STEP else _FIRST
+    return timestamp(moment), timestamp(old)

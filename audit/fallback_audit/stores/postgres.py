@@ -1,34 +1,407 @@
-"""The audit store in PostgreSQL: one schema, append-only, hash-chained, durable on return."""
+"""The audit store in PostgreSQL: one schema, append-only, hash-chained, durable on return.
 
-from collections.abc import Callable, Sequence
-from contextlib import closing
+It is read a page at a time, or, for a verification, whole at one moment. An append takes the chain's lock,
+inserts the links, and commits with an outcome that is known.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import chain, count
 from typing import TYPE_CHECKING
 
 import psycopg
+from psycopg.rows import TupleRow
 
+from fallback_audit.chain import Link, StoredRow, read_row
 from fallback_audit.errors import AuditStoreError
-from fallback_audit.events import AuditEvent
-from fallback_audit.ports import AppendGuard, Record, Scope, Segment, StoredEvent
-from fallback_audit.stores.appending import Clock, append_in, utc_now
+from fallback_audit.events import AuditEvent, Digest
+from fallback_audit.ports import AppendGuard, HeaderRow, Record, Scope, Segment, StoredEvent
+from fallback_audit.stores.appending import (
+    Clock,
+    append_in,
+    last_before,
+    tip_of,
+    utc_now,
+)
 from fallback_audit.stores.postgres_connection import (
     LOCK_TIMEOUT_S,
     MAINTAIN_SINCE,
     Connection,
     Session,
     connect,
+    explained,
 )
-from fallback_audit.stores.postgres_errors import explained
 from fallback_audit.stores.postgres_location import PostgresLocation
-from fallback_audit.stores.postgres_reading import PAGE_ROWS, PostgresAuditReader, open_readonly
-from fallback_audit.stores.postgres_schema import prepare
-from fallback_audit.stores.postgres_writing import PostgresTransaction
+from fallback_audit.stores.postgres_schema import (
+    applied_migrations,
+    check_version,
+    lock_key,
+    prepare,
+    schema_problems,
+)
 
 if TYPE_CHECKING:
     from fallback_audit.checkpoints.note import Verifier
+if TYPE_CHECKING:
+    from fallback_audit.checkpoints.note import Verifier
+if TYPE_CHECKING:
+    from fallback_audit.checkpoints.note import Verifier
 
-__all__ = ("PAGE_ROWS", "PostgresAuditReader", "PostgresAuditStore", "open_readonly")
 
-Step = Callable[[Connection], object]
+#: Rows that ``events`` holds in memory at once.
+PAGE_ROWS = 500
+
+#: Rows that a snapshot's cursor fetches at once. More is no faster, and payloads may be large.
+_FETCH_ROWS = 200
+
+# The headers first, by an index, then their payloads: a join that the planner orders by itself may
+# begin with the payloads of all events. OFFSET 0 keeps it from looking for a fix event by event.
+_PAGE = (
+    "SELECT seq, header, leaf, payload FROM (SELECT seq, header, leaf FROM {headers}"
+    " WHERE seq > %s{kinds} ORDER BY seq LIMIT {limit}) AS page"
+    " LEFT JOIN audit_payload USING (seq) ORDER BY seq"
+)
+_ALL = "audit_header"
+_OF_FIX = "(SELECT * FROM audit_header WHERE fix_id = %s OFFSET 0) AS mine"
+_OF_KINDS = " AND kind = ANY(%s)"
+
+#: One fix, all of it: what a guard reads.
+_TRAIL = _PAGE.format(headers=_OF_FIX, kinds="", limit="ALL")
+
+_TIP = "SELECT seq, leaf FROM audit_header ORDER BY seq DESC LIMIT 1"
+_SEGMENTS = "SELECT statement FROM audit_segment ORDER BY number"
+_STRAY_TOMBSTONES = (
+    "SELECT count(*) FROM audit_tombstone LEFT JOIN audit_payload USING (seq) WHERE tombstone IS"
+    " DISTINCT FROM payload AND seq > (SELECT coalesce(max(last_seq), 0) FROM audit_segment)"
+)
+
+# One message to the server. Each statement in it sees what was committed before it began, so the tip
+# is read as the last writer left it. A session that asks for more (remote_apply) keeps that.
+_BEGIN = """
+BEGIN ISOLATION LEVEL READ COMMITTED;
+SELECT pg_advisory_xact_lock({key});
+SELECT set_config('synchronous_commit', 'on', true)
+  WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply');
+SELECT current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on', seq, leaf
+  FROM (SELECT 1) AS always LEFT JOIN ({tip}) AS tip ON true
+"""
+
+_INSERT = (
+    "WITH payloads AS (INSERT INTO audit_payload (seq, payload) {payloads})"
+    " INSERT INTO audit_header (seq, header, leaf) {headers}"
+)
+_INSERT_ONE = _INSERT.format(
+    payloads="VALUES (%(seq)s, %(payload)s)", headers="VALUES (%(seq)s, %(header)s, %(leaf)s)"
+).encode()
+_INSERT_SEVERAL = _INSERT.format(
+    payloads="SELECT * FROM unnest(%(seq)s::bigint[], %(payload)s::bytea[])",
+    headers="SELECT * FROM unnest(%(seq)s::bigint[], %(header)s::bytea[], %(leaf)s::text[])",
+).encode()
+
+_Step = Callable[[Connection], object]
+
+
+class _PostgresSnapshot:
+    """A consistent view of the stored bytes for ``verify``, streamed by cursors of the server."""
+
+    def __init__(self, connection: Connection, location: PostgresLocation) -> None:
+        self._connection = connection
+        self._location = location
+        self._names = map("audit_{}".format, count())
+
+    def schema_problems(self) -> list[str]:
+        """Tables, index and append-only safeguards that are not as they were made; and tombstones that
+        stand where nothing was redacted."""
+        problems = schema_problems(self._connection, self._location.schema)
+        if not problems:  # else a table may be missing
+            ((stray,),) = self._rows(_STRAY_TOMBSTONES)
+            problems += [f"{stray} tombstones that no payload was replaced by"] if stray else []
+        return problems
+
+    def index_problems(self) -> list[str]:
+        """None that we look for: that is ``amcheck``, an extension for the server's superuser."""
+        return []
+
+    def segments(self) -> list[bytes]:
+        """The statements of all segments, in order."""
+        return [statement for (statement,) in self._rows(_SEGMENTS)]
+
+    def tombstones(self) -> frozenset[int]:
+        """Numbers of the redacted events whose tombstone is kept apart; none where the table is missing."""
+        ((found,),) = self._connection.execute("SELECT to_regclass('audit_tombstone')")
+        rows = self._rows("SELECT seq FROM audit_tombstone") if found else ()
+        return frozenset(seq for (seq,) in rows)
+
+    def rows(self, after: int = 0) -> Iterator[StoredRow]:
+        """Every row behind ``after`` by number (None where its payload is gone), then payloads
+        without a header."""
+        linked = self._rows(
+            "SELECT seq, header, leaf, payload FROM audit_header LEFT JOIN (SELECT seq, payload"
+            " FROM audit_payload WHERE seq > %s) AS payloads USING (seq) WHERE seq > %s ORDER BY seq",
+            after,
+            after,
+        )
+        orphans = self._rows(
+            "SELECT seq, NULL::bytea, NULL::text, payload FROM audit_payload p WHERE (seq > %s OR %s = 0)"
+            " AND NOT EXISTS (SELECT FROM audit_header h WHERE h.seq = p.seq) ORDER BY seq",
+            after,
+            after,
+        )
+        return map(StoredRow._make, chain(linked, orphans))
+
+    def rows_by_trail(self, fix_ids: frozenset[str] | None = None) -> Iterator[StoredRow]:
+        """Complete rows only, gate transition by gate transition, each in chain order; of all fixes,
+        or of these."""
+        sql = "SELECT seq, header, leaf, payload FROM audit_header JOIN audit_payload USING (seq)"
+        order = "ORDER BY fix_id, gate_transition_id, seq"
+        if fix_ids is None:
+            rows = self._rows(f"{sql} {order}")
+        else:
+            rows = self._rows(f"{sql} WHERE fix_id = ANY(%s) {order}", sorted(fix_ids))
+        return map(StoredRow._make, rows)
+
+    def _rows(self, sql: str, *parameters: object) -> Iterator[TupleRow]:
+        with (
+            explained(self._location),
+            self._connection.cursor(name=next(self._names), binary=True) as cursor,
+        ):
+            cursor.itersize = _FETCH_ROWS
+            yield from cursor.execute(sql.encode(), parameters)
+
+
+class PostgresAuditReader:
+    """Reads one chain. Threads may share it. A lost connection is made again.
+
+    ``verifiers``: see ``open_readonly``.
+    """
+
+    def __init__(
+        self, location: PostgresLocation, session: Session, verifiers: "Sequence[Verifier]" = ()
+    ) -> None:
+        self._location = location
+        self._verifiers = tuple(verifiers)
+        self._session = session
+        self._lock = threading.Lock()
+
+    def events(
+        self,
+        fix_id: str | None = None,
+        *,
+        kinds: frozenset[str] | None = None,
+        since: str | None = None,
+        after: int = 0,
+    ) -> Iterator[StoredEvent]:
+        """Events in chain order, a page at a time; see ``AuditStore.events``.
+
+        Each event's own bytes are checked. Raises AuditIntegrityError, AuditStoreError.
+        """
+        if since is not None:
+            after = max(after, last_before(self._number, since))
+        sql = _PAGE.format(
+            headers=_ALL if fix_id is None else _OF_FIX,
+            kinds="" if kinds is None else _OF_KINDS,
+            limit=PAGE_ROWS,
+        )
+        scope = () if fix_id is None else (fix_id,)
+        asked = () if kinds is None else (sorted(kinds),)
+        while page := self._read(sql, *scope, after, *asked):
+            yield from (read_row(StoredRow._make(row), self._verifiers) for row in page)
+            after = page[-1][0]
+
+    def tip(self) -> tuple[int, Digest]:
+        """Number and leaf of the last event. Raises AuditIntegrityError: only sealed segments are left."""
+        return tip_of(self._read(_TIP), self.segments)
+
+    def headers(self, *, after: int = 0, upto: int | None = None) -> Iterator[HeaderRow]:
+        """Headers in chain order, a page at a time. Those of sealed segments are not here any more."""
+        last = self.tip()[0] if upto is None else upto
+        sql = (
+            "SELECT seq, header, leaf FROM audit_header"
+            " WHERE seq > %s AND seq <= %s ORDER BY seq LIMIT %s"
+        )
+        while found := self._read(sql, after, last, PAGE_ROWS):
+            yield from map(HeaderRow._make, found)
+            after = found[-1][0]
+
+    def segments(self) -> list[bytes]:
+        """The statements of all segments, in order. Events start behind the last one."""
+        return [statement for (statement,) in self._read(_SEGMENTS)]
+
+    @contextmanager
+    def snapshot(self) -> Iterator[_PostgresSnapshot]:
+        """A read-only transaction on a connection of its own: writers go on meanwhile.
+
+        Raises AuditStoreError, AuditIntegrityError where the server finds its own data damaged.
+        """
+        with (
+            explained(self._location),
+            closing(connect(self._location, read_only=True, endless=True)) as connection,
+        ):
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield _PostgresSnapshot(connection, self._location)
+
+    def close(self) -> None:
+        """Release the store. Idempotent."""
+        with self._lock:
+            self._session.close()
+
+    def _number(self, sql: str, *values: object) -> int | None:
+        number: int | None = self._read(sql.replace("?", "%s"), *values)[0][0]
+        return number
+
+    def _read(self, sql: str, *parameters: object) -> list[TupleRow]:
+        # A page at a time: no cursor outlives the lock, since the iterator may move to another thread
+        # between two events (a server-sent stream in a thread pool does).
+        with self._lock:
+            return self._session.read(sql, parameters)
+
+
+def open_readonly(
+    url: str, *, schema: str | None = None, verifiers: "Sequence[Verifier]" = ()
+) -> PostgresAuditReader:
+    """Open a chain, or a standby's copy of one, for reading. Raises AuditStoreError.
+
+    ``verifiers``: trusted keys. Without one that signed it, a redacted event can't be read.
+    """
+    location = PostgresLocation.of(url, schema=schema)
+    session = Session(location, read_only=True)
+    try:
+        with explained(location):
+            applied = applied_migrations(session.connection(), location)
+        check_version(_found(applied, location), location)
+    except BaseException:
+        session.close()
+        raise
+    return PostgresAuditReader(location, session, verifiers)
+
+
+def _found(applied: set[str] | None, location: PostgresLocation) -> set[str]:
+    if applied is None:
+        raise AuditStoreError(
+            f"Audit store {location}: it has no audit trail in it.",
+            next_step="Check database and schema; a chain is made by the first `fallback-tier fix`.",
+            kind="no_trail",
+        )
+    return applied
+
+
+class _PostgresTransaction:
+    """The open write transaction of a session: what ``append_in`` asks for, and its end.
+
+    Raises AuditStoreError and psycopg.Error.
+    """
+
+    def __init__(self, session: Session, verifiers: "Sequence[Verifier]" = ()) -> None:
+        """Take the chain's lock; once more where the connection was lost before it."""
+        self._session = session
+        self._verifiers = verifiers
+        self.connection = session.connection()
+        try:
+            self._last = self._take_lock()
+        except psycopg.OperationalError:
+            if not self.connection.closed:
+                raise
+            self.connection = session.connection()
+            self._last = self._take_lock()
+
+    def tip(self) -> tuple[int, Digest]:
+        """Number and leaf of the last event, as the lock was taken."""
+        return tip_of(self._last, lambda: [row[0] for row in self._rows(_SEGMENTS)])
+
+    def insert(self, links: Sequence[Link]) -> None:
+        """Add these links behind the tip."""
+        rows = [
+            {
+                "seq": link.event.seq,
+                "payload": link.payload,
+                "header": link.header,
+                "leaf": link.event.leaf,
+            }
+            for link in links
+        ]
+        if len(rows) == 1:  # nearly every append: two thirds of the time that arrays take
+            self.connection.execute(_INSERT_ONE, rows[0])
+        else:
+            columns = {name: [row[name] for row in rows] for name in rows[0]}
+            self.connection.execute(_INSERT_SEVERAL, columns)
+
+    def trail(self, fix_id: str, *, after: int = 0) -> Iterator[StoredEvent]:
+        """The events of one fix behind number ``after``."""
+        rows = self._rows(_TRAIL, fix_id, after)
+        return (read_row(StoredRow._make(row), self._verifiers) for row in rows)
+
+    def roll_back(self) -> None:
+        """Where even that fails, the connection goes: the server then ends the transaction itself."""
+        try:
+            self.connection.rollback()
+        except psycopg.Error:
+            self._session.drop()
+
+    def commit(self, last: StoredEvent) -> None:
+        """Make it durable. ``last`` is the last event of it."""
+        try:
+            self.connection.commit()
+        except psycopg.Error as error:
+            if not self.connection.closed:
+                raise
+            self._settle(last, error)
+        except BaseException:
+            self._session.drop()
+            raise
+
+    def _settle(self, last: StoredEvent, lost: psycopg.Error) -> None:
+        """The connection was lost on the way: did the server commit? Raises AuditStoreError unless so.
+
+        The other end of the lost connection holds the chain's lock until its transaction has ended:
+        whoever gets the lock sees how it ended.
+        """
+        what = (
+            f"Audit store {self._session.location}: the connection was lost while event {last.seq}"
+        )
+        try:
+            self.connection = self._session.connection()
+            self._take_lock()
+            found = self._rows("SELECT leaf FROM audit_header WHERE seq = %s", last.seq)
+            self.connection.rollback()
+        except (psycopg.Error, AuditStoreError):
+            self._session.drop()
+            raise AuditStoreError(
+                f"{what} was committed, and the server can't be asked: the event may be there or not "
+                f"(its leaf is {last.leaf}).",
+                next_step="When the server is up, check whether `fallback-tier audit log` has it.",
+                kind="commit_unknown",
+            ) from None
+        if found != [(last.leaf,)]:
+            raise AuditStoreError(
+                f"{what} was committed; the server did not keep it: nothing was recorded.",
+                next_step="Try again.",
+                kind="not_recorded",
+            ) from lost
+
+    def _take_lock(self) -> list[TupleRow]:
+        sql = _BEGIN.format(key=lock_key(self._session.location.schema), tip=_TIP)
+        try:
+            cursor = self.connection.execute(sql.encode())
+            while cursor.nextset():
+                pass
+            ((durable, seq, leaf),) = cursor.fetchall()
+        except BaseException:
+            self.roll_back()
+            raise
+        if durable:
+            return [] if seq is None else [(seq, leaf)]
+        self.roll_back()
+        raise AuditStoreError(
+            f"Audit store {self._session.location}: the server runs with fsync or full_page_writes off: "
+            "a power cut may lose events that it acknowledged.",
+            next_step="Set both on in postgresql.conf; an audit trail is durable or nothing.",
+            kind="not_durable",
+        )
+
+    def _rows(self, sql: str, *parameters: object) -> list[TupleRow]:
+        with self.connection.cursor(binary=True) as cursor:
+            return cursor.execute(sql.encode(), parameters).fetchall()
 
 
 class PostgresAuditStore(PostgresAuditReader):
@@ -120,7 +493,7 @@ class PostgresAuditStore(PostgresAuditReader):
             kind="not_rewritten",
         )
 
-    def _keep(self, record: Record, refused: str, step: Step) -> StoredEvent:
+    def _keep(self, record: Record, refused: str, step: _Step) -> StoredEvent:
         def guarded(connection: Connection) -> None:
             try:
                 step(connection)
@@ -136,23 +509,25 @@ class PostgresAuditStore(PostgresAuditReader):
         return stored
 
     def _write(
-        self, records: Sequence[Record], step: Step | None = None
+        self, records: Sequence[Record], step: _Step | None = None
     ) -> tuple[StoredEvent, ...]:
         with self._lock:
             with explained(self._location):
-                transaction = PostgresTransaction(self._session, self._verifiers)
+                transaction = _PostgresTransaction(self._session, self._verifiers)
                 try:
-                    appended = append_in(transaction, records, guard=self._guard, clock=self._clock)
+                    recorded, appended = append_in(
+                        transaction, records, guard=self._guard, clock=self._clock
+                    )
                     if step is not None:
                         step(transaction.connection)
                 except BaseException:
                     transaction.roll_back()
                     raise
-                transaction.commit(appended.all[-1])
+                transaction.commit(appended[-1])
             if self._guard is not None:  # under the lock still: it hears of events in their order
-                for event in appended.all:
+                for event in appended:
                     self._guard.appended(event)
-        return appended.asked
+        return recorded
 
 
 def _may_rewrite(connection: Connection) -> bool:

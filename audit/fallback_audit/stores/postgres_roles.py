@@ -16,8 +16,7 @@ from typing import NamedTuple
 import psycopg
 
 from fallback_audit.errors import AuditStoreError
-from fallback_audit.stores.postgres_connection import MAINTAIN_SINCE, Connection, connect
-from fallback_audit.stores.postgres_errors import explained
+from fallback_audit.stores.postgres_connection import MAINTAIN_SINCE, Connection, connect, explained
 from fallback_audit.stores.postgres_location import PostgresLocation
 from fallback_audit.stores.postgres_schema import (
     FUNCTIONS,

@@ -1,32 +1,357 @@
-"""The default audit store: one SQLite file, append-only, hash-chained, durable on return."""
+"""The default audit store: one SQLite file, append-only, hash-chained, durable on return.
 
+It is read a page at a time, or, for a verification, whole at one moment.
+"""
+
+import errno
+import json
+import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from fallback_audit.chain import Link
-from fallback_audit.errors import AuditStoreError
+from fallback_audit.chain import Link, StoredRow, read_row
+from fallback_audit.errors import AuditIntegrityError, AuditStoreError
 from fallback_audit.events import AuditEvent, Digest
-from fallback_audit.ports import AppendGuard, Record, Scope, Segment, StoredEvent
-from fallback_audit.stores.appending import Clock, append_in, utc_now
-from fallback_audit.stores.sqlite_connection import SqliteConnection
-from fallback_audit.stores.sqlite_errors import explained
-from fallback_audit.stores.sqlite_opening import BUSY_TIMEOUT_S, immediate, open_for_writing
-from fallback_audit.stores.sqlite_reading import (
-    PAGE_ROWS,
-    SqliteAuditReader,
-    has_link,
-    is_database,
-    open_readonly,
-    tip,
-    trail,
+from fallback_audit.files import create_private
+from fallback_audit.ports import AppendGuard, HeaderRow, Record, Scope, Segment, StoredEvent
+from fallback_audit.stores.appending import (
+    Clock,
+    append_in,
+    last_before,
+    tip_of,
+    utc_now,
+)
+from fallback_audit.stores.sqlite_connection import (
+    LOOK_FROM_OUTSIDE,
+    FilesReplacedError,
+    SqliteConnection,
+    explained,
+    is_unread,
+    opened,
+    store_error,
+)
+from fallback_audit.stores.sqlite_schema import (
+    BUSY_TIMEOUT_S,
+    connect,
+    connect_for_reading,
+    immediate,
+    open_for_reading,
+    open_for_writing,
+    schema_problems,
+    table_names,
+    uri_of,
 )
 
 if TYPE_CHECKING:
     from fallback_audit.checkpoints.note import Verifier
+if TYPE_CHECKING:
+    from fallback_audit.checkpoints.note import Verifier
 
-__all__ = ("PAGE_ROWS", "SqliteAuditReader", "SqliteAuditStore", "is_database", "open_readonly")
+
+# A damaged or altered file may hold values of any type: they are read as bytes, which no digest fits.
+_LINK = "seq, CAST(header AS BLOB), CAST(leaf AS TEXT), CAST(payload AS BLOB)"
+ROWS = f"SELECT {_LINK} FROM audit_header LEFT JOIN audit_payload USING (seq)"  # noqa: S608 (ours)
+
+_NUMBERS = (
+    "SELECT (SELECT count(*) FROM {0} NOT INDEXED {1}), (SELECT min(seq) FROM {0} {1}),"
+    " (SELECT max(seq) FROM {0} {1})"
+)
+_STRAY_TOMBSTONES = (
+    "SELECT count(*) FROM audit_tombstone LEFT JOIN audit_payload USING (seq) WHERE"
+    " tombstone IS NOT payload AND seq > (SELECT coalesce(max(last_seq), 0) FROM audit_segment)"
+)
+_BEHIND = "WHERE seq > :after"
+_ORPHANS = (
+    "SELECT seq, NULL, NULL, CAST(payload AS BLOB) FROM audit_payload WHERE (seq > :after OR :after = 0)"
+    " AND NOT EXISTS (SELECT 1 FROM audit_header WHERE audit_header.seq = audit_payload.seq)"
+    " ORDER BY seq"
+)
+
+# ``StoredRow._make`` without its Python frame: this is called for each event of a verification.
+_as_row: Callable[[tuple[object, ...]], StoredRow] = partial(tuple.__new__, StoredRow)
+
+T = TypeVar("T")
+
+#: Rows that ``events`` holds in memory at once.
+PAGE_ROWS = 500
+
+# The rows of one fix by the index: left to itself, SQLite reads the table from ``after`` on. Sorting
+# them takes the memory of one fix's numbers.
+_ROWS_OF_FIX = (
+    f"SELECT {_LINK} FROM (SELECT seq FROM audit_header INDEXED BY audit_trail"  # noqa: S608
+    " WHERE fix_id = :fix_id AND seq > :after{kinds} ORDER BY seq LIMIT {limit})"
+    " JOIN audit_header USING (seq) LEFT JOIN audit_payload USING (seq) ORDER BY seq"
+)
+_OF_KINDS = " AND kind IN (SELECT value FROM json_each(:kinds))"
+
+
+class SqliteSnapshot:
+    """A consistent view of the stored bytes for ``verify``, streamed: memory stays flat."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def schema_problems(self) -> list[str]:
+        """What is missing of the tables, the index and the append-only safeguards; and tombstones that
+        stand where nothing was redacted."""
+        problems = schema_problems(self._connection)
+        if {"audit_tombstone", "audit_payload"} <= table_names(self._connection):
+            ((stray,),) = self._connection.execute(_STRAY_TOMBSTONES)
+            problems += [f"{stray} tombstones that no payload was replaced by"] if stray else []
+        return problems
+
+    def index_problems(self) -> list[str]:
+        """Where the index of fixes is not what the table says: whoever asks for one fix gets a part of
+        it. Reads the table and the index to their ends. Raises OSError where the system failed to read
+        them: SQLite says so among its findings, and what it then finds missing is no damage."""
+        checked = self._connection.execute("PRAGMA integrity_check(audit_header)")
+        found = [reported for (reported,) in checked if reported != "ok"]
+        if any(map(is_unread, found)):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return [f"audit_header: {reported}" for reported in found]
+
+    def segments(self) -> list[bytes]:
+        """The statements of all segments, in order."""
+        return segments(self._connection)
+
+    def tombstones(self) -> frozenset[int]:
+        """Numbers of the redacted events whose tombstone is kept apart."""
+        if "audit_tombstone" not in table_names(self._connection):
+            return frozenset()
+        rows = self._connection.execute("SELECT seq FROM audit_tombstone")
+        return frozenset(seq for (seq,) in rows)
+
+    def rows(self, after: int = 0) -> Iterator[StoredRow]:
+        """Every row behind ``after`` by number (None where its payload is gone), then payloads
+        without a header."""
+        linked = self._connection.execute(f"{ROWS} WHERE seq > ? ORDER BY seq", (after,))
+        return chain(map(_as_row, linked), self._orphans(after))
+
+    def _orphans(self, after: int) -> Iterator[StoredRow]:
+        """Payloads without a header. Two unbroken sets of numbers with the same ends are the same set:
+        that is counted first, at a third of what looking for each number costs."""
+        headers, payloads = (
+            self._connection.execute(
+                _NUMBERS.format(table, "" if after == 0 else _BEHIND), {"after": after}
+            ).fetchone()
+            for table in ("audit_header", "audit_payload")
+        )
+        count, first, last = headers
+        if headers == payloads and (count == 0 or last - first + 1 == count):
+            return
+        orphans = self._connection.execute(_ORPHANS, {"after": after})
+        yield from map(_as_row, orphans)
+
+    def rows_by_trail(self, fix_ids: frozenset[str] | None = None) -> Iterator[StoredRow]:
+        """Complete rows only, gate transition by gate transition, each in chain order; of all fixes,
+        or of these."""
+        sql = f"SELECT {_LINK} FROM audit_header JOIN audit_payload USING (seq)"  # noqa: S608
+        if fix_ids is None:
+            rows: Iterator[tuple[object, ...]] = self._connection.execute(
+                f"{sql} ORDER BY fix_id, gate_transition_id, seq"
+            )
+        else:
+            one_fix = f"{sql} WHERE fix_id = ? ORDER BY gate_transition_id, seq"
+            rows = chain.from_iterable(
+                self._connection.execute(one_fix, (fix_id,)) for fix_id in sorted(fix_ids)
+            )
+        return map(_as_row, rows)
+
+
+def segments(connection: sqlite3.Connection) -> list[bytes]:
+    """The statements of all segments, in order."""
+    if "audit_segment" not in table_names(connection):  # only read since migration 2 was released
+        return []
+    rows = connection.execute("SELECT statement FROM audit_segment ORDER BY number")
+    # A damaged page may hold anything: what is no statement is refused by whoever opens it.
+    return [statement if isinstance(statement, bytes) else b"" for (statement,) in rows]
+
+
+class SqliteAuditReader:
+    """Reads one audit store. Threads may share it. ``verifiers`` (trusted keys): see ``open_readonly``.
+
+    If the store's files were replaced, each method opens them again (``SqliteConnection``).
+    """
+
+    def __init__(self, path: Path, verifiers: "Sequence[Verifier]" = ()) -> None:
+        self._path = path
+        self._verifiers = tuple(verifiers)
+        self._lock = threading.Lock()
+        with explained(path):
+            self._connection = self._connected()
+
+    def _connected(self) -> SqliteConnection:
+        return SqliteConnection(self._path, partial(open_for_reading, self._path))
+
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with self._lock, explained(self._path):
+            return self._connection.read(work)
+
+    def copy_to(self, path: Path) -> None:
+        """Copy the store, with all that is durable now, to a new file; writers go on meanwhile.
+
+        By SQLite's own backup, without opening the file. Raises AuditStoreError.
+        """
+        create_private(path)
+        with closing(connect(uri_of(path, "mode=rw"))) as copy:
+            self._read(lambda db: db.backup(copy))
+
+    def events(
+        self,
+        fix_id: str | None = None,
+        *,
+        kinds: frozenset[str] | None = None,
+        since: str | None = None,
+        after: int = 0,
+    ) -> Iterator[StoredEvent]:
+        """Events in chain order, a page at a time; see ``AuditStore.events``.
+
+        Each event's own bytes are checked. Raises AuditIntegrityError, AuditStoreError.
+        ``since`` is found by bisection (``last_before``); payloads of kinds that were not
+        asked for are not read.
+        """
+        of_kinds = "" if kinds is None else _OF_KINDS
+        if fix_id is None:
+            sql = f"{ROWS} WHERE seq > :after{of_kinds} ORDER BY seq LIMIT {PAGE_ROWS}"
+        else:
+            sql = _ROWS_OF_FIX.format(kinds=of_kinds, limit=PAGE_ROWS)
+        asked = {"fix_id": fix_id, "kinds": json.dumps(sorted(kinds or ()))}
+        after = after if since is None else max(after, self._last_before(since))
+        while page := self._page(sql, {"after": after, **asked}):
+            for row in page:
+                yield read_row(row, self._verifiers)
+            after = page[-1].seq
+
+    def tip(self) -> tuple[int, Digest]:
+        """Number and leaf of the last event. Raises AuditIntegrityError: only sealed segments are left."""
+        return self._read(tip)
+
+    def headers(self, *, after: int = 0, upto: int | None = None) -> Iterator[HeaderRow]:
+        """Headers in chain order, a page at a time. Those of sealed segments are not here any more."""
+        last = self.tip()[0] if upto is None else upto
+        sql = (
+            "SELECT seq, CAST(header AS BLOB), CAST(leaf AS TEXT) FROM audit_header"
+            " WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+        )
+        while after != last and (
+            found := self._read(partial(_fetched, sql=sql, values=(after, last, PAGE_ROWS)))
+        ):
+            yield from map(HeaderRow._make, found)
+            after = found[-1][0]
+
+    def segments(self) -> list[bytes]:
+        """The statements of all segments, in order. Events start behind the last one."""
+        return self._read(segments)
+
+    def _page(self, sql: str, parameters: dict[str, object]) -> list[StoredRow]:
+        # A page at a time, so that no cursor outlives the lock: the iterator may move to another
+        # thread between two events (a server-sent stream in a thread pool does).
+        found = self._read(partial(_fetched, sql=sql, values=parameters))
+        return list(map(StoredRow._make, found))
+
+    def _last_before(self, since: str) -> int:
+        return self._read(lambda db: last_before(partial(_number, db), since))
+
+    @contextmanager
+    def snapshot(self) -> Iterator[SqliteSnapshot]:
+        """A read transaction on a connection of its own: writers go on meanwhile.
+
+        Raises AuditIntegrityError if SQLite can't read its own structures; AuditStoreError if files were
+        replaced meanwhile, whatever was read.
+        """
+        path = self._path
+        with explained(path), opened(path, partial(open_for_reading, path)) as connection:
+            connection.execute("BEGIN")
+            try:
+                yield SqliteSnapshot(connection)
+            except sqlite3.DatabaseError as error:
+                # No code: text that is no UTF-8, which the sqlite3 module itself could not read.
+                code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+                if code == sqlite3.SQLITE_ERROR:
+                    raise AuditIntegrityError(
+                        f"Audit store {self._path}: its structure is damaged ({error}).",
+                        next_step=LOOK_FROM_OUTSIDE,
+                    ) from error
+                raise
+
+    def close(self) -> None:
+        """Release the store. Idempotent."""
+        with self._lock:
+            self._connection.close()
+
+
+def _fetched(connection: sqlite3.Connection, sql: str, values: Any) -> list[tuple[Any, ...]]:
+    return connection.execute(sql, values).fetchall()
+
+
+def _number(connection: sqlite3.Connection, sql: str, *values: object) -> int | None:
+    row: tuple[int | None] = connection.execute(sql, values).fetchone()
+    return row[0]
+
+
+def tip(connection: sqlite3.Connection) -> tuple[int, Digest]:
+    """Number and leaf of the last event; (0, GENESIS) where there never was one."""
+    sql = "SELECT seq, leaf FROM audit_header ORDER BY seq DESC LIMIT 1"
+    return tip_of(connection.execute(sql).fetchall(), partial(segments, connection))
+
+
+def _has_link(connection: sqlite3.Connection, seq: int, leaf: Digest) -> bool:
+    """Is this event in the store, or in what was sealed of it?"""
+    found = connection.execute("SELECT leaf FROM audit_header WHERE seq = ?", (seq,)).fetchone()
+    if found is not None:
+        return bool(found[0] == leaf)
+    sql = "SELECT 1 FROM audit_segment WHERE last_seq >= ?"
+    return connection.execute(sql, (seq,)).fetchone() is not None
+
+
+def trail(
+    connection: sqlite3.Connection,
+    fix_id: str,
+    *,
+    after: int,
+    verifiers: "Sequence[Verifier]",
+) -> Iterator[StoredEvent]:
+    """The events of one fix behind number ``after``, within the caller's transaction.
+
+    Fetched at once: a reader that stops half-way leaves no statement open behind the transaction.
+    """
+    sql = _ROWS_OF_FIX.format(kinds="", limit=-1)
+    rows = connection.execute(sql, {"fix_id": fix_id, "after": after}).fetchall()
+    return (read_row(StoredRow._make(row), verifiers) for row in rows)
+
+
+def is_database(path: Path) -> bool:
+    """Return whether the file is a database, also one that is locked or damaged. SQLite alone opens it.
+
+    Raises AuditStoreError if the system failed to read it: it may be either.
+    """
+    if not path.is_file():
+        return False
+    try:
+        with opened(path, partial(connect_for_reading, path)) as db:
+            table_names(db)
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        if code in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}:
+            raise store_error(path, error) from error
+        return bool(code != sqlite3.SQLITE_NOTADB)
+    except FilesReplacedError:
+        return True
+    return True
+
+
+def open_readonly(path: Path, *, verifiers: "Sequence[Verifier]" = ()) -> SqliteAuditReader:
+    """Open a store, or a read-only copy of one, for reading. Raises AuditStoreError.
+
+    ``verifiers``: trusted keys. Without one that signed it, a redacted event can't be read.
+    """
+    return SqliteAuditReader(path, verifiers)
 
 
 class SqliteAuditStore(SqliteAuditReader):
@@ -64,7 +389,7 @@ class SqliteAuditStore(SqliteAuditReader):
         """
         db = open_for_writing(self._path, self._busy_timeout_s, create=not self._is_made)
         self._is_made = True
-        if self._last is not None and not has_link(db, self._last.seq, self._last.leaf):
+        if self._last is not None and not _has_link(db, self._last.seq, self._last.leaf):
             db.close()
             raise AuditStoreError(
                 f"Audit store {self._path}: it was replaced by a file without event {self._last.seq}, "
@@ -144,14 +469,16 @@ class SqliteAuditStore(SqliteAuditReader):
         with self._lock:
             with explained(self._path), self._connection.using() as db, immediate(db):
                 transaction = _SqliteTransaction(db, self._verifiers)
-                appended = append_in(transaction, records, guard=self._guard, clock=self._clock)
+                recorded, appended = append_in(
+                    transaction, records, guard=self._guard, clock=self._clock
+                )
                 if step is not None:
                     step(db)
-            self._last = appended.all[-1]
+            self._last = appended[-1]
             if self._guard is not None:  # under the lock still: it hears of events in their order
-                for event in appended.all:
+                for event in appended:
                     self._guard.appended(event)
-        return appended.asked
+        return recorded
 
 
 class _SqliteTransaction:

@@ -1,13 +1,34 @@
-"""What a verification found: counts of everything, and the first findings of each sort."""
+"""What a verification found: counts of everything, and the first findings of each sort.
 
+A ``VerifiedState`` is kept by the person who verifies, in a file, so that the next verification hashes only
+what is new. It is believed only if its tree has the root of a checkpoint that a trusted key signed, so that
+a forged one gains nothing. An incremental run does **not** notice an event before ``size`` that was altered
+or deleted since, unless it belongs to a fix with newer events, which is read whole again; nor evidence of
+other fixes that is gone; nor an open fix that was open before; nor damage of the database's own index,
+through which a fix may seem to have fewer events. A full run, from time to time, notices all of it.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from pathlib import Path
 from typing import Generic, TypeVar
 
-from pydantic import Field, computed_field
+from pydantic import Field, ValidationError, computed_field
 
+from fallback_audit.chain import StoredRow
+from fallback_audit.checkpoints.checkpoint import open_checkpoint
+from fallback_audit.checkpoints.merkle import Frontier
+from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.contract.table import Violation
-from fallback_audit.events import Digest
+from fallback_audit.disk_errors import blamed
+from fallback_audit.errors import AuditIntegrityError, AuditStoreError, FallbackError
+from fallback_audit.events import CLOSING_KINDS, Digest
+from fallback_audit.files import made_whole
 from fallback_audit.frozen import Frozen
-from fallback_audit.verifying.state import OpenFix, VerifiedState
+
+#: Readers refuse another one: a state is cheap to make again.
+STATE_VERSION = 1
 
 #: Findings of a sort that a report lists. More help nobody, and memory stays flat.
 MAX_LISTED = 100
@@ -22,13 +43,106 @@ NOT_ASKED = (
     "not detectable without them."
 )
 
-
 END_UNKNOWN = (
     "Nothing outside this record shows how far it went: these keys know of no checkpoint of it (it was "
     "moved, copied, or is verified by the public key alone). One that was cut short together with its "
     "checkpoints looks the same. Give one that was kept elsewhere: `fallback-tier audit verify "
     "--checkpoint FILE`."
 )
+
+_ItemT = TypeVar("_ItemT")
+
+#: Rows looked at to say whose they are: far more than any policy leaves uncovered. All are counted.
+_MAX_TAIL_ROWS = 10_000
+
+
+class OpenFix(Frozen):
+    """A gate transition without a terminal event: running, or interrupted."""
+
+    fix_id: str
+    gate_transition_id: str
+    last_seq: int
+    last_kind: str
+
+
+class VerifiedState(Frozen):
+    """The last checkpoint that was verified, the tree and the chain at that size, and the fixes then open.
+
+    ``checkpoint``: the signed note. ``frontier``: as in ``exporting.format.Base``.
+    """
+
+    version: int = STATE_VERSION
+    size: int
+    tip: str
+    frontier: tuple[Digest, ...]
+    checkpoint: str
+    open_fixes: tuple[OpenFix, ...]
+
+
+def read_state(path: Path) -> VerifiedState | None:
+    """The state in this file; None where there is none yet: then everything is verified.
+
+    Raises AuditStoreError where it can't be read, AuditIntegrityError where it is no state of ours.
+    """
+    try:
+        state = VerifiedState.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    except ValidationError as error:
+        raise _unfit(path, "it is not the state of a verification", kind="not_a_state") from error
+    if state.version != STATE_VERSION:
+        raise _unfit(
+            path,
+            f"it has version {state.version}, this program has {STATE_VERSION}",
+            kind="another_version",
+        )
+    return state
+
+
+def write_state(path: Path, state: VerifiedState) -> None:
+    """Put it there whole, or leave what is there. Raises AuditStoreError."""
+    try:
+        with made_whole(path.absolute(), ".state-") as file:
+            file.write(f"{state.model_dump_json()}\n".encode())
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def believed(state: VerifiedState, verifiers: Sequence[Verifier]) -> Frontier:
+    """The tree that was verified. Raises AuditIntegrityError unless a trusted key signed its root."""
+    forged = AuditIntegrityError(
+        "The state of an earlier verification is not what its checkpoint says (forged).",
+        next_step="Remove the file, and verify everything once.",
+    )
+    try:
+        frontier = Frontier(state.size, map(bytes.fromhex, state.frontier))
+    except ValueError as error:
+        raise forged from error
+    signed = open_checkpoint(state.checkpoint.encode(), verifiers).checkpoint
+    if (signed.size, signed.root) != (state.size, frontier.root()) or signed.tip not in {
+        None,
+        state.tip,
+    }:
+        raise forged
+    return frontier
+
+
+def _unfit(path: Path, reason: str, *, kind: str = "") -> AuditIntegrityError:
+    return AuditIntegrityError(
+        f"Verification state {path}: {reason}.",
+        next_step="Remove the file, and verify everything once.",
+        kind=kind,
+    )
+
+
+def _unwritable(path: Path, error: OSError) -> FallbackError:
+    unusable = AuditStoreError(
+        f"Verification state {path}: {error.strerror or error}.",
+        next_step="Name a file in a folder that exists and that you may write to.",
+    )
+    return blamed(error, f"Verification state {path}", unusable)
 
 
 class Problem(Frozen):
@@ -109,17 +223,14 @@ class VerificationReport(Frozen):
         )
 
 
-ItemT = TypeVar("ItemT")
-
-
-class Listed(Generic[ItemT]):
+class Listed(Generic[_ItemT]):
     """Counts everything, keeps the first MAX_LISTED."""
 
     def __init__(self) -> None:
-        self.items: list[ItemT] = []
+        self.items: list[_ItemT] = []
         self.count = 0
 
-    def add(self, item: ItemT) -> None:
+    def add(self, item: _ItemT) -> None:
         """One more finding."""
         self.count += 1
         if self.count <= MAX_LISTED:
@@ -147,3 +258,21 @@ def first_bad(
         if found:
             return min(named or found[:1], key=lambda problem: problem.seq or 0)
     return None
+
+
+def uncovered_fixes(rows: Iterable[StoredRow]) -> tuple[UncoveredFix, ...]:
+    """The fixes of these rows, in the order of their first events; at most MAX_LISTED."""
+    found: dict[str, UncoveredFix] = {}
+    for row in islice(rows, _MAX_TAIL_ROWS):
+        try:
+            header = json.loads(row.header or b"")
+            fix_id, ended = str(header["fix_id"]), header["kind"] in CLOSING_KINDS
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue
+        if fix_id not in found and len(found) == MAX_LISTED:
+            continue
+        before = found.get(fix_id, UncoveredFix(fix_id=fix_id, events=0, ended=False))
+        found[fix_id] = UncoveredFix(
+            fix_id=fix_id, events=before.events + 1, ended=before.ended or ended
+        )
+    return tuple(found.values())

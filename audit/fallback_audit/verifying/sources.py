@@ -1,11 +1,13 @@
-"""Where a verification gets checkpoints from, and which keys it trusts."""
+"""What a verification reads: a store's bytes, and checkpoints with the keys that it trusts."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from heapq import merge
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
+from fallback_audit.chain import StoredRow
 from fallback_audit.checkpoints.checkpoint import Previous, open_checkpoint
 from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.log import CheckedCheckpoint, CheckpointLog
@@ -13,34 +15,40 @@ from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.errors import AuditIntegrityError
 
 
-class CheckpointSource(Protocol):
-    """Checkpoints, and the keys that may have signed them."""
+class Snapshot(Protocol):
+    """The stored bytes at one moment."""
 
-    @property
-    def max_uncovered(self) -> int | None:
-        """How many events the writers' policy leaves without a checkpoint at most; None: not known."""
+    def schema_problems(self) -> list[str]:
+        """Tables, index and append-only safeguards that are not as they were made."""
         ...
 
-    def verifiers(self) -> Sequence[Verifier]:
-        """The trusted keys."""
+    def index_problems(self) -> list[str]:
+        """Where an index is not what its table says. Reads both to their ends."""
         ...
 
-    def latest_size(self) -> int:
-        """The largest there is now. Asked before the store is read: what is signed later covers events
-        that were appended later."""
+    def segments(self) -> list[bytes]:
+        """The signed statements of all sealed segments, in order."""
         ...
 
-    def end_known(self) -> bool:
-        """Is there a word from outside the log of how far it went at least? Else nobody notices where it
-        was cut short together with the store."""
+    def tombstones(self) -> frozenset[int] | None:
+        """Numbers of the events whose tombstone is kept beside the payloads; None: none is kept (an
+        export)."""
         ...
 
-    def ahead(self) -> Previous | None:
-        """Return a later checkpoint of the same log that the keys signed for another folder, if any."""
+    def rows(self, after: int = 0) -> Iterator[StoredRow]:
+        """Every row behind ``after`` in chain order, then payloads without a header."""
         ...
 
-    def checked(self, *, after: int = 0) -> Iterator[CheckedCheckpoint]:
-        """Those larger than ``after``, ascending, each with what is wrong with it taken alone."""
+    def rows_by_trail(self, fix_ids: frozenset[str] | None = None) -> Iterator[StoredRow]:
+        """Complete rows, gate transition by gate transition; of all fixes, or of these."""
+        ...
+
+
+class VerifiableStore(Protocol):
+    """A store that can show its bytes."""
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        """Raises AuditIntegrityError where the store itself is damaged, else AuditStoreError."""
         ...
 
 
@@ -57,6 +65,7 @@ class LogCheckpoints:
     """The log that the writers keep, and what an auditor kept of it: ``extra``.
 
     The log alone can be rolled back together with the database; what was kept elsewhere can't.
+    ``max_uncovered``: how many events the writers' policy leaves uncovered at most; None: unknown.
     """
 
     log: CheckpointLog
@@ -69,12 +78,16 @@ class LogCheckpoints:
         return self.keyring.verifiers()
 
     def latest_size(self) -> int:
-        """Of both."""
+        """Return the largest size there is now.
+
+        A caller asks before it reads the store: what is signed later covers events appended later.
+        """
         given = GivenCheckpoints(self.extra, self.keyring)
         return max(self.log.latest_size(), given.latest_size())
 
     def end_known(self) -> bool:
-        """By one that somebody kept, or by what the keys' folder knows of the log."""
+        """Return whether something outside the log, a kept checkpoint or the keys' folder, says how far it
+        went at least. Otherwise a log that is cut short together with its store is not noticed."""
         return bool(self.extra) or self.log.is_known(self.keyring)
 
     def ahead(self) -> Previous | None:
@@ -82,7 +95,7 @@ class LogCheckpoints:
         return self.log.ahead(self.keyring)
 
     def checked(self, *, after: int = 0) -> Iterator[CheckedCheckpoint]:
-        """Every file of the log, and the others, by size."""
+        """Yield the checkpoints larger than ``after``, ascending, each with what is wrong with it alone."""
         given = GivenCheckpoints(self.extra, self.keyring)
         return merge(
             self._logged(after),
@@ -129,7 +142,7 @@ class GivenCheckpoints:
     def checked(self, *, after: int = 0) -> Iterator[CheckedCheckpoint]:
         """Each of them; what is not larger than ``after`` can't be checked, which is said."""
         notes = (*self.notes, *self.extra)
-        yield from sorted((self._opened(kept, after) for kept in notes), key=_size)
+        yield from sorted((self._opened(kept, after) for kept in notes), key=lambda one: one.size)
 
     def _opened(self, kept: KeptNote, after: int) -> CheckedCheckpoint:
         try:
@@ -148,5 +161,5 @@ class GivenCheckpoints:
         return CheckedCheckpoint(found.size, kept.place, None if problem else signed, problem)
 
 
-def _size(checked: CheckedCheckpoint) -> int:
-    return checked.size
+#: Checkpoints, and the keys that may have signed them.
+CheckpointSource: TypeAlias = LogCheckpoints | GivenCheckpoints

@@ -33,15 +33,24 @@ from fallback_audit.events import (
     event_adapter,
 )
 from fallback_audit.evidence.account import read_account
-from fallback_audit.evidence.checking import Finding, examine
-from fallback_audit.evidence.collected import collected_in
-from fallback_audit.evidence.kept import kept_digests, private_digests
+from fallback_audit.evidence.checking import (
+    Finding,
+    collected_in,
+    examine,
+    kept_digests,
+    private_digests,
+)
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import Scope
-from fallback_audit.verifying.covering import Interruptions
-from fallback_audit.verifying.report import Flag, Listed, Problem, VerificationReport, first_bad
-from fallback_audit.verifying.state import OpenFix
-from fallback_audit.verifying.walk import fix_id_of
+from fallback_audit.verifying.report import (
+    Flag,
+    Listed,
+    OpenFix,
+    Problem,
+    VerificationReport,
+    first_bad,
+)
+from fallback_audit.verifying.walk import Interruptions, fix_id_of
 
 # The adapter's own core: half the time of its wrapper, and this is called once an event.
 parse_event = event_adapter.validator.validate_json

@@ -1,6 +1,6 @@
 """``verify``: is the record intact, is it the one that was signed, does every verdict have its action?
 
-1. Chain and checkpoints, in one pass (``walk``, ``covering``): each stored header and payload is hashed as
+1. Chain and checkpoints, in one pass (``walk``): each stored header and payload is hashed as
    it stands, and linked; at the size of every checkpoint the Merkle tree must have the signed root.
 2. Contract, gate transition by gate transition, then between those of a fix (``trails``).
 3. Evidence, where a store is given: what the events rely on is there, and unaltered, or was removed on
@@ -20,7 +20,6 @@ from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.errors import AuditIntegrityError
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import MAINTENANCE
-from fallback_audit.verifying.covering import Covering, Interruptions
 from fallback_audit.verifying.report import (
     END_UNKNOWN,
     NOT_ASKED,
@@ -28,16 +27,22 @@ from fallback_audit.verifying.report import (
     Problem,
     UncoveredFix,
     VerificationReport,
+    VerifiedState,
+    believed,
+    uncovered_fixes,
 )
-from fallback_audit.verifying.segments import Sealed, maintenance_events
-from fallback_audit.verifying.snapshot import Snapshot, VerifiableStore
-from fallback_audit.verifying.sources import CheckpointSource
-from fallback_audit.verifying.state import VerifiedState, believed
+from fallback_audit.verifying.sources import CheckpointSource, Snapshot, VerifiableStore
 from fallback_audit.verifying.trails import EvidenceCheck, Trails
-from fallback_audit.verifying.uncovered import uncovered_fixes
-from fallback_audit.verifying.walk import Position, Progress, Walk, fix_id_of
-
-__all__ = ("Snapshot", "VerifiableStore", "VerificationReport", "verify")
+from fallback_audit.verifying.walk import (
+    Covering,
+    Interruptions,
+    Position,
+    Progress,
+    Sealed,
+    Walk,
+    fix_id_of,
+    maintenance_events,
+)
 
 _MAINTENANCE = frozenset({MAINTENANCE.fix_id})
 
@@ -56,7 +61,7 @@ def verify(
     """Check the store. Raises AuditStoreError only where it can't be read at all.
 
     ``checkpoints`` None: the caller did not ask, and the report says so. ``since``: what an earlier run
-    verified; see ``verifying.state`` for what is not noticed then. ``sealed``: the folder of sealed
+    verified; see ``verifying.report`` for what is not noticed then. ``sealed``: the folder of sealed
     segments; those that are there are verified too. ``complete_evidence`` False: an export's, which leaves
     private evidence out. ``contract`` False: step 1 only.
     """

@@ -1,37 +1,234 @@
-"""One pass over the stored bytes: the chain, and the Merkle tree over it, at every checkpoint.
+"""One pass over the sealed files and the stored bytes: the chain, and the Merkle tree at every checkpoint.
 
 Memory is that of one block and of the tree's frontier. A block is judged as a whole by a few joined
 comparisons; only one that is not as it should be is looked at row by row, to say which row and why.
 """
 
 import json
-from collections.abc import Callable, Container, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from hashlib import sha256
 from itertools import islice
+from pathlib import Path
 
 from fallback_audit.canonical import GENESIS, HEADER_DOMAIN, PAYLOAD_DOMAIN
-from fallback_audit.chain import TOMBSTONE_START, StoredRow, broken_link
+from fallback_audit.chain import TOMBSTONE_START, StoredRow, broken_link, read_row
+from fallback_audit.checkpoints.checkpoint import Checkpoint, Span
+from fallback_audit.checkpoints.log import CheckedCheckpoint
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import Verifier
-from fallback_audit.verifying.covering import Covering
-from fallback_audit.verifying.report import Listed, Problem
+from fallback_audit.contract.trail import Trail
+from fallback_audit.errors import AuditIntegrityError
+from fallback_audit.events import AuditEvent, FixResumed, SegmentRetired, SegmentSealed
+from fallback_audit.exporting.format import rows_of_file
+from fallback_audit.ports import MAINTENANCE
+from fallback_audit.statements import SegmentStatement, open_segment
+from fallback_audit.verifying.report import COVER, KEEP, Listed, Problem, VerifiedState
+from fallback_audit.verifying.sources import CheckpointSource
+
+#: Ranges of events that a note names.
+MAX_RANGES = 5
+
+_NO_KEY = "Name the folder of this deployment's keys with --keys, or its public key with --trust."
+_ROLLED_BACK = (
+    "Stop what writes to the store, keep a copy of both, and verify it again. Only if that says the same, "
+    "restore the store that was signed."
+)
 
 #: Rows that are judged at once: enough that the cost of a block does not show, little memory.
-BLOCK_ROWS = 256
+_BLOCK_ROWS = 256
 
 #: Told how many events have been walked.
 Progress = Callable[[int], None]
 
 _LEAF, _NODE = b"\x00", b"\x01"  # RFC 6962 §2.1
 
-# What a header ends with, in canonical order. The time always has the same length
-# (``stores.since.timestamp``), and the version behind it one or two digits: so the members before it stand
-# at a place counted from the end.
+# What a header ends with, in canonical order. The time always has the same length (``timestamp``),
+# and the version behind it one or two digits: so the members before it are at a place counted from the end.
 _CLAIM = ('"payload_sha256":"', "", '","previous_leaf":"', "", '","recorded_at":"')
 _CLAIM_BYTES = sum(map(len, _CLAIM)) + 2 * 64
 _TIME = len('2026-01-01T00:00:00.000000Z","schema_version":')
 _VERSION_DIGITS = 2
+
+_OF_MAINTENANCE = f'{{"fix_id":"{MAINTENANCE.fix_id}","gate_transition_id"'.encode()
+
+
+class Interruptions:
+    """Runs that were interrupted, as the audit trail itself says, before their events were signed.
+
+    ``found``: the events that a signer found and had not written itself.
+    """
+
+    def __init__(self, found: Sequence[Span]) -> None:
+        self._found = found
+        self._listed = Listed[str]()
+        self.events = 0
+
+    def trail(self, trail: Trail) -> None:
+        """Note the interruption that explains this gate transition's found events, if there is one."""
+        if not self._found or not trail.of_a_fix:
+            return
+        seqs = [seq for seq, _ in trail.everything if self._is_found(seq)]
+        if not seqs:
+            return
+        fix_id, last = trail.scope.fix_id, seqs[-1]
+        later = (
+            seq for seq, event in trail.entries if seq > last and isinstance(event, FixResumed)
+        )
+        if (resumed := next(later, None)) is not None:
+            reason = f"the run of {fix_id} was interrupted after event {last:,}, and {resumed:,} resumed it"
+        elif trail.abandonments and trail.abandonments[0].seq > last:
+            at = trail.abandonments[0].seq
+            reason = (
+                f"the run of {fix_id} was interrupted after event {last:,}, and {at:,} abandoned it"
+            )
+        elif trail.is_open and trail.entries[-1].seq == last:
+            reason = (
+                f"the run of {fix_id} was interrupted after event {last:,}, and is not resumed yet"
+            )
+        else:
+            return
+        self.events += len(seqs)
+        self._listed.add(reason)
+
+    def reasons(self) -> Iterator[str]:
+        """Yield one phrase per interruption, at most MAX_RANGES."""
+        yield from self._listed.items[:MAX_RANGES]
+        if (more := self._listed.count - MAX_RANGES) > 0:
+            yield f"{more:,} more runs were interrupted"
+
+    def _is_found(self, seq: int) -> bool:
+        at = bisect_right(self._found, seq, key=lambda span: span.first) - 1
+        return at >= 0 and seq <= self._found[at].last
+
+
+def signed_later(events: str, count: int, interruptions: Interruptions) -> str:
+    """Return a note on ``count`` events that were signed by a run that had not written them, with the cause
+    as far as it is known."""
+    causes = [*interruptions.reasons()]
+    if (unexplained := count - interruptions.events) > 0:
+        rest = f"for {unexplained:,} of them " if causes else ""
+        causes.append(
+            f"{rest}the trail does not say why: a run was killed after its end, several wrote at once, or "
+            "someone with access to the store added them"
+        )
+    return f"{events} were signed by a run that had not written them: {'; '.join(causes)}."
+
+
+class Covering:
+    """``reached`` is called at each size that ``next_size`` asks for, in order; ``ended`` at last."""
+
+    def __init__(self, source: CheckpointSource, problems: Listed[Problem], *, after: int) -> None:
+        self._problems = problems
+        self._latest = source.latest_size()
+        self._checked: Iterator[CheckedCheckpoint] = source.checked(after=after)
+        self._waiting: Checkpoint | None = None
+        self._note = b""
+        self._max_uncovered = source.max_uncovered
+        self._untrusted = KEEP if source.verifiers() else _NO_KEY
+        self._contradicted = False
+        self._found: list[Span] = []
+        self.checked = 0
+        self.covered_to = after
+        #: Where the last covered event is: the tree, the leaf, and the signed note.
+        self.proved: VerifiedState | None = None
+        self._advance(after)
+
+    @property
+    def next_size(self) -> int | None:
+        """At how many events the tree is to be compared next; None: at none any more."""
+        return None if self._waiting is None else self._waiting.size
+
+    def reached(self, frontier: Frontier, tip: str) -> None:
+        """The tree has ``next_size`` entries."""
+        signed = self._waiting
+        if signed is None:
+            return
+        right = frontier.size == signed.size and frontier.root() == signed.root
+        if right:
+            self._found += signed.found
+        if right and signed.tip in {None, tip}:
+            self.covered_to = signed.size
+            self.proved = VerifiedState(
+                size=signed.size,
+                tip=tip,
+                frontier=tuple(digest.hex() for digest in frontier.hashes),
+                checkpoint=self._note.decode(),
+                open_fixes=(),
+            )
+        elif not self._contradicted:  # whatever follows has another root too: once is enough
+            self._contradicted = True
+            first = self.covered_to + 1
+            self._problem(
+                f"events {first} to {signed.size} are not those that were signed: their Merkle root is "
+                f"not that of checkpoint {signed.size} (altered, removed, reordered, or re-chained)",
+                seq=first,
+            )
+        self._advance(signed.size)
+
+    @property
+    def found(self) -> Sequence[Span]:
+        """Events that a signer found, and had not written itself."""
+        return self._found
+
+    def notes(self, interruptions: Interruptions) -> Iterator[str]:
+        """Yield what is covered, and yet was not signed by the run that wrote it."""
+        if self._found:
+            count = sum(found.last - found.first + 1 for found in self._found)
+            ranges = [f"{found.first:,} to {found.last:,}" for found in self._found[:MAX_RANGES]]
+            more = ", …" if len(self._found) > MAX_RANGES else ""
+            yield signed_later(
+                f"{count:,} events ({', '.join(ranges)}{more})", count, interruptions
+            )
+
+    def skip(self, size: int) -> None:
+        """The events up to here are in a sealed file that is not there: nothing can be compared."""
+        while self._waiting is not None and self._waiting.size < size:
+            self._advance(self._waiting.size)
+
+    def ended(self, events: int) -> None:
+        """The walk is over: what is left was signed over events that are not there."""
+        lost: int | None = None
+        while self._waiting is not None:
+            lost = self._waiting.size
+            self._advance(lost)
+        if lost is not None:
+            self._problem(
+                f"the store ends at event {events}, but checkpoint {lost} covers {lost}: it was "
+                "truncated, or rolled back to an older copy",
+                seq=events + 1,
+                next_step=_ROLLED_BACK,
+            )
+        uncovered = events - self.covered_to
+        if events and not self.checked and not self.covered_to:
+            self._problem("there are events, and no valid checkpoint", next_step=COVER)
+        elif self._max_uncovered is not None and uncovered > self._max_uncovered:
+            self._problem(
+                f"{uncovered:,} events have no checkpoint, {self._max_uncovered:,} may be without one: "
+                "checkpoints are missing from the end of the log, or their writer fails",
+                seq=self.covered_to + 1,
+                next_step=COVER,
+            )
+
+    def _advance(self, size: int) -> None:
+        """To the next checkpoint that can be trusted, saying of the others why not."""
+        self._waiting = None
+        for one in self._checked:
+            if one.size > self._latest:
+                return
+            if one.problem is not None:
+                self._problem(one.problem, next_step=self._untrusted)
+            if one.signed is None:
+                continue
+            self.checked += 1
+            found = one.signed.checkpoint
+            if found.size >= size and found.size > 0:
+                self._waiting, self._note = found, one.signed.note
+                return
+
+    def _problem(self, reason: str, *, seq: int | None = None, next_step: str = KEEP) -> None:
+        self._problems.add(Problem(seq=seq, fix_id=None, reason=reason, next_step=next_step))
 
 
 @dataclass
@@ -75,7 +272,9 @@ class Walk:
     def _rows_to_next_checkpoint(self) -> int:
         """Up to the next checkpoint, so that no root has to be computed in the middle of a block."""
         following = self.covering.next_size if self.covering else None
-        return BLOCK_ROWS if following is None else min(BLOCK_ROWS, max(1, following - self.at.seq))
+        return (
+            _BLOCK_ROWS if following is None else min(_BLOCK_ROWS, max(1, following - self.at.seq))
+        )
 
     def _is_sound(self, block: Sequence[StoredRow]) -> bool:
         """Is each row the link that it should be? Then the position is behind the last one."""
@@ -90,7 +289,7 @@ class Walk:
             return False
         at.seq, at.tip = last, hashed[-1]
         if at.frontier is not None:
-            extend(at.frontier, headers)
+            _extend(at.frontier, headers)
         return True
 
     def _judge(self, row: StoredRow) -> None:
@@ -146,7 +345,7 @@ def _claim(
     ) and "".join(numbers).encode() == b"".join([header[-tail:] for header in headers])
 
 
-def extend(frontier: Frontier, entries: Sequence[bytes]) -> None:
+def _extend(frontier: Frontier, entries: Sequence[bytes]) -> None:
     """Append entries in the largest subtrees that fit: half the calls of one by one."""
     hashes = [sha256(_LEAF + entry).digest() for entry in entries]
     at = 0
@@ -172,3 +371,166 @@ def fix_id_of(row: StoredRow) -> str | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return fix_id if isinstance(fix_id, str) else None
+
+
+class Sealed:
+    """The segments of one store. ``folder``: where sealed files are kept; None: not looked for."""
+
+    def __init__(
+        self,
+        statements: Sequence[bytes],
+        verifiers: Sequence[Verifier],
+        problems: Listed[Problem],
+        *,
+        folder: Path | None,
+    ) -> None:
+        self._problems = problems
+        self._verifiers = verifiers
+        self._folder = folder
+        self.segments = self._opened(statements)
+        self._absent: list[SegmentStatement] = []
+        self._retired: list[SegmentStatement] = []
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last sealed event."""
+        return self.segments[-1].last_seq if self.segments else 0
+
+    def walk(
+        self,
+        maintenance: Iterable[AuditEvent],
+        covering: Covering | None,
+        *,
+        tree: bool,
+        progress: Progress | None,
+    ) -> Position:
+        """Through each file that is there, comparing checkpoints on the way; the position behind all."""
+        events = list(maintenance)
+        if self.segments and not _names(events, SegmentSealed, self.segments[-1]):
+            self._problem(self.segments[-1], "no SegmentSealed of the chain names it")
+        at = Position(frontier=Frontier() if tree else None)
+        for segment in self.segments:
+            path = self._folder / segment.file if self._folder is not None else None
+            if path is not None and path.is_file():
+                self._walk_file(path, segment, at, events, covering, progress)
+            else:
+                self._absent.append(segment)
+            if covering is not None:
+                covering.skip(segment.last_seq)
+            at = _behind(segment, tree=tree)
+            if covering is not None and covering.next_size == segment.last_seq and at.frontier:
+                covering.reached(at.frontier, at.tip)
+        self._excuse(events)
+        return at
+
+    def notes(self) -> Iterator[str]:
+        """Which events could not be read, and why."""
+        if self._retired:
+            first, last = self._retired[-1].first_seq, self._retired[0].last_seq
+            yield (
+                f"{len(self._retired):,} sealed segments (events {first:,} to {last:,}) were retired: "
+                "deleted on record, their retention over. `fallback-tier audit show audit` shows by "
+                "whom, and why."
+            )
+        if self._absent:
+            yield f"{len(self._absent):,} sealed segments are not here: nothing in them was read."
+
+    def _excuse(self, events: Sequence[AuditEvent]) -> None:
+        """A missing file was retired, on record; the event may have gone with a later one that was."""
+        missing, self._absent = self._absent, []
+        for segment in reversed(missing):
+            if self._retired or _names(events, SegmentRetired, segment):
+                self._retired.append(segment)
+                continue
+            self._absent.append(segment)
+            if self._folder is not None:
+                path = self._folder / segment.file
+                self._problem(segment, f"{path} is missing, and no SegmentRetired says why")
+
+    def _walk_file(
+        self,
+        path: Path,
+        segment: SegmentStatement,
+        at: Position,
+        events: list[AuditEvent],
+        covering: Covering | None,
+        progress: Progress | None,
+    ) -> None:
+        try:
+            walk = Walk(
+                at,
+                self._problems,
+                covering=covering,
+                verifiers=self._verifiers,
+                progress=progress,
+            )
+            walk.rows(self._noting(rows_of_file(path, sha256=segment.sha256), events))
+        except AuditIntegrityError as error:
+            self._problem(segment, error.problem)
+            return
+        root = at.frontier.root().hex() if at.frontier is not None else segment.root
+        if (at.seq, at.tip, root) != (segment.last_seq, segment.tip, segment.root):
+            self._problem(segment, f"{path} does not end where the statement says")
+
+    def _noting(self, rows: Iterable[StoredRow], events: list[AuditEvent]) -> Iterator[StoredRow]:
+        """Pass them on, keeping the record's own events among them."""
+        for row in rows:
+            if row.header is not None and row.header.startswith(_OF_MAINTENANCE):
+                events += maintenance_events((row,), self._verifiers)
+            yield row
+
+    def _opened(self, statements: Sequence[bytes]) -> list[SegmentStatement]:
+        """In order, each behind the one before it; what can't be trusted is a problem."""
+        found: list[SegmentStatement] = []
+        behind, leaf = 0, GENESIS
+        for number, statement in enumerate(statements, start=1):
+            try:
+                segment = open_segment(statement, self._verifiers)
+                tree = Frontier(segment.last_seq, map(bytes.fromhex, segment.frontier))
+            except (AuditIntegrityError, ValueError) as error:
+                reason = getattr(error, "problem", str(error))
+                self._add(f"sealed segment {number}: {reason}")
+                continue
+            place = (segment.number, segment.first_seq, segment.previous_leaf)
+            if place != (number, behind + 1, leaf) or segment.last_seq < segment.first_seq:
+                self._problem(segment, "its statement does not go on where the one before it ended")
+            if tree.root().hex() != segment.root:
+                self._problem(segment, "its statement's tree does not have the root that it says")
+            found.append(segment)
+            behind, leaf = segment.last_seq, segment.tip
+        return found
+
+    def _problem(self, segment: SegmentStatement, reason: str) -> None:
+        place = (
+            f"sealed segment {segment.number} (events {segment.first_seq} to {segment.last_seq})"
+        )
+        self._add(f"{place}: {reason}")
+
+    def _add(self, reason: str) -> None:
+        self._problems.add(Problem(seq=None, fix_id=None, reason=reason))
+
+
+def _names(
+    events: Iterable[AuditEvent],
+    kind: type[SegmentSealed] | type[SegmentRetired],
+    segment: SegmentStatement,
+) -> bool:
+    return any(isinstance(event, kind) and event.sha256 == segment.sha256 for event in events)
+
+
+def _behind(segment: SegmentStatement, *, tree: bool) -> Position:
+    frontier = Frontier(segment.last_seq, map(bytes.fromhex, segment.frontier)) if tree else None
+    return Position(segment.last_seq, segment.tip, frontier)
+
+
+def maintenance_events(
+    rows: Iterable[StoredRow], verifiers: Sequence[Verifier]
+) -> Iterator[AuditEvent]:
+    """The record's own events among these rows; what can't be read is passed over: others report it."""
+    for row in rows:
+        try:
+            stored = read_row(row, verifiers)
+        except AuditIntegrityError:
+            continue
+        if stored.scope == MAINTENANCE:
+            yield stored.payload

@@ -13,8 +13,8 @@ from fallback_audit.disk_errors import blamed
 from fallback_audit.events import FixStarted
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.exporting.export import Exporter
-from fallback_audit.exporting.importing import Target, import_export
-from fallback_audit.exporting.writing import Written
+from fallback_audit.exporting.format import Written
+from fallback_audit.exporting.spool import Target, import_export
 from fallback_audit.files import made_whole
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AuditReader

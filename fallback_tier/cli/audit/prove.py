@@ -19,9 +19,9 @@ from fallback_audit.checkpoints.proofs import (
     prove_consistency,
     prove_inclusion,
 )
-from fallback_audit.checkpoints.writer import Base
 from fallback_audit.disk_errors import blamed
 from fallback_audit.errors import AuditIntegrityError, CheckpointError
+from fallback_audit.statements import Start
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.audit.verify import read_file, trusted
 from fallback_tier.cli.options import record, state_dir
@@ -69,7 +69,7 @@ def _make(arguments: argparse.Namespace) -> tuple[Proof, SignedCheckpoint]:
     keys = keyring.verifiers()
     old = _old(arguments, keys)
     with closing(read_trail(folder, settings)) as reader:
-        base = Base.of(reader.segments(), keyring).frontier
+        base = Start.of(reader.segments(), keys).frontier
         if old is not None:
             return prove_consistency(old, reader, signed, keys, base), signed
         return prove_inclusion(arguments.seq, reader, signed, keys, base), signed

@@ -8,8 +8,7 @@ from rich.console import Console
 
 from fallback_audit.errors import EvidenceError
 from fallback_audit.events import FixStarted, PatchProposed
-from fallback_audit.evidence.documents import get_document
-from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.evidence.store import FileEvidenceStore, get_document
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import MAINTENANCE, AuditReader, StoredEvent
 from fallback_audit.showing.describe import FixSummary, summarise

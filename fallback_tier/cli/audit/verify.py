@@ -14,14 +14,13 @@ from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.disk_errors import blamed
 from fallback_audit.errors import AuditStoreError, KeyringError, NotAnExportError
+from fallback_audit.exporting.format import MAGIC
 from fallback_audit.exporting.proved import verify_fix
-from fallback_audit.exporting.reading import MAGIC
 from fallback_audit.exporting.spool import Spool
 from fallback_audit.showing.render_report import render_report
 from fallback_audit.stores.sqlite import is_database, open_readonly
-from fallback_audit.verifying.report import VerificationReport
+from fallback_audit.verifying.report import VerificationReport, read_state, write_state
 from fallback_audit.verifying.sources import CheckpointSource, KeptNote
-from fallback_audit.verifying.state import read_state, write_state
 from fallback_audit.verifying.verify import verify as verify_store
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import record, state_dir

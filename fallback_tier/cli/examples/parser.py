@@ -131,7 +131,7 @@ def _add_search(verbs: "arguments.Verbs") -> None:
     for name in ("ecosystem", "package", "cwe", "language"):
         search.add_argument(f"--{name}", metavar=name.upper(), help="of the question, beside TEXT")
     add_routing_floor(search)
-    search.set_defaults(handler="fallback_tier.cli.examples.search:search")
+    search.set_defaults(handler="fallback_tier.cli.examples.index:search")
 
 
 def _add_list(verbs: "arguments.Verbs") -> None:

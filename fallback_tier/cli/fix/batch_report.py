@@ -5,8 +5,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fallback_tier.batch.outcome import AdvisoryEnd, Outcome, Why, ends_of, failing_gates
-from fallback_tier.batch.part import Part, merged
+from fallback_tier.batch.outcome import (
+    AdvisoryEnd,
+    Outcome,
+    Part,
+    Why,
+    ends_of,
+    failing_gates,
+    merged,
+)
 from fallback_tier.batch.running import BatchEnd
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix.plan import exit_code as plan_exit_code

@@ -9,6 +9,8 @@ from rich.console import Console
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.showing.describe import tests_lines
 from fallback_audit.vocabulary import EscalationReason, GateStatus, RefusalReason, TestsLevel
+from fallback_tier.budget.listed_prices import listed_prices_as_of
+from fallback_tier.budget.prices import PRICES_AS_OF
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.output import print_patch
 from fallback_tier.cli.remediation import (
@@ -20,7 +22,6 @@ from fallback_tier.cli.remediation import (
     show_unread,
 )
 from fallback_tier.cli.suggesting import command
-from fallback_tier.cli.usage import report_usage
 from fallback_tier.configured import entry_for
 from fallback_tier.fix.document import proof_status
 from fallback_tier.gate_ports import GateVerdict
@@ -84,7 +85,7 @@ def report(result: FixResult, console: Console, outcome: DeliveryOutcome, state_
     report_end(result, console, state_dir)
     if isinstance(result, WithPatch):
         report_patch(result.application, console, outcome)
-    report_usage(result, console)
+    _report_usage(result, console)
     report_record(result, console)
 
 
@@ -210,3 +211,34 @@ def report_record(result: FixResult, console: Console) -> None:
     """Where the record is."""
     shown = command(f"fallback-tier audit show {result.fix_id}")
     line(console, f"  [dim]record: {safe(shown)}[/]")
+
+
+def _report_usage(result: FixResult, console: Console) -> None:
+    """One line a call type, for a person; nothing where no model was asked."""
+    for used in result.usage:
+        tokens = f"{used.input_tokens:,} tokens in"
+        if used.cache_read_tokens or used.cache_write_tokens:
+            tokens += (
+                f" (cache: {used.cache_read_tokens:,} read, {used.cache_write_tokens:,} written)"
+            )
+        line(
+            console,
+            f"  used by {used.call_type}: {used.calls} call(s), {tokens}, {used.output_tokens:,} out, "
+            f"{_estimate(used.cost_usd_estimate)}",
+        )
+    if result.unreported is not None:
+        line(
+            console,
+            f"  booked for calls of which no use was reported: {result.unreported.tokens:,} tokens, "
+            f"{_estimate(result.unreported.cost_usd_estimate)}",
+        )
+    if result.usage or result.unreported:
+        line(
+            console,
+            f"  [dim]dollars are estimates from the price table of {PRICES_AS_OF}, else from --price, else "
+            f"from {listed_prices_as_of()}[/]",
+        )
+
+
+def _estimate(dollars: str | None) -> str:
+    return "price not known" if dollars is None else f"about ${dollars}"

@@ -1,10 +1,13 @@
-"""The verbs of ``fleet``, added when it is called."""
+"""The verbs of ``fleet`` and the options of ``worker``, added when one of them is called."""
 
 import argparse
 
 from fallback_tier.cli import arguments
 from fallback_tier.cli.arguments import add_json, add_record, add_state
 from fallback_tier.cli.exit_codes import epilog
+
+#: Fixes that a worker has open at once, by default: each is a test suite that runs.
+_FIXES = 2
 
 
 def add_verbs(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +17,7 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
         "list of fixes, which go on wherever they were when this command is given again."
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    run = _verb(verbs, "run", "run a campaign, or go on with it where it was", "running:run")
+    run = _verb(verbs, "run", "run a campaign, or go on with it where it was", "run_command:run")
     run.add_argument("file", metavar="CAMPAIGN.toml", help="docs/fleet.md has an example")
     run.add_argument(
         "--dry-run", action="store_true", help="show the plan; nothing is kept or started"
@@ -86,3 +89,47 @@ def _add_store(parser: argparse.ArgumentParser) -> None:
         help="the list of campaigns in PostgreSQL, for several machines (default: SQLite in the "
         "state folder, or FALLBACK_TIER_FLEET_STORE)",
     )
+
+
+def add_worker(parser: argparse.ArgumentParser) -> None:
+    """What ``worker`` is told (docs/fleet.md)."""
+    parser.description = (
+        "Take fixes of campaigns whose engine is temporal, a process a fix, until a signal ends it:\n"
+        "then open fixes end in good order, and another worker goes on with them from the record.\n"
+        "It needs the extra: pip install 'fallback-tier[temporal]'"
+    )
+    parser.epilog = epilog()
+    _add_cluster(parser)
+    parser.add_argument(
+        "--fixes", type=int, default=_FIXES, metavar="N", help="at once (default: 2)"
+    )
+    parser.add_argument(
+        "--host",
+        default="",
+        metavar="NAME",
+        help="of this worker, no other's (default: by host and state folder)",
+    )
+    parser.add_argument(
+        "--build",
+        metavar="NAME",
+        help="of this version: a fix that began under one is only taken by workers of it",
+    )
+    add_record(parser)
+    parser.add_argument(
+        "--fleet-store", metavar="URL", help="where provider limits are shared (as for fleet run)"
+    )
+    parser.set_defaults(handler="fallback_tier.cli.fleet.working:run")
+
+
+def _add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Where Temporal is."""
+    parser.add_argument(
+        "--temporal",
+        default="127.0.0.1:7233",
+        metavar="HOST:PORT",
+        help="the cluster (default: the one of `fallback-tier fleet dev`)",
+    )
+    parser.add_argument("--namespace", default="default", metavar="NAME", help="default: default")
+    parser.add_argument("--tls-ca", metavar="FILE", help="who vouches for the cluster (PEM)")
+    parser.add_argument("--tls-cert", metavar="FILE", help="this client's certificate (PEM)")
+    parser.add_argument("--tls-key", metavar="FILE", help="its private key (PEM)")

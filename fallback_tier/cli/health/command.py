@@ -17,8 +17,7 @@ from fallback_tier.cli.options import (
 from fallback_tier.cli.results import print_shown
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.observing.health.checks import checks_of
-from fallback_tier.observing.health.report import Health
-from fallback_tier.observing.health.running import Check, Checks
+from fallback_tier.observing.health.running import Check, Checks, Health
 from fallback_tier.repo import Settings
 from fallback_tier.wiring import Configuration
 

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.mcp.answers import bounded, encodable
-from fallback_tier.cli.mcp.tools import TOOLS, Permissions
+from fallback_tier.cli.ending import explained
+from fallback_tier.cli.mcp.tools import TOOLS, Permissions, bounded, encodable
 from fallback_tier.cli.options import as_given
 from fallback_tier.cli.output import as_object
-from fallback_tier.cli.unexplained import explained
 from fallback_tier.errors import (
     ConfigurationError,
     FallbackError,

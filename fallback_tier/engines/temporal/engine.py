@@ -1,6 +1,6 @@
 """The fleet's engine over Temporal (``fleet.engine.FleetEngine``): a workflow a fix, orders by digest."""
 
-from fallback_audit.evidence.documents import put_document
+from fallback_audit.evidence.store import put_document
 from fallback_audit.ports import EvidenceStore
 from fallback_tier.engines.sessions.messages import Ticket
 from fallback_tier.engines.temporal.client import FixWorkflows

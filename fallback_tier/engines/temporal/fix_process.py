@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pydantic import SecretStr
 
 from fallback_audit.errors import EvidenceError
-from fallback_audit.evidence.documents import get_document
+from fallback_audit.evidence.store import get_document
 from fallback_audit.frozen import Frozen
 from fallback_tier.engines.opened import OpenedFix
 from fallback_tier.engines.sessions.messages import Ticket

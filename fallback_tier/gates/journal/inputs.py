@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from fallback_audit.errors import EvidenceError
 from fallback_audit.events import Digest
-from fallback_audit.evidence.documents import get_document
+from fallback_audit.evidence.store import get_document
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import EvidenceStore
 from fallback_tier.advisory import Advisory, AdvisoryBundle

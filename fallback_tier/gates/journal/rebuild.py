@@ -22,7 +22,7 @@ from fallback_audit.events import (
     PatchProposed,
     RecipeCandidateFailed,
 )
-from fallback_audit.evidence.documents import get_document
+from fallback_audit.evidence.store import get_document
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import CallType, Tier
 from fallback_tier.errors import InputError

@@ -21,7 +21,7 @@ from fallback_audit.events import (
     PatchDelivered,
     SandboxDisabled,
 )
-from fallback_audit.evidence.documents import get_document
+from fallback_audit.evidence.store import get_document
 from fallback_audit.ports import AuditReader, EvidenceStore
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import Affected, OwnPackage

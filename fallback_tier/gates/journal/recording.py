@@ -21,8 +21,7 @@ from fallback_audit.events import (
     RecipeCandidateFailed,
     SandboxDisabled,
 )
-from fallback_audit.evidence.documents import put_document
-from fallback_audit.evidence.store import MAX_EVIDENCE_BYTES
+from fallback_audit.evidence.store import MAX_EVIDENCE_BYTES, put_document
 from fallback_audit.ports import AuditStore, EvidenceStore, Scope
 from fallback_audit.vocabulary import (
     TESTS_GATE,

@@ -5,30 +5,179 @@ them recipes and examples go on, so they only degrade (ADR-0083).
 """
 
 import os
+import tempfile
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import SecretStr
 
 from fallback_audit.checkpoints.keyring import SIGNING, Keyring
 from fallback_audit.checkpoints.log import CheckpointLog, gone_because
 from fallback_audit.checkpoints.writer import Checkpointer
 from fallback_audit.events import GroundingJudged, ModelFailed
 from fallback_audit.vocabulary import CallType
-from fallback_tier.observing.chain import chain_lag
-from fallback_tier.observing.health.disk import MIN_FREE_BYTES, disk
-from fallback_tier.observing.health.model import judge_can_be_asked, model_can_be_asked
-from fallback_tier.observing.health.report import Finding, degraded, failed, ok
-from fallback_tier.observing.health.running import DEAR_FRESH_S, Check
-from fallback_tier.observing.record import has_record, read_record
+from fallback_tier.errors import ConfigurationError, ToolError
+from fallback_tier.observing.health.first_answer import first_answer
+from fallback_tier.observing.health.running import (
+    DEAR_FRESH_S,
+    Check,
+    CheckState,
+    Finding,
+    degraded,
+    failed,
+    ok,
+)
+from fallback_tier.observing.record import chain_lag, has_record, read_record
 from fallback_tier.wiring import Configuration
+from fallback_tier.wiring.configuration import LOCAL_PREFIX
 from fallback_tier.wiring.places import check_keys
 from fallback_tier.wiring.trail import audit_db, checkpoint_dir, keys_dir
 
+#: What a fix needs at least: a checkout, an environment, logs.
+MIN_FREE_BYTES = 1024**3
+
+#: Files that an environment has, at least.
+_MIN_FREE_FILES = 20_000
+
+#: Times the least at which it is time to act.
+_EARLY = 2
+
+_GIB = 1024**3
+
+_MAKE_ROOM = (
+    "Free some space: `fallback-tier cache clear` removes what later fixes can make anew; "
+    "docs/runbook.md has the rest."
+)
+
+#: For a server's first word; below what is waited for a check.
+_TIMEOUT_S = 4.0
+
+#: Statuses that say what is wrong with a key.
+_KEY_REFUSED = frozenset({401, 403})
+
+#: The first status of those by which a server says that it is itself at fault.
+_SERVER_ERROR = 500
+
 #: Failed calls in a row by which a judge is one that keeps failing, and how far back they are looked for.
 JUDGE_FAILING_AT = 3
-JUDGE_LOOKED_BACK = timedelta(hours=24)
+_JUDGE_LOOKED_BACK = timedelta(hours=24)
 
 #: Times its own limit that an uncovered event may wait: writers count apart, and disks are slow at times.
 _PATIENCE = 3
+
+
+class Room(NamedTuple):
+    """What is free below a folder. ``files`` None: this file system has no such limit."""
+
+    free_bytes: int
+    files: int | None
+
+
+def room(folder: Path) -> Room:
+    """Of the disk that holds it, or would. Raises OSError."""
+    while not folder.exists() and folder.parent != folder:
+        folder = folder.parent
+    found = os.statvfs(folder)
+    return Room(found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None)
+
+
+def disk(places: Iterable[Path], min_free_bytes: int = MIN_FREE_BYTES) -> Finding:
+    """Of these folders and the one for temporary files, the one with the least room. Raises OSError."""
+    folders = dict.fromkeys([*places, Path(tempfile.gettempdir())])
+    found = [_judged(folder, room(folder), min_free_bytes) for folder in folders]
+    order = [CheckState.FAILED, CheckState.DEGRADED, CheckState.OK]
+    return min(found, key=lambda one: order.index(one.state))
+
+
+def _judged(folder: Path, found: Room, least: int) -> Finding:
+    message = f"{found.free_bytes / _GIB:.1f} GiB are free for {folder}"
+    if found.files is not None and found.files < _MIN_FREE_FILES:
+        return failed(
+            f"{found.files:,} more files fit on the disk of {folder}; a fix may need "
+            f"{_MIN_FREE_FILES:,}.",
+            _MAKE_ROOM,
+        )
+    if found.free_bytes < least:
+        return failed(f"{message}; a fix may need {least / _GIB:.1f} GiB.", _MAKE_ROOM)
+    if found.free_bytes < _EARLY * least:
+        return degraded(f"{message}; below {least / _GIB:.1f} GiB no fix is begun.", _MAKE_ROOM)
+    return ok(f"{message}.")
+
+
+class _Asked(NamedTuple):
+    """A model as it is configured, and the words for it."""
+
+    what: str
+    model: str | None
+    base_url: str | None
+    key: SecretStr | None
+    script: Path | None
+    without: str
+    option: str
+
+
+def _can_be_asked(asked: _Asked) -> Finding:
+    if asked.script is not None:
+        return _scripted(asked, asked.script)
+    if asked.model is None:
+        return ok(asked.without)
+    if asked.model.startswith(LOCAL_PREFIX):
+        return _local(asked, Path(asked.model.removeprefix(LOCAL_PREFIX)))
+    return _served(asked, asked.model)
+
+
+def _scripted(asked: _Asked, script: Path) -> Finding:
+    if script.is_file():
+        return ok(f"The {asked.what} is the script {script}.")
+    return degraded(f"There is no script {script}.", "Check the path.")
+
+
+def _local(asked: _Asked, file: Path) -> Finding:
+    from fallback_plugins.messages_api.local_server import check_file, find_server
+
+    try:
+        check_file(file)
+        program, _ = find_server()
+    except (ConfigurationError, ToolError) as error:
+        return degraded(error.problem, error.next_step)
+    return ok(f"The {asked.what} is {file}, served by {program} when it is asked.")
+
+
+def _served(asked: _Asked, model: str) -> Finding:
+    from fallback_plugins.messages_api.model import PROVIDER_URL
+
+    base_url = asked.base_url or PROVIDER_URL
+    url = _shown(base_url)
+    try:
+        headers = {"anthropic-version": "2023-06-01"}
+        if asked.key is not None:
+            headers["x-api-key"] = asked.key.get_secret_value()
+        status = first_answer(f"{base_url.rstrip('/')}/v1/models", headers, _TIMEOUT_S).status
+    except OSError as error:
+        return degraded(
+            f"{url}, which serves the {asked.what} {model}, can't be reached: {error}.",
+            f"Check the server, proxies and {asked.option}. Recipes and examples go on without it.",
+        )
+    if status in _KEY_REFUSED:
+        return degraded(
+            f"{url} does not take the key of the {asked.what} {model} (status {status}).",
+            "Set another key in the environment and start this anew; docs/runbook.md names the variable.",
+        )
+    if status >= _SERVER_ERROR:
+        return degraded(
+            f"{url}, which serves the {asked.what} {model}, answers with status {status}.",
+            "Look at that server; calls are tried again by themselves.",
+        )
+    return ok(f"{url} answers; the {asked.what} is {model}.")
+
+
+def _shown(url: str) -> str:
+    """Scheme, host and port: an address may have a password in it."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "", "", ""))
 
 
 def checks_of(
@@ -84,7 +233,8 @@ class _Looks:
             return ok(f"There is a key to sign with in {folder}.")
         if keyring.verifiers():
             keyring.signers()  # a folder for verifying only: says so
-        if self._covered_before():
+        covered = CheckpointLog(checkpoint_dir(self._state, self._record)).latest_size()
+        if covered > 0:
             return failed(
                 f"{folder} has no {SIGNING}, and checkpoints were signed before: nothing can be recorded.",
                 "Restore the folder of keys from its backup, or name it with --keys.",
@@ -129,9 +279,6 @@ class _Looks:
             "Name the right store (--state-dir, --audit-store). Only if it is gone, restore its backup.",
         )
 
-    def _covered_before(self) -> bool:
-        return CheckpointLog(checkpoint_dir(self._state, self._record)).latest_size() > 0
-
     def disk(self) -> Finding:
         """Room where state, checkpoints and temporary files are."""
         places = [self._state, checkpoint_dir(self._state, self._record)]
@@ -153,12 +300,34 @@ class _Looks:
 
     def model(self) -> Finding:
         """Its server answers, and takes the key."""
-        return model_can_be_asked(self._configuration)
+        configured = self._configuration
+        return _can_be_asked(
+            _Asked(
+                "model",
+                configured.model,
+                configured.base_url,
+                configured.api_key,
+                configured.script,
+                "No model is configured: fixes come from recipes and examples.",
+                "--base-url",
+            )
+        )
 
     def judge(self) -> Finding:
         """The same of the judge; and it has not failed again and again."""
-        found = judge_can_be_asked(self._configuration)
-        if found.next_step or not self._has_judge():
+        configured = self._configuration
+        found = _can_be_asked(
+            _Asked(
+                "judge",
+                configured.judge_model,
+                configured.judge_base_url,
+                configured.judge_api_key,
+                configured.judge_script,
+                "No judge is configured: grounding is not evaluated.",
+                "--judge-base-url",
+            )
+        )
+        if found.next_step or not (configured.judge_model or configured.judge_script):
             return found
         failing = self._failed_judgements()
         if failing >= JUDGE_FAILING_AT:
@@ -168,14 +337,11 @@ class _Looks:
             )
         return found
 
-    def _has_judge(self) -> bool:
-        return bool(self._configuration.judge_model or self._configuration.judge_script)
-
     def _failed_judgements(self) -> int:
         """Since the judge's last verdict, of the last day."""
         if not has_record(self._state, self._record):
             return 0
-        since = (datetime.now(UTC) - JUDGE_LOOKED_BACK).isoformat()
+        since = (datetime.now(UTC) - _JUDGE_LOOKED_BACK).isoformat()
         kinds = frozenset({ModelFailed.__name__, GroundingJudged.__name__})
         count = 0
         with read_record(self._state, self._record) as reader:

@@ -17,8 +17,15 @@ from fallback_tier.errors import FallbackError, ToolError, ToolFailedError
 from fallback_tier.execution import ClientRunner, KnowsHosts
 from fallback_tier.installed import clients_and_plugins, look_at
 from fallback_tier.observing.health.first_answer import first_answer
-from fallback_tier.observing.health.report import Finding, as_failed, degraded, failed, ok
-from fallback_tier.observing.health.running import DEAR_FRESH_S, Check
+from fallback_tier.observing.health.running import (
+    DEAR_FRESH_S,
+    Check,
+    Finding,
+    as_failed,
+    degraded,
+    failed,
+    ok,
+)
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Configuration

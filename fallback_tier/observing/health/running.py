@@ -1,18 +1,17 @@
-"""Checks, each in a thread of its own and with a limit on its time: one that hangs is a finding, too."""
+"""Health checks: their results, and how they run.
+
+Each check runs in a thread of its own with a time limit: one that hangs is a finding, too.
+"""
 
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
 
+from fallback_audit.frozen import Frozen
 from fallback_tier.errors import FallbackError
-from fallback_tier.observing.health.report import (
-    CheckResult,
-    Finding,
-    Health,
-    as_failed,
-    failed,
-)
 
 #: A healthy check takes milliseconds; a model's server in another country a second.
 CHECK_TIMEOUT_S = 5.0
@@ -25,6 +24,64 @@ DEAR_FRESH_S = 30.0
 
 #: Of a defect's own words (characters).
 _QUOTED = 300
+
+
+class CheckState(StrEnum):
+    """``degraded``: fixes go on, with less than was configured. ``failed``: none should be begun."""
+
+    OK = "ok"
+    DEGRADED = "degraded"
+    FAILED = "failed"
+
+
+class Finding(NamedTuple):
+    """What a check found. ``next_step``: empty only where all is well."""
+
+    state: CheckState
+    reason: str
+    next_step: str = ""
+
+
+class CheckResult(Frozen):
+    """A finding with its check's name, and what it took. ``duration_ms`` None: it has not ended."""
+
+    check: str
+    state: CheckState
+    reason: str
+    next_step: str = ""
+    duration_ms: int | None = None
+
+
+class Health(Frozen):
+    """All checks, in their order. Ready: none has failed."""
+
+    ready: bool
+    checks: tuple[CheckResult, ...]
+
+    @classmethod
+    def of(cls, checks: tuple[CheckResult, ...]) -> "Health":
+        """From the checks alone."""
+        return cls(ready=not any(one.state is CheckState.FAILED for one in checks), checks=checks)
+
+
+def ok(reason: str) -> Finding:
+    """All is well."""
+    return Finding(CheckState.OK, reason)
+
+
+def degraded(reason: str, next_step: str) -> Finding:
+    """Fixes go on, with less."""
+    return Finding(CheckState.DEGRADED, reason, next_step)
+
+
+def failed(reason: str, next_step: str) -> Finding:
+    """No fix should be begun."""
+    return Finding(CheckState.FAILED, reason, next_step)
+
+
+def as_failed(error: FallbackError) -> Finding:
+    """An error of ours as the finding that it is."""
+    return failed(error.problem, error.next_step)
 
 
 @dataclass(frozen=True)

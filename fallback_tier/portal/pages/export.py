@@ -13,10 +13,9 @@ from fallback_audit.errors import AuditError
 from fallback_audit.events import PatchProposed
 from fallback_audit.ports import StoredEvent
 from fallback_tier.gates.journal.inputs import recorded_vulnerabilities
-from fallback_tier.portal.given import TheBoard
 from fallback_tier.portal.pages.fixes import line_of
 from fallback_tier.portal.rendering import PREFIX, render
-from fallback_tier.portal.routing import PageRoute, Reader
+from fallback_tier.portal.routing import PageRoute, Reader, TheBoard
 from fallback_tier.portal.views.diffs import Diff, read_diff
 from fallback_tier.portal.views.timeline import timeline
 from fallback_tier.service.http.given import FixId, TheService

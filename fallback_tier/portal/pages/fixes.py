@@ -1,12 +1,15 @@
-"""All fixes; one fix as a timeline; one event whole."""
+"""All fixes; one fix as a timeline; one event; evidence; fixes by advisory, repository or example."""
 
+from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from fallback_tier.portal.given import Read
-from fallback_tier.portal.lines import (
+from fallback_audit.showing.describe import visible
+from fallback_tier.advisory.vulnerability import Vulnerability
+from fallback_tier.gates.journal.inputs import recorded_vulnerabilities
+from fallback_tier.portal.board import (
     ABANDONED,
     ESCALATED,
     OPEN,
@@ -15,12 +18,14 @@ from fallback_tier.portal.lines import (
     UNKNOWN,
     VERIFIED,
     FixLine,
+    Read,
 )
-from fallback_tier.portal.rendering import PREFIX
-from fallback_tier.portal.routing import PageRoute, ReadersVisit
-from fallback_tier.portal.views.chain import chain_state
+from fallback_tier.portal.pages.verification import chain_state
+from fallback_tier.portal.rendering import PREFIX, page
+from fallback_tier.portal.routing import PageRoute, Reader, ReadersVisit, Visit
+from fallback_tier.portal.views.diffs import read_diff
 from fallback_tier.portal.views.timeline import PAGE, timeline
-from fallback_tier.service.http.given import FixId
+from fallback_tier.service.http.given import DigestPath, FixId, TheService
 from fallback_tier.service.refusals import NotFoundError
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
@@ -29,11 +34,19 @@ router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False
 ROWS = 100
 
 #: Ended without a patch that gates or a person took.
-UNFIXED = "unfixed"
+_UNFIXED = "unfixed"
 
-OUTCOMES = (OPEN, ESCALATED, VERIFIED, PATCHED, REFUSED, UNKNOWN, ABANDONED, UNFIXED)
+_OUTCOMES = (OPEN, ESCALATED, VERIFIED, PATCHED, REFUSED, UNKNOWN, ABANDONED, _UNFIXED)
 
 _After = Annotated[int, Query(ge=0, lt=2**53)]
+
+#: Fixes that a page about one advisory, repository or example lists.
+_ABOUT_ROWS = 200
+
+_Name = Annotated[str, Query(max_length=1_000)]
+
+#: What a page shows of a log: its beginning, and three times as much of its end, where failures stand.
+HEAD_CHARS, TAIL_CHARS = 16_000, 48_000
 
 
 @router.get("/fixes")
@@ -54,14 +67,14 @@ def fixes(
         skip=skip,
         more=skip + ROWS if skip + ROWS < len(found) else None,
         outcome=outcome,
-        outcomes=OUTCOMES,
+        outcomes=_OUTCOMES,
         text=text,
     )
 
 
 def _is_meant(line: FixLine, outcome: str, text: str) -> bool:
     messages = (line.fix_id, line.repository, *line.advisory_ids)
-    stands = line.unfixed if outcome == UNFIXED else outcome in ("", line.outcome)
+    stands = line.unfixed if outcome == _UNFIXED else outcome in ("", line.outcome)
     return stands and any(text.lower() in one.lower() for one in messages)
 
 
@@ -109,4 +122,75 @@ def event(visit: ReadersVisit, fix_id: FixId, seq: int) -> Response:
         shown=group.lines[0],
         stored=found[0],
         fields=found[0].payload.model_dump(mode="json"),
+    )
+
+
+@router.get("/advisory")
+def advisory(visit: ReadersVisit, id: _Name) -> Response:  # noqa: A002
+    """What it says, as the newest fix of it has it on record, and every fix of it."""
+    return _about(visit, "Advisory", id, lambda line: id in (line.advisory_id, *line.advisory_ids))
+
+
+@router.get("/repository")
+def repository(visit: ReadersVisit, name: _Name) -> Response:
+    """Every fix in it."""
+    return _about(visit, "Repository", name, lambda line: line.repository == name)
+
+
+@router.get("/example")
+def example(visit: ReadersVisit, id: _Name) -> Response:  # noqa: A002
+    """Where it had an influence: found, in a prompt, or replayed."""
+    return _about(visit, "Example", id, lambda line: id in line.influences)
+
+
+def _about(visit: Visit, kind: str, name: str, is_meant: Callable[[FixLine], bool]) -> Response:
+    found = [line for line in visit.read.board.newest() if is_meant(line)]
+    if not found:
+        raise NotFoundError(
+            f"No fix on record has to do with {kind.lower()} {name!r}.",
+            next_step="The list of fixes can be searched.",
+        )
+    vulnerabilities = _recorded(visit, name, found) if kind == "Advisory" else ()
+    return visit.page(
+        "about.html",
+        read=visit.read,
+        kind=kind,
+        name=name,
+        vulnerabilities=vulnerabilities,
+        lines=found[:_ABOUT_ROWS],
+        total=len(found),
+    )
+
+
+def _recorded(visit: Visit, name: str, lines: list[FixLine]) -> tuple[Vulnerability, ...]:
+    """The advisory of this name, by the first of these fixes whose record has it; a bundle has several."""
+    evidence = visit.service.record.evidence
+    for line in lines[:_ABOUT_ROWS]:
+        recorded = recorded_vulnerabilities(line.inputs_sha256, evidence)
+        if found := tuple(one for one in recorded if name in (one.id, line.advisory_id)):
+            return found
+    return ()
+
+
+@router.get("/fixes/{fix_id}/evidence/{digest}")
+def evidence(
+    request: Request, service: TheService, who: Reader, fix_id: FixId, digest: DigestPath
+) -> Response:
+    """One piece. Raises NotFoundError, NotAllowedError (private), EvidenceError (gone)."""
+    content = service.fixes.evidence(who.caller, fix_id, digest)
+    text = content.decode("utf-8", "replace")
+    is_patch = text.startswith("diff --git ")
+    left_out = max(0, len(text) - HEAD_CHARS - TAIL_CHARS)
+    shown = (text, "") if not left_out else (text[:HEAD_CHARS], text[-TAIL_CHARS:])
+    return page(
+        "evidence.html",
+        request,
+        who,
+        fix_id=fix_id,
+        digest=digest,
+        size=len(content),
+        diff=read_diff(text) if is_patch else None,
+        head=visible(shown[0], lines=True),
+        tail=visible(shown[1], lines=True),
+        left_out=left_out,
     )

@@ -1,30 +1,40 @@
-"""How it goes: the queue, what became of fixes, what it cost, over time."""
+"""The first page: the queue, what became of fixes and what it cost over time, as charts and tables."""
 
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
 
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from fallback_tier.portal.board import Board
-from fallback_tier.portal.lines import (
+from fallback_tier.portal.board import (
     ESCALATED,
     PATCHED,
     REFUSED,
     UNKNOWN,
     VERIFIED,
+    Board,
     FixLine,
 )
+from fallback_tier.portal.pages.verification import chain_state
 from fallback_tier.portal.rendering import PREFIX
 from fallback_tier.portal.routing import PageRoute, ReadersVisit
-from fallback_tier.portal.views.chain import chain_state
-from fallback_tier.portal.views.charts import Chart, days_to, stacked
+from fallback_tier.portal.views.spending import usd
+
+#: Days that a chart shows: two weeks tell a change from a weekend.
+DAYS = 14
+
+#: Size of the drawing area, in its own units.
+WIDTH, HEIGHT = 420, 120
+
+_GAP = 5
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
 #: Unfixed advisories that the table shows; the list of fixes has the others.
-MAX_UNFIXED = 30
+_MAX_UNFIXED = 30
 
 #: What the steps of a fix come to. A person's abandonment is none of these: the list of fixes has it.
 _ENDS = (
@@ -35,6 +45,85 @@ _ENDS = (
     (UNKNOWN, "s-dim"),
 )
 _CALLS = (("author", "s-good"), ("judge", "s-soft"), ("critique", "s-warn"), ("rewrite", "s-bad"))
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One rectangle. ``tone``: a class of the style."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    tone: str
+    says: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Stacked bars a day. ``rows``: the table: a day, and a figure a series."""
+
+    title: str
+    names: tuple[tuple[str, str], ...]
+    bars: tuple[Bar, ...]
+    top: str
+    first: str
+    last: str
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    total: str
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was recorded in these days."""
+        return not self.bars
+
+
+def days_to(last: str) -> list[str]:
+    """The days of a chart, the oldest first. ``last``: ``2026-11-25``."""
+    end = date.fromisoformat(last)
+    return [(end - timedelta(days=back)).isoformat() for back in reversed(range(DAYS))]
+
+
+def stacked(
+    title: str,
+    days: Sequence[str],
+    series: Mapping[tuple[str, str], Sequence[Decimal | int]],
+    unit: str = "",
+) -> Chart:
+    """``series``: name and tone → a figure a day."""
+    sums = [sum((Decimal(v[at]) for v in series.values()), Decimal(0)) for at in range(len(days))]
+    top = max(sums, default=Decimal(0))
+    step = WIDTH / max(1, len(days))
+    bars = []
+    for at, day in enumerate(days):
+        floor = Decimal(0)
+        for (name, tone), values in series.items():
+            value = Decimal(values[at])
+            if value and top:
+                tall = float(value / top) * HEIGHT
+                y = HEIGHT - float(floor / top) * HEIGHT - tall
+                says = f"{day}: {_shown(value, unit)} {name}"
+                bars.append(Bar(at * step, y, step - _GAP, max(tall, 1.0), tone, says))
+            floor += value
+    rows = [
+        (day, tuple(_shown(Decimal(values[at]), unit) for values in series.values()))
+        for at, day in enumerate(days)
+        if sums[at]
+    ]
+    return Chart(
+        title,
+        tuple(series),
+        tuple(bars),
+        _shown(top, unit),
+        days[0][5:] if days else "",
+        days[-1][5:] if days else "",
+        tuple(rows),
+        _shown(sum(sums, Decimal(0)), unit),
+    )
+
+
+def _shown(value: Decimal, unit: str) -> str:
+    return usd(value) if unit == "$" else f"{value:,}"
 
 
 class Rate(NamedTuple):
@@ -68,7 +157,7 @@ def overview(visit: ReadersVisit, part: bool = False) -> Response:
         charts=charts,
         tiers=tiers,
         ecosystems=ecosystems,
-        unfixed=board.newest_unfixed(MAX_UNFIXED),
+        unfixed=board.newest_unfixed(_MAX_UNFIXED),
         unfixed_total=counted.get("unfixed", 0),
         advisories=_advisories,
     )

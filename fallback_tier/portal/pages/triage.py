@@ -1,26 +1,139 @@
-"""One escalated fix: what is needed to decide, and the decision."""
+"""Escalated fixes: the queue, one question with what is needed to decide, and decisions.
 
-from typing import Annotated
+Questions about the same package with the same failure can be decided together, with one event each.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Form
 from fastapi.responses import RedirectResponse, Response
 
-from fallback_tier.errors import InputError
+from fallback_audit.errors import AuditError
+from fallback_audit.evidence.store import get_document
+from fallback_audit.ports import EvidenceStore
+from fallback_tier.errors import FallbackError, InputError
 from fallback_tier.gates.journal.history import read_history
-from fallback_tier.portal.alike import alike
-from fallback_tier.portal.lines import FixLine
-from fallback_tier.portal.pages.deciding import gone_on, read_decision
+from fallback_tier.gates.journal.inputs import FixInputs, recorded_vulnerabilities
+from fallback_tier.portal.board import FixLine
 from fallback_tier.portal.pages.fixes import line_of
+from fallback_tier.portal.pages.verification import chain_state
 from fallback_tier.portal.rendering import PREFIX
 from fallback_tier.portal.routing import PageRoute, ReadersVisit, SentByDecider, Visit
-from fallback_tier.portal.views.chain import chain_state
-from fallback_tier.portal.views.decided import decision_message
-from fallback_tier.portal.views.triage import triage
+from fallback_tier.portal.views.triage import choices, triage
 from fallback_tier.service.http.given import FixId
-from fallback_tier.service.operations.reviews import Verdict
-from fallback_tier.service.refusals import ConflictError
+from fallback_tier.service.http.sessions import SignedIn
+from fallback_tier.service.opening import Service
+from fallback_tier.service.operations.reviews import Decided, Decision, Verdict
+from fallback_tier.service.refusals import ConflictError, NotServedError
+from fallback_tier.service.roles import Role
+
+#: Questions that are compared, and decided at once: a person looks at each of them.
+MAX_ALIKE = 100
+
+_DECISIONS = {
+    Verdict.APPROVE: "approved",
+    Verdict.REJECT: "rejected",
+    Verdict.REOPEN: "reopened in a new gate transition",
+    Verdict.GATES_AGAIN: "its gates are run again",
+    Verdict.RAISE_BUDGET: "budget raised",
+}
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
+
+#: Questions that the page lists; a browser lays out so many at once.
+ROWS = 500
+
+#: A cap is of one fix: what is reasonable for one need not be for another.
+_TOGETHER = frozenset({Verdict.APPROVE, Verdict.REJECT, Verdict.REOPEN, Verdict.GATES_AGAIN})
+
+
+def _packages_of(line: FixLine, evidence: EvidenceStore) -> frozenset[str]:
+    """What its advisory is about, ``npm:lodash``; where that is not kept any more, the advisory itself."""
+    if line.inputs_sha256 is not None:
+        try:
+            advisory = get_document(evidence, FixInputs, line.inputs_sha256).advisory
+        except AuditError:
+            return frozenset(line.advisory_ids)
+        named = (one.package for one in advisory.affected if one.package is not None)
+        found = frozenset(f"{package.ecosystem}:{package.name}" for package in named)
+        if found:
+            return found
+    return frozenset(line.advisory_ids)
+
+
+def alike(line: FixLine, waiting: Sequence[FixLine], evidence: EvidenceStore) -> list[FixLine]:
+    """Those that wait for the same reason, with the same failure, on the same package; ``line`` first."""
+    same = [one for one in waiting if one is not line and _failure(one) == _failure(line)]
+    packages = _packages_of(line, evidence)
+    found = [one for one in same[:MAX_ALIKE] if _packages_of(one, evidence) == packages]
+    return [line, *found] if line.waits else []
+
+
+def _failure(line: FixLine) -> tuple[object, ...]:
+    return line.reason, line.cause, line.failure_kind, line.failing_gates
+
+
+def decision_message(done: str, command: Callable[[str], str] = str) -> str | None:
+    """``done``: fix, verdict, and how it continues, with dots between; another address gives no message.
+    ``command``: of a suggested command, as it works on the service's machine."""
+    parts = done.rsplit(".", 2)
+    if len(parts) != 3 or parts[1] not in list(Verdict):
+        return None
+    goes = {
+        "queued": " It goes on now.",
+        "waits": f" To go on with it: {command(f'fallback-tier resume {parts[0]}')}",
+    }
+    return f"{parts[0]}: {_DECISIONS[Verdict(parts[1])]}.{goes.get(parts[2], '')}"
+
+
+def _read_decision(
+    verdict: Verdict, because: str, *, usd_per_fix: str = "", tokens_per_fix: str = ""
+) -> Decision:
+    """Raises InputError."""
+    try:
+        return Decision.model_validate(
+            {
+                "verdict": verdict,
+                "because": because.strip(),
+                "usd_per_fix": usd_per_fix.strip() or None,
+                "tokens_per_fix": tokens_per_fix.strip() or None,
+            }
+        )
+    except ValueError as error:
+        raise InputError(
+            "A decision needs a reason (2,000 characters at most), and a cap is a number.",
+            next_step="Nothing was recorded: correct it, and decide again.",
+        ) from error
+
+
+def _gone_on(service: Service, who: SignedIn, decided: Decided) -> str:
+    """A decision that lets a fix go on: the service's queue resumes it (``queued``), where it is one of
+    its fixes and the key may submit; else it ``waits`` for its command. ``over``: nothing goes on."""
+    if not decided.goes_on:
+        return "over"
+    if not who.caller.may(Role.SUBMIT):
+        return "waits"
+    try:
+        service.fixes.resume(who.caller, decided.fix_id)
+    except FallbackError:
+        return "waits"
+    return "queued"
+
+
+@router.get("/queue")
+def queue(visit: ReadersVisit, part: bool = False, done: str = "") -> Response:
+    """The newest first. ``part``: the rows alone, for a page that is open; ``done``: the last decision."""
+    waiting = visit.read.board.waiting()
+    evidence = visit.service.record.evidence
+    return visit.page(
+        "queue_rows.html" if part else "queue.html",
+        read=visit.read,
+        lines=waiting[:ROWS],
+        total=len(waiting),
+        about=lambda line: recorded_vulnerabilities(line.inputs_sha256, evidence),
+        told=decision_message(done, visit.service.record.command),
+    )
 
 
 @router.get("/fixes/{fix_id}/triage")
@@ -48,7 +161,7 @@ def decide(
     service, who = visit.service, visit.who
     waiting = visit.read.board.waiting()
     try:
-        decision = read_decision(
+        decision = _read_decision(
             verdict, because, usd_per_fix=usd_per_fix, tokens_per_fix=tokens_per_fix
         )
         decided = service.reviews.decide(who.caller, fix_id, decision)
@@ -58,7 +171,7 @@ def decide(
     except InputError as error:
         message = f"{error.problem} {error.next_step}"
         return _screen(visit, fix_id, problem=message, because=because, status=422)
-    word = gone_on(service, who, decided)
+    word = _gone_on(service, who, decided)
     following = _after(waiting, fix_id)
     place = f"fixes/{following.fix_id}/triage" if following else "queue"
     return RedirectResponse(f"{PREFIX}/{place}?done={fix_id}.{verdict}.{word}", 303)
@@ -108,4 +221,83 @@ def _screen(
         told=message,
         problem=problem,
         because=because,
+    )
+
+
+class Told(NamedTuple):
+    """What became of one of them."""
+
+    fix_id: str
+    recorded: bool
+    says: str
+
+
+@router.get("/fixes/{fix_id}/alike")
+def show_alike(visit: ReadersVisit, fix_id: FixId) -> Response:
+    """Those that are like this one."""
+    line, record = line_of(visit.read, fix_id), visit.service.record
+    evidence = record.evidence
+    with record.reading() as reader:
+        offered = [
+            choice
+            for choice in choices(read_history(reader, fix_id))
+            if choice.verdict in _TOGETHER and line.waits
+        ]
+    return visit.page(
+        "alike.html",
+        line=line,
+        lines=alike(line, visit.read.board.waiting(), evidence),
+        packages=sorted(_packages_of(line, evidence)),
+        choices=offered,
+        may_decide=visit.may_decide,
+        results=None,
+        verdict="",
+    )
+
+
+@router.post("/fixes/{fix_id}/alike")
+def decide_alike(
+    visit: SentByDecider,
+    fix_id: FixId,
+    verdict: Annotated[Verdict, Form()],
+    because: Annotated[str, Form(max_length=2_000)] = "",
+    fix: Annotated[tuple[str, ...], Form(max_length=MAX_ALIKE)] = (),
+) -> Response:
+    """Each chosen one for itself, in their order: one that can't be decided so stays, and is told."""
+    service, who = visit.service, visit.who
+    line = line_of(visit.read, fix_id)
+    evidence = service.record.evidence
+    meant = {one.fix_id for one in alike(line, visit.read.board.waiting(), evidence)}
+    decision = _read_decision(verdict, because)
+    if verdict not in _TOGETHER or not fix:
+        raise NotServedError(
+            "Nothing was chosen, or this decision is made for one fix at a time.",
+            next_step="Choose at least one fix, and approve, reject, reopen or run the gates again.",
+        )
+    results = []
+    for chosen in dict.fromkeys(fix):
+        if chosen not in meant:
+            results.append(
+                Told(chosen, False, "It is not like this one, or was answered meanwhile.")
+            )
+            continue
+        try:
+            decided = service.reviews.decide(who.caller, chosen, decision)
+        except FallbackError as error:
+            results.append(Told(chosen, False, error.problem))
+        else:
+            resume = service.record.command(f"fallback-tier resume {chosen}")
+            goes = {"queued": " It goes on.", "waits": f" {resume} goes on."}
+            says = "Recorded." + goes.get(_gone_on(service, who, decided), "")
+            results.append(Told(chosen, True, says))
+    return visit.page(
+        "alike.html",
+        status=200 if all(one.recorded for one in results) else 409,
+        line=line,
+        lines=[],
+        packages=sorted(_packages_of(line, evidence)),
+        choices=[],
+        may_decide=True,
+        results=results,
+        verdict=verdict,
     )

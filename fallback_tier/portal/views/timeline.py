@@ -12,7 +12,7 @@ from fallback_audit.events import (
     ModelCalled,
     PatchProposed,
 )
-from fallback_audit.evidence.kept import kept_digests
+from fallback_audit.evidence.checking import kept_digests
 from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe import excerpt_of, sentence
 

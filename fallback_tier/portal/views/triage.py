@@ -17,10 +17,8 @@ from fallback_audit.vocabulary import SHOWING_GATES, TESTS_GATE, BudgetLimit, Ga
 from fallback_tier.gates.journal.history import History, Transition
 from fallback_tier.gates.journal.questions import Review
 from fallback_tier.gates.journal.review import asked_about, can_be_tried_again, carries_failure
-from fallback_tier.portal.views.amounts import usd
 from fallback_tier.portal.views.diffs import Diff, read_diff
-from fallback_tier.portal.views.explanations import not_proved
-from fallback_tier.portal.views.spending import Spent, Use, by_cost, total
+from fallback_tier.portal.views.spending import Spent, Use, by_cost, total, usd
 from fallback_tier.service.operations.reviews import Verdict
 
 #: A failed gate first, then what could not be judged, then what was left out: what passed comes last.
@@ -29,6 +27,21 @@ _ORDER = {
     GateStatus.UNDECIDED: 1,
     GateStatus.SKIPPED: 2,
     GateStatus.PASSED: 3,
+}
+
+#: What a failed or missing gate leaves open.
+_OPEN = {
+    "applies": "that the patch applies",
+    "declared_set": "that it changes only what it says",
+    "policy": "that it touches only what a patch may",
+    "resolves": "that the dependencies install",
+    "not_vulnerable": "that no affected version is left",
+    "typecheck": "that the types hold",
+    "build": "that it builds",
+    "checks": "that the checks of its test script pass",
+    "tests": "that the tests pass",
+    "capability": "that it reaches for nothing undeclared",
+    "proof": "that the flaw is gone",
 }
 
 
@@ -230,3 +243,26 @@ def _cap(current: Transition) -> Cap | None:
     return Cap(
         reached.limit, reached.cap, reached.used, reached.wanted, fields.get(reached.limit), shown
     )
+
+
+def not_proved(verdicts: dict[str, GateStatus], *, shows: frozenset[str], has_patch: bool) -> str:
+    """What nothing has shown, and what was not looked at, by the gates' last verdicts.
+
+    ``shows``: gates whose pass shows the flaw gone.
+    """
+    if not has_patch:
+        return "There is no patch, so nothing is proved."
+    passed = {gate for gate, status in verdicts.items() if status is GateStatus.PASSED}
+    skipped = [gate for gate, status in verdicts.items() if status is GateStatus.SKIPPED]
+    left = [] if passed & shows else ["that the flaw is gone"]
+    for gate, status in verdicts.items():
+        if status in (GateStatus.FAILED, GateStatus.UNDECIDED):
+            left.append(_OPEN.get(gate, f"what gate {gate} looks at"))
+    also = f" Gates skipped: {', '.join(skipped)}." if skipped else ""
+    if not left:
+        return f"What ran passed on the patch asked about; something else is asked.{also}"
+    return f"Not proved: {_listed(list(dict.fromkeys(left)))}.{also}"
+
+
+def _listed(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from fallback_audit.event_types import Digest
-from fallback_audit.evidence.kept import kept_digests, private_digests
+from fallback_audit.evidence.checking import kept_digests, private_digests
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import AffectedCode
 from fallback_tier.advisory import parse_advisory

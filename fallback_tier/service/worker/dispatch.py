@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fallback_tier.errors import FallbackError
 from fallback_tier.files.folders import remove_tree
-from fallback_tier.observing.health.report import Finding, failed, ok
+from fallback_tier.observing.health.running import Finding, failed, ok
 from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.database import service_dir
 from fallback_tier.service.queue.orders import OrderLine

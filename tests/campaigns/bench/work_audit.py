@@ -19,7 +19,7 @@ from fallback_audit.chain import Link, make_link
 from fallback_audit.ports import AuditStore, Record
 from fallback_audit.stores.appending import timestamp, utc_now
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
-from fallback_audit.stores.sqlite_opening import connect, uri_of
+from fallback_audit.stores.sqlite_schema import connect, uri_of
 from fallback_audit.verifying.report import Listed
 from fallback_audit.verifying.walk import Position, Walk
 from fallback_tier.wiring.trail import RecordSettings, open_trail

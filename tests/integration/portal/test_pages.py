@@ -14,7 +14,7 @@ from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.portal.board import Board
 from fallback_tier.portal.mounting import PAGES
-from fallback_tier.portal.pages import queue
+from fallback_tier.portal.pages import triage
 from fallback_tier.portal.rendering import render
 from fallback_tier.portal.views.timeline import timeline
 from fallback_tier.service.http.sessions import Sessions
@@ -65,7 +65,7 @@ def test_the_overview_has_the_queue_the_figures_and_what_is_unfixed(reader: Visi
 def test_a_long_queue_shows_its_newest_and_leads_to_the_others(
     reader: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue, "ROWS", 2)
+    monkeypatch.setattr(triage, "ROWS", 2)
     page = reader.get("/queue")
     assert "5 questions to answer, the newest 2 here; the list of fixes has the others" in text_of(
         page

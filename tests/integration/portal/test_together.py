@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.events import FixStarted, ReviewDecided
-from fallback_audit.evidence.documents import put_document
-from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.evidence.store import FileEvidenceStore, put_document
 from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.advisory import parse_advisory

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from fallback_audit.stores.sqlite_reading import open_readonly
+from fallback_audit.stores.sqlite import open_readonly
 from fallback_tier.service.database import service_db
 from tests.e2e.command import osv, repository
 from tests.e2e.command import run as command

@@ -11,23 +11,22 @@ from fallback_audit.checkpoints.checkpoint import Span
 from fallback_audit.checkpoints.keyring import Keyring, generate
 from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.checkpoints.merkle import Frontier
-from fallback_audit.checkpoints.statement import (
-    SEGMENT_DOMAIN,
-    TOMBSTONE_DOMAIN,
-    sign_statement,
-)
 from fallback_audit.checkpoints.writer import Checkpointer
 from fallback_audit.events import AuditEvent, PayloadRedacted, SegmentSealed
-from fallback_audit.exporting.format import Base, Head
-from fallback_audit.exporting.writing import ExportWriter
+from fallback_audit.exporting.format import Base, ExportWriter, Head
 from fallback_audit.ports import MAINTENANCE, Record, Scope, Segment, StoredEvent
-from fallback_audit.segment import SegmentStatement
-from fallback_audit.showing.shown import WORDS
+from fallback_audit.showing.describe import WORDS
+from fallback_audit.statements import (
+    SEGMENT_DOMAIN,
+    TOMBSTONE_DOMAIN,
+    SegmentStatement,
+    Tombstone,
+    sign_statement,
+)
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
-from fallback_audit.tombstone import Tombstone
+from fallback_audit.verifying.report import VerificationReport, VerifiedState
 from fallback_audit.verifying.sources import KeptNote, LogCheckpoints
-from fallback_audit.verifying.state import VerifiedState
-from fallback_audit.verifying.verify import VerificationReport, verify
+from fallback_audit.verifying.verify import verify
 from tests.unit.audit.tamper import behind_the_triggers, fixed_clock
 
 ORIGIN = "example.org/audit"

@@ -9,7 +9,8 @@ from pathlib import Path
 from fallback_audit.events import AuditEvent
 from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
-from fallback_audit.verifying.verify import VerificationReport, verify
+from fallback_audit.verifying.report import VerificationReport
+from fallback_audit.verifying.verify import verify
 from tests.unit.audit.trails import SCOPE
 
 

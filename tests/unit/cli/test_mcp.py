@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallback_tier.cli.main import build_parser
-from fallback_tier.cli.mcp.answers import (
+from fallback_tier.cli.mcp.tools import (
     MAX_ANSWER_BYTES,
+    TOOLS,
     FixesAnswer,
+    Permissions,
     bounded,
     encodable,
     fixes_document,
 )
-from fallback_tier.cli.mcp.tools import TOOLS, Permissions
 from fallback_tier.errors import InputError
 from tests.kinds import OfKind
 
@@ -132,8 +133,14 @@ REFUSED = {
 
 def test_one_fix_and_several_have_the_same_form() -> None:
     ends: dict[str, Any] = {"delivered": False, "exit_code": 4, "commit": None, "report": None}
-    alone = fixes_document({**REFUSED, **ends})
-    part = {**REFUSED, "advisory_ids": ["CVE-2026-1234"], "ecosystem": "npm", "held_back": None}
+    part = {
+        **REFUSED,
+        "advisory_ids": ["CVE-2026-1234"],
+        "ecosystem": "npm",
+        "delivered": False,
+        "held_back": None,
+    }
+    alone = fixes_document({**REFUSED, **ends, "fixes": [part]})
     several = fixes_document({**ends, "fixes": [part], "advisories": [], "left": []})
     assert alone == several
     assert alone["fixes"][0]["sentence"] == REFUSED["sentence"]

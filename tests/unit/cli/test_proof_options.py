@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.cli.main import build_parser
-from fallback_tier.cli.proof_options import proof_of
+from fallback_tier.cli.options import proof_of
 from fallback_tier.errors import InputError
 from fallback_tier.gates.builtin.proof_given import PROOF_TIMEOUT_S, Proof
 from fallback_tier.wiring import Configuration

@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from fallback_audit.vocabulary import GateStatus, PromptShape, Tier
-from fallback_tier.handover.markdown import MAX_INLINE_CHARS, block, inline
 from fallback_tier.handover.pull_request import (
     MAX_BODY_CHARS,
+    MAX_INLINE_CHARS,
     Subject,
+    block,
+    inline,
     pull_request_body,
 )
 from fallback_tier.outcome import FileChange, LowConfidence

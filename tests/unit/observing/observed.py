@@ -9,12 +9,9 @@ from prometheus_client import CollectorRegistry
 from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.events import AuditEvent
 from fallback_audit.ports import Scope, StoredEvent
-from fallback_audit.stores.sqlite import SqliteAuditStore
-from fallback_audit.stores.sqlite_reading import SqliteAuditReader, open_readonly
-from fallback_tier.observing.counting import Counting
-from fallback_tier.observing.families import Families
+from fallback_audit.stores.sqlite import SqliteAuditReader, SqliteAuditStore, open_readonly
 from fallback_tier.observing.following import Follower
-from fallback_tier.observing.reading import Figures
+from fallback_tier.observing.metrics import Counting, Families, Figures
 
 
 class ObservedTrail:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from fallback_tier.observing.families import Families
+from fallback_tier.observing.metrics import Families
 from tests.unit.observing.expressions import ITS_OWN, names_in, problems, samples
 
 DOCS = Path(__file__).parents[3] / "docs"

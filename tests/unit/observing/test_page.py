@@ -4,7 +4,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from fallback_tier.observing.families import Families
+from fallback_tier.observing.metrics import Families
 
 PAGE = Path(__file__).parents[3] / "docs" / "observability.md"
 

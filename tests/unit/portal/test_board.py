@@ -12,8 +12,7 @@ from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
 from fallback_audit.vocabulary import TestsLevel as Level
 from fallback_tier.gates.journal.questions import questions
-from fallback_tier.portal.board import Board
-from fallback_tier.portal.lines import ABANDONED
+from fallback_tier.portal.board import ABANDONED, Board
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t

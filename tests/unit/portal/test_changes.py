@@ -10,9 +10,9 @@ import pytest
 from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.observing.record import open_record
-from fallback_tier.portal import changes
 from fallback_tier.portal.board import Board
-from fallback_tier.portal.changes import MAX_NAMED, Bell, Changed, Recent
+from fallback_tier.portal.pages import changes
+from fallback_tier.portal.pages.changes import MAX_NAMED, Bell, Changed, Recent
 from fallback_tier.service.operations.feed import Feed
 from fallback_tier.service.refusals import BusyError
 from fallback_tier.wiring import audit_db

@@ -21,7 +21,7 @@ from fallback_audit.contract.table import violations
 from fallback_audit.contract.trail import Entry, Trail
 from fallback_audit.errors import EvidenceError
 from fallback_audit.events import FixStarted, FixVerified
-from fallback_audit.evidence.kept import kept_digests
+from fallback_audit.evidence.checking import kept_digests
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import EvidenceStore, Scope, StoredEvent
 from fallback_audit.vocabulary import Tier

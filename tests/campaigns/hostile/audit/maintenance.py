@@ -15,8 +15,9 @@ from fallback_audit.exporting.spool import Spool
 from fallback_audit.ports import MAINTENANCE, Record, Scope
 from fallback_audit.retention.redact import Redactor
 from fallback_audit.retention.seal import SealableStore, Sealer
+from fallback_audit.verifying.report import VerificationReport
 from fallback_audit.verifying.sources import GivenCheckpoints, LogCheckpoints
-from fallback_audit.verifying.verify import VerificationReport, verify
+from fallback_audit.verifying.verify import verify
 from fallback_tier.cli.audit.export import _output
 from tests.campaigns.hostile.audit.trail_folder import TrailFolder
 from tests.unit.audit.trails import recipe_verified

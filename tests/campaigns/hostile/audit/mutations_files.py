@@ -10,7 +10,7 @@ from random import Random
 from fallback_audit.checkpoints.checkpoint import Checkpoint, sign_checkpoint
 from fallback_audit.checkpoints.keyring import Keyring, generate
 from fallback_audit.events import event_adapter
-from fallback_audit.evidence.kept import kept_digests
+from fallback_audit.evidence.checking import kept_digests
 from tests.campaigns.hostile.audit.mutations_rows import Mutation
 from tests.campaigns.hostile.audit.promises import roots
 from tests.campaigns.hostile.audit.rows import flipped, put_rows, read_rows, rechained

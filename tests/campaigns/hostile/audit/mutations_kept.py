@@ -11,14 +11,14 @@ from random import Random
 
 from fallback_audit.checkpoints.keyring import Keyring, generate
 from fallback_audit.checkpoints.note import Signer
-from fallback_audit.checkpoints.statement import (
+from fallback_audit.exporting.format import rows_of_file
+from fallback_audit.retention.history import file_digest
+from fallback_audit.statements import (
     SEGMENT_DOMAIN,
     TOMBSTONE_DOMAIN,
     open_statement,
     sign_statement,
 )
-from fallback_audit.exporting.reading import rows_of_file
-from fallback_audit.retention.history import file_digest
 from tests.campaigns.hostile.audit.mutations_files import FILE_MUTATIONS
 from tests.campaigns.hostile.audit.mutations_rows import Mutation
 from tests.campaigns.hostile.audit.rows import flipped

@@ -17,7 +17,7 @@ from fallback_plugins.solved_examples.sources.archives import read_release
 from fallback_plugins.solved_examples.store.records import lines
 from fallback_tier.advisory import load_advisories
 from fallback_tier.advisory.osv import load_advisory
-from fallback_tier.cli.proof_options import _content
+from fallback_tier.cli.options import _content
 from fallback_tier.configured import of_file
 from fallback_tier.handover.delivery import write_patch
 from fallback_tier.handover.folder import write_folder

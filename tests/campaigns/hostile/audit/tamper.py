@@ -14,7 +14,7 @@ from random import Random
 
 from fallback_audit.errors import AuditError
 from fallback_audit.ports import Record, Scope
-from fallback_audit.verifying.verify import VerificationReport
+from fallback_audit.verifying.report import VerificationReport
 from tests.campaigns.hostile.audit import maintenance
 from tests.campaigns.hostile.audit.campaign import Ask, Tally
 from tests.campaigns.hostile.audit.mutations_files import FILE_MUTATIONS

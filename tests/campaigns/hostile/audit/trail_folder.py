@@ -7,16 +7,17 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from fallback_audit.checkpoints.covering import CheckpointedStore
 from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.log import CheckpointLog
+from fallback_audit.checkpoints.writer import CheckpointedStore
 from fallback_audit.evidence.store import FileEvidenceStore
-from fallback_audit.exporting.reading import rows_of_file
+from fallback_audit.exporting.format import rows_of_file
 from fallback_audit.ports import HeaderRow, Record, Scope
-from fallback_audit.segment import open_segment
+from fallback_audit.statements import open_segment
 from fallback_audit.stores.sqlite import SqliteAuditStore
+from fallback_audit.verifying.report import VerificationReport
 from fallback_audit.verifying.sources import LogCheckpoints
-from fallback_audit.verifying.verify import VerificationReport, verify
+from fallback_audit.verifying.verify import verify
 from fallback_tier.wiring.trail import RecordSettings, open_evidence, open_trail, read_trail
 from tests.unit.audit.trails import VALID
 

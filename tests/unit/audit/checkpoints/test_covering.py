@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fallback_audit.checkpoints.checkpoint import Checkpoint, Span
-from fallback_audit.checkpoints.covering import CheckpointedStore
+from fallback_audit.checkpoints.checkpoint import Checkpoint, Span, Written
 from fallback_audit.checkpoints.keyring import generate
-from fallback_audit.checkpoints.writer import Checkpointer
-from fallback_audit.checkpoints.written import Written
+from fallback_audit.checkpoints.writer import CheckpointedStore, Checkpointer
 from fallback_audit.errors import (
     AuditIntegrityError,
     AuditStoreError,

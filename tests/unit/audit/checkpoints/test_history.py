@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.canonical import GENESIS
-from fallback_audit.checkpoints import known
+from fallback_audit.checkpoints import keyring
 from fallback_audit.checkpoints.checkpoint import Previous
 from fallback_audit.checkpoints.keyring import end_overlap, rotate
-from fallback_audit.checkpoints.statement import SEGMENT_DOMAIN, sign_statement
 from fallback_audit.checkpoints.writer import Checkpointer
 from fallback_audit.errors import (
     AuditIntegrityError,
@@ -21,7 +20,7 @@ from fallback_audit.errors import (
     RequestError,
 )
 from fallback_audit.ports import Record
-from fallback_audit.segment import SegmentStatement
+from fallback_audit.statements import SEGMENT_DOMAIN, SegmentStatement, sign_statement
 from tests.kinds import OfKind
 from tests.unit.audit.checkpoints.trail_folder import END, EVENT, SCOPE, TrailFolder, intact, sizes
 from tests.unit.audit.tamper import behind_the_triggers
@@ -242,11 +241,15 @@ def test_keys_that_can_not_be_written_to_sign_all_the_same(
 ) -> None:
     trail.add(5)
 
+    make = keyring.make_private_directory
+
     def readonly(path: Path) -> None:
-        raise OSError(30, "Read-only file system", str(path))
+        if path.name == "known":
+            raise OSError(30, "Read-only file system", str(path))
+        make(path)
 
     with monkeypatch.context() as patched:
-        patched.setattr(known, "make_private_directory", readonly)
+        patched.setattr(keyring, "make_private_directory", readonly)
         assert trail.sign() == 5
     assert not (trail.keys / "known").exists()
     intact(trail)

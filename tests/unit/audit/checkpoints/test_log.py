@@ -15,12 +15,10 @@ from fallback_audit.checkpoints.checkpoint import (
     open_checkpoint,
     sign_checkpoint,
 )
-from fallback_audit.checkpoints.keyring import generate
-from fallback_audit.checkpoints.known import history_file, known_files
-from fallback_audit.checkpoints.log import CheckpointLog
+from fallback_audit.checkpoints.keyring import generate, history_file, known_files
+from fallback_audit.checkpoints.log import SHARD_EVENTS, CheckpointLog
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import Signer, sign_note
-from fallback_audit.checkpoints.shards import SHARD_EVENTS
 from fallback_audit.errors import AuditIntegrityError, CheckpointError, KeyringError
 from tests.kinds import OfKind
 from tests.unit.audit.checkpoints.trail_folder import TrailFolder

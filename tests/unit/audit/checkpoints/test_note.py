@@ -14,13 +14,13 @@ from fallback_audit.checkpoints.note import (
     open_note,
     sign_note,
 )
-from fallback_audit.checkpoints.statement import (
+from fallback_audit.errors import AuditIntegrityError, AuditStoreError, KeyringError
+from fallback_audit.statements import (
     SEGMENT_DOMAIN,
     TOMBSTONE_DOMAIN,
     open_statement,
     sign_statement,
 )
-from fallback_audit.errors import AuditIntegrityError, AuditStoreError, KeyringError
 from tests.kinds import OfKind
 
 # golang.org/x/mod/sumdb/note, note_test.go and the package's own documentation.

@@ -5,11 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fallback_audit.checkpoints.covering import CheckpointedStore
+from fallback_audit.checkpoints.checkpoint import Written
 from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.log import CheckpointLog
-from fallback_audit.checkpoints.writer import Checkpointer
-from fallback_audit.checkpoints.written import Written
+from fallback_audit.checkpoints.writer import CheckpointedStore, Checkpointer
 from fallback_audit.events import AuditEvent, FixRefused, SandboxDisabled
 from fallback_audit.ports import Record, Scope, StoredEvent, TrailReader
 from fallback_audit.stores.sqlite import SqliteAuditStore

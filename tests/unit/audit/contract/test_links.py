@@ -18,9 +18,10 @@ from fallback_audit.events import (
     TransitionReopened,
 )
 from fallback_audit.ports import Scope
-from fallback_audit.retention.free_text import free_text_fields
+from fallback_audit.retention.redact import free_text_fields
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
-from fallback_audit.verifying.verify import VerificationReport, verify
+from fallback_audit.verifying.report import VerificationReport
+from fallback_audit.verifying.verify import verify
 from fallback_audit.vocabulary import AffectedCode, EscalationReason, Tier
 from tests.unit.audit import again_trails as again
 from tests.unit.audit import human_trails as h

@@ -12,10 +12,10 @@ from fallback_audit.errors import EvidenceError
 from fallback_audit.events import RetrievalQueried
 from fallback_audit.evidence.account import read_account
 from fallback_audit.evidence.store import FileEvidenceStore
-from fallback_audit.showing.account import MAX_DROPPED_SHOWN, account_lines
-from fallback_audit.showing.render import Renderer, fix_json
+from fallback_audit.showing.render import MAX_DROPPED_SHOWN, Renderer, account_lines, fix_json
 from fallback_audit.stores.sqlite import open_readonly
-from fallback_audit.verifying.verify import VerificationReport, verify
+from fallback_audit.verifying.report import VerificationReport
+from fallback_audit.verifying.verify import verify
 from fallback_tier.retrieval import DroppedExample, Floor, RetrievalAccount
 from tests.kinds import OfKind
 from tests.unit.audit import trails as t

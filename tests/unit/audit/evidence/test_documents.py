@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallback_audit.errors import EvidenceError
-from fallback_audit.evidence.documents import get_document, put_document
+from fallback_audit.evidence.store import get_document, put_document
 from fallback_audit.vocabulary import PromptShape, RefusalReason
 from fallback_tier.outcome import Applied, Refused
 from tests.fakes.audit import MemoryEvidence

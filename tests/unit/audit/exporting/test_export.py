@@ -19,13 +19,11 @@ from fallback_audit.checkpoints.merkle import Frontier, inclusion_holds, leaf_ha
 from fallback_audit.checkpoints.writer import Checkpointer
 from fallback_audit.errors import AuditIntegrityError, AuditStoreError
 from fallback_audit.evidence.store import FileEvidenceStore
-from fallback_audit.exporting.export import Exporter
-from fallback_audit.exporting.importing import Imported, Target, import_export
+from fallback_audit.exporting.export import Exporter, inclusion_paths
 from fallback_audit.exporting.proved import verify_fix
-from fallback_audit.exporting.proving import inclusion_paths
-from fallback_audit.exporting.spool import Spool
+from fallback_audit.exporting.spool import Imported, Spool, Target, import_export
 from fallback_audit.ports import Record, Scope
-from fallback_audit.showing.shown import WORDS, shown
+from fallback_audit.showing.describe import WORDS, shown
 from fallback_audit.stores.sqlite import open_readonly
 from fallback_audit.verifying.report import VerificationReport
 from fallback_audit.verifying.sources import GivenCheckpoints, LogCheckpoints
@@ -401,7 +399,7 @@ def test_an_interrupted_import_can_be_done_again(trail: TrailFolder, tmp_path: P
         def fail(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        patched.setattr("fallback_audit.exporting.importing.os.link", fail)
+        patched.setattr("fallback_audit.exporting.spool.os.link", fail)
         with pytest.raises(AuditStoreError):
             import_(trail, export(trail), tmp_path / "new")
     assert not place.database.exists()

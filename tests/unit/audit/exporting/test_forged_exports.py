@@ -13,10 +13,10 @@ from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.errors import AuditIntegrityError, AuditStoreError
 from fallback_audit.events import AuditEvent
 from fallback_audit.evidence.store import FileEvidenceStore
-from fallback_audit.exporting import importing
-from fallback_audit.exporting.importing import Target, import_export
+from fallback_audit.exporting import spool as module
+from fallback_audit.exporting.spool import Target, import_export
 from fallback_audit.ports import Scope
-from fallback_audit.showing.shown import WORDS, shown
+from fallback_audit.showing.describe import WORDS, shown
 from fallback_audit.verifying.verify import verify
 from fallback_tier.wiring.trail import RecordSettings, exported_checkpoints
 from tests.kinds import OfKind
@@ -149,7 +149,7 @@ def test_a_disk_that_fills_up_while_a_store_is_made(
         error.sqlite_errorcode = sqlite3.SQLITE_FULL
         raise error
 
-    monkeypatch.setattr(importing, "_fill", full)
+    monkeypatch.setattr(module, "_fill", full)
     target = Target(
         tmp_path / "audit.db", CheckpointLog(tmp_path / "log"), FileEvidenceStore(tmp_path / "e")
     )

@@ -19,8 +19,7 @@ from fallback_audit.events import (
     FixStarted,
     GateJudged,
 )
-from fallback_audit.evidence.checking import check_evidence
-from fallback_audit.evidence.collected import collected, read_list
+from fallback_audit.evidence.checking import check_evidence, collected, read_list
 from fallback_audit.evidence.store import PART_PREFIX, FileEvidenceStore
 from fallback_audit.ports import Record, Scope
 from fallback_audit.retention.collect import GRACE, Collection, Collector, Limits

@@ -20,7 +20,7 @@ from fallback_audit.event_types import (
     Structural,
 )
 from fallback_audit.events import KINDS, AuditEvent, FixRefused, SandboxDisabled, event_adapter
-from fallback_audit.retention.free_text import REDACTED, free_text_fields, residue, with_words
+from fallback_audit.retention.redact import REDACTED, free_text_fields, residue, with_words
 from fallback_audit.vocabulary import BlockerKind, LadderStep, RefusalReason
 from tests.unit.audit import trails
 

@@ -24,8 +24,7 @@ from fallback_audit.events import (
 )
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import Record, Scope, StoredEvent
-from fallback_audit.retention.free_text import REDACTED
-from fallback_audit.retention.redact import Redaction, Redactor
+from fallback_audit.retention.redact import REDACTED, Redaction, Redactor
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from tests.kinds import OfKind
 from tests.unit.audit import trails

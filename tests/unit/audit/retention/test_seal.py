@@ -20,10 +20,9 @@ from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.errors import AuditError, AuditIntegrityError, AuditStoreError, CheckpointError
 from fallback_audit.events import AuditEvent, SegmentRetired, SegmentSealed
 from fallback_audit.ports import HeaderRow, Record, Scope
-from fallback_audit.retention.choosing import choose
 from fallback_audit.retention.history import History
 from fallback_audit.retention.redact import Redactor
-from fallback_audit.retention.seal import Retired, Sealed, Sealer
+from fallback_audit.retention.seal import Retired, Sealed, Sealer, choose
 from fallback_audit.stores.appending import timestamp
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from tests.kinds import OfKind
@@ -199,9 +198,7 @@ def test_only_what_a_checkpoint_covers(archive: Archive) -> None:
 def test_a_broken_chain_is_not_sealed(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     archive.fix("a", 40)
     covered = archive.checkpoint()
-    monkeypatch.setattr(
-        "fallback_audit.retention.segment_file.broken_link", lambda *_, **__: "altered"
-    )
+    monkeypatch.setattr("fallback_audit.retention.seal.broken_link", lambda *_, **__: "altered")
     with pytest.raises(AuditIntegrityError, check=OfKind("event_altered")):
         archive.sealer().seal(NOW - timedelta(days=10), covered, by="x", reason="y")
     assert (archive.files(), archive.told()) == ([], [])
@@ -226,8 +223,8 @@ class BrokenError(AuditError):
 
 
 STEPS = {
-    "writing": "fallback_audit.retention.segment_file._written",
-    "reading back": "fallback_audit.retention.segment_file._check",
+    "writing": "fallback_audit.retention.seal._written",
+    "reading back": "fallback_audit.retention.seal._check",
     "signing": "fallback_audit.retention.seal.sign_statement",
     "the store's step": "fallback_audit.stores.sqlite.SqliteAuditStore.add_segment",
     "cleaning": "fallback_audit.stores.sqlite.SqliteAuditStore.scrub",

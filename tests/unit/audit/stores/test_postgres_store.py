@@ -13,7 +13,7 @@ from fallback_audit.errors import AuditError, AuditIntegrityError, AuditStoreErr
 from fallback_audit.events import SandboxDisabled
 from fallback_audit.ports import Record, Scope
 from fallback_audit.stores.postgres import PostgresAuditStore, open_readonly
-from fallback_audit.stores.postgres_errors import store_error
+from fallback_audit.stores.postgres_connection import store_error
 from fallback_audit.stores.postgres_location import (
     DEFAULT_SCHEMA,
     PostgresLocation,

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from fallback_audit.errors import AuditStoreError
 from fallback_audit.events import SandboxDisabled
 from fallback_audit.ports import AuditStore, Scope
-from fallback_audit.stores.appending import timestamp
-from fallback_audit.stores.since import CLOCK_STEP, PROBE_ROWS, last_before
+from fallback_audit.stores.appending import CLOCK_STEP, PROBE_ROWS, Ask, last_before, timestamp
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
-from fallback_audit.stores.sqlite_since import SqliteDates
 from tests.fakes.audit import MemoryAudit
 from tests.kinds import OfKind
 from tests.unit.audit import model_trails as m
@@ -38,9 +36,13 @@ def headers(dates: Sequence[datetime]) -> sqlite3.Connection:
     return connection
 
 
+def asking(connection: sqlite3.Connection) -> Ask:
+    return lambda sql, *values: connection.execute(sql, values).fetchone()[0]
+
+
 def first_since(dates: Sequence[datetime], since: datetime) -> int:
     with closing(headers(dates)) as connection:
-        return last_before(SqliteDates(connection), timestamp(since)) + 1
+        return last_before(asking(connection), timestamp(since)) + 1
 
 
 def both(tmp_path: Path, clock: Callable[[], datetime]) -> Iterator[AuditStore]:
@@ -145,7 +147,7 @@ def test_payloads_that_were_not_asked_for_are_not_read(tmp_path: Path) -> None:
 def test_a_header_that_says_no_time_is_not_taken_for_old(tmp_path: Path) -> None:
     with closing(headers([NOON] * 300)) as connection:
         connection.execute("UPDATE audit_header SET recorded_at = NULL WHERE seq > 7")
-        assert last_before(SqliteDates(connection), timestamp(NOON + CLOCK_STEP * 9)) == 7
+        assert last_before(asking(connection), timestamp(NOON + CLOCK_STEP * 9)) == 7
 
 
 @given(
@@ -207,6 +209,6 @@ def test_a_large_store_is_not_read_through() -> None:
         connection.execute(
             "CREATE VIEW audit_header AS SELECT seq, looked_at(recorded_at) AS recorded_at FROM dated"
         )
-        found = last_before(SqliteDates(connection), "2026-04-01T00:00:00Z")
+        found = last_before(asking(connection), "2026-04-01T00:00:00Z")
     assert found == 90 * 24 * 60 - 1
     assert read < 20_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fallback_audit.stores.sqlite_errors import is_unread
+from fallback_audit.stores.sqlite_connection import is_unread
 
 
 @pytest.mark.parametrize(

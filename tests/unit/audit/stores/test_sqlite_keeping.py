@@ -26,9 +26,8 @@ from fallback_audit.ports import (
     StoredEvent,
     TrailReader,
 )
-from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
+from fallback_audit.stores.sqlite import SqliteAuditStore, SqliteSnapshot, open_readonly
 from fallback_audit.stores.sqlite_schema import MIGRATION_NAMES, applied_migrations
-from fallback_audit.stores.sqlite_snapshot import SqliteSnapshot
 from tests.kinds import OfKind
 from tests.unit.audit.tamper import behind_the_triggers, build, fixed_clock, report
 from tests.unit.audit.trails import SCOPE, digest, recipe_verified, verified_on_retry

@@ -19,7 +19,7 @@ from fallback_audit.errors import AuditIntegrityError, AuditStoreError
 from fallback_audit.events import SandboxDisabled
 from fallback_audit.ports import AuditStore, Scope
 from fallback_audit.stores.sqlite import PAGE_ROWS, SqliteAuditStore, open_readonly
-from fallback_audit.stores.sqlite_errors import store_error
+from fallback_audit.stores.sqlite_connection import store_error
 from fallback_audit.verifying.verify import verify
 from tests.kinds import OfKind
 from tests.unit.audit.tamper import behind_the_triggers, build, fixed_clock, report

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.canonical import leaf_digest
-from fallback_audit.checkpoints.statement import SEGMENT_DOMAIN, sign_statement
 from fallback_audit.errors import AuditIntegrityError
-from fallback_audit.retention.choosing import choose
-from fallback_audit.segment import open_segment
+from fallback_audit.retention.seal import choose
+from fallback_audit.statements import SEGMENT_DOMAIN, open_segment, sign_statement
 from fallback_audit.stores.sqlite import open_readonly
 from tests.kinds import OfKind
 from tests.unit.audit import trails as t

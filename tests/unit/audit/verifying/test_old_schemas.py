@@ -34,11 +34,11 @@ from fallback_audit.events import (
     RetrievalQueried,
     TransitionReopened,
 )
-from fallback_audit.evidence.kept import kept_digests
+from fallback_audit.evidence.checking import kept_digests
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import MAINTENANCE, Scope
-from fallback_audit.showing.account import account_lines
 from fallback_audit.showing.describe import sentence
+from fallback_audit.showing.render import account_lines
 from fallback_audit.verifying.verify import verify
 from fallback_audit.verifying.walk import Walk
 from fallback_audit.vocabulary import (

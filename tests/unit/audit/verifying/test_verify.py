@@ -13,8 +13,7 @@ from fallback_audit.canonical import leaf_digest
 from fallback_audit.chain import StoredRow
 from fallback_audit.event_types import StartedOn
 from fallback_audit.events import SCHEMA_VERSION
-from fallback_audit.evidence.checking import check_evidence, this_machine
-from fallback_audit.evidence.kept import kept_digests
+from fallback_audit.evidence.checking import check_evidence, kept_digests, this_machine
 from fallback_audit.evidence.store import ENCRYPTED, FileEvidenceStore
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
 from fallback_audit.verifying.report import MAX_LISTED

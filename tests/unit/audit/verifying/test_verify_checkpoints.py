@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fallback_audit.canonical import GENESIS, leaf_digest, payload_digest
-from fallback_audit.checkpoints.keyring import generate
-from fallback_audit.checkpoints.known import known_files
+from fallback_audit.checkpoints.keyring import generate, known_files
 from fallback_audit.verifying.sources import KeptNote, LogCheckpoints
 from tests.unit.audit import trails as t
 from tests.unit.audit.signed import TrailFolder

@@ -10,10 +10,10 @@ import pytest
 
 from fallback_audit.chain import read_row
 from fallback_audit.checkpoints.keyring import Keyring, generate
-from fallback_audit.checkpoints.statement import TOMBSTONE_DOMAIN, sign_statement
 from fallback_audit.errors import AuditIntegrityError
 from fallback_audit.events import AppendFlagged, SegmentRetired
 from fallback_audit.ports import MAINTENANCE, Scope
+from fallback_audit.statements import TOMBSTONE_DOMAIN, sign_statement
 from fallback_audit.stores.sqlite import open_readonly
 from tests.kinds import OfKind
 from tests.unit.audit import trails as t

@@ -10,7 +10,7 @@ import pytest
 
 from fallback_audit.errors import AuditIntegrityError, AuditStoreError
 from fallback_audit.stores.sqlite import open_readonly
-from fallback_audit.verifying.state import VerifiedState, read_state, write_state
+from fallback_audit.verifying.report import VerifiedState, read_state, write_state
 from fallback_audit.verifying.verify import verify
 from tests.kinds import OfKind
 from tests.unit.audit import trails as t

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fallback_tier.cli.fleet.running import _find_or_plan, _temporal
+from fallback_tier.cli.fleet.run_command import _find_or_plan, _temporal
 from fallback_tier.fleet.campaign import Campaign, CampaignRepository
 from fallback_tier.fleet.model import CampaignState, FixFacts, FixState
 from fallback_tier.fleet.place import Place

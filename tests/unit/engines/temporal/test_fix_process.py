@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.errors import EvidenceError
-from fallback_audit.evidence.documents import put_document
+from fallback_audit.evidence.store import put_document
 from fallback_tier.engines.sessions.messages import Ticket
 from fallback_tier.engines.temporal.fix_process import Job, WorkerKeys, job_for, read_order
 from fallback_tier.fleet.campaign import Campaign

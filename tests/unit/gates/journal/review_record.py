@@ -12,7 +12,7 @@ from fallback_audit.events import (
     PatchProposed,
     RagSkippedOnRetry,
 )
-from fallback_audit.evidence.documents import put_document
+from fallback_audit.evidence.store import put_document
 from fallback_audit.ports import AuditStore, EvidenceStore, Scope
 from fallback_audit.vocabulary import ProofLevel
 from fallback_tier.advisory import Advisory

@@ -23,8 +23,7 @@ from fallback_audit.stores.sqlite import open_readonly
 from fallback_audit.vocabulary import CallType
 from fallback_tier.observing.health import checks as module
 from fallback_tier.observing.health.checks import checks_of
-from fallback_tier.observing.health.report import CheckResult, CheckState, Health
-from fallback_tier.observing.health.running import Checks
+from fallback_tier.observing.health.running import CheckResult, Checks, CheckState, Health
 from fallback_tier.wiring import Configuration, RecordSettings
 from fallback_tier.wiring.trail import audit_db, open_bare, open_trail
 from tests.database_files import deleted_files, watched

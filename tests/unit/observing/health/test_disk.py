@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.observing.health import disk as module
-from fallback_tier.observing.health.disk import Room, disk, room
-from fallback_tier.observing.health.report import CheckState
+from fallback_tier.observing.health import checks as module
+from fallback_tier.observing.health.checks import Room, disk, room
+from fallback_tier.observing.health.running import CheckState
 
 GIB = 1024**3
 

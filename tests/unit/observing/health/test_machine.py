@@ -14,8 +14,7 @@ from fallback_tier.execution import CommandResult
 from fallback_tier.observing.health import machine
 from fallback_tier.observing.health.first_answer import first_answer
 from fallback_tier.observing.health.machine import MACHINE_TIMEOUT_S, machine_checks
-from fallback_tier.observing.health.report import CheckResult, CheckState
-from fallback_tier.observing.health.running import Checks
+from fallback_tier.observing.health.running import CheckResult, Checks, CheckState
 from fallback_tier.sandbox.refusing import denying, how_to_allow
 from fallback_tier.wiring import Configuration, RecordSettings
 from tests.e2e.command import Ended, repository, run, snapshot

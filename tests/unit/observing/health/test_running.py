@@ -3,8 +3,16 @@
 import threading
 
 from fallback_tier.errors import SandboxError
-from fallback_tier.observing.health.report import CheckState, Finding, Health, degraded, failed, ok
-from fallback_tier.observing.health.running import Check, Checks
+from fallback_tier.observing.health.running import (
+    Check,
+    Checks,
+    CheckState,
+    Finding,
+    Health,
+    degraded,
+    failed,
+    ok,
+)
 from tests.waiting import becomes
 
 

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from fallback_tier.portal.views.amounts import usd
+from fallback_tier.portal.views.spending import usd
 
 
 @pytest.mark.parametrize(

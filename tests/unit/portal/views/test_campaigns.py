@@ -1,7 +1,7 @@
 import pytest
 
 from fallback_tier.fleet.model import FixState
-from fallback_tier.portal.views.campaigns import TONES, WIDTH, money, progress
+from fallback_tier.portal.pages.campaigns import TONES, WIDTH, money, progress
 from fallback_tier.service.operations.campaigns import Spend
 
 

@@ -1,6 +1,6 @@
 from decimal import Decimal
 
-from fallback_tier.portal.views.charts import DAYS, HEIGHT, days_to, stacked
+from fallback_tier.portal.pages.overview import DAYS, HEIGHT, days_to, stacked
 
 
 def test_bars_stand_on_each_other_and_none_is_taller_than_the_picture() -> None:

@@ -1,8 +1,8 @@
 import pytest
 
 from fallback_audit.vocabulary import GateStatus
-from fallback_tier.portal.views.decided import decision_message
-from fallback_tier.portal.views.explanations import not_proved
+from fallback_tier.portal.pages.triage import decision_message
+from fallback_tier.portal.views.triage import not_proved
 
 PASSED, FAILED, SKIPPED = GateStatus.PASSED, GateStatus.FAILED, GateStatus.SKIPPED
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from fallback_tier.observing.health.report import CheckState
+from fallback_tier.observing.health.running import CheckState
 from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.database import Database, service_db, service_dir
 from fallback_tier.service.queue.orders import NewOrder, OrderState, Submission

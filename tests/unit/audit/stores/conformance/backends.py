@@ -12,7 +12,9 @@ from fallback_audit.ports import AppendGuard, KeepableStore
 from fallback_audit.stores import postgres, sqlite
 from fallback_audit.stores.appending import Clock
 from fallback_audit.stores.postgres_location import PostgresLocation
-from fallback_audit.verifying.verify import VerifiableStore, VerificationReport, verify
+from fallback_audit.verifying.report import VerificationReport
+from fallback_audit.verifying.sources import VerifiableStore
+from fallback_audit.verifying.verify import verify
 from tests.unit.audit.tamper import behind_the_triggers, fixed_clock
 
 

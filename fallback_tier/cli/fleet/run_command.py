@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         return print_shown(arguments, plan_document(plan), lambda: show_plan(plan, console))
     with alone(place), opened(arguments) as (store, facts):
         _find_or_plan(store, campaign, place, console)
-        engine = engine_for(campaign, arguments)
+        engine = _engine_for(campaign, arguments)
         with _ending_well(), Watching(store, campaign.name, console) as watching:
             state = Runner(
                 store,
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _exit_code(store, campaign.name)
 
 
-def engine_for(campaign: Campaign, arguments: argparse.Namespace) -> FleetEngine:
+def _engine_for(campaign: Campaign, arguments: argparse.Namespace) -> FleetEngine:
     """The one that the campaign names. Raises CampaignError, ConfigurationError."""
     found = keys(campaign.model.base_url, campaign.model.judge_base_url)
     settings, url = record(arguments), store_url(arguments)

@@ -1,25 +1,43 @@
-"""``fallback-tier audit keygen`` and ``audit checkpoint``: the keys, and what they sign."""
+"""Keys, checkpoints and roles of the audit trail: ``fallback-tier audit keygen``, ``checkpoint``,
+``begin-again`` (a trail that was removed on purpose) and ``init-postgres``.
+"""
 
 import argparse
 from contextlib import closing
 from pathlib import Path
 
-from fallback_audit.checkpoints.checkpoint import SignedCheckpoint
+from fallback_audit.checkpoints.checkpoint import Previous, SignedCheckpoint
 from fallback_audit.checkpoints.keyring import Keyring, Rotation, end_overlap, generate, rotate
 from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.checkpoints.note import Verifier
-from fallback_audit.checkpoints.writer import Checkpointer
+from fallback_audit.checkpoints.writer import Checkpointer, gone_from
+from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.errors import CheckpointError
-from fallback_audit.events import SigningKeyRotated
+from fallback_audit.events import RecordBegunAgain, SigningKeyRotated
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import MAINTENANCE
+from fallback_audit.stores.postgres_location import require_driver
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.remediation import safe
 from fallback_tier.cli.results import print_result
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.review import Signature, check_signature
 from fallback_tier.wiring.places import check_keys
-from fallback_tier.wiring.trail import called, checkpoint_dir, keys_dir, open_trail, read_trail
+from fallback_tier.wiring.trail import (
+    called,
+    checkpoint_dir,
+    keys_dir,
+    open_bare,
+    open_trail,
+    read_trail,
+)
+
+_FOR = {
+    "writer": "what runs fixes",
+    "reader": "who reads and verifies",
+    "keeper": "who redacts and seals",
+    "owner": "migrations only",
+}
 
 
 class SigningKey(Frozen):
@@ -152,3 +170,85 @@ def _checkpoint_now(arguments: argparse.Namespace) -> SignedCheckpoint | None:
         log, keys = CheckpointLog(checkpoint_dir(folder, settings)), keys_dir(settings)
         named = called(folder, settings)
         return Checkpointer(reader, log, keys, segments=reader.segments, called=named).checkpoint()
+
+
+class BegunAgain(Frozen):
+    """What ``audit begin-again --json`` prints: the events of the record that is gone, the digest of its
+    last checkpoint, and the events of the new one."""
+
+    lost_size: int
+    lost_sha256: str
+    size: int
+
+
+def begin_again(arguments: argparse.Namespace) -> int:
+    """Record in the present audit trail that the previous one is gone, forget that one, and sign.
+
+    Makes an empty trail if there is none. Raises InputError for an empty name or reason, RequestError if
+    nothing is gone.
+    """
+    check_signature(Signature(by=arguments.by, because=arguments.because))
+    folder, settings = state_dir(arguments), record(arguments)
+    log = CheckpointLog(checkpoint_dir(folder, settings))
+    gone_from(log, Keyring.load(keys_dir(settings)))  # before a store is made at a wrong path
+    lost: list[Previous] = []
+    guard = ContractGuard()
+    with closing(open_bare(folder, settings, guard=guard)) as store:
+
+        def announce(gone: Previous) -> None:
+            event = RecordBegunAgain(
+                lost_size=gone.size,
+                lost_sha256=gone.sha256,
+                by=arguments.by,
+                reason=arguments.because,
+            )
+            store.append(MAINTENANCE, event)
+            lost.append(gone)
+
+        keys, named = keys_dir(settings), called(folder, settings)
+        checkpointer = Checkpointer(store, log, keys, segments=store.segments, called=named)
+        checkpointer.begin_again(announce)
+        signed = checkpointer.checkpoint(guard.written.spans())
+    size = signed.checkpoint.size if signed is not None else 0
+    return print_result(
+        arguments,
+        BegunAgain(lost_size=lost[0].size, lost_sha256=lost[0].sha256, size=size),
+        f"a record of {lost[0].size} events is gone, confirmed to be on purpose",
+        f"  {size} event(s) on record now, covered by {safe(str(log.path(size)))}",
+        f"  `fallback-tier audit show {MAINTENANCE.fix_id}` shows it",
+    )
+
+
+class ChainRoles(Frozen):
+    """The names of a chain's roles."""
+
+    owner: str
+    writer: str
+    reader: str
+    keeper: str
+
+
+class RolesMade(Frozen):
+    """What ``audit init-postgres --json`` prints."""
+
+    roles: ChainRoles
+
+
+def init_postgres(arguments: argparse.Namespace) -> int:
+    """Make a chain's tables and roles in PostgreSQL, and print what to grant.
+
+    Raises InputError without a database, AuditStoreError.
+    """
+    database = record(arguments).database
+    if database is None:
+        raise InputError(
+            "No database is named.",
+            next_step="Give --audit-store postgresql://ADMIN@HOST/DATABASE, or set its variable.",
+        )
+    require_driver()
+    from fallback_audit.stores.postgres_roles import init_postgres as make
+
+    roles = make(database.get_secret_value())._asdict()
+    grants = (f"  GRANT {roles[name]} TO …;  -- {use}" for name, use in _FOR.items())
+    message = "The chain is set up. Grant these roles to users:"
+    return print_result(arguments, RolesMade(roles=ChainRoles(**roles)), message, *grants)
