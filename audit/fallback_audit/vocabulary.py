@@ -314,6 +314,20 @@ class ProofLevel(StrEnum):
     #: The base commit's tests pass; nothing shows the flaw gone.
     TESTS_ONLY = "tests_only"
 
+    @property
+    def label(self) -> str:
+        """What was shown, in the words of every screen and report."""
+        return _PROOF_LABELS[self]
+
+
+_PROOF_LABELS = {
+    ProofLevel.RESOLVED_TREE: "versions proved",
+    ProofLevel.PINS: "only declared versions proved",
+    ProofLevel.SOURCE: "source changed",
+    ProofLevel.PROOF_TEST: "the proof passes",
+    ProofLevel.TESTS_ONLY: "nothing shows the flaw gone",
+}
+
 
 class TestsLevel(StrEnum):
     """How far a project's own tests were judged."""

@@ -10,10 +10,7 @@ from fallback_tier.gates.result import Patched, WithPatch, compared_parts
 #: Nothing was seen of the flaw itself.
 UNSHOWN = "patched; tests pass; nothing shows the flaw"
 
-_VERSIONS = {
-    ProofLevel.RESOLVED_TREE: "versions proved",
-    ProofLevel.PINS: "only declared versions proved",
-}
+_VERSIONS = {ProofLevel.RESOLVED_TREE, ProofLevel.PINS}
 
 _COMPARED_IN_PART = "compared with the base commit's in part"
 _NOT_COMPARED = "not compared with the base commit's"
@@ -51,7 +48,7 @@ def _shown(result: WithPatch) -> Iterator[str]:
         yield "the proof passes"
     for verdict in result.verdicts:
         if verdict.status is GateStatus.PASSED and verdict.proof_level in _VERSIONS:
-            yield _VERSIONS[verdict.proof_level]
+            yield verdict.proof_level.label
     tests = _verdict(result, TESTS_GATE)
     if tests is not None and tests.status is GateStatus.PASSED:
         yield _passing(tests)

@@ -25,7 +25,7 @@ from fallback_tier.gates.result import (
     tests_level_of,
     tests_of,
 )
-from fallback_tier.handover.confidence import confidence
+from fallback_tier.handover.signals import signals
 from fallback_tier.handover.headline import headline, proof_of
 from fallback_tier.outcome import AttemptSummary
 from fallback_tier.patch.diff import new_files
@@ -95,7 +95,7 @@ def pull_request_body(subject: Subject) -> str:
         result=result,
         application=result.application,
         new_files=new_files(result.application.diff),
-        confidence=confidence(result),
+        signals=signals(result),
         headline=headline(result),
         shown=not isinstance(result, Patched),
         untested=[

@@ -25,7 +25,7 @@ from fallback_tier.gates.result import (
     tests_level_of,
     tests_of,
 )
-from fallback_tier.handover.confidence import is_shown_gone
+from fallback_tier.handover.signals import is_shown_gone
 from fallback_tier.handover.headline import proof_of
 from fallback_tier.outcome import Applied, DependencyBump, Override
 

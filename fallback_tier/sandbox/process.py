@@ -80,7 +80,9 @@ def _own_words(command: Sequence[str]) -> list[str]:
     ):  # a script of ours around what it is given
         words = [word for word in words[4:] if word != words[4] or not word.startswith("/")]
     if words[1:2] == ["-c"] and words[0] in _SHELLS and not words[3:]:
-        return next(iter(words[2].strip().splitlines()), "").split()  # a command of the project's own
+        return next(
+            iter(words[2].strip().splitlines()), ""
+        ).split()  # a command of the project's own
     short = [Path(word).name if word.startswith("/") else word for word in words]
     kept = [
         word

@@ -49,7 +49,7 @@ def stand_guard(limit_s: float) -> None:
 
 @contextmanager
 def keeping_imports() -> Iterator[None]:
-    """For a worker's imports. What they make stays: looking for garbage among it takes half as long again."""
+    """For a worker's imports. What they make stays: looking for garbage among it takes half as long."""
     gc.disable()
     try:
         yield

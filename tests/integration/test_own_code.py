@@ -228,7 +228,7 @@ def test_a_harmless_edit_on_a_green_suite_is_not_called_fixed(tmp_path: Path) ->
     assert body.startswith(
         "**Patched; tests pass; nothing shows the flaw.** Whether the flaw is gone"
     )
-    assert "Confidence: low" in body
+    assert "not shown: proof" in body
     assert scenario.is_intact()
 
 

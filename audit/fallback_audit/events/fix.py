@@ -334,7 +334,7 @@ class FixVerified(_PatchAccepted):
     BADGE = Badge(tone="good", style="bold green")
 
     def in_words(self) -> str:
-        return f"VERIFIED ({self.proof_level}): passed {', '.join(self.gates_passed)}"
+        return f"FIXED; {self.proof_level.label}: passed {', '.join(self.gates_passed)}"
 
     def moves(self) -> Iterator[Move]:
         yield from self._ended("verified")

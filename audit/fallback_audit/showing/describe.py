@@ -11,7 +11,7 @@ from fallback_audit.events import AuditEvent
 from fallback_audit.events.fix import UNCOMPARED
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import StoredEvent
-from fallback_audit.vocabulary import PromptShape, TestsLevel, Tier
+from fallback_audit.vocabulary import PromptShape, ProofLevel, TestsLevel, Tier
 
 # Control, format (bidi overrides, zero width), surrogate, private use, unassigned, line and
 # paragraph separators: none of them may reach a terminal.
@@ -65,7 +65,8 @@ class AttemptLine(Frozen):
 
 
 class FixSummary(Frozen):
-    """One gate transition in one row. ``delivered``: where its patch is, in words."""
+    """One gate transition in one row. ``proof_level``: what was shown of one that is verified;
+    ``delivered``: where its patch is, in words."""
 
     fix_id: str
     gate_transition_id: str
@@ -77,6 +78,14 @@ class FixSummary(Frozen):
     last_seq: int
     linked_transition: str | None = None
     delivered: str | None = None
+    proof_level: ProofLevel | None = None
+
+    @property
+    def headline(self) -> str:
+        """How it ended, as ``fix`` says it."""
+        if self.outcome != "verified" or self.proof_level is None:
+            return self.outcome
+        return f"fixed; {self.proof_level.label}"
 
 
 def summarise(stored: Iterable[StoredEvent]) -> list[FixSummary]:
@@ -111,8 +120,8 @@ def _update(summary: FixSummary, link: StoredEvent) -> dict[str, object]:
             line = AttemptLine(attempt=event.attempt, tier=None, outcome="open", **_NOT_ASKED)
             advisory = summary.advisory_id or event.advisory_id
             return {"attempts": (*summary.attempts, line), "advisory_id": advisory}
-        case events.FixVerified():
-            return {"outcome": "verified"}
+        case events.FixVerified() as verified:
+            return {"outcome": "verified", "proof_level": verified.proof_level}
         case events.FixPatched():
             return {"outcome": "patched: tests pass, nothing shows the flaw"}
         case events.FixRefused() as event:

@@ -120,7 +120,7 @@ class Renderer:
         if not fixes:
             self._line("The audit trail is empty.")
         for fix in fixes:
-            ended = (fix.outcome, fix.delivered) if fix.delivered else (fix.outcome,)
+            ended = (fix.headline, fix.delivered) if fix.delivered else (fix.headline,)
             cells = (_minute(fix.started_at), fix.fix_id, fix.advisory_id, fix.repository, *ended)
             self._line("  ".join(map(visible, cells)), _style_of(fix))
             for attempt in fix.attempts:
@@ -129,7 +129,7 @@ class Renderer:
     def render_status(self, events: Iterable[StoredEvent]) -> None:
         """How one fix stands: its last gate transition's outcome, in a line."""
         (*_, fix) = summarise(events)
-        ended = (fix.outcome, fix.delivered) if fix.delivered else (fix.outcome,)
+        ended = (fix.headline, fix.delivered) if fix.delivered else (fix.headline,)
         begun = f"begun {_minute(fix.started_at)}"
         cells = (*ended, fix.fix_id, fix.advisory_id, fix.repository, begun)
         self._line("  ".join(map(visible, cells)), f"bold {_style_of(fix)}")
@@ -188,7 +188,7 @@ def _minute(recorded_at: str) -> str:
 
 
 def _style_of(fix: FixSummary) -> str:
-    return {"verified": "green"}.get(fix.outcome.partition(":")[0], "yellow")
+    return "green" if fix.outcome == "verified" else "yellow"
 
 
 def _how(attempt: AttemptLine) -> str:

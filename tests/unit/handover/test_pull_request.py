@@ -64,7 +64,7 @@ def test_a_reviewer_reads_what_the_recipe_noted() -> None:
 def test_a_reviewer_finds_everything() -> None:
     body = pull_request_body(by_model())
     for wanted in (
-        "GHSA-test-0000-0000", "left lets in", "`a.txt`", "Confidence: high", "3 test(s) pass",
+        "GHSA-test-0000-0000", "left lets in", "`a.txt`", "shown: proof", "3 test(s) pass",
         "not judged: `typecheck`", "no tsconfig", "fresh LLM run, no RAG", "attempt 2",
         "Attempt 1 failed (tests_failed)", "- test_a", "2 call(s), 900 tokens in", "about $0.0123",
         "python proof.py", "fallback-tier audit show fix-1", BASE, "No judge looked",
@@ -84,7 +84,7 @@ def test_what_to_double_check_is_there() -> None:
     body = pull_request_body(by_model(low_confidence=flag, grounded=False))
     assert "Please double-check" in body
     assert "the port is closed" in body
-    assert "Confidence: low" in body
+    assert "**look at this**: support" in body
 
 
 @given(st.text(max_size=400) | st.just(HOSTILE))

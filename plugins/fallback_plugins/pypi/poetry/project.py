@@ -463,8 +463,8 @@ class _Resolver(EditResolver[PoetryProject]):
         new = content_hash(path, before[path], after[path], lock.content_hash)
         if new is None:
             raise unsupported(
-                f"The content-hash of {lock.path} is not that of {path}, so {path} can't be changed with it:"
-                " the lock is out of date, or another Poetry made it.",
+                f"The content-hash of {lock.path} is not that of {path}, so {path} can't be changed with"
+                " it: the lock is out of date, or another Poetry made it.",
                 "Run `poetry lock`, commit it, then run this again.",
             )
         return lock.with_content_hash(new)

@@ -59,7 +59,7 @@ def test_the_log_has_a_row_a_fix_with_its_shapes(tmp_path: Path) -> None:
     assert "1: recipe, no model call, failed: tests_failed" in text
     assert "2: llm, fresh LLM run, no RAG, patch proposed" in text
     assert "1: llm, initial LLM run, patch proposed" in text
-    assert [text.count(word) for word in ("verified", "open")] == [2, 1]
+    assert [text.count(word) for word in ("fixed; versions proved", "open")] == [2, 1]
 
 
 def test_the_log_has_dates(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_the_log_has_dates(tmp_path: Path) -> None:
 
 def test_the_status_is_that_of_the_last_transition(tmp_path: Path) -> None:
     status = shown("render_status", stored(tmp_path, t.verified_on_retry()))
-    assert status.startswith("verified  ")
+    assert status.startswith("fixed; versions proved  ")
     assert status.count("\n") == 1
     assert shown("render_status", stored(tmp_path / "2", t.cap_reached()[:-1])).startswith("open  ")
 
@@ -88,7 +88,7 @@ def test_a_retry_says_what_stood_in_place_of_examples(tmp_path: Path) -> None:
     assert sum("│ expected 1, got 2" in line for line in lines) == 1, "each summary once"
     assert any("old text not found" in line for line in lines)
     assert any("SANDBOX DISABLED" in line for line in lines)
-    assert any("VERIFIED (resolved_tree): passed applies, tests" in line for line in lines)
+    assert any("FIXED; versions proved: passed applies, tests" in line for line in lines)
 
 
 def test_an_initial_run_is_called_that(tmp_path: Path) -> None:

@@ -1,10 +1,8 @@
-"""How sure a reviewer may be of a verified fix: a rule over recorded facts.
+"""What a reviewer may rely on in a verified fix: recorded facts.
 
 Only objective signals count (ADR-0031): what gates saw, not what a model thinks of its own work. A
-judge's doubt lowers the level; nothing that a model says raises it.
+judge's doubt is against a fix; nothing that a model says is for it.
 """
-
-from enum import StrEnum
 
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import PROOF_GATE, TESTS_GATE, GateStatus, ProofLevel
@@ -15,19 +13,6 @@ from fallback_tier.handover.headline import status_of
 _NAMED_TESTS = 3
 
 
-class Level(StrEnum):
-    """How much stands behind a verified fix.
-
-    ``high``: it was shown that the flaw is gone (a proof test, or no affected version in a resolved tree),
-    the tests pass, and nothing is to be looked at twice. ``low``: nothing was shown but that the tests
-    pass, if that, or a judge doubts the plan. ``medium``: everything between.
-    """
-
-    HIGH = "high"
-    MEDIUM = "medium"
-    LOW = "low"
-
-
 class Signal(Frozen):
     """One fact, and whether it speaks for the fix (True), against it (False), or is missing (None)."""
 
@@ -36,35 +21,14 @@ class Signal(Frozen):
     detail: str
 
 
-class Confidence(Frozen):
-    """The level, and everything that it was derived from."""
-
-    level: Level
-    signals: tuple[Signal, ...]
-
-
-def confidence(result: WithPatch) -> Confidence:
-    """Derive the level of a fix from its verdicts and its patch's own account."""
-    shown = is_shown_gone(result)
-    tests = status_of(result, TESTS_GATE)
-    warnings = _warnings(result)
-    signals = (
+def signals(result: WithPatch) -> tuple[Signal, ...]:
+    """Return what gates saw and did not see of a fix, and what is to be looked at twice."""
+    return (
         _gate_signal(result, PROOF_GATE, "no proof test was given"),
         _versions(result),
         _gate_signal(result, TESTS_GATE, "no tests ran"),
-        *warnings,
+        *_warnings(result),
     )
-    doubted = result.application.low_confidence is not None
-    # A suite with tests that fail as before shows less: one of them may be about the flaw.
-    whole = tests is GateStatus.PASSED and not any(one.failing_before for one in result.verdicts)
-    unshown = isinstance(result, Patched) or not (shown or whole)
-    if doubted or unshown:
-        level = Level.LOW
-    elif shown and tests is GateStatus.PASSED and not warnings:
-        level = Level.HIGH
-    else:
-        level = Level.MEDIUM
-    return Confidence(level=level, signals=signals)
 
 
 def is_shown_gone(result: WithPatch) -> bool:
