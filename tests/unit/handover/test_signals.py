@@ -19,7 +19,11 @@ PINS = gate("not_vulnerable", proof_level=ProofLevel.PINS)
         (verified(RESOLVED, TESTS), {"versions", "tests"}, set()),
         (verified(TESTS), {"tests"}, set()),
         (verified(PINS, TESTS), {"tests"}, set()),
-        (verified(gate("proof", GateStatus.SKIPPED), gate("tests", GateStatus.SKIPPED)), set(), set()),
+        (
+            verified(gate("proof", GateStatus.SKIPPED), gate("tests", GateStatus.SKIPPED)),
+            set(),
+            set(),
+        ),
         (verified(PROOF, low_confidence=DOUBT, tier=Tier.LLM), {"proof"}, {"support"}),
         (verified(PROOF, loose_edits=("a.txt: edit 1",)), {"proof"}, {"edits"}),
         (verified(PROOF, grounded=False), {"proof"}, {"support"}),
