@@ -151,8 +151,8 @@ def ends_of(part: Part) -> tuple[AdvisoryEnd, ...]:
 
 
 def partial_fix_message(parts: Sequence[Part], ends: Sequence[AdvisoryEnd]) -> tuple[Part, ...]:
-    """The parts, whose advisories name what stays of them anywhere: whoever hands a patch over must not
-    call them fixed."""
+    """Return the parts with advisories that name what stays of them in any part: a delivered patch must not
+    call those fixed."""
     names = {end.id for end in ends if end.outcome is Outcome.FIXED_IN_PART}
     return tuple(
         replace(part, advisory=_with(part.advisory, names & {*part.ids})) for part in parts

@@ -1,4 +1,4 @@
-"""The fixes of several advisories are proved: an ecosystem's in one patch, by halves where that fails.
+"""Prove the fixes of several advisories: an ecosystem's in one patch, by halves if that fails.
 
 What is delivered of an ecosystem is one patch, and the gates have seen just that one.
 """
@@ -21,14 +21,14 @@ Unit = tuple[str, ...]
 #: Runs the gates on the patch of an advisory, or finds how that ended; the flag: it can be taken apart.
 Prove = Callable[[Advisory, bool], FixResult]
 
-#: The fix of some of the planned advisories without the others, with what is left where there is none.
+#: The fix of some of the planned advisories without the others, or None with what remains.
 Only = Callable[[Sequence[str]], tuple[Advisory | None, tuple[Remaining, ...]]]
 
 
 def most_that_hold(
     units: Sequence[_UnitT], holds: Callable[[tuple[_UnitT, ...]], bool]
 ) -> tuple[_UnitT, ...]:
-    """As many units as ``holds`` accepts in one set, in their order; empty where it accepts none.
+    """Return as many units as ``holds`` accepts in one set, in their order; empty if it accepts none.
 
     ``holds`` has accepted exactly the set that is returned, and has refused that set with any one of the
     others added. It is asked for the whole first. It should remember its answers: a set may come again.
@@ -84,7 +84,7 @@ class Ended:
 
 
 class _StoppedError(Exception):
-    """What stands in the way is not the patch: nobody else would get past it either."""
+    """The gates can't be run, whatever the patch."""
 
     def __init__(self, trial: ProofTrial) -> None:
         super().__init__("the gates can't be run")

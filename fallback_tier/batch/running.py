@@ -45,7 +45,7 @@ _STARTS = frozenset({FixStarted.__name__})
 #: A part by what it is about: its ecosystem, and the advisories that it is to fix.
 _PartKey = tuple[str, frozenset[str]]
 
-#: Advisories that who watches is told of by name: what fits on a line.
+#: Advisories that a progress message names: what fits on a line.
 _NAMED = 4
 
 _DELIVERIES = frozenset({PatchDelivered.__name__})
@@ -55,7 +55,7 @@ _NOTHING_TO_PROVE = "0" * 64
 
 
 class BatchRecord(Frozen):
-    """``batch_id``: nobody else's. ``given``: all advisories, for who plans less; ``plan``: what is to be
+    """``batch_id``: unique. ``given``: all advisories, for a smaller plan; ``plan``: what is to be
     proved, whose bundles are in ``bundles``, by ecosystem."""
 
     batch_id: str
@@ -122,7 +122,7 @@ def _starts(audit: AuditReader) -> Iterator[tuple[str, FixStarted]]:
 
 
 class Watcher(Protocol):
-    """Who is told what a part does."""
+    """Progress callbacks of a running part."""
 
     def __call__(self, event: TierEvent | StepKey, /) -> None:
         """Each step and event."""
@@ -320,8 +320,8 @@ class StartedRun:
 
 @dataclass(frozen=True)
 class BatchStarter:
-    """What every run needs. ``services``: recipes only; ``watch``: who is told of a part, while it runs;
-    ``planning``: who is told each step of a plan, while it is made."""
+    """Begins or continues runs. ``services``: recipes only; ``watch``: progress of a part while it runs;
+    ``planning``: called with each step of a plan while it is made."""
 
     services: Services
     watch: Callable[[], AbstractContextManager[Watcher]]

@@ -68,16 +68,16 @@ def put_on_working_tree(application: Applied, repo: RepoContext, clients: Client
 
 
 def _in_the_way(application: Applied, repo: RepoContext) -> str | None:
-    """What stands where the patch makes a file: a person's, which ``put_back`` would take for ours."""
+    """Return an existing path where the patch creates a file: ``put_back`` would remove a person's file."""
     made = (path for path in application.files if not repo.has(path))
     return next((path for path in made if os.path.lexists(repo.root / path)), None)
 
 
 def put_back(application: Applied, repo: RepoContext, clients: ClientRunner) -> str:
-    """git checks a whole patch before it writes, but a full disk, or a kill, stops it in the middle.
+    """Restore the files of the patch from the index, and return a sentence about the result.
 
-    For a tree that differs from its index in what the patch did alone: the index has what stood there.
-    Returns what to tell.
+    git checks a whole patch before it writes, but a full disk, or a kill, stops it in the middle. The tree
+    must differ from its index by the patch alone: the index has the previous content.
     """
     for path in application.files:
         if not repo.has(path):
@@ -101,7 +101,7 @@ def record_delivery(
     place: DeliveryPlace = DeliveryPlace.WORKING_TREE,
     reference: str | None = None,
 ) -> None:
-    """Put on record where the proved patch went. Raises AuditStoreError."""
+    """Record the place to which the proved patch was delivered. Raises AuditStoreError."""
     scope = Scope(fix_id=result.fix_id, gate_transition_id=result.gate_transition_id)
     digest = result.application.patch_sha256
     audit.append(scope, PatchDelivered(patch_sha256=digest, place=place, reference=reference))
@@ -152,7 +152,7 @@ class _File:
 
 
 def complete(application: Applied, repo: RepoContext, clients: ClientRunner) -> None:
-    """Deliver what an interrupted run had proved: nothing where it had arrived, the rest where it had not.
+    """Complete the delivery of an interrupted run: nothing if it had arrived, otherwise the rest.
 
     Raises RepositoryError where HEAD has moved or a person's changes are in the way: they stay as they
     are. Else as ``put_on_working_tree``.

@@ -1,4 +1,4 @@
-"""Reads the record from where one was, a slice at a time, and hands each event to who takes it."""
+"""Follow the audit trail: read new events, a slice at a time, and pass each to its takers."""
 
 import threading
 import time
@@ -12,24 +12,24 @@ from fallback_tier.wiring.trail import ReadOnlyTrail
 #: Events that are read before others have a turn: a twentieth of a second's work.
 SLICE_EVENTS = 500
 
-#: What one catching up may take while somebody waits for an answer (seconds).
+#: Time limit of one ``catch_up`` while a caller waits for an answer (seconds).
 PATIENCE_S = 2.0
 
 
 class Taker(Protocol):
-    """Who is told of events."""
+    """Receiver of events."""
 
     @property
     def kinds(self) -> frozenset[str] | None:
-        """Those that it is told of; None: all."""
+        """Return the kinds that it receives; None: all."""
         ...
 
     def take(self, stored: StoredEvent) -> None:
-        """The next one, in the record's order."""
+        """Receive the next event, in the trail's order."""
         ...
 
     def begin_again(self) -> None:
-        """The record is another one than before, and is told from its first event."""
+        """Start again: the audit trail is another one, and is passed from its first event."""
         ...
 
 
@@ -110,7 +110,7 @@ class Follower:
                 taker.begin_again()
         if self._began_at is None:
             self._began_at = last
-        # Nobody who takes live events is told of old ones, so only what is counted is read of those.
+        # Takers of live events don't receive old ones, so only counted kinds are read of those.
         old = read < self._began_at
         goal = min(last, self._began_at) if old else last
         takers = self._every if old else (*self._every, *self._live)
@@ -120,7 +120,7 @@ class Follower:
         return self._position
 
     def _hand_out(self, reader: ReadOnlyTrail, takers: Sequence[Taker], goal: int) -> bool:
-        """A slice of what stands behind the position, to ``goal`` at most. True: there is no more of it.
+        """Pass a slice of the events after the position, up to ``goal``. Return whether there are no more.
 
         The position moves with each event, so that what follows one that can't be read is all that is
         read again.

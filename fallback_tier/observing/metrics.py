@@ -48,7 +48,7 @@ _HTTP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 
 #: at once.
 _MAX_REMEMBERED = 1_000
 
-#: A state's name, or a member of a vocabulary, and how many stand there.
+#: The number of fixes per state.
 QueueDepth = Callable[[], Mapping[Any, int]]
 
 
@@ -60,7 +60,7 @@ class Few:
         self._seen: set[str] = set()
 
     def __call__(self, value: str) -> str:
-        """What stands in the label for this value."""
+        """Return the label for this value."""
         value = value[:_MAX_LABEL_CHARS]
         if value not in self._seen:
             if len(self._seen) >= self._limit:
@@ -70,7 +70,7 @@ class Few:
 
 
 class Families:
-    """Every metric of ours. Raises ValueError where the registry has one of these names already.
+    """Every metric of ours. Raises ValueError if the registry has one of these names already.
 
     ``moved``: those that events of the audit trail move.
     """
@@ -239,7 +239,7 @@ class Figures:
         self.families.build.labels(version("fallback-tier")).set(1)
 
     def refresh(self) -> None:
-        """Read what was recorded since. Raises nothing of the record's: a metric tells it."""
+        """Read new events. An error of the audit trail is not raised: a metric shows it."""
         families, position = self.families, self.follower.catch_up()
         families.trail_behind.set(position.behind)
         readable = position.problem is None

@@ -44,7 +44,7 @@ from fallback_tier.observing.following import Follower, Position, Taker
 from fallback_tier.portal.views.spending import Spent, Use, by_cost
 from fallback_tier.wiring.trail import ReadOnlyTrail
 
-#: How a fix can stand.
+#: Outcomes of a fix.
 OPEN, VERIFIED, PATCHED, REFUSED, ESCALATED = "open", "verified", "patched", "refused", "escalated"
 
 #: A person ended it before it had come to its end.
@@ -82,7 +82,7 @@ class FixLine:
     cause: RefusalReason | None = None
     sentence: str = ""
     unread: tuple[UnreadItem, ...] = ()
-    #: How far the tests of the last patch were judged; None: not told.
+    #: How far the tests of the last patch were judged; None: unknown.
     tests_level: TestsLevel | None = None
     tests: tuple[JudgedTests, ...] = ()
     asked_seq: int = 0
@@ -147,8 +147,8 @@ class Day:
 
 
 class Board:
-    """Told of events by a follower of its own; ``catch_up`` before it is asked. ``live``: who else is told
-    of what is recorded from now on."""
+    """Fixes and days, counted from events. Call ``catch_up`` before reading it. ``live``: takers of the
+    events that are recorded from now on."""
 
     def __init__(
         self, open_reader: Callable[[], ReadOnlyTrail | None], live: Sequence[Taker] = ()
@@ -196,11 +196,11 @@ class Board:
 
     @property
     def read_to(self) -> int:
-        """The number of the last event that it was told of, or could have been."""
+        """Return the number of the last event that was read."""
         return self._follower.position.read
 
     def begin_again(self) -> None:
-        """The record was restored, or begun anew."""
+        """Clear the board: the audit trail was restored or started again."""
         with self.lock:
             self._clear()
 
@@ -216,7 +216,7 @@ class Board:
             self.standing.update(line.standing)
 
     def waiting(self) -> list[FixLine]:
-        """Questions that nobody has answered, the newest first."""
+        """Return unanswered questions, the newest first."""
         with self.lock:
             found = [line for line in self.fixes.values() if line.waits]
         return sorted(found, key=lambda line: line.asked_seq, reverse=True)

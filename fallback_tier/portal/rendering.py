@@ -134,7 +134,7 @@ def words(code: str) -> str:
 
 
 def code(text: str) -> Markup:
-    """What stands between backticks is a command or a name; all of it is data."""
+    """Return text with what is between backticks, a command or a name, as code; all of it is data."""
     parts = [Markup.escape(_safe(part)) for part in text.split("`")]
     if len(parts) % 2 == 0:  # one of them has no other
         return Markup.escape(_safe(text))

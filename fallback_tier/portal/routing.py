@@ -73,7 +73,7 @@ _HEADINGS = {
 
 
 def problem_page(request: Request, status: int, problem: str, next_step: str) -> Response:
-    """Return an error as a page. Only who has signed in reads where the record is."""
+    """Return an error as a page. Only a signed-in person reads the location of the audit trail."""
     found = sessions_of(request).signed_in(request)
     record = request.app.state.service.record
     return page(
@@ -88,7 +88,7 @@ def problem_page(request: Request, status: int, problem: str, next_step: str) ->
 
 
 def to_sign_in(request: Request) -> Response:
-    """And back here, where that can be."""
+    """Lead to the sign-in page, and from there back to this one if it can be requested again."""
     if request.headers.get("hx-request"):  # a part of a page can't be led anywhere: the whole is
         return Response(status_code=204, headers={"HX-Refresh": "true"})
     back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
@@ -97,7 +97,7 @@ def to_sign_in(request: Request) -> Response:
 
 
 def way_back(text: str) -> str:
-    """A page of ours, or the first one: nobody is led to another site."""
+    """Return ``text`` if it is the address of a page of ours, else that of the first page."""
     parts = urlsplit(text)
     ours = not parts.scheme and not parts.netloc and parts.path.startswith(PREFIX + "/")
     plain = text.isascii() and text.isprintable() and not {" ", "\\"} & {*text}
@@ -157,7 +157,7 @@ async def _sending_decider(
     return signed_in
 
 
-#: Who sent a form of ours. The door has looked at where it comes from, too.
+#: The sender of a form of ours. ``AccessControl`` has checked the form's origin, too.
 SendingReader = Annotated[SignedIn, Depends(_sending_reader)]
 SendingDecider = Annotated[SignedIn, Depends(_sending_decider)]
 
@@ -173,7 +173,7 @@ TheBoard = Annotated[Read, Depends(_read)]
 
 @dataclass(frozen=True)
 class Visit:
-    """Somebody who may read asks for a page that tells of the record."""
+    """A request by a person who may read, for a page about the audit trail."""
 
     request: Request
     service: TheService
@@ -192,7 +192,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class DecidersVisit(Visit):
-    """Somebody who may decide has sent a form."""
+    """A form sent by a person who may decide."""
 
     who: SendingDecider
 

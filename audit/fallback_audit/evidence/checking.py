@@ -34,7 +34,7 @@ MAX_DIGESTS_LISTED = 100_000
 #: Findings of a sort that a report lists; all are counted.
 MAX_LISTED = 100
 
-#: What a reader is told of evidence that is gone as it should be.
+#: The reason given for evidence that was deleted on record.
 REMOVED = "removed: its retention was over"
 
 
@@ -96,7 +96,7 @@ def read_list(evidence: EvidenceStore, digest: Digest) -> tuple[Digest, ...]:
 def collected(reader: AuditReader, evidence: EvidenceStore) -> frozenset[bytes]:
     """Digests (32 bytes each) whose evidence was deleted on record; those listed illegibly are left out.
 
-    Raises UnreadEvidenceError where the system failed to read a list.
+    Raises UnreadEvidenceError if the system failed to read a list.
     """
     events = reader.events(kinds=frozenset({"EvidenceCollected"}))
     return collected_in((stored.payload for stored in events), evidence)

@@ -112,7 +112,7 @@ def retired_in(events: Iterable[StoredEvent]) -> dict[str, int]:
 
 
 def file_digest(path: Path) -> str | None:
-    """SHA-256 of a file; None where there is none. Raises AuditStoreError."""
+    """SHA-256 of a file; None if it does not exist. Raises AuditStoreError."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -29,7 +29,7 @@ from fallback_audit.retention.ended import ended_fixes, named_digests
 from fallback_audit.statements import TOMBSTONE_DOMAIN, Tombstone, sign_statement
 from fallback_audit.stores.appending import Clock, timestamp
 
-#: What stands where words were.
+#: Replacement of removed text.
 REDACTED: Final = "[redacted]"
 
 
@@ -77,7 +77,7 @@ def _marked(annotation: Any) -> bool:
 
 
 class Redaction(Frozen):
-    """What was done. ``by_event``: the PayloadRedacted that tells of it; ``finished``: of an earlier run.
+    """What was done. ``by_event``: its PayloadRedacted; ``finished``: of an earlier run.
 
     ``evidence``: the pieces that were deleted with it.
     """
@@ -110,7 +110,7 @@ class Redactor:
         reason: str,
         with_evidence: bool = False,
     ) -> Redaction:
-        """Take out ``fields`` of event ``seq``: all that hold words, where none is named. Once an event.
+        """Redact ``fields`` of event ``seq``, or all free text if none is named. Once per event.
 
         ``with_evidence``: the evidence that it names is deleted, too. Raises AuditStoreError: no such
         event, sealed, redacted before, a member that is no free text, a fix that still needs it.
@@ -171,7 +171,7 @@ class Redactor:
         return _redaction(stored, done, last.seq, finished=True)
 
     def _evidence_of(self, stored: StoredEvent) -> tuple[StoredFile, ...]:
-        """What of it is there. Raises AuditStoreError where a fix that is not over needs any of it."""
+        """Return its evidence files that exist. Raises AuditStoreError if an open fix needs one."""
         named = {digest.hex() for digest in named_digests(stored.payload)}
         files = tuple(file for name in sorted(named) if (file := self.evidence.find(name)))
         ended = ended_fixes(self.store)

@@ -1,4 +1,4 @@
-"""Sealing: the oldest events move, as they stand, to a file that proves itself; and its retirement.
+"""Sealing: the oldest events move, unchanged, to a file that proves itself; and its retirement.
 
 The file is written, read back and compared first. Then, as one step of the store, the event
 ``SegmentSealed`` is appended, the signed statement kept, and the rows dropped. A run that dies before
@@ -115,7 +115,7 @@ def _headers(store: HeaderReader, base: int) -> Iterator[tuple[int, str, str]]:
 
 
 class _Content(NamedTuple):
-    """What goes into a file: rows to number ``last_seq``, what stands before, what covers it."""
+    """What goes into a file: rows to number ``last_seq``, what precedes them, what covers them."""
 
     origin: str
     start: Start
@@ -144,8 +144,8 @@ def _write_segment(
 ) -> _WrittenSegment:
     """Write it durably, then read it back and compare.
 
-    Raises AuditIntegrityError where the chain is broken, or the file is not what was written;
-    AuditStoreError where the disk refuses. There is no file then.
+    Raises AuditIntegrityError if the chain is broken, or the file is not what was written;
+    AuditStoreError if the disk refuses. There is no file then.
     """
     part = path.with_name(f".tmp-{path.name}")
     try:
@@ -244,11 +244,11 @@ def _check(
 
 
 class SealableStore(KeepableStore, VerifiableStore, Protocol):
-    """A store whose rows can be read as they stand."""
+    """A store whose rows can be read as they are."""
 
 
 class Sealed(Frozen):
-    """What was sealed. ``by_event``: the SegmentSealed that tells of it."""
+    """What was sealed. ``by_event``: its SegmentSealed."""
 
     number: int
     first_seq: int
@@ -459,7 +459,7 @@ class Sealer:
                 )
 
     def _restate(self) -> None:
-        """A retirement whose event was itself sealed is said again: verification starts behind it."""
+        """Record again a retirement whose event was itself sealed: verification starts behind it."""
         last = self._last()
         if last is None or not (self.folder / last.file).is_file():
             return

@@ -1,4 +1,4 @@
-"""``fallback-tier audit prove``: a file that shows what is on record, to somebody without the record."""
+"""``fallback-tier audit prove``: a file that proves to a third party what is on record."""
 
 import argparse
 import json

@@ -83,7 +83,7 @@ def keygen(arguments: argparse.Namespace) -> int:
 
 
 def checkpoint(arguments: argparse.Namespace) -> int:
-    """Cover every event now. Raises CheckpointError, also where there is no event."""
+    """Cover every event now. Raises CheckpointError, also if there is no event."""
     signed = _checkpoint_now(arguments)
     if signed is None:
         raise CheckpointError(

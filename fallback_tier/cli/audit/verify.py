@@ -113,7 +113,7 @@ def unpacked(name: str, keyring: Keyring) -> Iterator[Spool]:
 
 @contextmanager
 def counting(total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, on a terminal only. It is told how many events are hashed by now."""
+    """Show a bar on standard error, on a terminal only. Yield its callback: how many events are hashed."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -136,7 +136,7 @@ def _record(arguments: argparse.Namespace) -> VerificationReport:
 
 
 def _copy(arguments: argparse.Namespace, path: Path) -> VerificationReport:
-    """A store's file somewhere else; its checkpoints are where the options say."""
+    """Verify a copy of a store's file; its checkpoints are where the options say."""
     settings, state = record(arguments), state_dir(arguments)
     keyring = trusted(arguments)
     source = read_checkpoints(state, settings, keyring=keyring, extra=_kept(arguments))

@@ -45,7 +45,7 @@ _Text = Annotated[str, Form(max_length=4_000)]
 
 
 class Piece(NamedTuple):
-    """A part of a bar. ``tone``: a class of the style; ``says``: what it stands for."""
+    """A part of a bar. ``tone``: a class of the style; ``says``: its meaning."""
 
     x: float
     width: float
@@ -127,7 +127,7 @@ def resume(visit: SentByDecider, name: CampaignPath, because: _Text = "") -> Res
 
 
 def _steered(visit: Visit, name: str, what: str, because: str) -> Response:
-    """By the operation that JSON has; what is wrong is told on the same page."""
+    """Steer by the operation of the JSON interface; an error is shown on the same page."""
     campaigns = visit.service.campaigns
     steer = campaigns.pause if what == "pause" else campaigns.resume
     try:

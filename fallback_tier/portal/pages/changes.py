@@ -42,7 +42,7 @@ class Changed(NamedTuple):
 
 
 class Recent:
-    """The last events' fixes; told of each new event by the board's follower."""
+    """The fixes of the last events. The board's follower passes each new event."""
 
     #: All.
     kinds = None
@@ -62,7 +62,7 @@ class Recent:
             self._kept.append((stored.seq, stored.scope.fix_id))
 
     def fixes_behind(self, after: int) -> tuple[str, ...] | None:
-        """Fixes with events behind this number; None: it is not remembered so far back."""
+        """Return the fixes with events after this number; None if that is further back than remembered."""
         with self._lock:
             kept = list(self._kept)
         if not kept or after < kept[0][0] - 1 or after > kept[-1][0]:
@@ -72,7 +72,7 @@ class Recent:
 
 
 class Bell:
-    """For one event loop: tells every open page what was recorded, reading the record once for all."""
+    """Notifies all open pages of new events, reading the audit trail once for all; for one event loop."""
 
     def __init__(self, board: Board, recent: Recent, feed: Feed, max_followers: int) -> None:
         self._board = board
@@ -94,7 +94,7 @@ class Bell:
             )
 
     async def follow(self, told: int) -> AsyncIterator[Changed]:
-        """What was recorded behind ``told``, and what comes; until the service ends."""
+        """Yield what was recorded after event ``told`` and what follows, until the service ends."""
         self.followers += 1
         try:
             while not self._feed.is_closed:

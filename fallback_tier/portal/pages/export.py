@@ -1,4 +1,4 @@
-"""One fix as a page of its own, that needs no server: what happened, the patch, and the proof of both."""
+"""One fix as a file that needs no server: what happened, the patch, and the proof of both."""
 
 import base64
 import hashlib
@@ -23,7 +23,7 @@ from fallback_tier.service.operations.record import TrailAndEvidence
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
-#: Events that the page tells; a browser opens so many at once. The proof has all of them.
+#: Events that the page lists; a browser opens so many at once. The proof has all of them.
 MAX_EVENTS = 5_000
 
 #: A larger proof is not put into the page: mail and browsers have limits of their own.
@@ -66,7 +66,7 @@ def export(service: TheService, read: TheBoard, _: Reader, fix_id: FixId) -> Res
 
 
 def _patch(record: TrailAndEvidence, events: list[StoredEvent]) -> Diff | None:
-    """The last one that was proposed, where it is still there."""
+    """Return the last patch that was proposed, if it is still in the evidence store."""
     for stored in reversed(events):
         if isinstance(stored.payload, PatchProposed):
             try:

@@ -45,7 +45,7 @@ _ABOUT_ROWS = 200
 
 _Name = Annotated[str, Query(max_length=1_000)]
 
-#: What a page shows of a log: its beginning, and three times as much of its end, where failures stand.
+#: What a page shows of a log: its beginning, and three times as much of its end, where failures are.
 HEAD_CHARS, TAIL_CHARS = 16_000, 48_000
 
 
@@ -90,7 +90,7 @@ def line_of(read: Read, fix_id: str) -> FixLine:
 
 @router.get("/fixes/{fix_id}")
 def fix(visit: ReadersVisit, fix_id: FixId, after: _After = 0, part: bool = False) -> Response:
-    """Its events behind number ``after``, a page of them. ``part``: what the page shows of it alone."""
+    """One page of its events after number ``after``. ``part``: the body alone, for an open page."""
     line, service = line_of(visit.read, fix_id), visit.service
     events = service.audits.events(fix_id=fix_id, after=after, limit=PAGE + 1)
     with service.record.reading() as reader:

@@ -49,7 +49,7 @@ _TOGETHER = frozenset({Verdict.APPROVE, Verdict.REJECT, Verdict.REOPEN, Verdict.
 
 
 def _packages_of(line: FixLine, evidence: EvidenceStore) -> frozenset[str]:
-    """What its advisory is about, ``npm:lodash``; where that is not kept any more, the advisory itself."""
+    """Return its advisory's packages, as ``npm:lodash``; if they are no longer kept, the advisory's ids."""
     if line.inputs_sha256 is not None:
         try:
             advisory = get_document(evidence, FixInputs, line.inputs_sha256).advisory
@@ -63,7 +63,7 @@ def _packages_of(line: FixLine, evidence: EvidenceStore) -> frozenset[str]:
 
 
 def alike(line: FixLine, waiting: Sequence[FixLine], evidence: EvidenceStore) -> list[FixLine]:
-    """Those that wait for the same reason, with the same failure, on the same package; ``line`` first."""
+    """Return the fixes that wait for the same reason, with the same failure and package; ``line`` first."""
     same = [one for one in waiting if one is not line and _failure(one) == _failure(line)]
     packages = _packages_of(line, evidence)
     found = [one for one in same[:MAX_ALIKE] if _packages_of(one, evidence) == packages]
@@ -108,8 +108,11 @@ def _read_decision(
 
 
 def _gone_on(service: Service, who: SignedIn, decided: Decided) -> str:
-    """A decision that lets a fix go on: the service's queue resumes it (``queued``), where it is one of
-    its fixes and the key may submit; else it ``waits`` for its command. ``over``: nothing goes on."""
+    """Resume the fix after a decision that allows it, and return what follows.
+
+    ``queued``: the service's queue resumes it; ``waits``: for its command, since it is not one of the
+    queue's fixes or the caller may not submit; ``over``: nothing is to be resumed.
+    """
     if not decided.goes_on:
         return "over"
     if not who.caller.may(Role.SUBMIT):
@@ -263,7 +266,7 @@ def decide_alike(
     because: Annotated[str, Form(max_length=2_000)] = "",
     fix: Annotated[tuple[str, ...], Form(max_length=MAX_ALIKE)] = (),
 ) -> Response:
-    """Each chosen one for itself, in their order: one that can't be decided so stays, and is told."""
+    """Decide each chosen fix, in order. One that can't be decided so stays as it is, with its reason."""
     service, who = visit.service, visit.who
     line = line_of(visit.read, fix_id)
     evidence = service.record.evidence

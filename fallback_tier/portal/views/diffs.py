@@ -76,7 +76,7 @@ class Diff:
 
 
 def read_diff(text: str) -> Diff:
-    """A unified diff, whoever wrote it: what is not understood is shown as it stands."""
+    """Read an untrusted unified diff: what is not understood is shown as it is."""
     found, rows = Diff(), 0
     lines: list[tuple[str, str]] = []
     at = (0, 0)

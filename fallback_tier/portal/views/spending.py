@@ -11,7 +11,7 @@ _CENT, _HUNDREDTH = Decimal("0.01"), Decimal("0.0001")
 
 
 def usd(amount: Decimal | str | None) -> str:
-    """An estimate, to the cent; below a dollar with two more places where the cents hide something.
+    """Format an estimate to the cent; below a dollar with two more places if the cents hide something.
     None: the price is not known."""
     if amount is None:
         return "price unknown"
@@ -64,7 +64,7 @@ def by_cost(uses: Mapping[str, Use]) -> tuple[Spent, ...]:
 
 
 def total(spent: Sequence[Spent]) -> Decimal | None:
-    """None: some price is not known."""
+    """Return the sum in dollars, or None if a price is not known."""
     prices = [one.usd for one in spent]
     known = [price for price in prices if price is not None]
     return sum(known, Decimal(0)) if len(known) == len(prices) else None

@@ -111,7 +111,7 @@ class Triage:
 
 
 def triage(review: Review, history: History) -> Triage:
-    """Of a question and the trail that it stands in."""
+    """Return the screen for a question and its fix's history."""
     current = history.current
     asked = asked_about(current)
     attempt = _attempt_of(current, asked)
