@@ -25,12 +25,10 @@ from packaging.version import Version
 from fallback_plugins.pypi.archives import MemberTooLargeError, fetched, member_text
 from fallback_plugins.pypi.installing.install import NOT_COMPILED, reason, run_uv
 from fallback_plugins.pypi.manifests import pythons
-from fallback_plugins.pypi.manifests.groups import table_of, tables, texts
-from fallback_plugins.pypi.manifests.hosts import asking_for
-from fallback_plugins.pypi.manifests.own_index import Indexes
-from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.manifests.indexes import Indexes, asking_for
+from fallback_plugins.pypi.manifests.pyproject import parse_toml, table_of, tables, texts
 from fallback_plugins.pypi.manifests.pythons import minor_of
-from fallback_plugins.pypi.manifests.requirements_files import clean
+from fallback_plugins.pypi.manifests.requirements import clean
 from fallback_plugins.pypi.probes.build_probe import NEEDS
 from fallback_plugins.pypi.probes.observed import source_of
 from fallback_plugins.pypi.uv_words import one_line, release_before

@@ -27,19 +27,35 @@ from fallback_plugins.pypi.installing.declared import (
     stated_installs,
 )
 from fallback_plugins.pypi.installing.install import InstallWay
-from fallback_plugins.pypi.locks.uv_files import LOCK, locked_in
-from fallback_plugins.pypi.locks.uv_lock import foreign_source, local_source, package_tables
-from fallback_plugins.pypi.manifests.groups import table_of, texts
+from fallback_plugins.pypi.locks.uv_lock import (
+    LOCK,
+    foreign_source,
+    local_source,
+    locked_in,
+    package_tables,
+)
+from fallback_plugins.pypi.manifests.indexes import (
+    Indexes,
+    index_variables,
+    indexes_named,
+    leading_out,
+    settings_of,
+)
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
-from fallback_plugins.pypi.manifests.own_index import Indexes, indexes_named, settings_of
-from fallback_plugins.pypi.manifests.pyproject import UV_RULES, asking_nothing, harmless, parse_toml
-from fallback_plugins.pypi.manifests.requirements import requirement_in
-from fallback_plugins.pypi.manifests.requirements_files import (
+from fallback_plugins.pypi.manifests.pyproject import (
+    UV_RULES,
+    asking_nothing,
+    harmless,
+    parse_toml,
+    table_of,
+    texts,
+)
+from fallback_plugins.pypi.manifests.requirements import (
     is_plain,
     local_folders,
+    requirement_in,
     with_included,
 )
-from fallback_plugins.pypi.manifests.uv_settings import index_variables, leading_out
 from fallback_plugins.pypi.surveying.survey import metadata_files
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.errors import RecipeError, RepositoryError

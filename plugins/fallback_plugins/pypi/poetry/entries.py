@@ -16,20 +16,27 @@ from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.manifests.groups import table_of
 from fallback_plugins.pypi.manifests.markers import (
     ALWAYS,
     NEVER,
     Condition,
     both,
     either,
+    in_dependencies,
+    in_extras,
+    is_same,
     same,
     without_extras,
     written,
 )
-from fallback_plugins.pypi.manifests.poetry_constraints import in_dependencies, in_extras, is_same
-from fallback_plugins.pypi.manifests.poetry_tables import Keys, poetry_entries
-from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays, value_at
+from fallback_plugins.pypi.manifests.pyproject import (
+    Keys,
+    parse_toml,
+    poetry_entries,
+    requirement_arrays,
+    table_of,
+    value_at,
+)
 from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_in, requirement_in
 from fallback_plugins.pypi.poetry.lock import (
     PoetryLock,
@@ -39,8 +46,7 @@ from fallback_plugins.pypi.poetry.lock import (
     in_plain_lines,
     marker_of,
 )
-from fallback_plugins.pypi.resolving.scratch_lock import Release
-from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
+from fallback_plugins.pypi.resolving.scratch_lock import Metadata, Release
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.tree import grouped
 

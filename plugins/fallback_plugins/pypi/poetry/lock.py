@@ -16,15 +16,15 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.locks.lock_shape import check_poetry
-from fallback_plugins.pypi.manifests.groups import table_of
-from fallback_plugins.pypi.manifests.markers import can_hold
-from fallback_plugins.pypi.manifests.poetry_constraints import alternatives
-from fallback_plugins.pypi.manifests.poetry_tables import Keys
-from fallback_plugins.pypi.manifests.pyproject import parse_toml, replace_requirement
-from fallback_plugins.pypi.manifests.requirements import poetry_specifier_in
-from fallback_plugins.pypi.manifests.rewrite import apply_edits, edits_for
-from fallback_plugins.pypi.resolving.scratch_lock import lowest_python
-from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
+from fallback_plugins.pypi.manifests.markers import alternatives, can_hold
+from fallback_plugins.pypi.manifests.pyproject import (
+    Keys,
+    parse_toml,
+    replace_requirement,
+    table_of,
+)
+from fallback_plugins.pypi.manifests.requirements import apply_edits, edits_for, poetry_specifier_in
+from fallback_plugins.pypi.resolving.scratch_lock import Metadata, lowest_python
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node, grouped
 from fallback_tier.errors import RecipeError

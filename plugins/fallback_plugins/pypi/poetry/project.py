@@ -15,15 +15,15 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import BlockerKind, RefusalReason
-from fallback_plugins.pypi.manifests.groups import table_of
-from fallback_plugins.pypi.manifests.markers import can_hold, supported
-from fallback_plugins.pypi.manifests.own_index import has_own_index
-from fallback_plugins.pypi.manifests.poetry_constraints import admits
-from fallback_plugins.pypi.manifests.poetry_tables import TableEntry, poetry_entries
+from fallback_plugins.pypi.manifests.indexes import has_own_index
+from fallback_plugins.pypi.manifests.markers import admits, can_hold, supported
 from fallback_plugins.pypi.manifests.pyproject import (
+    TableEntry,
     parse_toml,
+    poetry_entries,
     requirement_arrays,
     requirement_strings,
+    table_of,
 )
 from fallback_plugins.pypi.manifests.requirements import at_least, requirement_in
 from fallback_plugins.pypi.poetry.entries import Root, roots, settled, with_entry, with_release
@@ -35,8 +35,7 @@ from fallback_plugins.pypi.poetry.lock import (
     in_plain_lines,
 )
 from fallback_plugins.pypi.resolving.releases import Releases
-from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, Release
-from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
+from fallback_plugins.pypi.resolving.scratch_lock import Metadata, PackageIndex, Release
 from fallback_plugins.pypi.strategies import lock_edit
 from fallback_plugins.pypi.strategies.lock_edit import State
 from fallback_plugins.pypi.strategies.locked_project import (
@@ -45,7 +44,7 @@ from fallback_plugins.pypi.strategies.locked_project import (
     MayRaise,
     check_raises,
 )
-from fallback_plugins.pypi.surveying.out_of_step import LockStep, ManifestRequest
+from fallback_plugins.pypi.surveying.deciding import LockStep, ManifestRequest
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix, blocked, refused_for

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.pypi.resolving.resolver import UvRefusedError
-from fallback_plugins.pypi.resolving.uv_client import UvClient
+from fallback_plugins.pypi.resolving.uv_client import UvClient, UvRefusedError
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, highest_named
 from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.bumping import Terms, unsupported

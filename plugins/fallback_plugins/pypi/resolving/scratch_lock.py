@@ -6,24 +6,26 @@ with static (empty) metadata in place of its requirements, so that nothing is re
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from email.parser import HeaderParser
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
-from fallback_plugins.pypi.resolving.resolver import (
+from fallback_plugins.pypi.resolving.uv_client import (
+    UvClient,
     UvRefusedError,
+    Wanted,
     own_words,
     resolver_failed,
     run_uv,
 )
-from fallback_plugins.pypi.resolving.uv_client import UvClient, Wanted
-from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
 from fallback_plugins.shared.ladder import refused_for
 from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.execution import ClientRunner
@@ -63,6 +65,52 @@ class Release:
     name: str
     version: str
     files: tuple[ReleaseFile, ...]
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """The core metadata of a wheel or a source archive, as its text."""
+
+    text: str
+
+    @cached_property
+    def _headers(self) -> Any:
+        return HeaderParser().parsestr(self.text)
+
+    @property
+    def summary(self) -> str:
+        """The one-line description; empty where there is none."""
+        value = self._headers.get("Summary", "")
+        return "" if value == "UNKNOWN" else str(value)
+
+    @property
+    def requires_python(self) -> str:
+        """As written; empty where the package doesn't say."""
+        return str(self._headers.get("Requires-Python", ""))
+
+    @property
+    def lists_requirements(self) -> bool:
+        """Return whether a source archive's metadata has all that a build would (PEP 643)."""
+        version = str(self._headers.get("Metadata-Version", "")).partition(".")
+        is_new = all(it.isdigit() for it in version[::2]) and (
+            int(version[0]),
+            int(version[2]),
+        ) >= (2, 2)
+        dynamic = {str(it).strip().lower() for it in self._headers.get_all("Dynamic", ())}
+        return is_new and dynamic.isdisjoint({"requires-dist", "provides-extra"})
+
+    @cached_property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """What it requires, extras' requirements too, in its order. Raises RecipeError."""
+        try:
+            return tuple(Requirement(it) for it in self._headers.get_all("Requires-Dist", ()))
+        except InvalidRequirement as error:
+            raise resolver_failed(f"A requirement can't be read: {error}.") from error
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """Extras it provides, in its order."""
+        return tuple(str(extra) for extra in self._headers.get_all("Provides-Extra", ()))
 
 
 class PackageIndex:

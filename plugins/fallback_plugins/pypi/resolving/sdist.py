@@ -23,11 +23,10 @@ from packaging.utils import (
 )
 
 from fallback_plugins.pypi.archives import MemberTooLargeError, fetched, member_text, page
-from fallback_plugins.pypi.manifests.groups import tables, texts
+from fallback_plugins.pypi.manifests.metadata import REQUIRES, setup_call
+from fallback_plugins.pypi.manifests.pyproject import tables, texts
 from fallback_plugins.pypi.manifests.requirements import requirement_in
-from fallback_plugins.pypi.manifests.setup_call import REQUIRES, setup_call
-from fallback_plugins.pypi.resolving.scratch_lock import ReleaseFile, file_name
-from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
+from fallback_plugins.pypi.resolving.scratch_lock import Metadata, ReleaseFile, file_name
 from fallback_tier.errors import RecipeError
 
 #: Of what an archive says that it requires: a few lines, as a rule.

@@ -10,42 +10,42 @@ from typing import Any, TypeVar
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.manifests.groups import of_extra, table_of, texts
+from fallback_plugins.pypi.manifests.commands import Command, install_commands, script_metadata
+from fallback_plugins.pypi.manifests.indexes import has_own_index
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set
-from fallback_plugins.pypi.manifests.literals import (
-    Command,
-    install_commands,
-    script_metadata,
-)
-from fallback_plugins.pypi.manifests.metadata import in_setup_cfg, in_setup_py, own_name
-from fallback_plugins.pypi.manifests.own_index import has_own_index
-from fallback_plugins.pypi.manifests.poetry_constraints import alternatives
-from fallback_plugins.pypi.manifests.poetry_tables import (
-    TableEntry,
-    pipfile_entries,
-    poetry_entries,
+from fallback_plugins.pypi.manifests.markers import alternatives
+from fallback_plugins.pypi.manifests.metadata import (
+    REQUIRES,
+    in_setup_cfg,
+    in_setup_py,
+    only_defines,
+    own_name,
+    setup_call,
 )
 from fallback_plugins.pypi.manifests.pyproject import (
+    TableEntry,
     in_other_arrays,
+    of_extra,
     parse_toml,
+    pipfile_entries,
+    poetry_entries,
     requirement_arrays,
+    table_of,
+    texts,
     value_at,
 )
 from fallback_plugins.pypi.manifests.requirements import (
     at_least,
+    clean,
+    includes,
     logical_lines,
+    names_an_index,
     names_in_reference,
     reference_in,
     requirement_in,
-)
-from fallback_plugins.pypi.manifests.requirements_files import (
-    clean,
-    includes,
-    names_an_index,
     requirement_lines,
     unresolvable,
 )
-from fallback_plugins.pypi.manifests.setup_call import REQUIRES, only_defines, setup_call
 from fallback_plugins.pypi.resolving.uv_client import Wanted
 from fallback_plugins.pypi.surveying.survey import HATCH_FILES, setup_cfg_requirements
 from fallback_plugins.shared.resolution import Unresolved

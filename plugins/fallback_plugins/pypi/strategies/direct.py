@@ -17,9 +17,14 @@ from fallback_plugins.pypi.manifests.pyproject import (
     value_at,
     written_as,
 )
-from fallback_plugins.pypi.manifests.requirements import Declaration
-from fallback_plugins.pypi.manifests.rewrite import Edit, apply_edits, edits_for, hash_edit
-from fallback_plugins.pypi.surveying.compiled import decided_by
+from fallback_plugins.pypi.manifests.requirements import (
+    Declaration,
+    Edit,
+    apply_edits,
+    edits_for,
+    hash_edit,
+)
+from fallback_plugins.pypi.surveying.deciding import decided_by
 from fallback_plugins.pypi.surveying.survey import (
     ECOSYSTEM,
     Place,

@@ -6,15 +6,14 @@ from functools import partial
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.pypi.manifests.poetry_tables import TableEntry
 from fallback_plugins.pypi.manifests.pyproject import (
+    TableEntry,
     is_excluded,
     replace_requirement,
     requirement_strings,
     strings_by_name,
 )
-from fallback_plugins.pypi.manifests.requirements import Declaration
-from fallback_plugins.pypi.manifests.rewrite import apply_edits, edits_for
+from fallback_plugins.pypi.manifests.requirements import Declaration, apply_edits, edits_for
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.bumping import unsupported

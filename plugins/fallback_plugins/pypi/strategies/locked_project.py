@@ -17,7 +17,7 @@ from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex
 from fallback_plugins.pypi.strategies import lock_edit
 from fallback_plugins.pypi.strategies.direct import places_of
 from fallback_plugins.pypi.strategies.lock_edit import State, not_admitting, strategy
-from fallback_plugins.pypi.surveying.out_of_step import DecidedByLock, LockStep
+from fallback_plugins.pypi.surveying.deciding import DecidedByLock, LockStep
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, only_affected
 from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.bumping import FREE, Terms, no_override, unsupported, use_bump

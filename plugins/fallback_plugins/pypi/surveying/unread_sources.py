@@ -24,28 +24,29 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.pypi.manifests.groups import table_of
+from fallback_plugins.pypi.manifests.commands import literals, without
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
-from fallback_plugins.pypi.manifests.literals import literals, without
-from fallback_plugins.pypi.manifests.poetry_tables import POETRY_TABLES, Keys
 from fallback_plugins.pypi.manifests.pyproject import (
+    POETRY_TABLES,
     UV_ARRAYS,
+    Keys,
     other_requirements,
     parse_toml,
+    table_of,
 )
 from fallback_plugins.pypi.manifests.requirements import (
     Declaration,
     declaration_in,
     from_elsewhere,
+    local_folders,
     names_in_reference,
     poetry_specifier_in,
 )
-from fallback_plugins.pypi.manifests.requirements_files import local_folders
-from fallback_plugins.pypi.surveying.pins import locked_in_toml
 from fallback_plugins.pypi.surveying.survey import (
     ECOSYSTEM,
     Sources,
     is_installed,
+    locked_in_toml,
     mentioned,
     name_pattern,
     only_affected,

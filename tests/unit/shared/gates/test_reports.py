@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fallback_plugins.npm.gates.running import plain_runner, read_jest, reporting
 from fallback_plugins.npm.gates.summaries import summary
-from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
+from fallback_plugins.pypi.gates.testing import pytest_summary, unittest_summary
 from fallback_plugins.pypi.probes import witness_probe
 from fallback_plugins.pypi.probes.observed import read_suite
 from fallback_plugins.pypi.probes.report_probe import ONLY, Names

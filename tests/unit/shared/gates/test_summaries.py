@@ -17,7 +17,7 @@ from fallback_plugins.npm.gates import checks
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.ecosystem import PyPIEcosystem
 from fallback_plugins.pypi.gates.checks import TypeChecker
-from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
+from fallback_plugins.pypi.gates.testing import pytest_summary, unittest_summary
 from fallback_plugins.shared.gates.suite_run import Summary
 from fallback_tier.execution import CommandResult
 from fallback_tier.sandbox.clients import SubprocessClients

@@ -13,16 +13,14 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
+from fallback_plugins.pypi.manifests.indexes import has_own_index
 from fallback_plugins.pypi.manifests.markers import ALWAYS, NEVER, either, without_extras
-from fallback_plugins.pypi.manifests.own_index import has_own_index
-from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries
-from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.manifests.pyproject import parse_toml, pipfile_entries
 from fallback_plugins.pypi.manifests.requirements import Declaration, at_least
 from fallback_plugins.pypi.poetry.lock import extras_in
 from fallback_plugins.pypi.resolving.releases import Releases
-from fallback_plugins.pypi.resolving.resolver import blocker_of
-from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, Release
-from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
+from fallback_plugins.pypi.resolving.scratch_lock import Metadata, PackageIndex, Release
+from fallback_plugins.pypi.resolving.uv_client import blocker_of
 from fallback_plugins.pypi.strategies import lock_edit
 from fallback_plugins.pypi.strategies.lock_edit import State
 from fallback_plugins.pypi.strategies.locked_project import (
@@ -31,7 +29,7 @@ from fallback_plugins.pypi.strategies.locked_project import (
     MayRaise,
     check_raises,
 )
-from fallback_plugins.pypi.surveying.out_of_step import LockStep, ManifestRequest
+from fallback_plugins.pypi.surveying.deciding import LockStep, ManifestRequest
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import blocked
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node, grouped
