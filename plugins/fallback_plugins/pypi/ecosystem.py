@@ -133,7 +133,7 @@ class PyPIEcosystem(RecipeEcosystem):
 
 
 #: Import names that aren't the distribution's with "_" for "-": the common ones; others are missed.
-IMPORT_NAMES = {
+_IMPORT_NAMES = {
     "attrs": ("attr", "attrs"),
     "beautifulsoup4": ("bs4",),
     "django-allauth": ("allauth",),
@@ -169,20 +169,20 @@ def mentions(package: str, path: str, text: str) -> bool:
         return False
     # Most files don't have the word at all, and a plain search is a hundred times as fast.
     folded = text.lower()
-    named = any(name.lower() in folded for name in import_names(package))
+    named = any(name.lower() in folded for name in _import_names(package))
     return named and bool(_import_of(package).search(text))
 
 
 @lru_cache(maxsize=64)
-def import_names(package: str) -> tuple[str, ...]:
+def _import_names(package: str) -> tuple[str, ...]:
     """What a program imports to use the distribution, as far as it can be told from the name."""
     name = canonicalize_name(package)
-    return IMPORT_NAMES.get(name, (name.replace("-", "_"),))
+    return _IMPORT_NAMES.get(name, (name.replace("-", "_"),))
 
 
 @lru_cache(maxsize=64)
 def _import_of(package: str) -> re.Pattern[str]:
-    names = "|".join(re.escape(name) for name in import_names(package))
+    names = "|".join(re.escape(name) for name in _import_names(package))
     module = rf"(?:{names})(?![A-Za-z0-9_])"
     # Distribution names fold case, import names don't; PyPI's Django is imported as django.
     return re.compile(

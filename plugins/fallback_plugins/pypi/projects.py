@@ -1,4 +1,7 @@
-"""The Projects of a Python repository: which files one client resolves together."""
+"""The projects of a Python repository: which files one client resolves together.
+
+Locks that only their own client writes (pdm.lock, pylock.toml), and empty ones, are read, never edited.
+"""
 
 import posixpath
 from collections.abc import Iterator, Mapping
@@ -146,8 +149,8 @@ def _locked(repo: RepoContext, clients: ClientRunner, terms: Terms) -> tuple[Pyt
     found: list[PythonProject] = []
     for path in repo.tracked_files:
         kind = kind_of(path)
-        if kind in FOREIGN or (kind in LOCKS and says_nothing(repo, path)):
-            found.append(ForeignLock(repo, path))
+        if kind in _FOREIGN or (kind in LOCKS and _says_nothing(repo, path)):
+            found.append(_ForeignLock(repo, path))
         elif kind is Kind.UV_LOCK:
             from fallback_plugins.pypi.uv import UvProject
 
@@ -193,11 +196,11 @@ def _manifest_projects(
 #: Who writes each kind.
 _WRITERS = {Kind.PDM_LOCK: "pdm", Kind.PYLOCK: "the client that made it"}
 
-FOREIGN = frozenset(_WRITERS)
+_FOREIGN = frozenset(_WRITERS)
 
 
 @dataclass(frozen=True)
-class ForeignLock(DecidedByLock):
+class _ForeignLock(DecidedByLock):
     """One such lock, as a Project that can only be refused."""
 
     repo: RepoContext
@@ -263,7 +266,7 @@ class ForeignLock(DecidedByLock):
             yield left_behind(advisory, ECOSYSTEM, package, versions, manifest=place, error=error)
 
 
-def says_nothing(repo: RepoContext, path: str) -> bool:
+def _says_nothing(repo: RepoContext, path: str) -> bool:
     """Is there nothing in it? A lock that can't be read is not known to have nothing."""
     try:
         return bool(nothing_in(path, repo.read_text(path)))

@@ -1,4 +1,10 @@
-"""A uv project (lock, manifest, workspace members) brought out of an advisory's reach by the real uv."""
+"""A uv project (lock, manifest, workspace members), fixed by the real uv.
+
+The project's resolver lists the ladder's steps; each makes a lock by uv. uv keeps a locked version if it
+can, and otherwise takes the highest, so that a parent raised to an old release could get a child of this
+year, a combination that was never tested. So what has to move with a fix moves as little as possible.
+Edits of ``[tool.uv]`` keep every other byte.
+"""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -9,7 +15,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import tomlkit
-from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -39,8 +44,11 @@ from fallback_plugins.pypi.manifests.pyproject import (
     texts,
 )
 from fallback_plugins.pypi.manifests.requirements import Declaration, at_least, requirement_in
-from fallback_plugins.pypi.resolving.releases import Releases, as_options
-from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, lowest_python
+from fallback_plugins.pypi.resolving.registry import (
+    Releases,
+    as_options,
+    lowest_python,
+)
 from fallback_plugins.pypi.resolving.uv_client import (
     Locked,
     UvRefusedError,
@@ -48,9 +56,15 @@ from fallback_plugins.pypi.resolving.uv_client import (
     uv_accepts,
     uv_lock,
 )
-from fallback_plugins.pypi.strategies import lock_edit
-from fallback_plugins.pypi.strategies.lock_edit import State, admits, not_admitting, strategy
-from fallback_plugins.pypi.strategies.locked_project import LockedProject, LockResolver
+from fallback_plugins.pypi.strategies import locked
+from fallback_plugins.pypi.strategies.locked import (
+    LockedProject,
+    LockResolver,
+    State,
+    admits,
+    not_admitting,
+    strategy,
+)
 from fallback_plugins.pypi.surveying.deciding import LockStep, asked_in_arrays
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.pypi.uv_words import PYTHON
@@ -58,7 +72,7 @@ from fallback_plugins.shared.bumping import unneeded_override, unsupported
 from fallback_plugins.shared.ladder import PROJECT, ProjectFix, Strategy, copies, does_not_apply
 from fallback_plugins.shared.resolution import Resolution
 from fallback_plugins.shared.tree import DependencyTree, Node, grouped
-from fallback_tier.advisory import Advisory, is_affected
+from fallback_tier.advisory import is_affected
 from fallback_tier.advisory.versions import is_prerelease
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.files import inputs
@@ -173,8 +187,8 @@ class UvProject(LockedProject):
         """The manifests in the repository."""
         return {path: self.repo.read_text(path) for path in self._paths}
 
-    def _resolver(self, releases: Releases) -> "UvResolver":
-        return UvResolver(self, releases)
+    def _resolver(self, releases: Releases) -> "_UvResolver":
+        return _UvResolver(self, releases)
 
     def _refusal(self, node: Node) -> RecipeError | None:
         kind = self._foreign.get(node.name)
@@ -194,23 +208,28 @@ def _rules(lines: Iterable[tuple[str, str]]) -> set[tuple[str, str, SpecifierSet
     return {(key, canonicalize_name(it.name), it.specifier) for key, it in asked if it is not None}
 
 
+#: Times that uv is asked again because it went back to an older release: each names other packages.
+MAX_FORWARD = 3
+
+#: Minor lines of a parent that are looked at; each costs some runs of uv.
+MAX_LINES = 8
+
+_FLOORS = frozenset({">=", ">", "~=", "=="})
+
 #: Declared ancestors of one package that are tried: each costs two runs of uv.
 MAX_PARENTS_TRIED = 4
 
 
-class UvResolver(LockResolver[LockedProject]):
+class _UvResolver(LockResolver[LockedProject]):
     """The steps of one resolution. Each brings a package to the version that it is given."""
-
-    def __init__(self, project: LockedProject, releases: Releases) -> None:
-        super().__init__(project, releases)
-        self._locking = UvLocking(project, releases.advisory)
 
     @property
     def strategies(self) -> list[Strategy[Mapping[str, str]]]:
         """Cheapest first. Raises RecipeError: no resolution can begin from these files."""
-        self._locking.check_readable()
+        # What uv must not read is refused once, not by each step.
+        scratch_files(self._project.texts, self._path, self._project.text)
         if not self._project.declares:
-            self._locking.check_rebuilt()
+            self._check_rebuilt()
             return [strategy(LadderStep.LOCK_EDIT, self._aimed(self._refreshed))]
         return [
             strategy(LadderStep.LOCK_REFRESH, self._aimed(self._refreshed)),
@@ -224,12 +243,12 @@ class UvResolver(LockResolver[LockedProject]):
         """The override alone."""
         return [strategy(LadderStep.OVERRIDE, self._aimed(self._overridden))]
 
-    def _aimed(self, step: Callable[[State, str, str], State]) -> lock_edit.StepFunction:
+    def _aimed(self, step: Callable[[State, str, str], State]) -> locked.StepFunction:
         """The step, with the version that the record names: that it is yanked or not published shows in
         uv's own answer. Only where it doesn't serve is the registry asked for another."""
 
         def aimed(state: State, package: str) -> State:
-            held = lock_edit.affected_versions(state.tree, self._advisory)[package][-1]
+            held = locked.affected_versions(state.tree, self._advisory)[package][-1]
             offered = partial(self.releases.lowest_safe, package, held)
             try:
                 named = self.releases.named(package, held)
@@ -251,14 +270,14 @@ class UvResolver(LockResolver[LockedProject]):
         return aimed
 
     def _not_held_back(self, state: State, package: str) -> RecipeError | None:
-        if any(lock_edit.declared(self._manifests(state), package)):
+        if any(locked.declared(self._manifests(state), package)):
             return None
         problem = f"No manifest of {self._path} holds {package} back."
-        return lock_edit.required_by_others(state, package, problem, self._place(state))
+        return locked.required_by_others(state, package, problem, self._place(state))
 
     def _place(self, state: State) -> Callable[[str], str]:
         manifests = self._manifests(state)
-        return lambda name: next(lock_edit.declared(manifests, name), self._path)
+        return lambda name: next(locked.declared(manifests, name), self._path)
 
     def _not_brought_in(self, state: State, package: str) -> RecipeError | None:
         if self._ancestors(state, package):
@@ -271,28 +290,28 @@ class UvResolver(LockResolver[LockedProject]):
         """A safe version within everybody's range: only the lock changes."""
         manifests = self._manifests(state)
         if _has_lines(state, package):
-            return self._locking.locked(state, manifests, {package: ""})
+            return self._locked(state, manifests, {package: ""})
         excluded = not_admitting(manifests, package, target)
         if excluded:
             target = self._target_within(state, package, target, excluded)
         self._refuse_edit_without_manifest(state, package, target)
-        return self._locking.locked(state, manifests, {package: target})
+        return self._locked(state, manifests, {package: target})
 
     def _directly(self, state: State, package: str, target: str) -> State:
         """Every declaration that excludes the version is raised to it; constraints and overrides too."""
         manifests, lines = self._manifests(state), _has_lines(state, package)
         version_of = partial(self._line_target, state, package) if lines else target
-        edited = lock_edit.raised(manifests, package, version_of)
+        edited = locked.raised(manifests, package, version_of)
         if not edited:
             raise unsupported(f"No manifest of {self._path} holds {package} back.")
         # uv keeps the lines that may stay, and moves those whose declarations exclude what is locked.
         wanted = {} if lines else {package: target}
-        return self._locking.locked(state, {**manifests, **edited}, wanted)
+        return self._locked(state, {**manifests, **edited}, wanted)
 
     def _line_target(self, state: State, package: str, declaration: Declaration) -> str | None:
         """Return the safe version above the highest affected copy that a declaration admits; None if it
         admits no affected copy. Raises RecipeError."""
-        held = lock_edit.affected_versions(state.tree, self._advisory)[package]
+        held = locked.affected_versions(state.tree, self._advisory)[package]
         own = [version for version in held if declaration.admits(version)]
         return self.releases.lowest_safe(package, own[-1]) if own else None
 
@@ -307,7 +326,7 @@ class UvResolver(LockResolver[LockedProject]):
                 found[name] = version
                 return self._with_parents(state, {name: version}, child)
             except UvRefusedError as error:
-                last = self._locking.placed(error, state, child)
+                last = self._placed(error, state, child)
             except RecipeError as error:
                 last = error
         if len(found) > 1:
@@ -330,7 +349,7 @@ class UvResolver(LockResolver[LockedProject]):
         # Bounded: a later lock must not cross the major that the parent was never tried with.
         bounds = f">={at_least(target)},<{Version(target).major + 1}"
         text = with_override(root, manifests[root], f"{package}{bounds}")
-        return self._locking.locked(state, {**manifests, root: text}, {package: target})
+        return self._locked(state, {**manifests, root: text}, {package: target})
 
     def notes_on(self, fix: ProjectFix) -> Iterator[str]:
         """As ``LockResolver.notes_on``, with each override of a fixed package without which uv resolves to
@@ -339,12 +358,12 @@ class UvResolver(LockResolver[LockedProject]):
         path, after = self._project.manifest, fix.after
         files = {self._path: self._project.text, **self._project.texts, **fix.texts}
         for move in fix.moves if after is not None and path in files else ():
-            less = without_override(path, files[path], move.package)
+            less = _without_override(path, files[path], move.package)
             if less is None or move.after is None or after is None:
                 continue
             state, wanted = State(files, after), {move.package: move.after}
             try:
-                tree = self._locking.tree_of(state, {**self._manifests(state), path: less}, wanted)
+                tree = self._tree_of(state, {**self._manifests(state), path: less}, wanted)
             except RecipeError:
                 continue
             if tree.listing() == after.listing():
@@ -360,7 +379,7 @@ class UvResolver(LockResolver[LockedProject]):
                 kind=BlockerKind.CONFLICT,
                 package=PROJECT if state.tree.is_root(parent) else parent.label,
                 constraint=f"{package} {ask.spec}".strip(),
-                file=next(lock_edit.declared(manifests, parent.name), self._path),
+                file=next(locked.declared(manifests, parent.name), self._path),
             )
             for parent, ask in asking
         ]
@@ -376,7 +395,7 @@ class UvResolver(LockResolver[LockedProject]):
     def _target_within(
         self, state: State, package: str, target: str, excluded: tuple[str, str]
     ) -> str:
-        held = lock_edit.affected_versions(state.tree, self._advisory)[package][-1]
+        held = locked.affected_versions(state.tree, self._advisory)[package][-1]
         manifests = self._manifests(state)
 
         def admitted(version: str) -> bool:
@@ -386,7 +405,7 @@ class UvResolver(LockResolver[LockedProject]):
             self.releases.named(package, held, admitted)
             return self.releases.lowest_safe(package, held, admitted)
         except RecipeError as error:
-            raise lock_edit.excluded_by(*excluded, package, target) from error
+            raise locked.excluded_by(*excluded, package, target) from error
 
     def _refuse_edit_without_manifest(self, state: State, package: str, target: str) -> None:
         """A declaration that the lock alone tells of can't be raised."""
@@ -405,20 +424,20 @@ class UvResolver(LockResolver[LockedProject]):
     def _with_parents(
         self, state: State, parents: Mapping[str, str], child: Mapping[str, str]
     ) -> State:
-        edited = lock_edit.all_raised(self._manifests(state), parents)
-        return self._locking.locked(state, edited, {**parents, **child})
+        edited = locked.all_raised(self._manifests(state), parents)
+        return self._locked(state, edited, {**parents, **child})
 
     def _with_followers(
         self, state: State, parents: Mapping[str, str], child: Mapping[str, str]
     ) -> State:
         """The same, and what is declared beside them raised as far as they need it (ADR-0077): what they
         admit as it is stays. Raises RecipeError."""
-        edited = lock_edit.all_raised(self._manifests(state), parents)
+        edited = locked.all_raised(self._manifests(state), parents)
         wanted = {**parents, **child}
-        after = self._locking.tree_of(state, _with_room(edited, state.tree, wanted), wanted)
+        after = self._tree_of(state, _with_room(edited, state.tree, wanted), wanted)
         moved = _followers(edited, after)
-        edited = lock_edit.all_raised(edited, moved)
-        return self._locking.locked(state, edited, {**wanted, **moved})
+        edited = locked.all_raised(edited, moved)
+        return self._locked(state, edited, {**wanted, **moved})
 
     def _ancestors(self, state: State, package: str) -> Sequence[tuple[str, str]]:
         """Declared packages that bring it in, with the version held, those of the shortest ways first."""
@@ -429,93 +448,78 @@ class UvResolver(LockResolver[LockedProject]):
             if len(dependency_path) > 2 and state.tree.is_root(dependency_path[0])
         }
         manifests = self._manifests(state)
-        named = [name for name in found if any(lock_edit.declared(manifests, name))]
+        named = [name for name in found if any(locked.declared(manifests, name))]
         return [(name, found[name]) for name in named[:MAX_PARENTS_TRIED]]
 
     def _lowest_parent(self, name: str, held: str, package: str, target: str) -> str:
+        """Return the version to which a parent, locked at ``held``, is raised for ``target`` of its child.
+
+        Within a major version the lowest that admits the target is the smallest step (ADR-0016). Across
+        one, everything moves anyway, and the lowest that admits it ("werkzeug>=2.0") may be years older
+        than the target and never tried with it: so the lowest is taken whose lower bound is of the
+        target's minor line, if a release of that major version has such a bound. Raises RecipeError if
+        none admits the target; ToolMissingError.
+        """
         python = lowest_python(requires_python(self._path, self._project.text))
         wanted, constraint = f"{name}>={at_least(held)}", f"{package}>={at_least(target)}"
-        lowest = self._index.lowest_with(wanted, constraint, python)[name]
-        return of_its_line(self._index, (name, held, lowest), (package, target), python)
+        lowest = version = self._index.lowest_with(wanted, constraint, python)[name]
+        if Version(lowest).major == Version(held).major:
+            return lowest
+        for _ in range(MAX_LINES):
+            try:
+                specifier = self._required(name, version, package, python)
+                if specifier is None or not specifier.contains(target, prereleases=True):
+                    return lowest
+                if _is_of_line(specifier, Version(target)):
+                    return version
+                at = Version(version)
+                above = f"{name}>={at.major}.{at.minor + 1},<{at.major + 1}"
+                version = self._index.lowest_with(above, f"{package}>={target}", python)[name]
+            except RecipeError:
+                return lowest
+        return lowest
 
+    def _required(self, name: str, version: str, package: str, python: str) -> SpecifierSet | None:
+        """Return what a release requires of a package; None: nothing, or only with an extra."""
+        _, metadata = self._index.release(name, version, python)
+        required = (
+            it.specifier
+            for it in metadata.requirements
+            if canonicalize_name(it.name) == package and "extra" not in str(it.marker or "")
+        )
+        return next(required, None)
 
-def _has_lines(state: State, package: str) -> bool:
-    """Return whether a lock holds several versions of a package: conflicting extras, or marker forks."""
-    return len({node.version for node in state.tree.of(package)}) > 1
+    # --- making a lock ------------------------------------------------------------------------------
 
-
-def _with_room(
-    manifests: Mapping[str, str], tree: DependencyTree, but_for: Collection[str]
-) -> Mapping[str, str]:
-    """The manifests where everything that they ask for may be higher than it is: for a scratch folder.
-
-    ``but_for``: what is raised already. What can't be edited as text stays.
-    """
-    freed = dict(manifests)
-    for path, name, string in lock_edit.asked_for(manifests):
-        held, asked = tree.highest(ECOSYSTEM, name), requirement_in(string.value)
-        if name in but_for or held is None or string.declaration.refusal or asked is None:
-            continue
-        asked.specifier = SpecifierSet(f">={at_least(held)}")
-        freed[path] = replace_requirement(path, freed[path], string.keys, str(asked))
-    return freed
-
-
-def _followers(manifests: Mapping[str, str], after: DependencyTree) -> dict[str, str]:
-    """What a tree has in versions that the manifests do not admit, by name."""
-    found = {}
-    for _, name, _ in lock_edit.asked_for(manifests):
-        version = after.highest(ECOSYSTEM, name)
-        if version is not None and not_admitting(manifests, name, version):
-            found[name] = version
-    return found
-
-
-#: Times that uv is asked again because it went back to an older release: each names other packages.
-MAX_FORWARD = 3
-
-
-class UvLocking:
-    """Makes locks for one resolution, from the files of its project."""
-
-    def __init__(self, project: LockedProject, advisory: Advisory) -> None:
-        self._project = project
-        self._advisory = advisory
-        self._clients = project.clients
-        self._lock = project.path
-        self._old = project.text
-
-    def check_readable(self) -> None:
-        """Raises RecipeError for what uv must not be shown: said once, not by each step."""
-        scratch_files(self._project.texts, self._lock, self._old)
-
-    def check_rebuilt(self) -> None:
+    def _check_rebuilt(self) -> None:
         """Does uv take the manifest, as the lock tells it, for the one that the lock was made from?"""
-        message = self._objection(self._project.texts, self._old)
+        message = self._objection(self._project.texts, self._project.text)
         if message:
             raise missing(
-                self._lock,
-                f"{self._lock} does not show all of its manifest. {message}",
+                self._path,
+                f"{self._path} does not show all of its manifest. {message}",
                 kind="manifest_incomplete",
             )
 
-    def locked(
+    def _locked(
         self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
     ) -> State:
         """The lock with these versions, everything else kept if possible. An empty version: each release
         line of the package as high as its declarations admit. Raises RecipeError."""
         manifests = self._excepting(manifests, wanted)
         new = self._lowest(state, manifests, wanted)
-        unchanged = self._unchanged if rewrites(self._old, new.text) else self._old
-        text = spliced(self._old, unchanged, new.text)
+        unchanged = (
+            self._unchanged if rewrites(self._project.text, new.text) else self._project.text
+        )
+        text = spliced(self._project.text, unchanged, new.text)
         self._check_origins(text, new)
         # What is not uv's own text, uv must take for its own.
         message = self._objection(manifests, text) if text != new.text else None
         if message:
             raise resolver_failed(
-                f"uv does not accept the new {self._lock} as up to date. {message}"
+                f"uv does not accept the new {self._path} as up to date. {message}"
             )
-        return State({**manifests, self._lock: text}, read_tree(self._lock, text))
+        return State({**manifests, self._path: text}, read_tree(self._path, text))
 
     @cached_property
     def _rules(self) -> list[str]:
@@ -542,19 +546,19 @@ class UvLocking:
                     f"{places[0]} excludes {package} {version}, and only an entry of its own there could"
                     " make an exception."
                 )
-            found[path] = with_exception(path, found[path], package, f"{until:%Y-%m-%dT%H:%M:%SZ}")
+            found[path] = _with_exception(path, found[path], package, f"{until:%Y-%m-%dT%H:%M:%SZ}")
         return found
 
-    def tree_of(
+    def _tree_of(
         self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
     ) -> DependencyTree:
         """Return the tree of such a lock, for manifests that are not a fix. Raises RecipeError."""
-        return read_tree(self._lock, self._lowest(state, manifests, wanted).text)
+        return read_tree(self._path, self._lowest(state, manifests, wanted).text)
 
     def _lowest(
         self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
     ) -> Locked:
-        text, floors = state.files[self._lock], dict[str, str]()
+        text, floors = state.files[self._path], dict[str, str]()
 
         def made(versions: Mapping[str, str]) -> Locked:
             options = [*_pinned(versions), *_floors(floors, but=versions)]
@@ -563,11 +567,11 @@ class UvLocking:
         try:
             new = made(wanted)
         except UvRefusedError as error:
-            raise self.placed(error, state, wanted) from error
+            raise self._placed(error, state, wanted) from error
         # uv holds what asks for a package as it is, and goes back to an older release of that which admits
         # the version. Forward, what asks for it may have to move as well.
         for _ in range(MAX_FORWARD):
-            back = _gone_back(state.tree, read_tree(self._lock, new.text))
+            back = _gone_back(state.tree, read_tree(self._path, new.text))
             if not back:
                 break
             floors |= back
@@ -585,9 +589,11 @@ class UvLocking:
         self, manifests: Mapping[str, str], start: str, options: Sequence[str], stubs_of: str
     ) -> Locked:
         """Return uv's lock of manifests and a lock, with stubs of what another lock has no wheel of."""
-        files = scratch_files(manifests, self._lock, start)
-        stubs = stub_wheels(self._lock, stubs_of)
-        return uv_lock(self._clients, files, self._lock, [*options, *self._rules], stubs=stubs)
+        files = scratch_files(manifests, self._path, start)
+        stubs = stub_wheels(self._path, stubs_of)
+        return uv_lock(
+            self._project.clients, files, self._path, [*options, *self._rules], stubs=stubs
+        )
 
     def _lower(
         self,
@@ -597,14 +603,14 @@ class UvLocking:
         new: Locked,
     ) -> Mapping[str, str]:
         """What had to move along, as low as serves, where that is lower than uv's choice."""
-        after = read_tree(self._lock, new.text)
+        after = read_tree(self._path, new.text)
         floors = _moved_along(state.tree, after, wanted)
         if not floors:
             return {}
         options = ["--resolution=lowest", *_pinned(wanted), *_floors(floors)]
-        start, text = _in_lowest_mode(new.text), state.files[self._lock]
+        start, text = _in_lowest_mode(new.text), state.files[self._path]
         try:
-            lowest = read_tree(self._lock, self._made(manifests, start, options, text).text)
+            lowest = read_tree(self._path, self._made(manifests, start, options, text).text)
         except RecipeError:
             return {}
         return {
@@ -624,7 +630,7 @@ class UvLocking:
     ) -> Mapping[str, str]:
         """Return versions that are old enough for ``--release-age``, of packages that came in and are not.
         uv would record that rule in the lock, so that it is passed for a scratch lock alone."""
-        ages, after = self._project.ages, read_tree(self._lock, new.text)
+        ages, after = self._project.ages, read_tree(self._path, new.text)
         came = copies(after.nodes.values()) - copies(state.tree.nodes.values())
         young = {
             name for name, version in came if name not in wanted and ages.problem(name, version)
@@ -633,48 +639,84 @@ class UvLocking:
             return {}
         options = [*as_options(ages, excepting=True, own=True), *_pinned(wanted)]
         try:
-            made = self._made(manifests, new.text, options, state.files[self._lock])
+            made = self._made(manifests, new.text, options, state.files[self._path])
         except RecipeError:
             return {}
-        found = read_tree(self._lock, made.text)
+        found = read_tree(self._path, made.text)
         return {it: found.of(it)[0].version for it in young if len(found.of(it)) == 1}
 
     def _objection(self, manifests: Mapping[str, str], text: str) -> str | None:
         """Why uv does not take a lock for one of these manifests; None: it does. Raises RecipeError."""
-        files = scratch_files(manifests, self._lock, text)
-        return uv_accepts(self._clients, files, self._lock, self._rules)
+        files = scratch_files(manifests, self._path, text)
+        return uv_accepts(self._project.clients, files, self._path, self._rules)
 
     def _check_origins(self, text: str, new: Locked) -> None:
         """No release that was withdrawn, no other registry than the lock's. Raises RecipeError."""
         held = {(node.name, node.version) for node in self._project.tree.nodes.values()}
         for name, version in new.yanked - held:
             raise resolver_failed(f"It would take {name} {version}, which is yanked.")
-        for other in registries(self._lock, text) - registries(self._lock, self._old):
+        for other in registries(self._path, text) - registries(self._path, self._project.text):
             raise resolver_failed(
-                f"It would take packages from {other}, which {self._lock} does not name: uv is set up with"
+                f"It would take packages from {other}, which {self._path} does not name: uv is set up with"
                 " another index than the project."
             )
 
-    def placed(self, error: UvRefusedError, state: State, wanted: Mapping[str, str]) -> RecipeError:
+    def _placed(
+        self, error: UvRefusedError, state: State, wanted: Mapping[str, str]
+    ) -> RecipeError:
         """Return uv's refusal of these versions, with the files that declare what blocks."""
-        manifests = {path: text for path, text in state.files.items() if path != self._lock}
+        manifests = {path: text for path, text in state.files.items() if path != self._path}
 
         def place(package: str) -> str:
             if package == PYTHON:
                 return self._project.manifest
-            return next(lock_edit.declared(manifests, package), self._lock)
+            return next(locked.declared(manifests, package), self._path)
 
-        return error.placed(self._lock, state.tree, place, wanted)
+        return error.placed(self._path, state.tree, place, wanted)
 
     @cached_property
     def _unchanged(self) -> str:
         """The old lock as this uv writes it: what differs between the two is not the fix's doing."""
-        affected = lock_edit.affected_versions(self._project.tree, self._advisory)
+        affected = locked.affected_versions(self._project.tree, self._advisory)
         pins = _pinned({name: held[-1] for name, held in affected.items()})
         try:
-            return self._made(self._project.texts, self._old, pins, self._old).text
+            return self._made(
+                self._project.texts, self._project.text, pins, self._project.text
+            ).text
         except RecipeError:
-            return self._old
+            return self._project.text
+
+
+def _has_lines(state: State, package: str) -> bool:
+    """Return whether a lock holds several versions of a package: conflicting extras, or marker forks."""
+    return len({node.version for node in state.tree.of(package)}) > 1
+
+
+def _with_room(
+    manifests: Mapping[str, str], tree: DependencyTree, but_for: Collection[str]
+) -> Mapping[str, str]:
+    """The manifests where everything that they ask for may be higher than it is: for a scratch folder.
+
+    ``but_for``: what is raised already. What can't be edited as text stays.
+    """
+    freed = dict(manifests)
+    for path, name, string in locked.asked_for(manifests):
+        held, asked = tree.highest(ECOSYSTEM, name), requirement_in(string.value)
+        if name in but_for or held is None or string.declaration.refusal or asked is None:
+            continue
+        asked.specifier = SpecifierSet(f">={at_least(held)}")
+        freed[path] = replace_requirement(path, freed[path], string.keys, str(asked))
+    return freed
+
+
+def _followers(manifests: Mapping[str, str], after: DependencyTree) -> dict[str, str]:
+    """What a tree has in versions that the manifests do not admit, by name."""
+    found = {}
+    for _, name, _ in locked.asked_for(manifests):
+        version = after.highest(ECOSYSTEM, name)
+        if version is not None and not_admitting(manifests, name, version):
+            found[name] = version
+    return found
 
 
 def _pinned(versions: Mapping[str, str]) -> list[str]:
@@ -736,54 +778,6 @@ def _is_lower(version: str, than: Iterable[str]) -> bool:
     return Version(version) <= min(others) and Version(version) < max(others)
 
 
-#: Minor lines of a parent that are looked at; each costs some runs of uv.
-MAX_LINES = 8
-
-_FLOORS = frozenset({">=", ">", "~=", "=="})
-
-
-def of_its_line(
-    index: PackageIndex, parent: tuple[str, str, str], child: tuple[str, str], python: str
-) -> str:
-    """The version of a parent to take. ``parent``: its name, the version held, the lowest that admits the
-    child; ``child``: its name and the fixed version; ``python``: the lowest of the project.
-
-    The lowest, where it is of the same major version as the one held, where no release up to the next major
-    version was made for the child's line, and where nothing tells. Raises ToolMissingError.
-    """
-    name, held, lowest = parent
-    package, target = child
-    found = lowest
-    if Version(lowest).major == Version(held).major:
-        return lowest
-    for _ in range(MAX_LINES):
-        try:
-            asked = _asked(index, name, found, package, python)
-            if asked is None or not asked.contains(target, prereleases=True):
-                return lowest
-            if _is_of_line(asked, Version(target)):
-                return found
-            at = Version(found)
-            above = f"{name}>={at.major}.{at.minor + 1},<{at.major + 1}"
-            found = index.lowest_with(above, f"{package}>={target}", python)[name]
-        except RecipeError:
-            return lowest
-    return lowest
-
-
-def _asked(
-    index: PackageIndex, name: str, version: str, package: str, python: str
-) -> SpecifierSet | None:
-    """What a release asks for of the child; None: nothing, or only with an extra."""
-    _, metadata = index.release(name, version, python)
-    asked = [one for one in metadata.requirements if _is_of(one, package)]
-    return asked[0].specifier if asked else None
-
-
-def _is_of(asked: Requirement, package: str) -> bool:
-    return canonicalize_name(asked.name) == package and "extra" not in str(asked.marker or "")
-
-
 def _is_of_line(asked: SpecifierSet, target: Version) -> bool:
     floors = (it.version.removesuffix(".*") for it in asked if it.operator in _FLOORS)
     return any(Version(floor).release[:2] >= target.release[:2] for floor in floors)
@@ -816,7 +810,7 @@ def with_override(path: str, text: str, requirement: str) -> str:
     )
 
 
-def without_override(path: str, text: str, package: str) -> str | None:
+def _without_override(path: str, text: str, package: str) -> str | None:
     """The manifest without its overrides of a package, for a scratch folder; None: it has none."""
     held = table_of(parse_toml(path, text), "tool", "uv").get(_KEY)
     asked = [(line, requirement_in(line)) for line in texts(held)]
@@ -828,7 +822,7 @@ def without_override(path: str, text: str, package: str) -> str | None:
     return tomlkit.dumps(document)
 
 
-def with_exception(path: str, text: str, package: str, until: str) -> str:
+def _with_exception(path: str, text: str, package: str, until: str) -> str:
     """The manifest with a cutoff of its own for one package in ``exclude-newer-package``.
 
     Raises RecipeError where the manifest's way of writing leaves no place for it.

@@ -50,7 +50,7 @@ def terms_of(selection: Selected) -> Terms:
     """What a selection fixes beforehand."""
     version, choice = selection.parameters.get("version"), None
     if version is not None:
-        choice = Choice(selection.parameters["package"], version, is_override(selection))
+        choice = Choice(selection.parameters["package"], version, _is_override(selection))
     return Terms(choice, selection.left_out)
 
 
@@ -81,7 +81,7 @@ def override(recipe: str, package: str, version: str) -> Selected:
     return Selected(recipe=recipe, parameters=parameters)
 
 
-def is_override(selection: Selected) -> bool:
+def _is_override(selection: Selected) -> bool:
     """Was it made by ``override``?"""
     return selection.parameters.get(_STEP_PARAMETER) == LadderStep.OVERRIDE
 
@@ -92,7 +92,7 @@ def reason_for_a_model(selection: Selected) -> Iterator[None]:
     try:
         yield
     except RecipeError as error:
-        if error.reason not in _MODELS_TURN or not selection.parameters or is_override(selection):
+        if error.reason not in _MODELS_TURN or not selection.parameters or _is_override(selection):
             raise
         raise RecipeError(
             error.reason, error.problem, next_step=_OTHERWISE, kind=error.kind

@@ -1,12 +1,19 @@
-"""What of a project's dependencies could be installed, and why the rest could not (ADR-0039)."""
+"""What of a project's dependencies could be installed, why the rest could not (ADR-0039), and the
+versions of the programs that install and run it."""
 
 import json
+import platform
+import sys
+import sysconfig
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 
-from fallback_tier.errors import ToolFailedError
+from fallback_tier.errors import ToolFailedError, ToolMissingError
+from fallback_tier.execution import ClientRunner
 
 #: What was installed is told beside what was installed.
 RECORD = "fallback-tier-installed.json"
@@ -158,3 +165,35 @@ class Installed:
                 next_step="Remove the entry's folder: what it held is installed again.",
                 kind="bad_record",
             ) from error
+
+
+#: Wall clock of a program that only says its version.
+_TIMEOUT_S = 60.0
+
+
+def today() -> str:
+    """The day: what nobody pins is installed in the releases of the day."""
+    return datetime.now(UTC).date().isoformat()
+
+
+@lru_cache
+def version_of(tool: str, clients: ClientRunner) -> str:
+    """In the tool's own words, asked once a run. Raises ToolMissingError."""
+    return clients.run(tool, ["--version"], cwd=Path("/"), timeout_s=_TIMEOUT_S).output.strip()
+
+
+def this_python() -> tuple[str, ...]:
+    """Our interpreter, which environments are made with, and the machine that wheels must be for."""
+    return sys.version, sysconfig.get_platform(), *platform.libc_ver()
+
+
+def interpreters(clients: ClientRunner) -> str:
+    """What every command in a sandbox finds beside what is installed: our Python, and node if there is one.
+
+    A Python project's tests may run node, and a proof of an npm package's flaw Python.
+    """
+    try:
+        node = version_of("node", clients)
+    except ToolMissingError:
+        node = "none"
+    return f"Python {sys.version}, node {node}"

@@ -27,7 +27,7 @@ from fallback_plugins.pypi.installing.building import unbuilt
 from fallback_plugins.pypi.installing.install import reason
 from fallback_plugins.pypi.resolving import resolutions
 from fallback_plugins.pypi.resolving.uv_client import UvRefusedError, blocker_of
-from fallback_plugins.shared.gates.reports import Report
+from fallback_plugins.shared.gates.suite_run import Report
 from fallback_tier.execution import CommandResult
 from fallback_tier.gates.builtin import proof
 from fallback_tier.gates.builtin.proof_faults import fault

@@ -20,7 +20,7 @@ from fallback_plugins.pypi.manifests.requirements import (
     edits_for,
     requirement_in,
 )
-from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex
+from fallback_plugins.pypi.resolving.registry import PackageIndex
 from fallback_plugins.pypi.resolving.uv_client import UvClient, Wanted, uv_lock
 from fallback_tier.advisory import bundle
 from fallback_tier.errors import RecipeError

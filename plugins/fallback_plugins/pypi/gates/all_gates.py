@@ -31,8 +31,8 @@ from fallback_plugins.pypi.surveying.survey import (
 )
 from fallback_plugins.pypi.surveying.unread_sources import unread_sources
 from fallback_plugins.shared.gates import gating
-from fallback_plugins.shared.gates.choosing import choose
-from fallback_plugins.shared.gates.project_gates import (
+from fallback_plugins.shared.gates.base_runs import choose
+from fallback_plugins.shared.gates.comparing import (
     NotVulnerable,
     ResolvingGate,
     left_aside,

@@ -1,7 +1,11 @@
-"""PyPI's gates on types, which are as they were, and on imports: the project's modules and those of its
-direct dependencies can still be imported.
+"""The Python projects that a patch touches, and PyPI's gates on types and imports of each in both trees.
 
-What dependencies are imported as is read in their own metadata; nothing is imported out here.
+Types are as they were; the project's modules and those of its direct dependencies can still be imported.
+The modules of dependencies are read in their metadata; nothing is imported outside the sandbox.
+
+A failure in another setting, or with more than the base commit has, is left to a person (ADR-0077).
+Requirements files that contradict each other are installed in part, and so are pins without a wheel. If
+the patch moves a line that was not available before either, the new line is another one that isn't.
 """
 
 import re
@@ -21,7 +25,12 @@ from fallback_plugins.pypi.installing.plan import is_test
 from fallback_plugins.pypi.locks.uv_lock import read_tree
 from fallback_plugins.pypi.manifests.kinds import kind_of
 from fallback_plugins.pypi.manifests.metadata import items, parsed
-from fallback_plugins.pypi.manifests.pyproject import parse_toml, pipfile_entries, poetry_entries
+from fallback_plugins.pypi.manifests.pyproject import (
+    parse_toml,
+    pipfile_entries,
+    poetry_entries,
+    table_of,
+)
 from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.pypi.probes.observed import source_of
 from fallback_plugins.pypi.uv_words import one_line
@@ -30,12 +39,12 @@ from fallback_plugins.shared.gates.comparing import (
     Check,
     Finding,
     Loading,
+    ProjectGate,
     judge_check,
     judge_loading,
     limits,
 )
 from fallback_plugins.shared.gates.gating import in_folder
-from fallback_plugins.shared.gates.project_gates import ProjectGate
 from fallback_plugins.shared.installed import Installed, NotInstalled
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult
@@ -43,7 +52,7 @@ from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
 #: Folders at a project's root whose Python files are no part of what it is.
-ASIDE = frozenset({"test", "tests", "testing", "doc", "docs", "example", "examples", "bench"})
+_ASIDE = frozenset({"test", "tests", "testing", "doc", "docs", "example", "examples", "bench"})
 
 #: Files that a tool runs; nobody imports them.
 _RUN = frozenset({"setup.py", "conftest.py", "noxfile.py", "fabfile.py", "tasks.py", "__main__.py"})
@@ -80,7 +89,7 @@ def own_packages(repo: RepoContext, folder: str) -> tuple[str, ...]:
             pure = PurePosixPath(path)
             if pure.name == "__init__.py" and pure.parent.parent == PurePosixPath(root):
                 found.append(str(pure.parent))
-    return tuple(path for path in found if PurePosixPath(path).name not in {*ASIDE, "src"})
+    return tuple(path for path in found if PurePosixPath(path).name not in {*_ASIDE, "src"})
 
 
 def modules(context: GateContext, folder: str) -> tuple[str, ...]:
@@ -115,7 +124,7 @@ def _module(repo: RepoContext, folder: str, path: str) -> str | None:
         return None
     if parts[-1] == "__init__":
         parts = parts[:-1]
-    if not parts or parts[0] in ASIDE or not all(part.isidentifier() for part in parts):
+    if not parts or parts[0] in _ASIDE or not all(part.isidentifier() for part in parts):
         return None
     return ".".join(parts)
 
@@ -219,7 +228,7 @@ MAX_DEPENDENCIES = 25
 MAX_MODULES_OF_ONE = 3
 
 #: Top-level folders that releases bring by accident, and that nobody imports.
-_ACCIDENTS = ASIDE | {"benchmarks", "scripts", "tools"}
+_ACCIDENTS = _ASIDE | {"benchmarks", "scripts", "tools"}
 _CODE = frozenset({".py", ".so"})
 _NAME = re.compile(r"\s*([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)")
 
@@ -243,36 +252,16 @@ class ImportsGate(PyPIGate):
             return gating.skipped(self.name, why)
         if (absent := project.install().absent) is not None:
             return gating.skipped(self.name, absent.sentence)
-        names = tuple(dict.fromkeys((*own, *dependency_modules(project))))
+        names = tuple(dict.fromkeys((*own, *_dependency_modules(project))))
         if not names:
             why = f"{folder!r} has no module of its own to import, and no dependency of it moves"
             return gating.skipped(self.name, why)
 
-        def probe(some: Sequence[str]) -> PythonRun:
-            return PythonRun(project, ["-c", source_of("import_probe"), *limits(context), *some])
+        def probe(some: Sequence[str]) -> _PythonRun:
+            return _PythonRun(project, ["-c", source_of("import_probe"), *limits(context), *some])
 
         asked = Loading(names, lambda tree, some: probe(some)(tree), probe(names).at_base)
         return beside_base(project, lambda: judge_loading(self.name, context, folder, asked))
-
-
-@dataclass(frozen=True)
-class TypeChecker:
-    """A checker (a module to run, of the distribution's name) and its arguments."""
-
-    name: str
-    arguments: tuple[str, ...]
-
-    @staticmethod
-    def findings(output: str) -> list[Finding]:
-        """The complaints in its output; notes explain those and are none."""
-        found = (_COMPLAINT.fullmatch(line) for line in output.splitlines())
-        return [Finding(f"{one['path']}: {one['what']}", one[0].strip()) for one in found if one]
-
-    @staticmethod
-    def is_blocked(result: CommandResult) -> bool:
-        """Did it stop at something that it could not read, or could not start? Both checkers exit with 1
-        where all they have to say is said."""
-        return result.exit_code != 1
 
 
 class TypecheckGate(PyPIGate):
@@ -282,27 +271,30 @@ class TypecheckGate(PyPIGate):
 
     def _checks(self, context: GateContext, folder: str) -> Sequence[GateVerdict]:
         repo = gating.patched(context)
-        checkers = configured(repo, folder)
+        checkers = _configured(repo, folder)
         if not checkers:
             return [gating.skipped(self.name, f"{folder!r} configures neither mypy nor pyright")]
         project = Environment(context, repo, folder)
         if (absent := project.install().absent) is not None:
             return [gating.skipped(self.name, absent.sentence)]
-        return [self._check(project, checker) for checker in checkers]
+        return [self._check(project, *checker) for checker in checkers.items()]
 
-    def _check(self, project: Environment, checker: TypeChecker) -> GateVerdict:
-        if not project.installed(checker.name):
-            why = f"{checker.name} is configured, but not among the project's dependencies"
+    def _check(self, project: Environment, checker: str, arguments: Sequence[str]) -> GateVerdict:
+        if not project.installed(checker):
+            why = f"{checker} is configured, but not among the project's dependencies"
             return gating.skipped(self.name, why)
-        run = PythonRun(project, ["-m", checker.name, *checker.arguments])
-        reported = (checker.findings, checker.is_blocked, checker.arguments)
-        check = Check(checker.name, run, *reported, on=run.at_base)
+        run = _PythonRun(project, ["-m", checker, *arguments])
+        # mypy and pyright exit with 1 if all complaints are printed; otherwise they stopped before.
+        check = Check(
+            *(checker, run, _complaints, lambda result: result.exit_code != 1, arguments),
+            on=run.at_base,
+        )
         where = (project.context, project.folder)
         return beside_base(project, lambda: judge_check(self.name, *where, check))
 
 
 @dataclass(frozen=True)
-class PythonRun:
+class _PythonRun:
     """Runs the same arguments with the Python of a project's environment, in any tree."""
 
     project: Environment
@@ -318,29 +310,31 @@ class PythonRun:
         return target.install().absent or target.sandboxed(self.arguments)
 
 
-def configured(repo: RepoContext, folder: str) -> tuple[TypeChecker, ...]:
-    """The checkers that a project configures: in pyproject.toml, or in a file of their own.
+def _complaints(output: str) -> list[Finding]:
+    """Return the errors in a type checker's output, without its notes."""
+    matches = (_COMPLAINT.fullmatch(line) for line in output.splitlines())
+    return [Finding(f"{it['path']}: {it['what']}", it[0].strip()) for it in matches if it]
+
+
+def _configured(repo: RepoContext, folder: str) -> dict[str, tuple[str, ...]]:
+    """Return the arguments of each checker (a module to run, of the distribution's name) that a project
+    configures: in pyproject.toml, or in the checker's own file.
 
     Raises RecipeError, RepositoryError for a pyproject.toml that can't be read.
     """
-    tools = _tools(repo, folder)
-    found = []
+    path = in_folder(folder, "pyproject.toml")
+    tools = table_of(parse_toml(path, repo.read_text(path)), "tool") if repo.has(path) else {}
+    checkers: dict[str, tuple[str, ...]] = {}
     mypy = _mypy(repo, folder, tools)
     if mypy is not None:
         named = () if _MYPY_TARGETS.intersection(mypy) else _targets(repo, folder)
-        found.append(TypeChecker("mypy", (*_MYPY_OPTIONS, *named)))
+        checkers["mypy"] = (*_MYPY_OPTIONS, *named)
     if "pyright" in tools or repo.has(in_folder(folder, "pyrightconfig.json")):
-        found.append(TypeChecker("pyright", ()))
-    return tuple(found)
+        checkers["pyright"] = ()
+    return checkers
 
 
-def _tools(repo: RepoContext, folder: str) -> dict[str, Any]:
-    path = in_folder(folder, "pyproject.toml")
-    tools = parse_toml(path, repo.read_text(path)).get("tool") if repo.has(path) else None
-    return tools if isinstance(tools, dict) else {}
-
-
-def _mypy(repo: RepoContext, folder: str, tools: dict[str, Any]) -> dict[str, Any] | None:
+def _mypy(repo: RepoContext, folder: str, tools: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """mypy's settings, from the first place that has any, in its own order."""
     for name in ("mypy.ini", ".mypy.ini"):
         if (settings := _ini(repo, in_folder(folder, name))) is not None:
@@ -361,7 +355,7 @@ def _targets(repo: RepoContext, folder: str) -> tuple[str, ...]:
     return tuple(str(PurePosixPath(path).relative_to(folder)) for path in packages) or (".",)
 
 
-def dependency_modules(project: Environment) -> tuple[str, ...]:
+def _dependency_modules(project: Environment) -> tuple[str, ...]:
     """Modules of what the patched manifests ask for themselves, as it is installed in either tree.
 
     A top-level module that only the base commit has is among them: who imports it would not find it any

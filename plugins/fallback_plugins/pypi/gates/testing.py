@@ -1,7 +1,8 @@
-"""A Python project's tests, run in its environment: by the project's own commands (ADR-0118), or by pytest
-or unittest, whichever finds some.
+"""Commands and tests in the environment of a Python project's dependencies, and the summaries of their
+logs.
 
-A project's own command runs as it is written. Every process of it that runs pytest, or that makes results
+Tests run by the project's own commands (ADR-0118), or by pytest or unittest, whichever finds some. A
+project's own command runs as it is written. Every process of it that runs pytest, or that makes results
 of unittest, reports its tests from inside (``witness_probe.Suite``): the command may be a script, a task
 runner, or a test runner that builds on one of the two.
 """
@@ -24,12 +25,17 @@ from fallback_plugins.pypi.probes import observed, witness_probe
 from fallback_plugins.pypi.probes.observed import START, hook_text, read_acts, read_suite, source_of
 from fallback_plugins.pypi.probes.report_probe import ONLY
 from fallback_plugins.shared.gates import gating, services
-from fallback_plugins.shared.gates.base_runs import Run, time_of
-from fallback_plugins.shared.gates.choosing import Way
+from fallback_plugins.shared.gates.base_runs import Run, Way, time_of
 from fallback_plugins.shared.gates.gating import in_folder, run_as_given
 from fallback_plugins.shared.gates.reaching import Change, changed_sources, find
-from fallback_plugins.shared.gates.reports import read_lines, report_in
-from fallback_plugins.shared.gates.suite_run import FIGURE, SuiteRun, Summary, numbered
+from fallback_plugins.shared.gates.suite_run import (
+    FIGURE,
+    SuiteRun,
+    Summary,
+    numbered,
+    read_lines,
+    report_in,
+)
 from fallback_plugins.shared.gates.suites import Part
 from fallback_plugins.shared.gates.test_commands import TestCommand, lines_of_ci
 from fallback_plugins.shared.installed import Level, NotInstalled
@@ -164,7 +170,7 @@ class OwnTests:
 
     def _run(self, target: Environment, only: Sequence[str]) -> SuiteRun | NotInstalled:
         own = self.commands
-        run = run_own(target, own, only) if own else run_tests(target, only)
+        run = _run_own(target, own, only) if own else run_tests(target, only)
         if isinstance(run, NotInstalled):
             return run
         return replace(run, command=_whole(own) if own else None, unserved=self.unserved)
@@ -191,7 +197,7 @@ def _whole(commands: Sequence[TestCommand]) -> TestCommand:
     return replace(commands[0], line=lines, source="; ".join(sources))
 
 
-def run_own(
+def _run_own(
     target: Environment, commands: Sequence[TestCommand], only: Sequence[str] = ()
 ) -> SuiteRun | NotInstalled:
     """Run commands of the project's own in a tree, each with its steps before.
@@ -485,7 +491,7 @@ def run(
         output = result.output
         counted = pytest_summary(output) or unittest_summary(output)
         ran = 0 if counted is None else counted.ran
-        witnessed = observed.read_witness(told, header, ran, failures(output))
+        witnessed = observed.read_witness(told, header, ran, _failures(output))
     else:
         result = run_with({})
     return TargetRun(
@@ -583,7 +589,7 @@ def unittest_summary(log: str) -> Summary | None:
 _SUMMARIES = {"pytest": pytest_summary, "unittest": unittest_summary}
 
 
-def failures(log: str) -> int:
+def _failures(log: str) -> int:
     """Return how many tests failed by any summary in a log: the last may be forged, one above it not."""
     endings = [_PYTEST_FAILED.findall(one) for one in _PYTEST_ENDING.findall(log)]
     endings += [_UNITTEST_FAILED.findall(one) for one in _UNITTEST_ENDING.findall(log)]

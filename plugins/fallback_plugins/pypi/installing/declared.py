@@ -139,42 +139,10 @@ _PYTEST = re.compile(r"(?<![\w./-])(?:pytest|py\.test)(?![\w-])")
 
 #: Of an install command these are no tests' needs: tools that build, check, publish or run other tools.
 _TOOLS = frozenset(
-    {
-        "pip",
-        "setuptools",
-        "wheel",
-        "uv",
-        "poetry",
-        "pipenv",
-        "pdm",
-        "hatch",
-        "tox",
-        "nox",
-        "build",
-        "twine",
-    }
-    | {
-        "virtualenv",
-        "codecov",
-        "coveralls",
-        "pre-commit",
-        "black",
-        "flake8",
-        "ruff",
-        "mypy",
-        "isort",
-        "pylint",
-    }
-    | {
-        "cibuildwheel",
-        "tox-gh-actions",
-        "tox-uv",
-        "bandit",
-        "safety",
-        "pip-audit",
-        "install",
-        "sphinx",
-    }
+    {"pip", "setuptools", "wheel", "uv", "poetry", "pipenv", "pdm", "hatch", "tox", "nox"}
+    | {"build", "twine", "virtualenv", "codecov", "coveralls", "pre-commit", "black"}
+    | {"flake8", "ruff", "mypy", "isort", "pylint", "cibuildwheel", "tox-gh-actions"}
+    | {"tox-uv", "bandit", "safety", "pip-audit", "install", "sphinx"}
 )
 
 #: Requirements files for something else than tests.

@@ -1,6 +1,9 @@
-"""A virtual environment of a project's dependencies, and its Python run in it.
+"""A virtual environment of a project's dependencies (ADR-0039), and its Python run in it.
 
-The environment lies in the cache, read-only to what runs inside; ``making`` makes it.
+It is made outside the sandbox over copies of the manifests and takes wheels only (``--no-build``): no
+source distribution and no local project is built, so no target's code runs. If all that is missing is a
+wheel, one is built in the sandbox (``building``). The environment is in the cache, read-only to what runs
+inside.
 """
 
 import os
@@ -45,7 +48,14 @@ from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.gates import gating, services
 from fallback_plugins.shared.gates.base_runs import keep, kept
 from fallback_plugins.shared.gates.gating import in_folder, run_as_given
-from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.shared.installed import (
+    Installed,
+    Level,
+    interpreters,
+    this_python,
+    today,
+    version_of,
+)
 from fallback_plugins.shared.resolution import (
     InstallCommand,
     Resolution,
@@ -54,7 +64,6 @@ from fallback_plugins.shared.resolution import (
     SharedResolutions,
 )
 from fallback_plugins.shared.store import InstalledStore, Wanted
-from fallback_plugins.shared.versions import interpreters, this_python, today, version_of
 from fallback_tier.advisory import is_affected
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import ClientRunner, CommandResult
@@ -166,7 +175,7 @@ class Environment:
         settings, others = as_base(self._settings, base)
         pins = [line for lines in self._pins(recorded).values() for line in lines]
         with gating.scratch(self.context) as scratch:
-            making = Making(
+            making = _Making(
                 *(self.context, self._manifests, made, scratch, self._starts, pins),
                 are_resolved=recorded is not None or bool(self._resolved_pins),
             )
@@ -602,7 +611,7 @@ def as_base(
     return alike, [one for one in settings if other and one not in alike]
 
 
-class Making:
+class _Making:
     """One environment in the making, from copies of the manifests in ``scratch``.
 
     ``made``: a folder of ours. ``starts``: does the test runner in it start? Asked of what is unusual: old

@@ -1,4 +1,9 @@
-"""uv.lock as text and as a tree; and as little of a new one as has to be put into an old one."""
+"""uv.lock as text and as a tree, the smallest change of its text to a new one, and the files that uv
+resolves it from, as it may read them outside the sandbox.
+
+What a lock states of its project (names, requirements, groups, sources) is enough to recreate a manifest
+that is not in the repository; whether that is the manifest it was made from, uv itself reports.
+"""
 
 import posixpath
 import re
@@ -22,10 +27,10 @@ from fallback_tier.errors import RecipeError
 from fallback_tier.files import inputs
 
 #: How a lock says that a package's files lie in the repository itself.
-LOCAL_SOURCES = ("editable", "virtual", "directory")
+_LOCAL_SOURCES = ("editable", "virtual", "directory")
 
 #: Stands for the version of a local package that its build computes: uv then locks none.
-UNVERSIONED = "0"
+_UNVERSIONED = "0"
 
 #: The folder of stub wheels, beside a scratch lock: what uv then writes as their registry.
 STUBS = "fallback-tier-stubs"
@@ -78,7 +83,7 @@ def requires_python(path: str, text: str) -> str:
 def local_source(table: Mapping[str, Any]) -> str | None:
     """The folder of a package that is the repository's own, as the lock writes it; else None."""
     source = table.get("source", {})
-    return next((source[kind] for kind in LOCAL_SOURCES if kind in source), None)
+    return next((source[kind] for kind in _LOCAL_SOURCES if kind in source), None)
 
 
 def foreign_source(table: Mapping[str, Any]) -> str | None:
@@ -93,7 +98,7 @@ def registries(path: str, text: str) -> frozenset[str]:
     return frozenset(registry for registry in found if isinstance(registry, str))
 
 
-def local_folders(lock: str, text: str) -> dict[str, Mapping[str, Any]]:
+def _local_folders(lock: str, text: str) -> dict[str, Mapping[str, Any]]:
     """Folders (in the repository) of the packages that are its own, with what the lock says of each.
 
     A folder that leads out of the repository begins with ``..``. Raises RecipeError.
@@ -166,7 +171,7 @@ def versioned(text: str) -> str:
     return head + "".join(
         block
         if "version" in table
-        else _NAME.sub(lambda match: f'{match[0]}version = "{UNVERSIONED}"\n', block, count=1)
+        else _NAME.sub(lambda match: f'{match[0]}version = "{_UNVERSIONED}"\n', block, count=1)
         for table, block in blocks
     )
 
@@ -194,14 +199,14 @@ def _check(path: str, text: str) -> None:
 
 def _stub_requirements(table: Mapping[str, Any]) -> Iterator[str]:
     for entry in table.get("dependencies", ()):
-        yield f"Requires-Dist: {requirement_of(entry)}"
+        yield f"Requires-Dist: {_requirement_of(entry)}"
     for extra, entries in table.get("optional-dependencies", {}).items():
         yield f"Provides-Extra: {extra}"
         for entry in entries:
-            yield f"Requires-Dist: {requirement_of(entry, extra)}"
+            yield f"Requires-Dist: {_requirement_of(entry, extra)}"
 
 
-def requirement_of(entry: Mapping[str, Any], of_extra: str = "") -> str:
+def _requirement_of(entry: Mapping[str, Any], of_extra: str = "") -> str:
     """What an entry of a lock asks for, as a requirement; ``of_extra``: only with this extra. Raises
     RecipeError."""
     extras = ",".join(entry.get("extras") or entry.get("extra", ()))
@@ -213,7 +218,7 @@ def requirement_of(entry: Mapping[str, Any], of_extra: str = "") -> str:
 
 
 def _is_same(base: Mapping[tuple[str, str], Mapping[str, Any]], table: Mapping[str, Any]) -> bool:
-    before = base.get(_identity(table)) or base.get((table["name"], UNVERSIONED))
+    before = base.get(_identity(table)) or base.get((table["name"], _UNVERSIONED))
     ours = {key: value for key, value in _essence(table).items() if key != "version"}
     return before is not None and ours == {k: v for k, v in before.items() if k != "version"}
 
@@ -319,7 +324,7 @@ def manifest_paths(lock: str, text: str) -> dict[str, Mapping[str, Any]]:
     Raises RecipeError: the lock can't be read, or one lies outside the repository.
     """
     found = {}
-    for folder, table in local_folders(lock, text).items():
+    for folder, table in _local_folders(lock, text).items():
         if folder.startswith(("..", "/")):
             raise unsupported(
                 f"{lock} takes {table['name']} from {folder!r}, outside the repository.",
@@ -332,7 +337,7 @@ def manifest_paths(lock: str, text: str) -> dict[str, Mapping[str, Any]]:
 def scratch_files(manifests: Mapping[str, str], lock: str, text: str) -> dict[str, str]:
     """Manifests and lock as uv may read them; manifests that are missing are rebuilt from the lock.
 
-    Where a program would compute the version, ``UNVERSIONED`` stands for it, in both. Raises RecipeError.
+    Where a program would compute the version, ``_UNVERSIONED`` stands for it, in both. Raises RecipeError.
     """
     for table in package_tables(lock, text):
         if foreign_source(table) == "git":
@@ -344,7 +349,7 @@ def scratch_files(manifests: Mapping[str, str], lock: str, text: str) -> dict[st
         if path in manifests:
             for message in leading_out(path, manifests[path]):
                 raise unsupported(message, kind="source_not_read")
-            version = str(table.get("version", UNVERSIONED))
+            version = str(table.get("version", _UNVERSIONED))
             files[path] = _static(path, harmless(path, manifests[path]), version)
         else:
             files[path] = rebuilt(lock, text, table)
@@ -362,13 +367,13 @@ def rebuilt(lock: str, text: str, table: Mapping[str, Any]) -> str:
     for entry in metadata.get("requires-dist", ()):
         match = _EXTRA.fullmatch(entry.get("marker", ""))
         if match is None:
-            plain.append(requirement_of(entry))
+            plain.append(_requirement_of(entry))
         else:
             extras.setdefault(match["extra"], []).append(
-                requirement_of({**entry, "marker": match["marker"] or ""})
+                _requirement_of({**entry, "marker": match["marker"] or ""})
             )
     project: dict[str, Any] = {"name": table["name"]}
-    project["version"] = table.get("version", UNVERSIONED)
+    project["version"] = table.get("version", _UNVERSIONED)
     if "requires-python" in document:
         project["requires-python"] = document["requires-python"]
     project |= {"dependencies": plain, "optional-dependencies": extras}
@@ -376,7 +381,7 @@ def rebuilt(lock: str, text: str, table: Mapping[str, Any]) -> str:
     written: dict[str, Any] = {
         "project": project,
         "dependency-groups": {
-            name: [requirement_of(it) for it in own] for name, own in groups.items()
+            name: [_requirement_of(it) for it in own] for name, own in groups.items()
         },
         "tool": {"uv": _tool_settings(document, table)},
     }
@@ -407,7 +412,7 @@ def _tool_settings(document: Mapping[str, Any], table: Mapping[str, Any]) -> dic
     for key in ("constraints", "overrides"):
         if manifest.get(key):
             name = f"{key.removesuffix('s')}-dependencies"
-            settings[name] = [requirement_of(entry) for entry in manifest[key]]
+            settings[name] = [_requirement_of(entry) for entry in manifest[key]]
     settings |= {_OPTIONS[key]: value for key, value in options.items() if key in _OPTIONS}
     if "exclude-newer-span" in options:
         settings["exclude-newer"] = options["exclude-newer-span"]
@@ -425,7 +430,7 @@ def _sources(table: Mapping[str, Any], members: set[str]) -> Iterator[tuple[str,
     """``[tool.uv.sources]``: where a package takes its own neighbours from."""
     here = local_source(table) or "."
     for entry in declared(table):
-        kind = next((kind for kind in LOCAL_SOURCES if kind in entry), None)
+        kind = next((kind for kind in _LOCAL_SOURCES if kind in entry), None)
         if entry["name"] in members:
             yield entry["name"], {"workspace": True}
         elif kind is not None:

@@ -1,8 +1,13 @@
-"""Requirements that are literals in another text: an install command's arguments, a script's own metadata.
+"""Requirements that are literals in another text: an install command's arguments, a script's own
+metadata.
 
-Only what is written out is read: a version that is a variable is no literal. Of an install command's
+Only what is written out is read: a version that is a variable is not a literal. Of an install command's
 arguments only pins are raised; what it installs is all that it names. Offsets are of the whole text, so
 that an edit keeps every other byte.
+
+Commands that notebooks and Python programs start are read as shell lines (ADR-0115). A program is read as
+a syntax tree, never run; texts count as far as they are written out, also under a name that has one
+value.
 """
 
 import ast

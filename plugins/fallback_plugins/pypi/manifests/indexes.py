@@ -1,7 +1,12 @@
-"""Where a project says its packages come from, in whatever words its own client reads.
+"""The indexes and hosts that a repository names, in whichever syntax its client reads.
 
-Whose archive has a package's name is known only where nothing but the one registry that is asked can have
-it. In doubt a project has an index of its own.
+Who published a package's archive is known only if nothing but the one registry that is asked can have it.
+In doubt a project has an index of its own.
+
+uv is kept from hosts that only a repository names (ADR-0096). uv reads the files of the folder that it
+runs in, and connects to the hosts that they name. These files are read here first: unless each index, and
+each address of an archive, is of an allowed host, uv is not started. A package from a registry can't add
+an address: uv takes those from a project's own files only.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Environment markers: when they can hold, and how a lock of Poetry's puts them together.
+"""Environment markers and version constraints as Poetry writes them.
 
-A marker is judged by trying every environment that it can tell apart from another: the Pythons that the
+A marker is evaluated in every environment that it can tell apart from another: the Pythons that the
 project supports, and for each other variable the values that it names and one that it doesn't.
 """
 
@@ -140,7 +140,8 @@ _COMPARED = re.compile(
 )
 #: Variables that are compared as versions: an environment without a value has a version all the same.
 _VERSIONS = frozenset({"platform_release", "platform_version", "implementation_version"})
-_EXTRA = re.compile(r"""^extra == ["'][^"']*["']$""")
+_EXTRA_ALONE = re.compile(r"""^extra == ["'][^"']*["']$""")
+_EXTRA = re.compile(r"""extra == ["'](?P<extra>[^"']+)["']""")
 
 
 @lru_cache(maxsize=4096)
@@ -180,13 +181,20 @@ def written(condition: Condition) -> str:
     return " or ".join(condition)
 
 
+def extras_in(marker: str) -> list[str]:
+    """Return the extras that a marker names."""
+    return _EXTRA.findall(marker)
+
+
 def without_extras(marker: str) -> str:
     """What a marker says of the environment. Where extras are mixed into it otherwise, it says nothing."""
     if "extra" not in marker:
         return marker
     if " or " in marker:
         return ""
-    return " and ".join(it for it in marker.split(" and ") if not _EXTRA.match(it.strip("()")))
+    return " and ".join(
+        it for it in marker.split(" and ") if not _EXTRA_ALONE.match(it.strip("()"))
+    )
 
 
 def _joined(term: str, marker: str, python: str) -> str:

@@ -1,9 +1,13 @@
-"""What a project's own files say of it, read without running its build.
+"""A project's metadata in its own files, read without running its build.
 
 Programs ask for their own version and plugins (``importlib.metadata``), and their tests with them; some
 import a file that only a build writes. Building the project would run its code outside the sandbox; what
 its manifests say is enough to write the records that installers write (core metadata, entry points
 specification).
+
+A setup.py is parsed, never run. Its call of ``setup()`` is read as far as it is written out: texts, lists
+and tables, names with one such value, and what is put into a table before it is passed
+(``setup(**about)``). Computed values are left out.
 """
 
 import ast
@@ -25,7 +29,7 @@ from fallback_plugins.shared.identity import texts as shown
 from fallback_tier.errors import RecipeError
 
 #: Where a version is computed at build time and no tag tells it: older than every release.
-DYNAMIC_VERSION = "0"
+_DYNAMIC_VERSION = "0"
 
 _PROJECT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _VERSION = re.compile(r"[\w.!+-]+")
@@ -199,7 +203,7 @@ def asked_python(manifests: Mapping[str, str]) -> str:
 
 def has_dynamic_version(manifests: Mapping[str, str]) -> bool:
     """Is the project's version computed when it is built?"""
-    return any(f"-{DYNAMIC_VERSION}.dist-info/" in path for path in own_metadata(manifests))
+    return any(f"-{_DYNAMIC_VERSION}.dist-info/" in path for path in own_metadata(manifests))
 
 
 def version_files(manifests: Mapping[str, str], tag: str = "") -> dict[str, str]:
@@ -217,7 +221,7 @@ def version_files(manifests: Mapping[str, str], tag: str = "") -> dict[str, str]
 def version_of(tag: str) -> str:
     """The version that a tag names (``v2.3.0``, ``lib-2.3.0``)."""
     found = _TAGGED.search(tag)
-    return found[1] if found else DYNAMIC_VERSION
+    return found[1] if found else _DYNAMIC_VERSION
 
 
 def _own(manifests: Mapping[str, str]) -> Stated:

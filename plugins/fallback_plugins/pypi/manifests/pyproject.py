@@ -1,4 +1,9 @@
-"""What a pyproject.toml asks for (PEP 621, PEP 735, Poetry's tables, uv's arrays), and exact edits."""
+"""The requirements of a pyproject.toml (PEP 621, PEP 735, Poetry's tables, uv's arrays) and a Pipfile,
+and exact edits.
+
+Tables of Poetry and of a Pipfile keep name and specifier apart: an entry is a specifier, a table with a
+``version``, or (Poetry) a list of such tables, each with a condition.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -110,7 +115,7 @@ POETRY_TABLES = tuple(
 )
 
 
-def by_name(entries: Iterable[TableEntry]) -> dict[str, tuple[TableEntry, ...]]:
+def _by_name(entries: Iterable[TableEntry]) -> dict[str, tuple[TableEntry, ...]]:
     """Entries by canonical name, in their order."""
     return grouped((str(canonicalize_name(entry.name)), entry) for entry in entries)
 
@@ -250,8 +255,8 @@ def strings_by_name(path: str, text: str) -> Mapping[str, tuple[TableEntry, ...]
     """All that the file asks for, by canonical name: read once for any number of packages."""
     document = parse_toml(path, text)
     if kind_of(path) is Kind.PIPFILE:
-        return by_name(pipfile_entries(document))
-    return by_name(chain(_in_arrays(requirement_arrays(document)), poetry_entries(document)))
+        return _by_name(pipfile_entries(document))
+    return _by_name(chain(_in_arrays(requirement_arrays(document)), poetry_entries(document)))
 
 
 def is_excluded(path: str, text: str, marker: str) -> bool:

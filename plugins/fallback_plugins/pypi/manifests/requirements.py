@@ -1,8 +1,12 @@
-"""Requirements as text: where a package is declared, and the exact spans that an edit may touch.
+"""Requirements as text: declarations of a package, the exact spans that an edit may touch, edits that
+raise them, and requirements files as sets.
 
-One grammar (PEP 508) stands in requirements files, constraints files and the strings of
-pyproject.toml; ``declarations`` reads the first two, ``declaration_in`` one such string. Tables keep name
-and specifier apart: ``specifier_in`` reads a Pipfile's, ``poetry_specifier_in`` Poetry's own grammar.
+One grammar (PEP 508) is in requirements files, constraints files and the strings of pyproject.toml;
+``declarations`` reads the first two, ``declaration_in`` one such string. Tables keep name and specifier
+apart: ``specifier_in`` reads a Pipfile's, ``poetry_specifier_in`` Poetry's own grammar.
+
+uv gets nothing of a requirements file but requirement lines, each parsed and written again: an option
+could name another registry, a folder of ours, or a variable of our environment.
 """
 
 import posixpath

@@ -42,8 +42,12 @@ from fallback_plugins.pypi.manifests.requirements import (
     unresolvable,
     with_included,
 )
-from fallback_plugins.pypi.resolving.releases import as_options
-from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, Release, lowest_python
+from fallback_plugins.pypi.resolving.registry import (
+    PackageIndex,
+    Release,
+    as_options,
+    lowest_python,
+)
 from fallback_plugins.pypi.resolving.sdist import Sdist, sdist_requirements, sdists_of
 from fallback_plugins.pypi.resolving.uv_client import THIS_PYTHON, UvClient, UvRefusedError, Wanted
 from fallback_plugins.pypi.resolving.wanted import (

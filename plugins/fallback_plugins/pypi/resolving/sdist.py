@@ -26,7 +26,7 @@ from fallback_plugins.pypi.archives import MemberTooLargeError, fetched, member_
 from fallback_plugins.pypi.manifests.metadata import REQUIRES, setup_call
 from fallback_plugins.pypi.manifests.pyproject import tables, texts
 from fallback_plugins.pypi.manifests.requirements import requirement_in
-from fallback_plugins.pypi.resolving.scratch_lock import Metadata, ReleaseFile, file_name
+from fallback_plugins.pypi.resolving.registry import Metadata, ReleaseFile, file_name
 from fallback_tier.errors import RecipeError
 
 #: Of what an archive says that it requires: a few lines, as a rule.

@@ -1,7 +1,7 @@
-"""uv in scratch folders: what a registry has, and the lock that a set of requirements becomes.
+"""The real uv, in scratch folders that hold manifests, locks and requirement lines of ours, and no more.
 
-Only requirement lines that we wrote ourselves are handed in. Nothing is built, no project is looked at,
-and no option of the repository's reaches the command line.
+Nothing is built, so that neither a project nor a source distribution runs code outside the sandbox. No
+option of the repository reaches the command line.
 """
 
 import json
@@ -129,10 +129,10 @@ def uv_lock(
     Raises RecipeError (UvRefusedError with uv's own words), ToolMissingError.
     """
     with scratch_folder("uv") as folder:
-        root = laid_out(folder, files)
+        root = _laid_out(folder, files)
         place = root / lock
         place.parent.mkdir(parents=True, exist_ok=True)
-        options = [*options, *write_stubs(place.parent, stubs or {})]
+        options = [*options, *_write_stubs(place.parent, stubs or {})]
         options += _interpreter(clients, files)
         result = run_uv(
             clients, place.parent, ["lock", "--no-build", *options], index_variables(files)
@@ -189,7 +189,7 @@ def run_uv(
     )
 
 
-def requirement_line(text: str) -> str:
+def _requirement_line(text: str) -> str:
     """A requirement, parsed and written anew, for uv to read outside the sandbox.
 
     Parts of it come out of the target's files: none may become an address, an option or a line of its
@@ -208,7 +208,7 @@ def requirement_line(text: str) -> str:
     return str(requirement)
 
 
-def laid_out(folder: Path, files: Mapping[str, str]) -> Path:
+def _laid_out(folder: Path, files: Mapping[str, str]) -> Path:
     """The files written below the folder. Bytes: text mode would change line ends."""
     for path, text in files.items():
         place = folder / path
@@ -217,7 +217,7 @@ def laid_out(folder: Path, files: Mapping[str, str]) -> Path:
     return folder
 
 
-def write_stubs(root: Path, stubs: Mapping[str, str]) -> list[str]:
+def _write_stubs(root: Path, stubs: Mapping[str, str]) -> list[str]:
     """Write wheels without content, whose metadata uv reads, and return the options that show them to it.
     No process installs them."""
     if not stubs:
@@ -313,7 +313,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Scratch:
+class _Scratch:
     """A scratch uv.lock. ``passed_over``: packages of which uv looked at a release and did not take it, as
     for its lack of a wheel: nothing is built, and an installer would take it."""
 
@@ -393,14 +393,14 @@ class UvClient:
         *options: str,
         alone: Sequence[str] = (),
         stubs: Mapping[str, str] | None = None,
-    ) -> Scratch:
+    ) -> _Scratch:
         """Return the scratch uv.lock of a set of requirements; the same question is asked once a run.
 
         ``alone``: lock these packages only, without what they require. ``stubs``: as ``resolver.uv_lock``.
         """
-        requirements = [requirement_line(it) for it in wanted.requirements]
-        constraints = [requirement_line(it) for it in wanted.constraints]
-        overrides = [requirement_line(it) for it in wanted.overrides]
+        requirements = [_requirement_line(it) for it in wanted.requirements]
+        constraints = [_requirement_line(it) for it in wanted.constraints]
+        overrides = [_requirement_line(it) for it in wanted.overrides]
         if not _PYTHON.fullmatch(self.python):
             raise resolver_failed(
                 f"{self.python[:_MAX_ASKED]!r} is no version of Python.", kind="not_a_python"
@@ -433,7 +433,7 @@ class UvClient:
             said = _LOG_LINE.sub("", result.output)
             passed_over, _ = _steps(result.output)
             raise UvRefusedError(head, said, result.refused_hosts, passed_over, words)
-        return Scratch(text, _passed_over(result.output, text))
+        return _Scratch(text, _passed_over(result.output, text))
 
     def _compile(
         self,
@@ -447,7 +447,7 @@ class UvClient:
             zip(_FILES, (wanted.requirements, wanted.constraints, wanted.overrides), strict=True)
         )
         texts = {
-            name: "".join(f"{requirement_line(it)}\n" for it in held)
+            name: "".join(f"{_requirement_line(it)}\n" for it in held)
             for name, held in lines.items()
         }
         result, words = _compiled(self.clients, tuple(texts.items()), options, quick=quick)
@@ -474,7 +474,7 @@ def _steps(log: str) -> tuple[frozenset[str], set[str]]:
 
 
 def _passed_over(log: str, text: str) -> frozenset[str]:
-    """As ``Scratch``; all packages of the lock, if this uv reports its steps in other words."""
+    """As ``_Scratch``; all packages of the lock, if this uv reports its steps in other words."""
     passed, taken = _steps(log)
     packages = package_tables("uv.lock", text)
     held = frozenset(str(it["name"]) for it in packages if "registry" in table_of(it, "source"))
@@ -491,7 +491,7 @@ def _compiled(
 ) -> tuple[CommandResult, str]:
     """What uv answered, and its message on one line: each project asks about the same releases."""
     with scratch_folder("uv") as folder:
-        laid_out(folder, dict(texts))
+        _laid_out(folder, dict(texts))
         files = [word for name, option in _FILES.items() for word in (*option, name)]
         command = ["pip", "compile", *files, *options, "--no-build", "--no-header"]
         command.append("--annotation-style=line")
@@ -508,8 +508,8 @@ def _locked(
 ) -> tuple[CommandResult, str, str | None]:
     """What uv did, its message on one line, and its lock; None: it made none."""
     with scratch_folder("uv") as folder:
-        root = laid_out(folder, {"pyproject.toml": manifest})
-        links = write_stubs(root, dict(stubs))
+        root = _laid_out(folder, {"pyproject.toml": manifest})
+        links = _write_stubs(root, dict(stubs))
         # The settings are in the manifest, which is ours: it has to be read.
         env = {"UV_NO_CONFIG": "", **_LOGGED}
         command = ["lock", *options, *links, "--python", str(ours())]

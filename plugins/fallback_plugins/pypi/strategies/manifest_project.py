@@ -1,7 +1,12 @@
 """A set of Python manifests without a lock, as one Project of the ladder.
 
-What the manifests pin is fixed by text alone (proof level *pins*). What they bring in is in their
+Pins in the manifests are fixed by text alone (proof level *pins*). What they bring in is in their
 resolution (ADR-0099), unless a declaration that holds in every case admits no affected version.
+
+A transitive version is fixed by raising a declared ancestor to the lowest version whose tree is clear. uv
+does that search: the ancestors may be higher than they are, the affected packages get a lower bound, and
+``lowest-direct`` resolution takes the lowest that fits. The result is then written into the manifests and
+resolved once more, as pip would: only that second tree counts.
 """
 
 import posixpath
@@ -18,7 +23,7 @@ from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.manifests.indexes import has_own_index
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.requirements import at_least, with_requirement
-from fallback_plugins.pypi.resolving.releases import (
+from fallback_plugins.pypi.resolving.registry import (
     Fits,
     Releases,
     ages_of,
@@ -54,7 +59,7 @@ from fallback_plugins.pypi.strategies.direct import (
     plan_raise,
     raised,
 )
-from fallback_plugins.pypi.strategies.lock_edit import State, required_by_others
+from fallback_plugins.pypi.strategies.locked import State, required_by_others
 from fallback_plugins.pypi.surveying.deciding import DECIDING_LOCKS, METADATA, compiled_for, steps
 from fallback_plugins.pypi.surveying.survey import (
     ECOSYSTEM,
@@ -175,7 +180,7 @@ class ManifestProject:
         """As ``PythonProject`` says: Python installs one version, so that a declaration which holds in
         every case and admits no affected one settles its package."""
         texts = {path: patched.get(path, text) for path, text in self.texts.items()}
-        bump = TextBump(advisory, self.path, texts, self._locks_beside)
+        bump = _TextBump(advisory, self.path, texts, self._locks_beside)
         places = dict(bump.declared())
         roots = tuple(self.command.roots)
         return tuple(
@@ -258,8 +263,8 @@ class ManifestProject:
         for step in steps(self.texts):
             step.check(advisory)
 
-    def _bump(self, advisory: Advisory) -> "TextBump":
-        return TextBump(advisory, self.path, self.texts, self._locks_beside)
+    def _bump(self, advisory: Advisory) -> "_TextBump":
+        return _TextBump(advisory, self.path, self.texts, self._locks_beside)
 
     @cached_property
     def _locks_beside(self) -> Mapping[str, str]:
@@ -302,13 +307,13 @@ class ManifestProject:
                 )
         return UvClient(self.clients).hashes(package, version)
 
-    def _search(self, releases: Releases, patched: Mapping[str, str]) -> "Search":
+    def _search(self, releases: Releases, patched: Mapping[str, str]) -> "_Search":
         command = self.command
         reading, unresolved = command.strict(patched), lambda: self.resolution.unresolved
         ages = as_options(self.ages, excepting=True) if command.is_by_ages else ()
-        return Search(command, releases, self._hashes, reading, ages, unresolved)
+        return _Search(command, releases, self._hashes, reading, ages, unresolved)
 
-    def _check_ages(self, search: "Search", bumped: State) -> None:
+    def _check_ages(self, search: "_Search", bumped: State) -> None:
         """A fix by text brings in nothing too new either, however it gets there. Raises RecipeError."""
         before = self._before(search) if self.ages.rules else None
         if before is None:
@@ -317,13 +322,13 @@ class ManifestProject:
         if (too_new := self.ages.first_problem(new)) is not None:
             raise too_new
 
-    def _before(self, search: "Search") -> DependencyTree | None:
+    def _before(self, search: "_Search") -> DependencyTree | None:
         """The tree of the texts as they are; None: they do not go together, or it is unknown."""
         with suppress(RecipeError, ToolError):
             return search.resolve(self.texts)
         return None
 
-    def _untangled(self, search: "Search", fix: ProjectFix) -> ProjectFix | None:
+    def _untangled(self, search: "_Search", fix: ProjectFix) -> ProjectFix | None:
         """The fix with the other pins that have to move along; None: none has to, or it is unknown."""
         bumped = {**self.texts, **fix.texts}
         try:
@@ -344,7 +349,7 @@ class ManifestProject:
         found = self._climbed(search, State(self.texts, before), before)
         return replace(found, left=(*fix.left, *found.left), notes=fix.notes)
 
-    def _check_named(self, search: "Search", bumped: State) -> None:
+    def _check_named(self, search: "_Search", bumped: State) -> None:
         """A closed set gets nothing that it does not name: with hashes no installer would take it, and its
         compiler would write more. Raises RecipeError."""
         if not self.command.is_compiled:
@@ -364,7 +369,7 @@ class ManifestProject:
                 kind="not_named",
             )
 
-    def _resolved(self, search: "Search", fix: ProjectFix) -> ProjectFix | None:
+    def _resolved(self, search: "_Search", fix: ProjectFix) -> ProjectFix | None:
         """The fix with what the set brings in fixed too; None: nothing of that is known to be affected, or
         it can't be said what a fix resolves to."""
         base = self.resolution
@@ -406,7 +411,7 @@ class ManifestProject:
         manifest, held = self.path, [one.version]
         return left_behind(advisory, ECOSYSTEM, one.name, held, manifest=manifest, error=error)
 
-    def _climbed(self, search: "Search", start: State, before: DependencyTree) -> ProjectFix:
+    def _climbed(self, search: "_Search", start: State, before: DependencyTree) -> ProjectFix:
         """What the strategies make of a start."""
         resolve = Ladder(search.judge, start)
         resolve.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
@@ -473,7 +478,7 @@ class ReadOnlyProject(ManifestProject):
 
 
 @dataclass(frozen=True)
-class TextBump:
+class _TextBump:
     """The packages of an advisory that a set of texts asks for. ``path`` names the set.
 
     ``beside``: the texts of locks in its folder, which decide what is installed there.
@@ -626,7 +631,7 @@ _Reached = Reached[Mapping[str, str]]
 
 
 @dataclass(frozen=True)
-class Search:
+class _Search:
     """Looks for the smallest change that takes affected packages out of a set's tree.
 
     There is no lock to refresh: a resolver takes the highest version that all ranges admit. ``command``:

@@ -1,8 +1,12 @@
-"""A lock that does not answer what its manifest asks for says nothing about what is installed.
+"""What decides an installed version: a lock, compiled requirements, or a range that no lock narrows.
 
-Clients make such a lock anew before they install from it, or refuse it: what it holds, or does not hold,
-shows nobody safe. Only requests that hold in every case are looked at: a condition may be why a package
-isn't there.
+A lock that does not answer what its manifest requires shows nothing about what is installed: clients make
+it again before they install from it, or refuse it. Only requests that hold in every case are compared: a
+condition may be why a package isn't locked.
+
+Of compiled requirements, an ``.in`` says what is required, the ``.txt`` made from it what is installed. A
+project's own metadata can be the source, too: of a set compiled from pyproject.toml, or one that pins the
+project itself (ADR-0016).
 """
 
 import posixpath
@@ -169,12 +173,12 @@ def asked_in_arrays(
         for path, document in documents.items()
         for keys, line in requirement_arrays(document)
         if keys[-2] not in _UV_CHANGES and (path in whole or keys[:2] == _MAIN)
-        for asked in asked_by(path, line, recorded)
+        for asked in _asked_by(path, line, recorded)
         if asked.name not in own | changed
     )
 
 
-def asked_by(
+def _asked_by(
     path: str, line: str, recorded: Collection[tuple[str, SpecifierSet]] = ()
 ) -> Iterator[ManifestRequest]:
     """The request that a line makes, if it names no address, and holds in every case or is another than
@@ -258,7 +262,7 @@ def steps(texts: Mapping[str, str]) -> Iterator[LockStep]:
 def _requests(path: str, text: str) -> Iterator[ManifestRequest]:
     if kind_in_set(path) is Kind.REQUIREMENTS:
         for line in logical_lines(text):
-            yield from asked_by(path, bare_line(line))
+            yield from _asked_by(path, bare_line(line))
 
 
 def _held(path: str, texts: Mapping[str, str]) -> dict[str, list[str]]:
@@ -288,11 +292,11 @@ DECIDING_LOCKS = frozenset(_CHOOSES_FOR)
 _REQUIREMENTS = frozenset({"requirements", "reqs", "constraints"})
 
 #: What an environment holds of the package, by the folder that it is of.
-Installed = Mapping[str, Sequence[str]]
+_Installed = Mapping[str, Sequence[str]]
 
 
 def places_in_use(
-    repo: RepoContext, places: Sequence[Place], installed: Installed | None = None
+    repo: RepoContext, places: Sequence[Place], installed: _Installed | None = None
 ) -> tuple[Place, ...]:
     """Those of one package's places whose version counts, in their order.
 

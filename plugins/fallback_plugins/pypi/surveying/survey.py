@@ -1,4 +1,5 @@
-"""Where a Python project holds a package: what can be bumped, and what stands in the way."""
+"""The places of a package in a Python project: what can be bumped, what prevents it, and which exact
+versions manifests and locks hold."""
 
 import posixpath
 import re

@@ -12,7 +12,7 @@ import pytest
 
 from fallback_plugins.pypi import archives
 from fallback_plugins.pypi.resolving import sdist
-from fallback_plugins.pypi.resolving.scratch_lock import ReleaseFile
+from fallback_plugins.pypi.resolving.registry import ReleaseFile
 from tests.fakes.endless import serving
 from tests.registry import Universe, serve
 

@@ -1,4 +1,4 @@
-"""A lock with the manifests that it was made from, as one Project of the ladder.
+"""A lock with the manifests that it was made from, as one Project of the ladder, and the steps over it.
 
 uv's lock is made by the real uv. Poetry's and pipenv's are edited: their clients aren't run, since they
 would build (ADR-0017).
@@ -8,26 +8,46 @@ import posixpath
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Generic, TypeVar
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.pypi.resolving.releases import Releases, ages_of, as_options, lowest_safe
-from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex
-from fallback_plugins.pypi.strategies import lock_edit
+from fallback_plugins.pypi.manifests.pyproject import (
+    TableEntry,
+    is_excluded,
+    replace_requirement,
+    requirement_strings,
+    strings_by_name,
+)
+from fallback_plugins.pypi.manifests.requirements import Declaration, apply_edits, edits_for
+from fallback_plugins.pypi.resolving.registry import (
+    PackageIndex,
+    Releases,
+    ages_of,
+    as_options,
+    lowest_safe,
+)
 from fallback_plugins.pypi.strategies.direct import places_of
-from fallback_plugins.pypi.strategies.lock_edit import State, not_admitting, strategy
 from fallback_plugins.pypi.surveying.deciding import DecidedByLock, LockStep
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, only_affected
 from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.bumping import FREE, Terms, no_override, unsupported, use_bump
 from fallback_plugins.shared.ladder import (
     NO_TEXTS,
+    PROJECT,
+    Position,
     ProjectFix,
+    Reached,
+    ResultRules,
     Strategy,
+    blocked,
+    does_not_apply,
     left_behind,
     ordered,
 )
+from fallback_plugins.shared.ladder import Resolution as Ladder
 from fallback_plugins.shared.resolution import (
     InstallCommand,
     Resolution,
@@ -35,12 +55,180 @@ from fallback_plugins.shared.resolution import (
     unlisted,
     unversioned,
 )
-from fallback_plugins.shared.tree import DependencyTree, Node, cleared_paths
-from fallback_tier.advisory import Advisory
+from fallback_plugins.shared.tree import DependencyTree, Node, cleared_paths, grouped
+from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import Left, Move, Outline
 from fallback_tier.repo import RepoContext
+
+#: The project's texts by path, and the tree that its lock holds.
+State = Position[Mapping[str, str]]
+
+#: One way to bring a package out of reach. Raises RecipeError where it doesn't serve.
+StepFunction = Callable[[State, str], State]
+
+
+def affected_versions(tree: DependencyTree, advisory: Advisory) -> dict[str, tuple[str, ...]]:
+    """The affected versions that a tree holds, lowest first, by package."""
+    found = grouped((node.name, node.version) for node in tree.affected(advisory, ECOSYSTEM))
+    order = partial(sort_key, ECOSYSTEM)
+    return {
+        name: tuple(sorted(dict.fromkeys(versions), key=order)) for name, versions in found.items()
+    }
+
+
+def strategy(
+    step: LadderStep,
+    ladder_step: StepFunction,
+    refusal: Callable[[State, str], RecipeError | None] = lambda _at, _package: None,
+) -> Strategy[Mapping[str, str]]:
+    """A step over a Python lock: one package at a time, and all of its copies."""
+
+    def attempt(at: State, packages: tuple[str, ...]) -> Reached[Mapping[str, str]]:
+        (package,) = packages
+        after = ladder_step(at, package)
+        return Reached(after, {package: _raised(at.tree, after.tree, package)})
+
+    return Strategy(step, attempt, refusal, together=False)
+
+
+def resolve(
+    advisory: Advisory,
+    path: str,
+    start: State,
+    strategies: Iterable[Strategy[Mapping[str, str]]],
+    ages: Ages | None = None,
+) -> ProjectFix:
+    """Every affected package brought out of reach by the cheapest step that serves.
+
+    What no step fixes is in ``left``.
+    """
+    resolving = Ladder(ResultRules(ECOSYSTEM, advisory, ages=ages), start)
+    resolving.run(strategies)
+    at = resolving.at
+    changed = {name: text for name, text in at.files.items() if text != start.files.get(name)}
+    return ProjectFix(
+        changed, resolving.moves(path), resolving.lefts(path), before=start.tree, after=at.tree
+    )
+
+
+def declared(texts: Mapping[str, str], package: str) -> Iterator[str]:
+    """Paths of the manifests that ask for a package."""
+    return (path for path, text in texts.items() if _installed_strings(path, text, package))
+
+
+def _installed_strings(path: str, text: str, package: str) -> tuple[TableEntry, ...]:
+    """``requirement_strings`` that some Python of the project installs."""
+    return tuple(
+        it
+        for it in requirement_strings(path, text, package)
+        if not is_excluded(path, text, it.declaration.marker)
+    )
+
+
+def asked_for(texts: Mapping[str, str]) -> Iterator[tuple[str, str, TableEntry]]:
+    """All that manifests ask for: path, canonical name, and how it is written."""
+    for path, text in texts.items():
+        for name, strings in strings_by_name(path, text).items():
+            yield from ((path, name, string) for string in strings)
+
+
+def not_admitting(
+    texts: Mapping[str, str], package: str, version: str, line: str = ""
+) -> tuple[str, str] | None:
+    """The first manifest whose words exclude the version, with those words; None: all admit it. ``line``:
+    only words that admit this version count."""
+    for path, text in texts.items():
+        for string in _installed_strings(path, text, package):
+            if line and not string.declaration.admits(line):
+                continue
+            if not string.declaration.admits(version):
+                return path, string.declaration.specifier
+    return None
+
+
+def excluded_by(path: str, specifier: str, package: str, version: str) -> RecipeError:
+    """The typed refusal of a manifest's own words."""
+    return blocked(package, version, parent=PROJECT, spec=specifier, where=path)
+
+
+def required_by_others(
+    state: State, package: str, problem: str, place: Callable[[str], str]
+) -> RecipeError:
+    """The refusal to try a step for what the project does not require itself. ``place``: the file that
+    declares a package."""
+    asking = (one for node in state.tree.of(package) for one in state.tree.dependents(node.key))
+    parent, ask = next(asking, (None, None))
+    if parent is None or ask is None:
+        return unsupported(problem)
+    return does_not_apply(problem, package, parent.label, ask.spec, place(parent.name))
+
+
+def raised(
+    texts: Mapping[str, str], package: str, version: str | Callable[[Declaration], str | None]
+) -> dict[str, str]:
+    """The manifests with every declaration of a package that excludes the version raised to it.
+
+    Those that admit it stay: beside a lock that is enough. ``version``: one for all, or a function that
+    returns the version of a declaration's release line, None if it stays. Raises RecipeError: one can't be
+    raised.
+    """
+    version_of = version if callable(version) else lambda _declaration: version
+    changed: dict[str, str] = {}
+    for path, text in texts.items():
+        for string in _installed_strings(path, text, package):
+            target = version_of(string.declaration)
+            if target is None or string.declaration.admits(target):
+                continue
+            edits = None if string.declaration.refusal else edits_for(string.declaration, target)
+            if edits is None:
+                spec = f"{string.declaration.specifier} (not one version or bound to raise)"
+                raise blocked(package, target, parent=PROJECT, spec=spec, where=path)
+            new = apply_edits(string.value, edits)
+            text = replace_requirement(path, text, string.keys, new)
+        if text != texts[path]:
+            changed[path] = text
+    return changed
+
+
+def all_raised(texts: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, str]:
+    """All of the manifests, with each of these packages ``raised`` to its version. Raises RecipeError."""
+    edited = dict(texts)
+    for package, version in versions.items():
+        edited |= raised(edited, package, version)
+    return edited
+
+
+def admits(specifier: str, version: str) -> bool:
+    """Does a PEP 440 specifier accept the version (pre-releases too)? False: it can't be read."""
+    try:
+        return SpecifierSet(specifier).contains(version, prereleases=True)
+    except InvalidSpecifier:
+        return False
+
+
+def _new_and_gone(path: str, before: DependencyTree, after: DependencyTree) -> Iterator[str]:
+    """What the lock holds more, or no more, than before."""
+    new = [
+        node.label for name, nodes in after.by_name.items() if not before.of(name) for node in nodes
+    ]
+    if new:
+        yield f"{path} gains what the new releases need: {', '.join(sorted(new))}."
+    gone = sorted(before.by_name.keys() - after.by_name.keys())
+    if gone:
+        yield f"{path} no longer holds what nothing requires any more: {', '.join(gone)}."
+
+
+def _raised(before: DependencyTree, after: DependencyTree, package: str) -> tuple[str, ...]:
+    """Other packages that went up with the fix, asking or asked for, as ``name version``."""
+    return tuple(
+        f"{name} {now}"
+        for name in sorted(before.by_name.keys() - {package})
+        if (now := after.highest(ECOSYSTEM, name)) is not None
+        and now != before.highest(ECOSYSTEM, name)
+    )
+
 
 #: May the declaration of this package be raised?
 MayRaise = Callable[[str], bool]
@@ -108,14 +296,14 @@ class EditResolver(LockResolver[ProjectT]):
         return self._moved(state, package, lambda name: name == package)
 
     def _not_declared(self, state: State, package: str) -> RecipeError | None:
-        if any(lock_edit.declared(self._manifests(state), package)):
+        if any(declared(self._manifests(state), package)):
             return None
         manifests = self._manifests(state)
-        return lock_edit.required_by_others(
+        return required_by_others(
             state,
             package,
             f"{self._project.manifest} does not require {package}.",
-            lambda name: next(lock_edit.declared(manifests, name), self._path),
+            lambda name: next(declared(manifests, name), self._path),
         )
 
     def _parent(self, state: State, package: str) -> State:
@@ -123,7 +311,7 @@ class EditResolver(LockResolver[ProjectT]):
         return self._moved(state, package, lambda _: True)
 
     def _target(self, state: State, package: str) -> str:
-        held = lock_edit.affected_versions(state.tree, self._advisory)[package][-1]
+        held = affected_versions(state.tree, self._advisory)[package][-1]
         return self.releases.lowest_safe(package, held)
 
 
@@ -140,7 +328,7 @@ def check_raises(
     for name, version in versions.items():
         excluded = not_admitting(texts, name, version, lines.get(name, ""))
         if excluded and not may_raise(name):
-            raise lock_edit.excluded_by(*excluded, name, version)
+            raise excluded_by(*excluded, name, version)
 
 
 @dataclass
@@ -214,7 +402,7 @@ class LockedProject(DecidedByLock, ABC):
         self.step.check(advisory)
         moves: list[Move] = []
         left: list[Left] = []
-        affected = lock_edit.affected_versions(self.tree, advisory)
+        affected = affected_versions(self.tree, advisory)
         for name, versions in affected.items():
             problems = (self._refusal(it) for it in self.tree.of(name) if it.version in versions)
             error = next((problem for problem in problems if problem), None)
@@ -239,7 +427,7 @@ class LockedProject(DecidedByLock, ABC):
     ) -> ProjectFix | None:
         """As ``ladder.Project`` says, by the resolver's strategies."""
         self.step.check(advisory)
-        affected = lock_edit.affected_versions(self.tree, advisory)
+        affected = affected_versions(self.tree, advisory)
         if not affected:
             only = tuple(self._declared_only(advisory, affected))
             return ProjectFix({}, (), only) if only else None
@@ -252,7 +440,7 @@ class LockedProject(DecidedByLock, ABC):
         ladder = resolver.forced if forced else resolver.strategies
         start = State({self.path: self.text, **self.texts}, self.tree)
         strategies = ordered(ladder, self.repo.settings.prefer, self.terms.left_out)
-        fix = lock_edit.resolve(advisory, self.path, start, strategies, self.ages)
+        fix = resolve(advisory, self.path, start, strategies, self.ages)
         return self._with_notes(fix, resolver)
 
     def _declared_only(self, advisory: Advisory, held: Collection[str]) -> Iterator[Left]:
@@ -304,7 +492,7 @@ class LockedProject(DecidedByLock, ABC):
     def _check_forced(self, packages: Iterable[str]) -> None:
         """Raises RecipeError for a package that the project asks for, constrains or overrides itself."""
         for package in packages:
-            place = next(lock_edit.declared(self.texts, package), None)
+            place = next(declared(self.texts, package), None)
             if place is not None or package in self.tree.asked:
                 raise use_bump(package, f"declared in {place or self.path}")
 
@@ -334,7 +522,7 @@ class EditedProject(LockedProject):
             return fix
         notes = [
             *resolver.releases.notes,
-            *lock_edit.new_and_gone(self.path, fix.before, fix.after),
+            *_new_and_gone(self.path, fix.before, fix.after),
         ]
         if resolver.unchecked:
             notes.append(resolver.unchecked)
