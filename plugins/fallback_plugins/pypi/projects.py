@@ -59,7 +59,7 @@ class PythonProject(Protocol):
 
     @property
     def path(self) -> str:
-        """The lock, or the manifest where there is none."""
+        """The lock, or the manifest if there is none."""
         ...
 
     @property
@@ -69,7 +69,7 @@ class PythonProject(Protocol):
 
     @property
     def installs_folders(self) -> bool:
-        """Does it install folders of the repository, whose own projects are then fixed before it?"""
+        """Whether it installs folders of the repository, whose own projects are then fixed first."""
         ...
 
     def resolve(
@@ -79,12 +79,13 @@ class PythonProject(Protocol):
         ...
 
     def outline(self, advisory: Advisory) -> Outline:
-        """What the files alone tell; no client runs. Raises RecipeError for one that can't be read."""
+        """Return what the files alone show; no client runs. Raises RecipeError for one that can't be
+        read."""
         ...
 
     @property
     def ages(self) -> Ages:
-        """Its rules on the age of releases. Raises RepositoryError."""
+        """The project's rules on the age of releases. Raises RepositoryError."""
         ...
 
     @property
@@ -98,7 +99,8 @@ class PythonProject(Protocol):
     def unsettled(
         self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS
     ) -> tuple[str, ...]:
-        """The advisory's packages that only the resolution tells of: no declaration settles them.
+        """Return the advisory's packages that no declaration settles, so that only the resolution shows
+        them.
 
         ``patched``: texts of a fix, by path. Raises RecipeError, RepositoryError.
         """
@@ -115,9 +117,9 @@ class PythonProject(Protocol):
 def projects(
     repo: RepoContext, clients: ClientRunner, terms: Terms = FREE
 ) -> tuple[PythonProject, ...]:
-    """Every Project of the repository, by path; locks account for the manifests beside them.
+    """Return every project of the repository, by path; locks account for the manifests next to them.
 
-    Nothing is raised here: a project that can't be read says so itself.
+    Nothing is raised here: a project that can't be read raises it itself.
     """
     locked = _locked(repo, clients, terms)
     claimed = frozenset(path for project in locked for path in project.manifests)
@@ -140,7 +142,7 @@ def _only_read(repo: RepoContext, claimed: frozenset[str]) -> Iterator[str]:
 
 
 def files_of(project: PythonProject, repo: RepoContext) -> tuple[str, ...]:
-    """The files that decide what a project holds, its lock first."""
+    """Return the files that decide what a project holds, its lock first."""
     paths = dict.fromkeys([project.path, *sorted(project.manifests)])
     return tuple(filter(repo.has, paths))
 
@@ -167,8 +169,8 @@ def _locked(repo: RepoContext, clients: ClientRunner, terms: Terms) -> tuple[Pyt
 
 
 def _read_by_a_build(repo: RepoContext, lock: str) -> Iterator[str]:
-    """setup.cfg and setup.py, where pyproject.toml leaves its dependencies to them (``dynamic``): a lock
-    of uv or pdm is made from what they say then."""
+    """Yield setup.cfg and setup.py, if pyproject.toml leaves its dependencies to them (``dynamic``): a lock
+    of uv or pdm is made from their content then."""
     manifest = posixpath.join(posixpath.dirname(lock), "pyproject.toml")
     if kind_of(lock) not in {Kind.UV_LOCK, Kind.PDM_LOCK} or not repo.has(manifest):
         return
@@ -181,7 +183,7 @@ def _read_by_a_build(repo: RepoContext, lock: str) -> Iterator[str]:
 def _manifest_projects(
     repo: RepoContext, clients: ClientRunner, terms: Terms, claimed: frozenset[str]
 ) -> tuple[PythonProject, ...]:
-    """Requirements files in their sets; every other manifest by itself."""
+    """Return requirements files in their sets, and every other manifest by itself."""
     free = [path for path in repo.tracked_files if path not in claimed]
     single = [(path,) for path in free if kind_of(path) in _SINGLE]
     found = Sources.of(repo)
@@ -208,7 +210,8 @@ class _ForeignLock(DecidedByLock):
 
     @property
     def manifests(self) -> frozenset[str]:
-        """The lock, and the manifests beside it that it speaks for; a pylock.toml is an export of any."""
+        """The paths of the lock, and of the manifests next to it that it is for; a pylock.toml is an export
+        of any."""
         beside = (PurePosixPath(self.path).with_name(name) for name in locked_by(self.path))
         return frozenset({self.path, *map(str, beside)})
 
@@ -218,14 +221,14 @@ class _ForeignLock(DecidedByLock):
         return Ages(ECOSYSTEM)
 
     def outline(self, advisory: Advisory) -> Outline:
-        """What of it is affected. Raises RecipeError, RepositoryError."""
+        """Return what of it is affected. Raises RecipeError, RepositoryError."""
         self._step.check(advisory)
         return Outline(left=tuple(self._left(advisory)))
 
     def resolve(
         self, advisory: Advisory, _patched: Mapping[str, str] = NO_TEXTS, /
     ) -> ProjectFix | None:
-        """Refuses what is affected; None: nothing is. Raises RecipeError, RepositoryError."""
+        """Refuse what is affected; None: nothing is. Raises RecipeError, RepositoryError."""
         self._step.check(advisory)
         left = tuple(self._left(advisory))
         return ProjectFix(texts={}, moves=(), left=left) if left else None
@@ -267,7 +270,7 @@ class _ForeignLock(DecidedByLock):
 
 
 def _says_nothing(repo: RepoContext, path: str) -> bool:
-    """Is there nothing in it? A lock that can't be read is not known to have nothing."""
+    """Return whether a lock is empty. One that can't be read is not known to be."""
     try:
         return bool(nothing_in(path, repo.read_text(path)))
     except (RecipeError, RepositoryError):

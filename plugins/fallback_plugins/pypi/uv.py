@@ -44,11 +44,7 @@ from fallback_plugins.pypi.manifests.pyproject import (
     texts,
 )
 from fallback_plugins.pypi.manifests.requirements import Declaration, at_least, requirement_in
-from fallback_plugins.pypi.resolving.registry import (
-    Releases,
-    as_options,
-    lowest_python,
-)
+from fallback_plugins.pypi.resolving.registry import Releases, as_options, lowest_python
 from fallback_plugins.pypi.resolving.uv_client import (
     Locked,
     UvRefusedError,
@@ -88,13 +84,14 @@ class UvProject(LockedProject):
 
     @property
     def manifests(self) -> frozenset[str]:
-        """The lock, the pyproject.toml beside it, and those of its local packages."""
+        """Return the paths of the lock, of the pyproject.toml next to it, and of those of its local
+        packages."""
         return super().manifests.union(self._paths)
 
     @cached_property
     def step(self) -> LockStep:
-        """The lock with what the arrays of its manifests ask for: in every case, or otherwise than the
-        lock's own record of them has it."""
+        """Return the lock with the requests in the arrays of its manifests that hold in every case, or
+        differ from the lock's own record."""
         tables = package_tables(self.path, self.text)
         held = grouped((table["name"], str(table.get("version", ""))) for table in tables)
         known = [
@@ -150,7 +147,7 @@ class UvProject(LockedProject):
 
     @property
     def _members(self) -> set[str]:
-        """The manifests of the workspace. Of another local package, extras and groups are not locked."""
+        """Return the workspace's manifests. Of another local package, extras and groups are not locked."""
         names = parse_toml(self.path, self.text).get("manifest", {}).get("members", ())
         local: Mapping[str, Mapping[str, Any]] = {}
         with suppress(
@@ -203,7 +200,7 @@ class UvProject(LockedProject):
 
 
 def _rules(lines: Iterable[tuple[str, str]]) -> set[tuple[str, str, SpecifierSet]]:
-    """Constraints and overrides by name; what can't be read is left out."""
+    """Return constraints and overrides by name, without those that can't be read."""
     asked = ((key, requirement_in(line)) for key, line in lines)
     return {(key, canonicalize_name(it.name), it.specifier) for key, it in asked if it is not None}
 
@@ -221,7 +218,8 @@ MAX_PARENTS_TRIED = 4
 
 
 class _UvResolver(LockResolver[LockedProject]):
-    """The steps of one resolution. Each brings a package to the version that it is given."""
+    """The steps of one resolution, each of which brings a package to a given version, and the locks that
+    they make."""
 
     @property
     def strategies(self) -> list[Strategy[Mapping[str, str]]]:
@@ -244,8 +242,8 @@ class _UvResolver(LockResolver[LockedProject]):
         return [strategy(LadderStep.OVERRIDE, self._aimed(self._overridden))]
 
     def _aimed(self, step: Callable[[State, str, str], State]) -> locked.StepFunction:
-        """The step, with the version that the record names: that it is yanked or not published shows in
-        uv's own answer. Only where it doesn't serve is the registry asked for another."""
+        """Return the step with the version that the record names: uv itself reports one that is yanked or
+        not published. Only if that doesn't serve is the registry asked for another."""
 
         def aimed(state: State, package: str) -> State:
             held = locked.affected_versions(state.tree, self._advisory)[package][-1]
@@ -287,7 +285,7 @@ class _UvResolver(LockResolver[LockedProject]):
         return does_not_apply(problem, package, PROJECT, "", where)
 
     def _refreshed(self, state: State, package: str, target: str) -> State:
-        """A safe version within everybody's range: only the lock changes."""
+        """Lock a safe version that all ranges admit: only the lock changes."""
         manifests = self._manifests(state)
         if _has_lines(state, package):
             return self._locked(state, manifests, {package: ""})
@@ -298,7 +296,7 @@ class _UvResolver(LockResolver[LockedProject]):
         return self._locked(state, manifests, {package: target})
 
     def _directly(self, state: State, package: str, target: str) -> State:
-        """Every declaration that excludes the version is raised to it; constraints and overrides too."""
+        """Raise every declaration that excludes the version to it; constraints and overrides too."""
         manifests, lines = self._manifests(state), _has_lines(state, package)
         version_of = partial(self._line_target, state, package) if lines else target
         edited = locked.raised(manifests, package, version_of)
@@ -316,7 +314,7 @@ class _UvResolver(LockResolver[LockedProject]):
         return self.releases.lowest_safe(package, own[-1]) if own else None
 
     def _by_parents(self, state: State, package: str, target: str) -> State:
-        """The declared ancestors raised to the lowest version whose tree has the safe one."""
+        """Raise the declared ancestors to the lowest version whose tree has the safe one."""
         last: RecipeError | None = None
         found: dict[str, str] = {}
         child = {package: target}
@@ -340,7 +338,7 @@ class _UvResolver(LockResolver[LockedProject]):
         raise last or resolver_failed("No ancestor could be tried.")
 
     def _overridden(self, state: State, package: str, target: str) -> State:
-        """``override-dependencies``: the version against a parent's word, within the same major."""
+        """Override a parent's requirement (``override-dependencies``) within the same major version."""
         held = state.tree.highest(ECOSYSTEM, package) or target
         if Version(held).major != Version(target).major:
             raise self._not_forced(state, package, held, target)
@@ -352,8 +350,8 @@ class _UvResolver(LockResolver[LockedProject]):
         return self._locked(state, {**manifests, root: text}, {package: target})
 
     def notes_on(self, fix: ProjectFix) -> Iterator[str]:
-        """As ``LockResolver.notes_on``, with each override of a fixed package without which uv resolves to
-        the same versions."""
+        """Yield the notes of ``LockResolver.notes_on``, and each override of a fixed package without which
+        uv resolves to the same versions."""
         yield from super().notes_on(fix)
         path, after = self._project.manifest, fix.after
         files = {self._path: self._project.text, **self._project.texts, **fix.texts}
@@ -371,7 +369,7 @@ class _UvResolver(LockResolver[LockedProject]):
                 yield unneeded_override(where, move.package)
 
     def _not_forced(self, state: State, package: str, held: str, target: str) -> RecipeError:
-        """The refusal to override what requires the package: the target is another major version."""
+        """Return the refusal to override a requirement whose target is another major version."""
         manifests = self._manifests(state)
         asking = (one for node in state.tree.of(package) for one in state.tree.dependents(node.key))
         blockers = [
@@ -408,7 +406,7 @@ class _UvResolver(LockResolver[LockedProject]):
             raise locked.excluded_by(*excluded, package, target) from error
 
     def _refuse_edit_without_manifest(self, state: State, package: str, target: str) -> None:
-        """A declaration that the lock alone tells of can't be raised."""
+        """Raise RecipeError for a declaration that only the lock records: it can't be raised."""
         if self._project.declares:
             return
         for root in state.tree.roots:
@@ -430,8 +428,8 @@ class _UvResolver(LockResolver[LockedProject]):
     def _with_followers(
         self, state: State, parents: Mapping[str, str], child: Mapping[str, str]
     ) -> State:
-        """The same, and what is declared beside them raised as far as they need it (ADR-0077): what they
-        admit as it is stays. Raises RecipeError."""
+        """Raise parents, and other declared packages as far as these need it (ADR-0077); what they admit
+        stays. Raises RecipeError."""
         edited = locked.all_raised(self._manifests(state), parents)
         wanted = {**parents, **child}
         after = self._tree_of(state, _with_room(edited, state.tree, wanted), wanted)
@@ -440,7 +438,8 @@ class _UvResolver(LockResolver[LockedProject]):
         return self._locked(state, edited, {**wanted, **moved})
 
     def _ancestors(self, state: State, package: str) -> Sequence[tuple[str, str]]:
-        """Declared packages that bring it in, with the version held, those of the shortest ways first."""
+        """Return the declared packages that bring a package in, with the versions held, shortest paths
+        first."""
         found = {
             dependency_path[1].name: dependency_path[1].version
             for node in state.tree.of(package)
@@ -492,7 +491,8 @@ class _UvResolver(LockResolver[LockedProject]):
     # --- making a lock ------------------------------------------------------------------------------
 
     def _check_rebuilt(self) -> None:
-        """Does uv take the manifest, as the lock tells it, for the one that the lock was made from?"""
+        """Raise RecipeError if uv does not accept the manifest, as recreated from the lock, as the lock's
+        own."""
         message = self._objection(self._project.texts, self._project.text)
         if message:
             raise missing(
@@ -504,8 +504,8 @@ class _UvResolver(LockResolver[LockedProject]):
     def _locked(
         self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
     ) -> State:
-        """The lock with these versions, everything else kept if possible. An empty version: each release
-        line of the package as high as its declarations admit. Raises RecipeError."""
+        """Return the lock with these versions, everything else kept if possible. An empty version: each
+        release line of the package as high as its declarations admit. Raises RecipeError."""
         manifests = self._excepting(manifests, wanted)
         new = self._lowest(state, manifests, wanted)
         unchanged = (
@@ -523,7 +523,7 @@ class _UvResolver(LockResolver[LockedProject]):
 
     @cached_property
     def _rules(self) -> list[str]:
-        """The rules on ages of uv.toml, which is not shown to uv, as options: the lock records them."""
+        """The rules on ages in uv.toml, which uv does not get to read, as options that the lock records."""
         rules = [rule for rule in self._project.ages.rules if rule.file.endswith("uv.toml")]
         whole = [f"--exclude-newer={rule.value}" for rule in rules if not rule.only][:1]
         single = [(name, rule.value) for rule in rules for name in rule.only]
@@ -532,8 +532,8 @@ class _UvResolver(LockResolver[LockedProject]):
     def _excepting(
         self, manifests: Mapping[str, str], wanted: Mapping[str, str]
     ) -> Mapping[str, str]:
-        """The manifests with a person's exceptions, each until the day of its release: uv makes no lock
-        that its own settings exclude. Raises RecipeError."""
+        """Return the manifests with a person's exceptions, each until the day of its release, since uv
+        makes no lock that its own settings exclude. Raises RecipeError."""
         ages, found = self._project.ages, dict(manifests)
         places = [rule.file for rule in ages.rules if rule.line]
         for package, version in wanted.items() if places else ():
@@ -602,7 +602,8 @@ class _UvResolver(LockResolver[LockedProject]):
         wanted: Mapping[str, str],
         new: Locked,
     ) -> Mapping[str, str]:
-        """What had to move along, as low as serves, where that is lower than uv's choice."""
+        """Return the lowest versions that serve of what had to move along, if they are lower than uv's
+        choice."""
         after = read_tree(self._path, new.text)
         floors = _moved_along(state.tree, after, wanted)
         if not floors:
@@ -646,12 +647,13 @@ class _UvResolver(LockResolver[LockedProject]):
         return {it: found.of(it)[0].version for it in young if len(found.of(it)) == 1}
 
     def _objection(self, manifests: Mapping[str, str], text: str) -> str | None:
-        """Why uv does not take a lock for one of these manifests; None: it does. Raises RecipeError."""
+        """Return why uv rejects a lock for one of these manifests; None if it accepts it. Raises
+        RecipeError."""
         files = scratch_files(manifests, self._path, text)
         return uv_accepts(self._project.clients, files, self._path, self._rules)
 
     def _check_origins(self, text: str, new: Locked) -> None:
-        """No release that was withdrawn, no other registry than the lock's. Raises RecipeError."""
+        """Raise RecipeError for a yanked release, and for a registry that the old lock does not name."""
         held = {(node.name, node.version) for node in self._project.tree.nodes.values()}
         for name, version in new.yanked - held:
             raise resolver_failed(f"It would take {name} {version}, which is yanked.")
@@ -676,7 +678,7 @@ class _UvResolver(LockResolver[LockedProject]):
 
     @cached_property
     def _unchanged(self) -> str:
-        """The old lock as this uv writes it: what differs between the two is not the fix's doing."""
+        """The old lock as this uv writes it: the difference between the two is not made by the fix."""
         affected = locked.affected_versions(self._project.tree, self._advisory)
         pins = _pinned({name: held[-1] for name, held in affected.items()})
         try:
@@ -695,9 +697,9 @@ def _has_lines(state: State, package: str) -> bool:
 def _with_room(
     manifests: Mapping[str, str], tree: DependencyTree, but_for: Collection[str]
 ) -> Mapping[str, str]:
-    """The manifests where everything that they ask for may be higher than it is: for a scratch folder.
+    """Return the manifests with lower bounds in place of their requirements, for a scratch folder.
 
-    ``but_for``: what is raised already. What can't be edited as text stays.
+    ``but_for``: packages that are raised already. What can't be edited as text stays.
     """
     freed = dict(manifests)
     for path, name, string in locked.asked_for(manifests):
@@ -710,7 +712,7 @@ def _with_room(
 
 
 def _followers(manifests: Mapping[str, str], after: DependencyTree) -> dict[str, str]:
-    """What a tree has in versions that the manifests do not admit, by name."""
+    """Return the packages of a tree, with their versions, that the manifests do not admit."""
     found = {}
     for _, name, _ in locked.asked_for(manifests):
         version = after.highest(ECOSYSTEM, name)
@@ -735,7 +737,7 @@ def _floors(versions: Mapping[str, str], but: Collection[str] = ()) -> list[str]
 
 
 def _gone_back(before: DependencyTree, after: DependencyTree) -> dict[str, str]:
-    """The packages that went down, with the version that they had; no package of several versions."""
+    """Return the packages that went down, with their versions before; none of several versions."""
     return {
         name: nodes[0].version
         for name, nodes in before.by_name.items()
@@ -747,10 +749,10 @@ def _gone_back(before: DependencyTree, after: DependencyTree) -> dict[str, str]:
 def _moved_along(
     before: DependencyTree, after: DependencyTree, wanted: Iterable[str]
 ) -> dict[str, str]:
-    """The packages that went up without being asked to, with the version that they had.
+    """Return the packages that went up unrequested, with their versions before.
 
-    A package that was there in several versions (by platform) is left out: it can't be pinned to one. One
-    that uv splits now is not: a lower version of it may do everywhere.
+    A package with several versions (by platform) is left out: it can't be pinned to one. One that uv splits
+    now is not: a lower version of it may serve everywhere.
     """
     return {
         name: nodes[0].version
@@ -763,9 +765,9 @@ def _moved_along(
 
 
 def _in_lowest_mode(text: str) -> str:
-    """A lock as uv would have written it with ``--resolution=lowest``, for a scratch folder.
+    """Return a lock as uv would have written it with ``--resolution=lowest``, for a scratch folder.
 
-    uv drops a lock that was made in another mode; this one it keeps, but for what it is told to move.
+    uv drops a lock that was made in another mode; it keeps this one, except for what is to move.
     """
     document = tomlkit.parse(text)
     document.setdefault("options", {})["resolution-mode"] = "lowest"
@@ -773,7 +775,7 @@ def _in_lowest_mode(text: str) -> str:
 
 
 def _is_lower(version: str, than: Iterable[str]) -> bool:
-    """Lower than one of these, and higher than none."""
+    """Return whether a version is lower than one of the others, and higher than none."""
     others = [Version(one) for one in than]
     return Version(version) <= min(others) and Version(version) < max(others)
 
@@ -789,9 +791,9 @@ _ARRAY = re.compile(rf"^{_KEY}[ \t]*=[ \t]*\[(?P<gap>[ \t]*(?:\r?\n[ \t]*)?)", r
 
 
 def with_override(path: str, text: str, requirement: str) -> str:
-    """The manifest with one more override, first in its array.
+    """Return the manifest with one more override, first in its array.
 
-    Raises RecipeError where the manifest's way of writing leaves no place for it.
+    Raises RecipeError if its format leaves no place for it.
     """
     document = parse_toml(path, text)
     wanted = deepcopy(dict(document))
@@ -811,7 +813,7 @@ def with_override(path: str, text: str, requirement: str) -> str:
 
 
 def _without_override(path: str, text: str, package: str) -> str | None:
-    """The manifest without its overrides of a package, for a scratch folder; None: it has none."""
+    """Return the manifest without its overrides of a package, for a scratch folder; None: it has none."""
     held = table_of(parse_toml(path, text), "tool", "uv").get(_KEY)
     asked = [(line, requirement_in(line)) for line in texts(held)]
     kept = [line for line, it in asked if it is None or canonicalize_name(it.name) != package]
@@ -823,9 +825,9 @@ def _without_override(path: str, text: str, package: str) -> str | None:
 
 
 def _with_exception(path: str, text: str, package: str, until: str) -> str:
-    """The manifest with a cutoff of its own for one package in ``exclude-newer-package``.
+    """Return the manifest with a separate cutoff for one package in ``exclude-newer-package``.
 
-    Raises RecipeError where the manifest's way of writing leaves no place for it.
+    Raises RecipeError if its format leaves no place for it.
     """
     import tomlkit
 

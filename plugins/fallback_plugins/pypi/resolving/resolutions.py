@@ -45,10 +45,12 @@ from fallback_plugins.pypi.manifests.requirements import (
 from fallback_plugins.pypi.resolving.registry import (
     PackageIndex,
     Release,
+    Sdist,
     as_options,
     lowest_python,
+    sdist_requirements,
+    sdists_of,
 )
-from fallback_plugins.pypi.resolving.sdist import Sdist, sdist_requirements, sdists_of
 from fallback_plugins.pypi.resolving.uv_client import THIS_PYTHON, UvClient, UvRefusedError, Wanted
 from fallback_plugins.pypi.resolving.wanted import (
     Reading,

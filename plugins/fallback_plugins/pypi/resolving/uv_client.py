@@ -63,7 +63,7 @@ class Locked:
 
 class UvRefusedError(RecipeError):
     """uv could not resolve. ``output``: all that it printed; ``refused_hosts``: those that it may not ask;
-    ``passed_over``: as ``uv_client.Scratch``. ``words``: its message, which is quoted if it names no known
+    ``passed_over``: as ``_Scratch``. ``words``: its message, which is quoted if it names no known
     cause."""
 
     def __init__(
@@ -396,7 +396,7 @@ class UvClient:
     ) -> _Scratch:
         """Return the scratch uv.lock of a set of requirements; the same question is asked once a run.
 
-        ``alone``: lock these packages only, without what they require. ``stubs``: as ``resolver.uv_lock``.
+        ``alone``: lock these packages only, without what they require. ``stubs``: as ``uv_lock``.
         """
         requirements = [_requirement_line(it) for it in wanted.requirements]
         constraints = [_requirement_line(it) for it in wanted.constraints]

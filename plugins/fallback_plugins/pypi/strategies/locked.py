@@ -70,7 +70,7 @@ StepFunction = Callable[[State, str], State]
 
 
 def affected_versions(tree: DependencyTree, advisory: Advisory) -> dict[str, tuple[str, ...]]:
-    """The affected versions that a tree holds, lowest first, by package."""
+    """Return the affected versions in a tree, lowest first, by package."""
     found = grouped((node.name, node.version) for node in tree.affected(advisory, ECOSYSTEM))
     order = partial(sort_key, ECOSYSTEM)
     return {
@@ -83,7 +83,7 @@ def strategy(
     ladder_step: StepFunction,
     refusal: Callable[[State, str], RecipeError | None] = lambda _at, _package: None,
 ) -> Strategy[Mapping[str, str]]:
-    """A step over a Python lock: one package at a time, and all of its copies."""
+    """Return a strategy over a Python lock: one package at a time, and all of its copies."""
 
     def attempt(at: State, packages: tuple[str, ...]) -> Reached[Mapping[str, str]]:
         (package,) = packages
@@ -100,7 +100,7 @@ def resolve(
     strategies: Iterable[Strategy[Mapping[str, str]]],
     ages: Ages | None = None,
 ) -> ProjectFix:
-    """Every affected package brought out of reach by the cheapest step that serves.
+    """Bring every affected package out of reach by the cheapest step that serves.
 
     What no step fixes is in ``left``.
     """
@@ -114,7 +114,7 @@ def resolve(
 
 
 def declared(texts: Mapping[str, str], package: str) -> Iterator[str]:
-    """Paths of the manifests that ask for a package."""
+    """Yield the paths of the manifests that require a package."""
     return (path for path, text in texts.items() if _installed_strings(path, text, package))
 
 
@@ -128,7 +128,7 @@ def _installed_strings(path: str, text: str, package: str) -> tuple[TableEntry, 
 
 
 def asked_for(texts: Mapping[str, str]) -> Iterator[tuple[str, str, TableEntry]]:
-    """All that manifests ask for: path, canonical name, and how it is written."""
+    """Yield all requirements of manifests: path, canonical name, and the entry."""
     for path, text in texts.items():
         for name, strings in strings_by_name(path, text).items():
             yield from ((path, name, string) for string in strings)
@@ -137,8 +137,8 @@ def asked_for(texts: Mapping[str, str]) -> Iterator[tuple[str, str, TableEntry]]
 def not_admitting(
     texts: Mapping[str, str], package: str, version: str, line: str = ""
 ) -> tuple[str, str] | None:
-    """The first manifest whose words exclude the version, with those words; None: all admit it. ``line``:
-    only words that admit this version count."""
+    """Return the first manifest that excludes the version, with its specifier; None: all admit it.
+    ``line``: only specifiers that admit this version count."""
     for path, text in texts.items():
         for string in _installed_strings(path, text, package):
             if line and not string.declaration.admits(line):
@@ -149,15 +149,15 @@ def not_admitting(
 
 
 def excluded_by(path: str, specifier: str, package: str, version: str) -> RecipeError:
-    """The typed refusal of a manifest's own words."""
+    """Return the refusal by a manifest's own specifier."""
     return blocked(package, version, parent=PROJECT, spec=specifier, where=path)
 
 
 def required_by_others(
     state: State, package: str, problem: str, place: Callable[[str], str]
 ) -> RecipeError:
-    """The refusal to try a step for what the project does not require itself. ``place``: the file that
-    declares a package."""
+    """Return the refusal to try a step for a package that the project does not require itself. ``place``:
+    the file that declares a package."""
     asking = (one for node in state.tree.of(package) for one in state.tree.dependents(node.key))
     parent, ask = next(asking, (None, None))
     if parent is None or ask is None:
@@ -168,11 +168,12 @@ def required_by_others(
 def raised(
     texts: Mapping[str, str], package: str, version: str | Callable[[Declaration], str | None]
 ) -> dict[str, str]:
-    """The manifests with every declaration of a package that excludes the version raised to it.
+    """Return the changed manifests, with every declaration of a package that excludes the version raised to
+    it.
 
-    Those that admit it stay: beside a lock that is enough. ``version``: one for all, or a function that
-    returns the version of a declaration's release line, None if it stays. Raises RecipeError: one can't be
-    raised.
+    Those that admit it stay: with a lock that is enough. ``version``: one for all, or a function that
+    returns the version of a declaration's release line, None if it stays. Raises RecipeError if one can't
+    be raised.
     """
     version_of = version if callable(version) else lambda _declaration: version
     changed: dict[str, str] = {}
@@ -193,7 +194,7 @@ def raised(
 
 
 def all_raised(texts: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, str]:
-    """All of the manifests, with each of these packages ``raised`` to its version. Raises RecipeError."""
+    """Return all manifests, with each of these packages ``raised`` to its version. Raises RecipeError."""
     edited = dict(texts)
     for package, version in versions.items():
         edited |= raised(edited, package, version)
@@ -201,7 +202,7 @@ def all_raised(texts: Mapping[str, str], versions: Mapping[str, str]) -> dict[st
 
 
 def admits(specifier: str, version: str) -> bool:
-    """Does a PEP 440 specifier accept the version (pre-releases too)? False: it can't be read."""
+    """Return whether a PEP 440 specifier admits the version (pre-releases too). False: it can't be read."""
     try:
         return SpecifierSet(specifier).contains(version, prereleases=True)
     except InvalidSpecifier:
@@ -209,7 +210,7 @@ def admits(specifier: str, version: str) -> bool:
 
 
 def _new_and_gone(path: str, before: DependencyTree, after: DependencyTree) -> Iterator[str]:
-    """What the lock holds more, or no more, than before."""
+    """Yield a sentence on what the lock gains, and one on what it loses."""
     new = [
         node.label for name, nodes in after.by_name.items() if not before.of(name) for node in nodes
     ]
@@ -221,7 +222,7 @@ def _new_and_gone(path: str, before: DependencyTree, after: DependencyTree) -> I
 
 
 def _raised(before: DependencyTree, after: DependencyTree, package: str) -> tuple[str, ...]:
-    """Other packages that went up with the fix, asking or asked for, as ``name version``."""
+    """Return the other packages that changed with the fix, as ``name version``."""
     return tuple(
         f"{name} {now}"
         for name in sorted(before.by_name.keys() - {package})
@@ -237,7 +238,7 @@ ProjectT = TypeVar("ProjectT", bound="LockedProject")
 
 
 class LockResolver(ABC, Generic[ProjectT]):
-    """One resolution of such a project."""
+    """The steps of one resolution of a project with a lock."""
 
     #: Why what it says of the new lock is less than usual; empty: it is not.
     unchecked = ""
@@ -269,8 +270,7 @@ class LockResolver(ABC, Generic[ProjectT]):
 
 
 class EditResolver(LockResolver[ProjectT]):
-    """Over a lock that is edited. It has no override: a refresh, a direct and a parent bump are all there
-    is."""
+    """The steps over a lock that is edited: a refresh, a direct and a parent bump. There is no override."""
 
     @property
     def strategies(self) -> list[Strategy[Mapping[str, str]]]:
@@ -285,14 +285,15 @@ class EditResolver(LockResolver[ProjectT]):
 
     @abstractmethod
     def _moved(self, state: State, package: str, may_raise: MayRaise) -> State:
-        """The package at its lowest safe version, with what has to move with it. Raises RecipeError."""
+        """Return the state with the package at its lowest safe version, and what has to move with it.
+        Raises RecipeError."""
 
     def _refresh(self, state: State, package: str) -> State:
-        """Within what the manifest asks for."""
+        """Move within what the manifest admits."""
         return self._moved(state, package, lambda _: False)
 
     def _direct(self, state: State, package: str) -> State:
-        """The package's own declaration may be raised."""
+        """Move, and raise the package's own declaration if needed."""
         return self._moved(state, package, lambda name: name == package)
 
     def _not_declared(self, state: State, package: str) -> RecipeError | None:
@@ -307,7 +308,7 @@ class EditResolver(LockResolver[ProjectT]):
         )
 
     def _parent(self, state: State, package: str) -> State:
-        """Every declaration that stands in the way may be raised."""
+        """Move, and raise every declaration that prevents it."""
         return self._moved(state, package, lambda _: True)
 
     def _target(self, state: State, package: str) -> str:
@@ -321,7 +322,7 @@ def check_raises(
     may_raise: MayRaise,
     lines: Mapping[str, str] = NO_TEXTS,
 ) -> None:
-    """Raises RecipeError where a manifest excludes a version, and its declaration may not be raised.
+    """Raise RecipeError if a manifest excludes a version, and its declaration may not be raised.
 
     ``lines``: the installed version of packages of which only the declarations that admit it count.
     """
@@ -349,27 +350,27 @@ class LockedProject(DecidedByLock, ABC):
 
     @property
     def manifests(self) -> frozenset[str]:
-        """The lock and the manifest beside it."""
+        """The paths of the lock and of the manifest next to it."""
         return frozenset({self.path, self.manifest})
 
     @property
     def manifest(self) -> str:
-        """Where the manifest lies, or would lie."""
+        """The path of the manifest, whether it is in the repository or not."""
         return posixpath.join(posixpath.dirname(self.path), self._MANIFEST)
 
     @cached_property
     def text(self) -> str:
-        """The lock as it stands."""
+        """The lock's text."""
         return self.repo.read_text(self.path)
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        """The manifest, where it is in the repository."""
+        """The manifest's text by path, if it is in the repository."""
         return {self.manifest: self.repo.read_text(self.manifest)} if self.declares else {}
 
     @property
     def declares(self) -> bool:
-        """Is the manifest in the repository?"""
+        """Whether the manifest is in the repository."""
         return self.repo.has(self.manifest)
 
     @cached_property
@@ -380,22 +381,22 @@ class LockedProject(DecidedByLock, ABC):
     @property
     @abstractmethod
     def step(self) -> LockStep:
-        """The lock beside what the manifests ask for; nothing, where its hash says that it is of them."""
+        """The lock with what the manifests require; with no request if its hash shows that it is theirs."""
 
     @property
     @abstractmethod
     def tree(self) -> DependencyTree:
-        """What the lock holds."""
+        """The locked packages."""
 
     @abstractmethod
     def _refusal(self, node: Node) -> RecipeError | None:
-        """Why a package of the lock can't be moved."""
+        """Return why a package of the lock can't be moved; None: it can."""
 
     @abstractmethod
     def _resolver(self, releases: Releases) -> LockResolver[Any]: ...
 
     def outline(self, advisory: Advisory) -> Outline:
-        """What lock and manifests tell: per affected package the first step, or why there is none.
+        """Return what lock and manifests show: per affected package the first step, or why there is none.
 
         Raises RecipeError, RepositoryError.
         """
@@ -444,8 +445,9 @@ class LockedProject(DecidedByLock, ABC):
         return self._with_notes(fix, resolver)
 
     def _declared_only(self, advisory: Advisory, held: Collection[str]) -> Iterator[Left]:
-        """Packages of which the lock holds no affected version (``held``: those of which it does), and a
-        manifest admits no other: an environment that the lock is not for, as a marker tells."""
+        """Yield packages of which the lock holds no affected version, and a manifest admits no other: for
+        an environment that the lock is not for, as a marker shows. ``held``: packages with an affected
+        version."""
         packages = [one for one in advisory.packages(ECOSYSTEM) if one not in held]
         places = [(one, place) for one in packages for place in places_of(self.texts, one)]
         for package, place in places:
@@ -483,26 +485,26 @@ class LockedProject(DecidedByLock, ABC):
         return frozenset()
 
     def _first_step(self, package: str, version: str) -> LadderStep:
-        """The step that the files foretell."""
+        """Return the step that the files predict."""
         if not self.declares:
             return LadderStep.LOCK_EDIT
         excluded = not_admitting(self.texts, package, version)
         return LadderStep.DIRECT_BUMP if excluded else LadderStep.LOCK_REFRESH
 
     def _check_forced(self, packages: Iterable[str]) -> None:
-        """Raises RecipeError for a package that the project asks for, constrains or overrides itself."""
+        """Raise RecipeError for a package that the project requires, constrains or overrides itself."""
         for package in packages:
             place = next(declared(self.texts, package), None)
             if place is not None or package in self.tree.asked:
                 raise use_bump(package, f"declared in {place or self.path}")
 
     def _with_notes(self, fix: ProjectFix, resolver: LockResolver[Any]) -> ProjectFix:
-        """The fix with what is to be said beside it."""
+        """Return the fix with notes."""
         return replace(fix, notes=tuple(resolver.notes_on(fix)))
 
 
 class EditedProject(LockedProject):
-    """One whose lock is edited, with the manifest beside it where there is one."""
+    """A project whose lock is edited, with the manifest next to it if there is one."""
 
     #: Does the lock keep a tree, which can be shown where the manifest is there?
     _HAS_TREE: ClassVar[bool]

@@ -126,12 +126,12 @@ class ManifestProject:
 
     @property
     def path(self) -> str:
-        """The file that names the set: of those that are manifests by their names the shortest."""
+        """The file that names the set: the shortest path of those that are manifests by their names."""
         return min(self.files, key=lambda path: (kind_of(path) is None, len(path), path))
 
     @property
     def manifests(self) -> frozenset[str]:
-        """The files of the set."""
+        """The paths of the set's files."""
         return frozenset(self.files)
 
     @cached_property
@@ -144,7 +144,7 @@ class ManifestProject:
 
     @property
     def command(self) -> CommandResolution:
-        """What the set resolves to: made once for the base commit, whoever asks. Raises RepositoryError."""
+        """The set's resolution, made once for the base commit. Raises RepositoryError."""
         own = (self.path, self._ONLY_TOOLS, self.only_kept, self.clients, self.repo.settings)
         return self.repo.once((CommandResolution, *own), self._command)
 
@@ -177,8 +177,8 @@ class ManifestProject:
     def unsettled(
         self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS
     ) -> tuple[str, ...]:
-        """As ``PythonProject`` says: Python installs one version, so that a declaration which holds in
-        every case and admits no affected one settles its package."""
+        """Return as ``PythonProject`` says. Python installs one version, so a declaration that holds in
+        every case and admits no affected version settles its package."""
         texts = {path: patched.get(path, text) for path, text in self.texts.items()}
         bump = _TextBump(advisory, self.path, texts, self._locks_beside)
         places = dict(bump.declared())
@@ -196,13 +196,13 @@ class ManifestProject:
         )
 
     def outline(self, advisory: Advisory) -> Outline:
-        """The direct bumps that the texts call for; nothing is asked of a registry. Raises RecipeError."""
+        """Return the direct bumps that the texts require, without asking a registry. Raises RecipeError."""
         self._check_steps(advisory)
         return self._bump(advisory).outline(may_ask=not self.repo.settings.offline)
 
     @property
     def installs_folders(self) -> bool:
-        """Does the set install folders of the repository? One that can't be read does not."""
+        """Whether the set installs folders of the repository. One that can't be read does not."""
         try:
             return any(map(installs_folders, self.texts.items()))
         except RepositoryError:
@@ -268,8 +268,8 @@ class ManifestProject:
 
     @cached_property
     def _locks_beside(self) -> Mapping[str, str]:
-        """Locks in the folder of a project's own metadata, and what has been compiled from that: they
-        decide what is installed."""
+        """The locks in the folder of a project's own metadata, and what was compiled from that: they decide
+        what is installed."""
         if kind_of(self.path) not in METADATA:
             return {}
         folder = posixpath.dirname(self.path)
@@ -281,7 +281,7 @@ class ManifestProject:
         return {**locks, **compiled_for(self.repo, self.path)}
 
     def _forced(self, advisory: Advisory, patched: Mapping[str, str]) -> ProjectFix | None:
-        """A constraint on what the set only brings in, as a resolver finds it. Raises RecipeError."""
+        """Constrain what the set only brings in, as a resolver finds it. Raises RecipeError."""
         for package, places in self._bump(advisory).declared():
             if affected_places(advisory, places, package):
                 raise use_bump(package, f"declared in {places[0].path}")
@@ -299,7 +299,7 @@ class ManifestProject:
         return self._fix_of(resolve, resolve.start.tree)
 
     def _hashes(self, package: str, version: str) -> Sequence[str]:
-        """The hashes of a release as the set's own registry has it. Raises RecipeError, ToolError."""
+        """Return the hashes of a release in the set's own registry. Raises RecipeError, ToolError."""
         for path, text in self.texts.items():
             if has_own_index(path, text):
                 raise unsupported(
@@ -314,7 +314,7 @@ class ManifestProject:
         return _Search(command, releases, self._hashes, reading, ages, unresolved)
 
     def _check_ages(self, search: "_Search", bumped: State) -> None:
-        """A fix by text brings in nothing too new either, however it gets there. Raises RecipeError."""
+        """Raise RecipeError if a fix by text brings in a release that is too new, in whatever way."""
         before = self._before(search) if self.ages.rules else None
         if before is None:
             return
@@ -323,13 +323,14 @@ class ManifestProject:
             raise too_new
 
     def _before(self, search: "_Search") -> DependencyTree | None:
-        """The tree of the texts as they are; None: they do not go together, or it is unknown."""
+        """Return the tree of the unchanged texts; None: they conflict, or it is unknown."""
         with suppress(RecipeError, ToolError):
             return search.resolve(self.texts)
         return None
 
     def _untangled(self, search: "_Search", fix: ProjectFix) -> ProjectFix | None:
-        """The fix with the other pins that have to move along; None: none has to, or it is unknown."""
+        """Return the fix with the other pins that have to move along; None: none has to, or it is
+        unknown."""
         bumped = {**self.texts, **fix.texts}
         try:
             after = search.resolve(bumped)
@@ -350,8 +351,8 @@ class ManifestProject:
         return replace(found, left=(*fix.left, *found.left), notes=fix.notes)
 
     def _check_named(self, search: "_Search", bumped: State) -> None:
-        """A closed set gets nothing that it does not name: with hashes no installer would take it, and its
-        compiler would write more. Raises RecipeError."""
+        """Raise RecipeError if a closed set would get a package that it does not name: with hashes no
+        installer would take it, and its compiler would write more."""
         if not self.command.is_compiled:
             return
         named = set(map(name_of, wanted(bumped.files, search.reading).requirements))
@@ -370,8 +371,8 @@ class ManifestProject:
             )
 
     def _resolved(self, search: "_Search", fix: ProjectFix) -> ProjectFix | None:
-        """The fix with what the set brings in fixed too; None: nothing of that is known to be affected, or
-        it can't be said what a fix resolves to."""
+        """Return the fix with what the set brings in fixed too; None: nothing of that is known to be
+        affected, or the resolution of a fix is unknown."""
         base = self.resolution
         raised = {move.package for move in fix.moves}
         advisory = search.releases.advisory
@@ -412,7 +413,7 @@ class ManifestProject:
         return left_behind(advisory, ECOSYSTEM, one.name, held, manifest=manifest, error=error)
 
     def _climbed(self, search: "_Search", start: State, before: DependencyTree) -> ProjectFix:
-        """What the strategies make of a start."""
+        """Return the result of the strategies from a start."""
         resolve = Ladder(search.judge, start)
         resolve.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
         return self._fix_of(resolve, before)
@@ -425,7 +426,7 @@ class ManifestProject:
         return ProjectFix(at.files, moves, left, before=before, after=at.tree)
 
     def _releases(self, advisory: Advisory) -> Releases:
-        """The registry's word on releases, where it may be asked and is the one that the set uses."""
+        """Return the registry's releases, if it may be asked and is the one that the set uses."""
         online = not self.repo.settings.offline
         foreign = [path for path, text in self.texts.items() if has_own_index(path, text)]
         may_ask = online and not foreign
@@ -495,7 +496,7 @@ class _TextBump:
         return self.advisory.packages(ECOSYSTEM)
 
     def declared(self) -> Iterator[tuple[str, tuple[Place, ...]]]:
-        """The advisory's packages that the set asks for, with the places. Raises RecipeError."""
+        """Yield the advisory's packages that the set requires, with their places. Raises RecipeError."""
         wanted = frozenset(self.packages)
         named = frozenset().union(*(mentioned(text, wanted) for text in self.texts.values()))
         for package in self.packages:
@@ -530,7 +531,8 @@ class _TextBump:
         return Outline(moves=tuple(moves), left=tuple(left))
 
     def fix(self, releases: Releases, hashes: Hashes) -> ProjectFix:
-        """Every affected place raised; what can't be is left. Raises RecipeError, ToolError."""
+        """Raise every affected place; those that can't be raised are left. Raises RecipeError,
+        ToolError."""
         moves: list[Move] = []
         cleared: list[ClearedPath] = []
         left: list[Left] = []
@@ -574,7 +576,8 @@ class _TextBump:
         )
 
     def _may_find(self, package: str) -> bool:
-        """May the registry have a safe release that the record doesn't name (``last_affected``)?"""
+        """Return whether the registry may have a safe release that the record doesn't name
+        (``last_affected``)."""
         return not admits_affected(self.advisory, ECOSYSTEM, package, lambda _: True)
 
     def _left(self, package: str, places: Sequence[Place], error: RecipeError) -> Left:
@@ -632,11 +635,11 @@ _Reached = Reached[Mapping[str, str]]
 
 @dataclass(frozen=True)
 class _Search:
-    """Looks for the smallest change that takes affected packages out of a set's tree.
+    """The search for the smallest change that takes affected packages out of a set's tree.
 
     There is no lock to refresh: a resolver takes the highest version that all ranges admit. ``command``:
-    the set at the base commit. ``ages``: rules on the age of releases, as options of uv; ``known``: what
-    of the base commit's resolution is unknown, and of a fix may be.
+    the set at the base commit. ``ages``: rules on the age of releases, as options of uv; ``known``: what of
+    the base commit's resolution is unknown, and of a fix may be.
     """
 
     command: CommandResolution
@@ -647,7 +650,7 @@ class _Search:
     known: Callable[[], Collection[Unresolved]]
 
     def resolve(self, texts: Mapping[str, str]) -> DependencyTree:
-        """The tree of these manifests. Raises RecipeError, ToolError."""
+        """Return the tree of these manifests. Raises RecipeError, ToolError."""
         lines, options = wanted(texts, self.reading), (*self.command.options, *self.ages)
         found = resolve(self.command.client, self.command.path, lines, *options, known=self.known)
         if not self.reading.folders:  # whose texts a patch may have changed
@@ -656,7 +659,7 @@ class _Search:
 
     @property
     def judge(self) -> ResultRules[Mapping[str, str]]:
-        """What no tree of the set may be."""
+        """The rules for results of the set."""
         return ResultRules(
             ECOSYSTEM,
             self.releases.advisory,
@@ -665,7 +668,7 @@ class _Search:
         )
 
     def unnamed(self, before: State, after: State) -> Blocker | None:
-        """What a closed set would install without naming it; None: nothing more."""
+        """Return what a closed set would install without naming it; None: nothing more."""
         added = sorted(after.tree.by_name.keys() - before.tree.by_name.keys())
         return (
             worse(after.tree, added[0], f"would come in, and {self.command.path} does not name it")
@@ -742,7 +745,8 @@ class _Search:
         return None
 
     def _constrain(self, at: State, packages: tuple[str, ...]) -> _Reached:
-        """Only in requirements files: pip reads no constraint from any other manifest."""
+        """Add a line per package, in requirements files only: pip reads no constraint from any other
+        manifest."""
         place = constraints_file(at.files) or self.command.path
         text = at.files[place]
         for node in self._bad(at.tree, packages).values():
@@ -779,7 +783,8 @@ class _Search:
         )
 
     def _with(self, start: State, bad: Iterable[str], up: Mapping[str, str]) -> State:
-        """The texts with these versions, resolved as pip would. Raises RecipeError: it is no fix."""
+        """Return the texts with these versions, resolved as pip would. Raises RecipeError: it is not
+        a fix."""
         texts = dict(start.files)
         for name, version in up.items():
             texts |= raised(texts, name, plan_raise(texts, name, version), self.hashes)
@@ -795,7 +800,7 @@ class _Search:
     def _dependency_paths(
         self, tree: DependencyTree, package: str, up: Mapping[str, str]
     ) -> tuple[str, ...]:
-        """Of what was raised, that which leads to a package; all of it, where nothing does."""
+        """Return the raised packages that lead to a package; all of them if none does."""
         leading = [name for name in up if name != package and _reaches(tree, name, {package})]
         others = leading or [name for name in up if name != package]
         return tuple(f"{name} {up[name]}" for name in sorted(others))
@@ -803,7 +808,7 @@ class _Search:
     def _lowest(
         self, start: State, bad: dict[str, Node], free: frozenset[str]
     ) -> Mapping[str, str]:
-        """The lowest versions of ``free`` that go together with safe versions of ``bad``."""
+        """Return the lowest versions of ``free`` that go together with safe versions of ``bad``."""
         asked = wanted(start.files, self.reading)
         tree = start.tree
         floors = {name: _version_of(tree, name) for name in free}
@@ -829,7 +834,8 @@ class _Search:
         raise does_not_serve(worse(start.tree, ", ".join(bad), why))
 
     def _named(self, error: RecipeError, bad: dict[str, Node], start: State) -> RecipeError:
-        """The constraint and the parent that uv's own words name, with its file; else uv's words."""
+        """Return the refusal with the constraint and the parent that uv's output names, and its file;
+        otherwise with uv's output."""
         # The package that was added last is the one that did not fit.
         for name, node in reversed(bad.items()):
             if self._target(node) is None:
@@ -843,7 +849,7 @@ class _Search:
         return error.placed(self.command.path, start.tree, partial(self._place, files), targets)
 
     def _bound(self, node: Node) -> str:
-        """The constraint that keeps a package's affected version out; below 0: the whole package."""
+        """Return the constraint that excludes a package's affected version; below 0: the whole package."""
         target = self._target(node)
         return f"{node.name}>={at_least(target)}" if target else f"{node.name}<0"
 
@@ -856,7 +862,7 @@ class _Search:
     def _least(
         self, start: State, found: State, bad: Iterable[str], up: Mapping[str, str]
     ) -> tuple[State, Mapping[str, str]]:
-        """Without each change without which the tree is still clear."""
+        """Leave out each change without which the tree is still clear."""
         for name in tuple(up)[:MAX_ROUNDS] if len(up) > 1 else ():
             fewer = {other: version for other, version in up.items() if other != name}
             try:
@@ -877,7 +883,7 @@ def _no_fix(advisory: Advisory, node: Node) -> RecipeError:
 
 
 def _reaches(tree: DependencyTree, name: str, goals: Iterable[str]) -> bool:
-    """Does a package lead to one of these, or is it one?"""
+    """Return whether a package is one of these, or leads to one."""
     goals, waiting, seen = set(goals), [name], {name}
     while waiting:
         here = waiting.pop()
@@ -890,5 +896,5 @@ def _reaches(tree: DependencyTree, name: str, goals: Iterable[str]) -> bool:
 
 
 def _version_of(tree: DependencyTree, name: str) -> str:
-    """The version of a package that is in the tree."""
+    """Return the version of a package that is in the tree."""
     return tree.of(name)[0].version
