@@ -1050,8 +1050,8 @@ def unknown(
     )
 
 
-def does_not_serve(problem: Blocker | str, *, kind: str = "") -> RecipeError:
+def does_not_serve(problem: Blocker | str) -> RecipeError:
     """Return the refusal of a result that a client resolved, and that no fix may be."""
     if isinstance(problem, str):
         problem = Blocker(kind=BlockerKind.RESULT, constraint=problem.rstrip("."))
-    return refused_for(problem, kind=kind)
+    return refused_for(problem)

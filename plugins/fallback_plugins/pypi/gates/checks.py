@@ -271,7 +271,7 @@ class TypecheckGate(PyPIGate):
 
     def _checks(self, context: GateContext, folder: str) -> Sequence[GateVerdict]:
         repo = gating.patched(context)
-        checkers = _configured(repo, folder)
+        checkers = configured(repo, folder)
         if not checkers:
             return [gating.skipped(self.name, f"{folder!r} configures neither mypy nor pyright")]
         project = Environment(context, repo, folder)
@@ -284,11 +284,7 @@ class TypecheckGate(PyPIGate):
             why = f"{checker} is configured, but not among the project's dependencies"
             return gating.skipped(self.name, why)
         run = _PythonRun(project, ["-m", checker, *arguments])
-        # mypy and pyright exit with 1 if all complaints are printed; otherwise they stopped before.
-        check = Check(
-            *(checker, run, _complaints, lambda result: result.exit_code != 1, arguments),
-            on=run.at_base,
-        )
+        check = Check(checker, run, findings, is_blocked, arguments, on=run.at_base)
         where = (project.context, project.folder)
         return beside_base(project, lambda: judge_check(self.name, *where, check))
 
@@ -310,13 +306,18 @@ class _PythonRun:
         return target.install().absent or target.sandboxed(self.arguments)
 
 
-def _complaints(output: str) -> list[Finding]:
+def findings(output: str) -> list[Finding]:
     """Return the errors in a type checker's output, without its notes."""
     matches = (_COMPLAINT.fullmatch(line) for line in output.splitlines())
     return [Finding(f"{it['path']}: {it['what']}", it[0].strip()) for it in matches if it]
 
 
-def _configured(repo: RepoContext, folder: str) -> dict[str, tuple[str, ...]]:
+def is_blocked(result: CommandResult) -> bool:
+    """Return whether a failing checker stopped early: otherwise mypy and pyright exit with 1."""
+    return result.exit_code != 1
+
+
+def configured(repo: RepoContext, folder: str) -> dict[str, tuple[str, ...]]:
     """Return the arguments of each checker (a module to run, of the distribution's name) that a project
     configures: in pyproject.toml, or in the checker's own file.
 

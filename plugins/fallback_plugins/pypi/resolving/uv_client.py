@@ -231,10 +231,10 @@ def _write_stubs(root: Path, stubs: Mapping[str, str]) -> list[str]:
     return [f"--find-links={STUBS}"]
 
 
-def resolver_failed(problem: str, blocker: Blocker | None = None, *, kind: str = "") -> RecipeError:
-    """The typed refusal for what uv could not, or should not, resolve."""
-    known = blocker or Blocker(kind=BlockerKind.RESULT, constraint=problem.rstrip("."))
-    return refused_for(known, kind=kind)
+def resolver_failed(problem: str, *, kind: str = "") -> RecipeError:
+    """Return the refusal of what uv could not, or should not, resolve."""
+    blocker = Blocker(kind=BlockerKind.RESULT, constraint=problem.rstrip("."))
+    return refused_for(blocker, kind=kind)
 
 
 def yanked_in(output: str) -> frozenset[tuple[str, str]]:

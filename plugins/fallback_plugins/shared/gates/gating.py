@@ -328,11 +328,6 @@ def _joined(verdicts: Sequence[GateVerdict]) -> GateVerdict:
 _WITH_PROGRAMS = 'PATH="$1:$PATH"; export PATH; shift; exec "$@"'
 
 
-def _with_programs(programs: Path, argv: Sequence[str]) -> list[str]:
-    """The command, with a folder first on the path that the sandbox gives."""
-    return ["sh", "-c", _WITH_PROGRAMS, "sh", str(programs), *argv]
-
-
 def run_as_given(
     context: GateContext,
     tree: RepoContext,
@@ -351,7 +346,7 @@ def run_as_given(
     """
     time = suite_time or SuiteTime(context.timeout_s if timeout_s is None else timeout_s)
     result = context.sandbox.run(
-        command_in(folder, _with_programs(programs, argv)),
+        command_in(folder, ["sh", "-c", _WITH_PROGRAMS, "sh", str(programs), *argv]),
         worktree=tree.tree,
         timeout_s=time.limit_s,
         silent_s=time.silent_s,

@@ -56,11 +56,11 @@ class ShellCommand:
         return simple(f"{by} {self.rest(count)}".strip()) if count else self
 
 
-def _braced(opening: str, closing: str, depth: int = 3) -> str:
-    """Return an expression for balanced text, so deep."""
+def _braced(opening: str, closing: str) -> str:
+    """Return an expression for balanced text, at most three pairs deep within the outer one."""
     inner = rf"[^{opening}{closing}]"
     body = rf"{inner}*+"
-    for _ in range(depth):
+    for _ in range(3):
         body = rf"(?:{inner}|\{opening}{body}\{closing})*+"
     return rf"\{opening}{body}\{closing}"
 
