@@ -829,8 +829,6 @@ def _with_exception(path: str, text: str, package: str, until: str) -> str:
 
     Raises RecipeError if its format leaves no place for it.
     """
-    import tomlkit
-
     wanted = deepcopy(dict(parse_toml(path, text)))
     wanted.setdefault("tool", {}).setdefault("uv", {}).setdefault(_AGES, {})[package] = until
     plain, mark = text.removeprefix(BOM), BOM if text.startswith(BOM) else ""

@@ -62,17 +62,8 @@ _TEST_TOOLS = frozenset({"tox.ini", "tox.toml", "toxfile.py", "noxfile.py"})
 
 #: Where other people's code lies, which a project may well install from.
 _VENDORED = frozenset(
-    {
-        "vendor",
-        "vendored",
-        "_vendor",
-        "_vendored",
-        "third_party",
-        "third-party",
-        "external",
-        "extern",
-    }
-    | {"site"}
+    {"vendor", "vendored", "_vendor", "_vendored", "third_party", "third-party", "external"}
+    | {"extern", "site"}
 )
 
 #: Locks that are made from a manifest in their own folder, or from a workspace's members below.

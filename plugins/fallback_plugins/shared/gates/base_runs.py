@@ -352,18 +352,22 @@ def _what_runs(way: Way) -> set[str]:
 
 
 def _choose(context: GateContext, gate: str, folder: str, on: On, ways: Sequence[Way]) -> Choice:
+    def choice_of(way: Way, run: Run) -> Choice:
+        own_on: On = (lambda: content_key(on(), way.key)) if way.key else on
+        return Choice(way, own_on, BaseRuns(context, gate, folder, run, own_on))
+
     ways = [*ways[: MAX_TRIED - 1], ways[-1]] if len(ways) > MAX_TRIED else [*ways]
     if len(ways) == 1:
-        return _choice(context, gate, folder, on, ways[0])
+        return choice_of(ways[0], ways[0].run)
     place = place_of(context, gate, folder, on(), "choice", [way.key for way in ways])
     before = kept(place)
     if before is not None:
         chosen = next((way for way in ways if way.key == before["key"]), ways[-1])
         over = tuple((label, why) for label, why in before["passed_over"])
-        return _choice(context, gate, folder, on, chosen, over)
+        return replace(choice_of(chosen, chosen.run), passed_over=over)
     tried: list[tuple[Choice, BaseRun, str]] = []
     for way in ways:
-        choice, seen = _tried(context, gate, folder, on, way)
+        choice, seen = _tried(context, way, choice_of)
         if seen is None:  # nothing can be installed: no way serves
             return choice
         run, why = seen
@@ -381,26 +385,11 @@ def _choose(context: GateContext, gate: str, folder: str, on: On, ways: Sequence
     return replace(chosen_, passed_over=over)
 
 
-def _choice(
-    context: GateContext,
-    gate: str,
-    folder: str,
-    on: On,
-    way: Way,
-    over: tuple[tuple[str, str], ...] = (),
-) -> Choice:
-    on = _on_of(on, way)
-    return Choice(way, on, BaseRuns(context, gate, folder, way.run, on), over)
-
-
-def _on_of(on: On, way: Way) -> On:
-    return (lambda: content_key(on(), way.key)) if way.key else on
-
-
 def _tried(
-    context: GateContext, gate: str, folder: str, on: On, way: Way
+    context: GateContext, way: Way, choice_of: Callable[[Way, Run], Choice]
 ) -> tuple[Choice, tuple[BaseRun, str] | None]:
-    """The way, its run at the base commit, and why it does not serve; empty if it does."""
+    """Return the way as a choice, its run at the base commit, and why it does not serve; empty if it
+    serves."""
     outputs: list[str] = []
 
     def run(tree: RepoContext) -> SuiteRun | NotInstalled:
@@ -410,13 +399,10 @@ def _tried(
         return made
 
     run.__module__ = way.run.__module__
-    on = _on_of(on, way)
-    base = BaseRuns(context, gate, folder, run, on)
+    choice = choice_of(way, run)
+    base = choice.base
     runs = base.until(bool)
-    choice = Choice(way, on, base)
-    if base.absent is not None:
-        return choice, None
-    seen = runs[0] if runs else base.late
+    seen = None if base.absent is not None else runs[0] if runs else base.late
     if seen is None:
         return choice, None
     reported = seen.report
