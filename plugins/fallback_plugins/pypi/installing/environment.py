@@ -114,22 +114,22 @@ class Environment:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """What is installed from: the lock, else files and groups."""
+        """The files and groups that are installed from, or the lock."""
         if self._manifests.locked:
             return (self._manifests.lock,)
         return tuple(source.name for source in self._manifests.sources)
 
     @property
     def declares(self) -> bool:
-        """Does any manifest declare something to install?"""
+        """Whether any manifest declares something to install."""
         return bool(self.sources)
 
     def declaring(self, line: str) -> tuple[str, ...]:
-        """Files and groups that a line stands in; none where uv.lock decides."""
+        """Return the files and groups that have a line; none if uv.lock decides."""
         return tuple(one.name for one in self._manifests.sources if line in one.lines)
 
     def alone(self, source: str) -> "Environment":
-        """The one of a single file, or group, and nothing else that the project declares."""
+        """Return the environment of a single file, or group, and nothing else that the project declares."""
         return replace(self, runner=None, only=source)
 
     @cached_property
@@ -146,26 +146,27 @@ class Environment:
         return Wanted("python", what, by, self.context.resolutions, fresh, base, self._is_resolved)
 
     def contents(self) -> str:
-        """What a run in it ran on: another digest is another run. Raises as ``install`` does."""
+        """Return a digest of what a run in it ran on: another digest is another run. Raises as ``install``
+        does."""
         here = interpreters(self.context.clients)
         return f"{self.wanted.asked} {self._store.digest(self.place)} {here}"
 
     @cached_property
     def place(self) -> Path:
-        """Where the environment is. Raises as ``install`` does."""
+        """The environment's folder. Raises as ``install`` does."""
         return self._store.installed(self.wanted, self._make)
 
     @property
     def resolution(self) -> Resolution:
-        """Return the fix's resolution of it. Raises as ``install`` does."""
+        """The fix's resolution of it. Raises as ``install`` does."""
         self.install()
         return self._store.resolved(self.wanted)
 
     def install(self) -> Installed:
-        """Make the environment, once for these manifests: as much of it as can be had. A patched tree's has
-        the base commit's packages, except those that the patch moves (ADR-0102).
+        """Make the environment, once for these manifests: as much of it as is available. A patched tree's
+        has the base commit's packages, except those that the patch moves (ADR-0102).
 
-        Raises ToolMissingError; ToolFailedError where no registry answers, uv makes no environment, or what
+        Raises ToolMissingError; ToolFailedError if no registry answers, uv makes no environment, or what
         was resolved for this fix is not available any more.
         """
         return Installed.kept(self.place)
@@ -195,8 +196,8 @@ class Environment:
         return found, resolution
 
     def _pins(self, recorded: Resolution | None) -> dict[str, list[str]]:
-        """Lines by package: what was recorded for this tree, or resolved; of a patched tree what the base
-        commit has, except affected releases, and what the patch moves in the resolution."""
+        """Return lines by package: what was recorded for this tree, or resolved; of a patched tree what the
+        base commit has, except affected releases, and what the patch moves in the resolution."""
         if recorded is None and self._base is None:
             return self._resolved_pins
         first, advisory = recorded or self.base.resolution, self.context.advisory
@@ -226,8 +227,8 @@ class Environment:
 
     @cached_property
     def _resolved_pins(self) -> dict[str, list[str]]:
-        """Lines by package of what the recipe resolved these very manifests to: nothing of them is resolved
-        again. A package that its resolutions don't agree on has none; nor has any, if a lock decides, or
+        """Lines by package of the recipe's resolution of these very manifests, which are not resolved
+        again. A package on which its resolutions differ has none; nor has any, if a lock decides, or
         releases of an old day are installed."""
         if self._manifests.locked or self._day:
             return {}
@@ -264,12 +265,12 @@ class Environment:
         )
 
     def installed(self, package: str) -> tuple[str, ...]:
-        """Versions in it; its metadata is read, nothing imported. Raises as ``install`` does."""
+        """Return the versions in it; metadata is read, nothing imported. Raises as ``install`` does."""
         name = canonicalize_name(package)
         return tuple(found.version for called, found in self._distributions() if called == name)
 
     def distributions(self) -> Mapping[str, Distribution]:
-        """All that is in it by canonical name; as ``installed``."""
+        """Return all that is in it by canonical name; as ``installed``."""
         return dict(self._distributions())
 
     def _distributions(self) -> Iterator[tuple[str, Distribution]]:
@@ -305,7 +306,7 @@ class Environment:
         return self._manifests.installs(path)
 
     def unproved(self, package: str) -> tuple[str, ...]:
-        """Versions that an environment has which ``resolved`` does not count, except those that were taken
+        """Return versions in an environment that ``resolved`` does not count, except those that were taken
         in place of a line that could not be installed."""
         if not self._is_made or self.resolved(package):
             return ()
@@ -314,7 +315,7 @@ class Environment:
         return () if canonicalize_name(package) in replaced else self.installed(package)
 
     def sandboxed(self, arguments: Sequence[str], time: SuiteTime | None = None) -> CommandResult:
-        """Run the environment's Python in this folder, its programs first on the path. What it prints has
+        """Run the environment's Python in this folder, its programs first on the path. Its output has
         relative paths, and the same ones in any tree. ``time``: of a suite of tests; None: a gate's own."""
         self.write_versions()
         programs = self.place / "bin"
@@ -359,19 +360,19 @@ class Environment:
         return self.placeless(result)
 
     def placeless(self, result: CommandResult) -> CommandResult:
-        """The same with one word for where the environment lies: each tree has its own, and what is
-        printed of a file in it is compared."""
+        """Return the result with one placeholder for the environment's folder: each tree has another, and
+        what is printed of a file in it is compared."""
         output = gating.placeless(result.output, self.place, _ANY_PLACE)
         return result.model_copy(update={"output": output})
 
     @property
     def readable(self) -> list[Path]:
-        """What a sandbox must be able to read to run it. Raises as ``install`` does."""
+        """The paths that a sandbox must be able to read to run it. Raises as ``install`` does."""
         return [self.place, *pythons.readable(self.place)]
 
     def variables(self) -> dict[str, str]:
-        """How Python finds the project itself, and others of the repository that it takes packages from:
-        none is installed; flat, or below ``src``. And what programs know an active environment by."""
+        """Return how Python finds the project itself, and others of the repository that it takes packages
+        from: none is installed; flat, or below ``src``. And the variables of an active environment."""
         roots = [self.repo.root / place for place in self._manifests.places]
         places = [place for root in roots for place in (root, root / "src")]
         places.append(self.place / _OWN_METADATA)
@@ -381,7 +382,7 @@ class Environment:
         }
 
     def write_versions(self) -> None:
-        """Put the modules that a build would write into the tree, where nothing is in their place.
+        """Put the modules that a build would write into the tree, if nothing is in their place.
 
         A tree that a command is to run in: the repository itself is never written.
         """
@@ -391,7 +392,8 @@ class Environment:
 
     @cached_property
     def _tag(self) -> str:
-        """The newest tag behind the base commit; empty where git tells none, or the project its version."""
+        """The newest tag before the base commit; empty if git names none, or the project states its
+        version."""
         own = self._manifests.own
         if not version_files(own) and not has_dynamic_version(own):
             return ""
@@ -399,7 +401,7 @@ class Environment:
 
     @cached_property
     def _settings(self) -> Sequence["Setting"]:
-        """How to make it, in the order in which it is tried: with our Python first."""
+        """The settings to try, in order: with our Python first."""
         until = self._day
         suited = _chosen(self.context, self.suited)
         found = [Setting(python, until) for python in suited]
@@ -414,7 +416,7 @@ class Environment:
 
     @property
     def base(self) -> "Environment":
-        """The base commit's; itself, where it is of that tree."""
+        """The base commit's environment; itself, if it is of that tree."""
         return self if self.repo is self.context.repo else self._beside
 
     @cached_property
@@ -422,30 +424,31 @@ class Environment:
         return replace(self, repo=self.context.repo)
 
     def in_tree(self, tree: RepoContext, limits: GateContext | None = None) -> "Environment":
-        """The same project's in another tree, whose files are read anew, beside the same base commit's."""
+        """Return the same project's environment in another tree, whose files are read again, with the same
+        base commit's."""
         found = replace(self, context=limits or self.context, repo=tree)
         found._beside = self.base
         return found
 
     @cached_property
     def _base(self) -> "Environment | None":
-        """The base commit's, where the patch changes what is declared."""
+        """The base commit's environment, if the patch changes what is declared."""
         is_alike = self.base._manifests.identity == self._manifests.identity
         return None if is_alike else self.base
 
     def otherwise(self) -> str:
-        """How this tree is installed, and how the base commit's, where that differs (``Installed``); else
-        empty. Raises as ``install`` does."""
+        """Return how this tree is installed, and how the base commit's, if that differs (``Installed``);
+        otherwise empty. Raises as ``install`` does."""
         return "" if self._base is None else self.install().otherwise_than(self._base.install())
 
     def in_another_setting(self) -> str:
-        """The same, where it runs on another Python, or on releases of another day."""
+        """Return the same, if it runs on another Python, or on releases of another day."""
         if self._base is None or self.install().how == self._base.install().how:
             return ""
         return self.otherwise()
 
     def _starts(self, made: Path) -> bool:
-        """Does pytest start in an environment in the making? Where it has none, nothing need start.
+        """Return whether pytest starts in an environment in the making. If it has none, nothing need start.
 
         What does not run on today's Python fails at once. What does not end in time is slow: a busy machine
         would choose other releases than an idle one.
@@ -463,7 +466,7 @@ class Environment:
 
     @cached_property
     def _day(self) -> str:
-        """The base commit's day, where releases of its day are to be installed; else empty."""
+        """The base commit's day, if releases of its day are to be installed; otherwise empty."""
         affected = self.context.repo.affected
         if affected is None or not affected.is_own or self._manifests.locked:
             return ""
@@ -473,12 +476,12 @@ class Environment:
 
 
 def newest_tag(context: GateContext) -> str:
-    """The newest tag behind it; empty where git tells none."""
+    """Return the newest tag before the base commit; empty if git names none."""
     return _git_on(context, "describe", "--tags", "--abbrev=0")
 
 
 def day_of_old(context: GateContext) -> str:
-    """When it was committed, if that is long ago; empty where it is not, or git tells no day."""
+    """Return the day of the commit, if that is long ago; empty if it is not, or git names no day."""
     with suppress(ValueError):
         day = date.fromisoformat(_git_on(context, "show", "-s", "--format=%cs"))
         return str(day) if day < datetime.now(UTC).date() - OF_ITS_DAY_AFTER else ""
@@ -498,13 +501,13 @@ def _git(clients: ClientRunner, root: Path, *words: str) -> str:
 
 
 def _chosen(context: GateContext, suited: Sequence[Path]) -> tuple[Path, ...]:
-    """Those of ``suited`` that this fix's runs may be on: the chosen one; all where none was chosen."""
+    """Return those of ``suited`` that this fix's runs may be on: the chosen one; all if none was chosen."""
     name = kept(_place_of_chosen(context))
     return tuple(python for python in suited if python.name == name) or tuple(suited)
 
 
 def choose_python(context: GateContext, python: Path | None) -> None:
-    """From now on this fix's runs are on this Python; None: on any, ours first."""
+    """Run this fix on this Python from now on; None: on any, ours first."""
     if python is None:
         _place_of_chosen(context).unlink(missing_ok=True)
     else:
@@ -573,9 +576,9 @@ _ANY_DAY = "9999-01-01T00:00:00Z"
 
 @dataclass(frozen=True)
 class Setting:
-    """With which Python, and with releases up to which day (``2022-05-27``; empty: all).
+    """The Python, and the day up to which releases are taken (``2022-05-27``; empty: all).
 
-    ``but_for``: up to MAX_APART packages that the day can't give may be of any day.
+    ``but_for``: up to MAX_APART packages that the day lacks may be of any day.
     """
 
     python: Path
@@ -589,7 +592,7 @@ class Setting:
         return (*other, *([f"from releases up to {self.until}"] if self.until else []))
 
     def is_of(self, how: Sequence[str]) -> bool:
-        """Was what is there so installed in this setting?"""
+        """Return whether an environment with this record was installed in this setting."""
         usual = tuple(word for word in how if not word.startswith(_APART))
         return self.how == usual and self.but_for == (len(usual) < len(how))
 
@@ -651,8 +654,9 @@ class _Making:
         self._plan = InstallPlan(steps, self._sources, manifests.runner, manifests.strays, there)
 
     def make(self, settings: Sequence[Setting], others: Sequence[Setting]) -> Installed:
-        """All of it in the first setting that can have it, from wheels of a registry before any is built;
-        in one of ``others`` only where none of ``settings`` can; else a part, in the first of them."""
+        """Install all of it in the first setting that has it, from wheels of a registry before any is
+        built; in one of ``others`` only if none of ``settings`` has it; otherwise a part, in the first of
+        them."""
         for some in (settings, others):
             ways = chain(self._from_wheels(some, settings[0]), self._with_built(some))
             if (found := next(ways, None)) is not None:
@@ -664,7 +668,7 @@ class _Making:
             yield from self._whole(setting, is_first=setting is first)
 
     def _with_built(self, settings: Sequence[Setting]) -> Iterator[Installed]:
-        """… as soon as what uv has no wheel of is built."""
+        """Yield as ``_from_wheels``, as soon as what uv has no wheel of is built."""
         for setting in settings if self._plan.everything else ():
             while self._has_more(setting):
                 yield from self._whole(setting, is_first=False)
@@ -687,7 +691,7 @@ class _Making:
         return self._told(replace(found, unbuilt=failed), setting)
 
     def _has_more(self, setting: Setting) -> bool:
-        """Build what was refused for want of a wheel. Is anything built that was not there to be had?"""
+        """Build what was refused for lack of a wheel. Return whether anything new was built."""
         refusals = self._refusals.get(setting, ())
         self._building.build(setting.python, setting.until, refusals)
         before, self._linked[setting] = self._linked.get(setting, ""), self._links(setting)
@@ -709,8 +713,8 @@ class _Making:
         return InstallLadder(plan, self._start(setting, apart), self._write)
 
     def _missing(self, minor: int, affected: Collection[str]) -> Sequence[str]:
-        """Lines for modules that code imports at its start, and nothing brings, within what the project
-        says of them; none for a package that the advisory is about."""
+        """Return lines for modules that code imports at its start, and nothing provides, within the
+        project's own bounds; none for a package that the advisory is about."""
         lines: dict[str, None] = {}
         for module in self._imported(minor):
             line = Requirement(_ONCE_THERE[module][0])
@@ -721,8 +725,8 @@ class _Making:
         return [*lines]
 
     def _imported(self, minor: int) -> list[str]:
-        """Modules of ``_ONCE_THERE`` that are gone from this Python, and imported by what is installed or
-        by the project's own code."""
+        """Return modules of ``_ONCE_THERE`` that are gone from this Python, and imported by what is
+        installed or by the project's own code."""
         gone = {name for name, (_, since) in _ONCE_THERE.items() if minor >= since}
         found: dict[str, None] = {}
         packages = [*self._made.glob("lib/python*/site-packages")]
@@ -736,7 +740,7 @@ class _Making:
         return self._building.links(setting.python, setting.until)
 
     def _told(self, found: Installed, setting: Setting) -> Installed:
-        """With all that is unusual in it."""
+        """Return the result with all that is unusual in it."""
         there = self._plan.there()
         built = self._building.built(setting.python, setting.until, there)
         return replace(found, how=(*setting.how, *found.how), built=built)
@@ -750,7 +754,7 @@ class _Making:
         )
 
     def _whole(self, setting: Setting, *, is_first: bool) -> Iterator[Installed]:
-        """All of it, if it can be had so and starts."""
+        """Yield all of it, if it is available in a setting and starts."""
         try:
             found = self._but_for(setting) if setting.but_for else self._ladder(setting).whole()
         except ToolFailedError:
@@ -761,7 +765,7 @@ class _Making:
             yield self._told(found, setting)
 
     def _but_for(self, setting: Setting) -> Installed | None:
-        """All of it, from the day but for what uv says that the day can't give."""
+        """Return all of it, from the day except for what uv reports that the day lacks."""
         apart = self._not_of_the_day(replace(setting, but_for=False))
         while apart is not None and len(apart) <= MAX_APART:
             found = self._ladder(setting, apart).whole()
@@ -776,7 +780,7 @@ class _Making:
         return None
 
     def _not_of_the_day(self, setting: Setting) -> tuple[str, ...] | None:
-        """Packages by uv's hints; none where the setting was not tried, None where it told of none."""
+        """Return packages by uv's hints; none if the setting was not tried, None if there are no hints."""
         if setting not in self._refusals:
             return ()
         hints = _NOT_OF_THE_DAY.findall("\n".join(self._refusals[setting]))
@@ -889,7 +893,8 @@ def _modules_in(places: Iterable[Path]) -> Iterator[bytes]:
 
 
 def _beside_lock(pins: Sequence[str], sources: Iterable[Source]) -> list[str]:
-    """The pins, those of a lock's packages as the lock has them: it decides, whatever a manifest admits."""
+    """Return the pins, those of a lock's packages as the lock has them: it decides, whatever a manifest
+    admits."""
     locked = {}
     for line in (it for source in sources if source.pinned for it in source.lines):
         if (asked := requirement_in(line)) is not None and not asked.url:
@@ -899,7 +904,7 @@ def _beside_lock(pins: Sequence[str], sources: Iterable[Source]) -> list[str]:
 
 
 def _written(line: str) -> str:
-    """A line that uv compiled, as a constraint; empty if it is not a requirement."""
+    """Return a line that uv compiled, as a constraint; empty if it is not a requirement."""
     asked = requirement_in(line.partition(" --hash")[0].rstrip("\\ "))
     return "" if asked is None else bound(str(asked))
 

@@ -86,7 +86,7 @@ class ReleaseFile:
 
 @dataclass(frozen=True)
 class Release:
-    """One version as the registry has it. ``files`` as uv lists them for the Pythons asked about."""
+    """One version in the registry. ``files`` as uv lists them for the requested Pythons."""
 
     name: str
     version: str
@@ -105,13 +105,13 @@ class Metadata:
 
     @property
     def summary(self) -> str:
-        """The one-line description; empty where there is none."""
+        """The one-line description; empty if there is none."""
         value = self._headers.get("Summary", "")
         return "" if value == "UNKNOWN" else str(value)
 
     @property
     def requires_python(self) -> str:
-        """As written; empty where the package doesn't say."""
+        """The specifier as written; empty if the package states none."""
         return str(self._headers.get("Requires-Python", ""))
 
     @property
@@ -127,7 +127,7 @@ class Metadata:
 
     @cached_property
     def requirements(self) -> tuple[Requirement, ...]:
-        """What it requires, extras' requirements too, in its order. Raises RecipeError."""
+        """The requirements, those of extras too, in their order. Raises RecipeError."""
         try:
             return tuple(Requirement(it) for it in self._headers.get_all("Requires-Dist", ()))
         except InvalidRequirement as error:
@@ -140,7 +140,7 @@ class Metadata:
 
 
 class PackageIndex:
-    """Asks the registry what a package has. Every method raises RecipeError, ToolMissingError."""
+    """Queries the registry for a package. Every method raises RecipeError, ToolMissingError."""
 
     def __init__(self, clients: ClientRunner, ages: Sequence[str] = ()) -> None:
         """``ages``: rules on the age of releases, as options of uv."""
@@ -148,14 +148,14 @@ class PackageIndex:
         self._ages = ages
 
     def lowest(self, package: str, specifier: str, python: str) -> Release:
-        """The lowest release that the specifier admits; not yanked, unless it is pinned by ``==``.
+        """Return the lowest release that the specifier admits; not yanked, unless it is pinned by ``==``.
 
         ``python``: the lowest Python (``3.9``) that it must support.
         """
         return self._release(package, specifier, python, "--resolution=lowest-direct")
 
     def highest(self, package: str, specifier: str, python: str) -> Release:
-        """As ``lowest``, the highest."""
+        """Return the highest release; as ``lowest``."""
         return self._release(package, specifier, python, "--resolution=highest")
 
     def _release(self, package: str, specifier: str, python: str, option: str) -> Release:
@@ -166,7 +166,7 @@ class PackageIndex:
         raise resolver_failed(f"uv locked no {package}{specifier}.")
 
     def lowest_with(self, wanted: str, constraint: str, python: str) -> dict[str, str]:
-        """The versions that uv takes where ``wanted`` is as low as ``constraint`` lets it be."""
+        """Return uv's versions if ``wanted`` is as low as ``constraint`` admits."""
         tables = self._resolve(Wanted((wanted,), (constraint,)), python)
         found = {table["name"]: table["version"] for table in tables}
         if canonicalize_name(Requirement(wanted).name) not in found:
@@ -183,10 +183,10 @@ class PackageIndex:
         *,
         without: Sequence[str] = (),
     ) -> dict[str, str]:
-        """The versions that a set becomes as its clients choose: the highest, one for every platform.
+        """Return the versions of a set as its clients choose: the highest, one for every platform.
 
         A package that has to be there in several versions is left out. ``without``: packages that are not
-        looked at, whoever asks for them.
+        looked at, whatever requires them.
         """
         nowhere = tuple(f"{name}; python_version < '0'" for name in without)
         wanted = Wanted(tuple(requirements), tuple(constraints), nowhere)
@@ -196,7 +196,7 @@ class PackageIndex:
         return {it["name"]: it["version"] for it in tables if names.count(it["name"]) == 1}
 
     def resolved(self, requirements: Sequence[str], python: str) -> dict[str, str]:
-        """The versions that a set of requirements becomes, for every platform."""
+        """Return the versions of a set of requirements, for every platform."""
         tables = self._resolve(Wanted(tuple(requirements)), python)
         return {table["name"]: table["version"] for table in tables}
 
@@ -208,7 +208,7 @@ class PackageIndex:
         alone: Sequence[str] = (),
         options: Sequence[str] = ("--resolution=lowest-direct",),
     ) -> Sequence[Mapping[str, Any]]:
-        """The packages of a scratch lock. ``alone``: the one package, without what it requires."""
+        """Return the packages of a scratch lock. ``alone``: the one package, without what it requires."""
         client = UvClient(self._clients, python)
         try:
             text = client.lock(wanted, *options, *self._ages, alone=alone).text
@@ -222,10 +222,10 @@ class PackageIndex:
         return packages
 
     def release(self, package: str, version: str, python: str) -> tuple[Release, Metadata]:
-        """A release with every file that supports a Python which the package itself supports.
+        """Return a release with every file that supports a Python which the package itself supports.
 
-        ``python``: the lowest Python of the project. Raises RecipeError where there is no wheel to read
-        the metadata from: only a build could tell it.
+        ``python``: the lowest Python of the project. Raises RecipeError if there is no wheel to read the
+        metadata from: only a build could tell it.
         """
         pin = f"=={version}"
         found = self.lowest(package, pin, python)
@@ -236,7 +236,8 @@ class PackageIndex:
         return found, metadata
 
     def metadata(self, release: Release, python: str) -> Metadata:
-        """A release's own metadata, from a wheel that is unpacked in a scratch folder (never run)."""
+        """Return a release's own metadata, from a wheel that is unpacked in a scratch folder (never
+        run)."""
         chosen = _python_and_platform(release, python)
         if chosen is None:
             label = f"{release.name} {release.version}"
@@ -257,7 +258,7 @@ class PackageIndex:
 
 
 def lowest_python(specifier: str) -> str:
-    """The lowest Python (``3.9``) that a PEP 440 specifier names; OLDEST_PYTHON where it names none."""
+    """Return the lowest Python (``3.9``) that a PEP 440 specifier names; OLDEST_PYTHON if it names none."""
     try:
         clauses = SpecifierSet(specifier)
     except InvalidSpecifier:
@@ -274,7 +275,7 @@ def lowest_python(specifier: str) -> str:
 
 
 def _file_name(url: str) -> str:
-    """The file's name in its address."""
+    """Return the file's name in its address."""
     return unquote(PurePosixPath(urlsplit(url).path).name)
 
 
@@ -285,7 +286,7 @@ def _files(table: Any) -> Iterator[ReleaseFile]:
 
 
 def _python_and_platform(release: Release, python: str) -> tuple[str, str] | None:
-    """For which Python and platform uv is to choose a wheel: one that the release has."""
+    """Return the Python and platform for which uv is to choose a wheel: one that the release has."""
     best: tuple[str, str] | None = None
     for file in release.files:
         try:
@@ -305,7 +306,7 @@ def _python_and_platform(release: Release, python: str) -> tuple[str, str] | Non
 
 
 def _installable(python: str, interpreter: str, *, exact: bool = False) -> str:
-    """The Python to ask for: the project's lowest, or the one that the wheel is for."""
+    """Return the Python to request: the project's lowest, or the one that the wheel is for."""
     number = interpreter[2:]
     tagged = f"{number[0]}.{number[1:]}" if len(number) > 1 else f"{number or 3}.0"
     if exact:
@@ -335,7 +336,7 @@ def _any(_version: str) -> bool:
 
 
 def lowest_safe(advisory: Advisory, package: str, current: str, fits: Fits = _any) -> str:
-    """The lowest version named as fixed above ``current`` that no advisory in hand covers.
+    """Return the lowest version named as fixed above ``current`` that no advisory in hand covers.
 
     Raises RecipeError (NO_FIXED_VERSION); nothing is asked of a registry.
     """
@@ -364,7 +365,7 @@ def ages_of(
     may_ask: bool = True,
     by_lock: bool = True,
 ) -> Ages:
-    """The rules on the age of releases for the project at ``path``. ``may_ask``: of its own registry;
+    """Return the rules on the age of releases for the project at ``path``. ``may_ask``: its own registry;
     ``by_lock``: as ``Ages``."""
     uv = UvClient(clients) if may_ask and not repo.settings.offline else None
 
@@ -375,8 +376,8 @@ def ages_of(
 
 
 def as_options(ages: Ages, *, excepting: bool = False, own: bool = False) -> tuple[str, ...]:
-    """The rules of the project's own files as options of uv. ``excepting``: with a person's exceptions;
-    ``own``: with ``--release-age``."""
+    """Return the rules of the project's own files as options of uv. ``excepting``: with a person's
+    exceptions; ``own``: with ``--release-age``."""
     files = [rule for rule in ages.rules if rule.line or own]
     cutoffs = {name: rule.until for rule in files for name in rule.only}
     general = min((it for it in files if not it.only), key=lambda it: it.until, default=None)
@@ -392,12 +393,11 @@ def as_options(ages: Ages, *, excepting: bool = False, own: bool = False) -> tup
 
 @dataclass
 class Releases:
-    """Chooses versions by the record, and asks the registry about them, through uv; None: it is not asked.
+    """The choice of versions by the advisory, checked with the registry through uv; None: it is not asked.
 
-    What could not be asked is said in ``notes``, once; it never stops a fix. A fault that the registry
-    reports does, if no later release serves. ``only``: the version that
-    somebody chose already; no other serves. ``ages``: the project's rules on the age of releases: what they
-    do not admit is not chosen.
+    What could not be checked is in ``notes``, once; it never stops a fix. A fault that the registry reports
+    does, if no later release serves. ``only``: the version that was chosen already; no other serves.
+    ``ages``: the project's rules on the age of releases: what they do not admit is not chosen.
     """
 
     advisory: Advisory
@@ -417,14 +417,14 @@ class Releases:
         *,
         may_ask: bool,
     ) -> "Releases":
-        """What a resolution chooses from; ``may_ask``: the registry too."""
+        """Return the releases that a resolution chooses from; ``may_ask``: the registry too."""
         only = terms.choice.version if terms.choice else None
         return cls(advisory, UvClient(clients) if may_ask else None, only, ages)
 
     def look_up(self, releases: Sequence[tuple[str, str]]) -> None:
-        """Ask about many releases at once, each of another package, before they are chosen one by one.
+        """Check many releases at once, each of another package, before they are chosen one by one.
 
-        Where one of them can't be had, the halves are asked about: the others cost no question each.
+        If one of them isn't available, the halves are checked: the others cost no question each.
         """
         if self.uv is None or len(releases) < _WORTH_ASKING_TOGETHER:
             return
@@ -441,7 +441,7 @@ class Releases:
             self._faults |= {release: yanked.get(release) for release in releases}
 
     def named(self, package: str, current: str, fits: Fits = _any) -> str:
-        """The lowest safe version above ``current`` that the record names. Raises RecipeError."""
+        """Return the lowest safe version above ``current`` that the advisory names. Raises RecipeError."""
         if self.only is None:
             return lowest_safe(
                 self.advisory,
@@ -459,8 +459,9 @@ class Releases:
         )
 
     def lowest_safe(self, package: str, current: str, fits: Fits = _any) -> str:
-        """As ``named``, or the next release above it if that one is yanked, unpublished, or a candidate for
-        a final release. A local build (``2.5+cpu``) stays one, if the same build is published."""
+        """Return the ``named`` version, or the next release above it if that one is yanked, unpublished, or
+        a candidate for a final release. A local build (``2.5+cpu``) stays one, if the same build is
+        published."""
         version, label = self._offered(package, current, fits), current.partition("+")[2]
         if not label or "+" in version or self.only is not None:
             return version
@@ -506,7 +507,8 @@ class Releases:
         return version
 
     def _first(self, package: str, current: str, fits: Fits) -> str:
-        """By the record; where it names no fixed version (``last_affected``), by the registry."""
+        """Return the version by the advisory; if it names no fixed version (``last_affected``), by the
+        registry."""
         try:
             return self.named(package, current, fits)
         except RecipeError:

@@ -55,16 +55,18 @@ _NO_SOLUTION = "No solution found"
 
 @dataclass(frozen=True)
 class Locked:
-    """A lock that uv made, and the releases in it that are yanked (canonical name, version)."""
+    """A lock that uv made. ``yanked``: its yanked releases (canonical name, version) that uv warned about.
+    ``passed_over``: of a scratch lock, the packages of which uv looked at a release and did not take it, as
+    for lack of a wheel: nothing is built, and an installer would take it."""
 
     text: str
     yanked: frozenset[tuple[str, str]] = frozenset()
+    passed_over: frozenset[str] = frozenset()
 
 
 class UvRefusedError(RecipeError):
     """uv could not resolve. ``output``: all that it printed; ``refused_hosts``: those that it may not ask;
-    ``passed_over``: as ``_Scratch``. ``words``: its message, which is quoted if it names no known
-    cause."""
+    ``passed_over``: as ``Locked``. ``words``: its message, which is quoted if it names no known cause."""
 
     def __init__(
         self,
@@ -123,10 +125,10 @@ def uv_lock(
     *,
     stubs: Mapping[str, str] | None = None,
 ) -> Locked:
-    """What ``uv lock`` makes of these files (by path in the repository); ``lock``: where uv.lock lies.
+    """Return uv's lock of these files (by path in the repository); ``lock``: the path of uv.lock.
 
     ``stubs``: metadata of releases (``name-version``) that have no wheel; only a build could tell it.
-    Raises RecipeError (UvRefusedError with uv's own words), ToolMissingError.
+    Raises RecipeError (UvRefusedError with uv's own output), ToolMissingError.
     """
     with scratch_folder("uv") as folder:
         root = _laid_out(folder, files)
@@ -164,9 +166,9 @@ def _interpreter(clients: ClientRunner, files: Mapping[str, str]) -> list[str]:
 def uv_accepts(
     clients: ClientRunner, files: Mapping[str, str], lock: str, options: Sequence[str] = ()
 ) -> str | None:
-    """None where uv finds the lock up to date with the manifests as it is; else its words.
+    """Return None if uv finds the lock up to date with the manifests as it is; otherwise uv's message.
 
-    No registry is asked, nothing is built: the lock says all.
+    No registry is asked, nothing is built: the lock has all.
     """
     try:
         uv_lock(clients, files, lock, ["--check", "--offline", *options])
@@ -181,7 +183,7 @@ def run_uv(
     arguments: Sequence[str],
     env: Mapping[str, str] | None = None,
 ) -> CommandResult:
-    """One uv command, without downloads of interpreters, without colours. Raises ToolMissingError."""
+    """Run one uv command, without downloads of interpreters, without colours. Raises ToolMissingError."""
     # uv takes no --no-compile-bytecode beside this variable.
     reported = {"UV_COMPILE_BYTECODE": "", **(env or {})}
     return indexes.run_uv(
@@ -190,10 +192,10 @@ def run_uv(
 
 
 def _requirement_line(text: str) -> str:
-    """A requirement, parsed and written anew, for uv to read outside the sandbox.
+    """Return a requirement, parsed and written again, for uv to read outside the sandbox.
 
-    Parts of it come out of the target's files: none may become an address, an option or a line of its
-    own. Raises RecipeError.
+    Parts of it come out of the target's files: none may become an address, an option or a separate line.
+    Raises RecipeError.
     """
     try:
         requirement = Requirement(text)
@@ -209,7 +211,7 @@ def _requirement_line(text: str) -> str:
 
 
 def _laid_out(folder: Path, files: Mapping[str, str]) -> Path:
-    """The files written below the folder. Bytes: text mode would change line ends."""
+    """Write the files below the folder, and return it. Bytes: text mode would change line ends."""
     for path, text in files.items():
         place = folder / path
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -238,7 +240,7 @@ def resolver_failed(problem: str, *, kind: str = "") -> RecipeError:
 
 
 def yanked_in(output: str) -> frozenset[tuple[str, str]]:
-    """Yanked releases that uv warned about."""
+    """Return the yanked releases that uv warned about."""
     return frozenset(
         (canonicalize_name(match["name"]), match["version"])
         for match in _YANKED_WARNING.finditer(output)
@@ -246,12 +248,12 @@ def yanked_in(output: str) -> frozenset[tuple[str, str]]:
 
 
 def blocker_of(error: RecipeError, package: str) -> tuple[str, str] | None:
-    """Which parent, by which constraint, uv's own words blame for a package; None: they don't say."""
+    """Return the parent and the constraint that uv's output blames for a package; None: it names none."""
     return blamed(error.output, package) if isinstance(error, UvRefusedError) else None
 
 
 def own_words(output: str, scratch: Path) -> str:
-    """uv's message on one line, bounded, without its progress and our scratch folder's name."""
+    """Return uv's message on one line, shortened, without its progress and our scratch folder's name."""
     _, found, errors = output.partition("error:")
     message = " ".join((errors if found else output).replace(str(scratch), ".").split())
     return message[:_MAX_WORDS].rstrip(" ;.") or "nothing"
@@ -313,15 +315,6 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class _Scratch:
-    """A scratch uv.lock. ``passed_over``: packages of which uv looked at a release and did not take it, as
-    for its lack of a wheel: nothing is built, and an installer would take it."""
-
-    text: str
-    passed_over: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
 class UvClient:
     """The real uv. Methods raise RecipeError (RESOLVER_FAILED, in uv's own words), ToolMissingError."""
 
@@ -330,7 +323,8 @@ class UvClient:
     python: str = THIS_PYTHON
 
     def fault_of(self, package: str, version: str) -> str | None:
-        """Why this release is not to be chosen ("is yanked …", "was never published"); None: it may be.
+        """Return why this release is not to be chosen ("is yanked …", "was never published"); None: it may
+        be.
 
         A release without a wheel for this Python can't be judged, and passes.
         """
@@ -349,9 +343,9 @@ class UvClient:
         raise refusal
 
     def yanked_of(self, releases: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-        """Those of many releases (each of another package) that are yanked, in one question.
+        """Return those of many releases (each of another package) that are yanked, in one question.
 
-        Raises RecipeError where one of them can't be had; UvRefusedError tells no more than that.
+        Raises RecipeError if one of them isn't available; UvRefusedError tells no more than that.
         """
         lines = tuple(f"{package}=={version}" for package, version in releases)
         output = self._compile(Wanted(lines), "--no-deps", quick=True)
@@ -362,7 +356,8 @@ class UvClient:
         return {release: found[release] for release in releases if release in found}
 
     def published_at(self, package: str, version: str) -> datetime | None:
-        """As ``ages.PublishedAt``: of a release's files, the first. Raises UvRefusedError."""
+        """Return the moment of the first of a release's files (``ages.PublishedAt``). Raises
+        UvRefusedError."""
         text = self.lock(Wanted((f"{package}=={version}",)), alone=[package]).text
         moments = [
             moment_in(str(file.get("upload-time", "")))
@@ -373,7 +368,7 @@ class UvClient:
         return min((it for it in moments if it is not None), default=None)
 
     def next_release(self, package: str, version: str, until: datetime | None = None) -> str:
-        """The lowest release above a version that is not yanked. ``until``: not published later."""
+        """Return the lowest release above a version that is not yanked. ``until``: not published later."""
         options = ["--no-deps", "--resolution=lowest"]
         if until is not None:
             options.append(f"--exclude-newer={until.isoformat(timespec='seconds')}")
@@ -382,7 +377,7 @@ class UvClient:
         return found["version"]
 
     def hashes(self, package: str, version: str) -> tuple[str, ...]:
-        """The hashes of every file of one release."""
+        """Return the hashes of every file of one release."""
         wanted = Wanted((f"{package}=={version}",))
         output = self._compile(wanted, "--no-deps", "--generate-hashes", needs=_HASH)
         return tuple(_HASH.findall(output))
@@ -393,7 +388,7 @@ class UvClient:
         *options: str,
         alone: Sequence[str] = (),
         stubs: Mapping[str, str] | None = None,
-    ) -> _Scratch:
+    ) -> Locked:
         """Return the scratch uv.lock of a set of requirements; the same question is asked once a run.
 
         ``alone``: lock these packages only, without what they require. ``stubs``: as ``uv_lock``.
@@ -433,7 +428,7 @@ class UvClient:
             said = _LOG_LINE.sub("", result.output)
             passed_over, _ = _steps(result.output)
             raise UvRefusedError(head, said, result.refused_hosts, passed_over, words)
-        return _Scratch(text, _passed_over(result.output, text))
+        return Locked(text, passed_over=_passed_over(result.output, text))
 
     def _compile(
         self,
@@ -442,7 +437,7 @@ class UvClient:
         quick: bool = False,
         needs: re.Pattern[str] = _ANYTHING,
     ) -> str:
-        """uv's answer. Raises UvRefusedError where it has none, or nothing that it ``needs``."""
+        """Return uv's output. Raises UvRefusedError if it fails, or has nothing that it ``needs``."""
         lines = dict(
             zip(_FILES, (wanted.requirements, wanted.constraints, wanted.overrides), strict=True)
         )
@@ -463,7 +458,8 @@ def _yanked(match: re.Match[str]) -> str:
 
 
 def _steps(log: str) -> tuple[frozenset[str], set[str]]:
-    """The packages of which uv looked at a version that it did not take, and those of which it took one."""
+    """Return the packages of which uv looked at a version that it did not take, and those of which it took
+    one."""
     passed, taken, sought = set[str](), set[str](), ""
     for step in _STEP.finditer(log):
         if sought and step["sought"]:
@@ -474,7 +470,7 @@ def _steps(log: str) -> tuple[frozenset[str], set[str]]:
 
 
 def _passed_over(log: str, text: str) -> frozenset[str]:
-    """As ``_Scratch``; all packages of the lock, if this uv reports its steps in other words."""
+    """Return ``Locked.passed_over``; all packages of the lock, if this uv logs its steps in other words."""
     passed, taken = _steps(log)
     packages = package_tables("uv.lock", text)
     held = frozenset(str(it["name"]) for it in packages if "registry" in table_of(it, "source"))
@@ -489,7 +485,7 @@ def _compiled(
     *,
     quick: bool,
 ) -> tuple[CommandResult, str]:
-    """What uv answered, and its message on one line: each project asks about the same releases."""
+    """Return uv's result, and its message on one line: each project asks about the same releases."""
     with scratch_folder("uv") as folder:
         _laid_out(folder, dict(texts))
         files = [word for name, option in _FILES.items() for word in (*option, name)]
@@ -506,7 +502,7 @@ def _locked(
     options: tuple[str, ...],
     stubs: tuple[tuple[str, str], ...],
 ) -> tuple[CommandResult, str, str | None]:
-    """What uv did, its message on one line, and its lock; None: it made none."""
+    """Return uv's result, its message on one line, and its lock; None: it made none."""
     with scratch_folder("uv") as folder:
         root = _laid_out(folder, {"pyproject.toml": manifest})
         links = _write_stubs(root, dict(stubs))

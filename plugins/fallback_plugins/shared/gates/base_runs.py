@@ -78,10 +78,10 @@ def limit_of(context: GateContext) -> float:
 
 
 def place_of(context: GateContext, gate: str, folder: str, on: str, *parts: object) -> Path:
-    """Where is kept what a gate saw at the base commit, in one folder.
+    """Return the path for a gate's result at the base commit, in one folder.
 
-    ``on``: the interpreter and what is installed there, to the byte; another is another run. With the
-    sandbox or without: what fails for want of a network in the one excuses nothing in the other.
+    ``on``: the interpreter and what is installed there, to the byte; another is another run. The sandbox is
+    part of it: a failure for lack of a network in one excuses nothing without it.
     """
     where = type(context.sandbox).__qualname__
     commit = context.repo.base_commit
@@ -90,7 +90,7 @@ def place_of(context: GateContext, gate: str, folder: str, on: str, *parts: obje
 
 
 def kept(place: Path) -> Any:
-    """Return what was kept there, as JSON gives it; None if nothing was."""
+    """Return the JSON value that is stored there; None if there is none."""
     try:
         return json.loads(whole.kept(place) or b"null")
     except ValueError:
@@ -98,7 +98,7 @@ def kept(place: Path) -> Any:
 
 
 def keep(place: Path, what: object) -> None:
-    """Keep it, with as many others as a folder has room for: a reader sees the old or the new."""
+    """Store a value, with as many others as a folder has room for: a reader sees the old or the new."""
     whole.keep(place, json.dumps(what).encode())
 
 
@@ -112,7 +112,7 @@ PATCHED_RERUNS = 2
 
 @dataclass(frozen=True)
 class SortedFailures:
-    """Failing tests by what they do at the base commit; the three are disjoint."""
+    """Failing tests by their results at the base commit; the three are disjoint."""
 
     #: Never failed there: the patch is to blame.
     new: tuple[str, ...]
@@ -140,7 +140,8 @@ def sort_failures(failing: Iterable[str], base: Sequence[frozenset[str]]) -> Sor
 
 
 def is_settled(failing: Iterable[str], base: Sequence[frozenset[str]]) -> bool:
-    """Would further runs at the base commit change nothing? They can only make tests flaky."""
+    """Return whether further runs at the base commit would change nothing. They can only make tests
+    flaky."""
     return len(base) >= BASE_RUNS or not set(failing) - set(sort_failures(failing, base).flaky)
 
 
@@ -153,7 +154,7 @@ On = Callable[[], str]
 
 @dataclass(frozen=True)
 class BaseRun:
-    """What is kept of one run at the base commit."""
+    """The stored result of one run at the base commit."""
 
     exit_code: int | None
     count: int | None
@@ -178,7 +179,7 @@ class BaseRun:
 
     @classmethod
     def of(cls, run: SuiteRun) -> "BaseRun":
-        """Of a run that was made."""
+        """Return the result of a run."""
         failing = None if run.failing is None else frozenset(run.failing)
         return cls(
             run.result.exit_code, run.count, run.failed, failing, run.report, digest_of(run), run.others,
@@ -188,11 +189,11 @@ class BaseRun:
 
     @property
     def is_conclusive(self) -> bool:
-        """Did it come as far as any test, and does it name those that failed?"""
+        """Whether the run reached a test, and names those that failed."""
         return self.count != 0 and (self.failing is not None or self.report is not None)
 
     def excused(self, failing: Iterable[str], *, by_report: bool) -> frozenset[str] | None:
-        """Those that are no news here; None where this run can't tell."""
+        """Return the failing tests that are not new; None if this run can't tell."""
         if self.count == 0:
             return None
         if not by_report:
@@ -204,7 +205,7 @@ class BaseRun:
 
 
 class BaseRuns:
-    """The runs at the base commit of one suite in one folder, as many as somebody needs."""
+    """The runs at the base commit of one suite in one folder, as many as are needed."""
 
     def __init__(self, context: GateContext, gate: str, folder: str, run: Run, on: On) -> None:
         self._context = context
@@ -223,13 +224,14 @@ class BaseRuns:
 
     @property
     def made(self) -> list[BaseRun]:
-        """Those that there are already."""
+        """The runs so far."""
         if self._runs is None:
             self._runs = _kept_form().validate_python(kept(self._place) or [])
         return self._runs
 
     def until(self, enough: Callable[[list[BaseRun]], bool]) -> list[BaseRun]:
-        """Kept ones first, until they are enough: at most BASE_RUNS. Raises what the run raises."""
+        """Return stored runs, and make more until they are enough: at most BASE_RUNS. Raises what the run
+        raises."""
         while (
             self.absent is None
             and self.late is None
@@ -249,12 +251,12 @@ class BaseRuns:
 
 @cache
 def _kept_form() -> TypeAdapter[list[BaseRun]]:
-    """Built where it is first needed, once: that takes longer than what it does."""
+    """Return the adapter, built when it is first needed: that takes longer than its use."""
     return TypeAdapter(list[BaseRun])
 
 
 def digest_of(run: SuiteRun) -> str:
-    """A digest of a run's words."""
+    """Return the SHA-256 of a run's exit code and stable output lines."""
     words = [str(run.result.exit_code), *sorted(steady_lines(run.result.output))]
     return sha256("\n".join(words).encode()).hexdigest()
 
