@@ -14,7 +14,7 @@ import pytest
 from fallback_audit.vocabulary import GateStatus
 from fallback_plugins.pypi.ecosystem import PyPIEcosystem
 from fallback_plugins.pypi.gates.all_gates import TestsGate
-from fallback_plugins.pypi.gates.touched import lacks_by_the_patch
+from fallback_plugins.pypi.gates.checks import lacks_by_the_patch
 from fallback_plugins.pypi.installing import building
 from fallback_plugins.pypi.installing.building import (
     BuildSystem,
@@ -25,7 +25,7 @@ from fallback_plugins.pypi.installing.building import (
 )
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.manifests import pythons
-from fallback_plugins.pypi.manifests.own_index import Indexes
+from fallback_plugins.pypi.manifests.indexes import Indexes
 from fallback_plugins.pypi.manifests.pythons import minor_of, ours
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.errors import ToolFailedError

@@ -15,8 +15,7 @@ from fallback_plugins.pypi.gates.all_gates import ResolvesGate
 from fallback_plugins.pypi.gates.all_gates import TestsGate as PythonTests
 from fallback_plugins.pypi.gates.testing import run_tests
 from fallback_plugins.pypi.installing import environment
-from fallback_plugins.pypi.installing.environment import Environment
-from fallback_plugins.pypi.installing.making import MAX_APART
+from fallback_plugins.pypi.installing.environment import MAX_APART, Environment
 from fallback_plugins.pypi.manifests import pythons
 from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_plugins.shared.installed import Level

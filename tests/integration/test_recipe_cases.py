@@ -18,7 +18,7 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm import build_ecosystem as build_npm
 from fallback_plugins.pypi import build_ecosystem as build_pypi
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
-from fallback_plugins.pypi.surveying.pins import pinned_versions
+from fallback_plugins.pypi.surveying.survey import pinned_versions
 from fallback_tier.advisory import compare_versions, is_affected, load_advisory
 from fallback_tier.errors import RecipeError, ToolMissingError
 from fallback_tier.execution import CommandResult

@@ -12,7 +12,7 @@ import pytest
 from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus
 from fallback_plugins.messages_api.scripted import ScriptedModel
 from fallback_plugins.pypi.gates.all_gates import build_gates
-from fallback_plugins.pypi.installing import making
+from fallback_plugins.pypi.installing import environment
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.manifests.pyproject import harmless
 from fallback_tier.errors import PatchError
@@ -95,7 +95,7 @@ def test_installing_starts_no_python_of_the_target(
     }.items():
         monkeypatch.setenv(name, value)
     if not safeguard:
-        monkeypatch.setattr(making, "_NEVER_BUILT", ("--no-build", "--compile-bytecode"))
+        monkeypatch.setattr(environment, "_NEVER_BUILT", ("--no-build", "--compile-bytecode"))
     files = {"requirements.txt": "innocent==1.0\n", "app.py": "x = 1\n"}
     with patched(
         tmp_path / "case", files, {"app.py": "x = 2\n"}, about=advisory("innocent", "PyPI")

@@ -112,21 +112,15 @@ def page(url: str) -> bytes | None:
         return fetch(url, max_bytes=MAX_ARCHIVE_BYTES, timeout_s=FETCH_TIMEOUT_S, allowed=allowed)
     except (AddressError, AnswerTooLargeError):
         return None
-    except StatusError as error:
-        if error.status < 500 and error.status not in _NOT_NOW:
-            return None
-        raise _unanswered(url, error, kind="no_answer") from error
     except OSError as error:
-        raise _unanswered(url, error, kind="no_answer") from error
-
-
-def _unanswered(url: str, error: OSError, *, kind: str = "") -> ToolFailedError:
-    why = " ".join(str(error).split())[:_QUOTED] or type(error).__name__
-    return ToolFailedError(
-        f"the registry {urlsplit(url).hostname} did not answer: {why}",
-        next_step="Check the network, the proxy and the registry settings, and run it again.",
-        kind=kind,
-    )
+        if isinstance(error, StatusError) and error.status < 500 and error.status not in _NOT_NOW:
+            return None
+        why = " ".join(str(error).split())[:_QUOTED] or type(error).__name__
+        raise ToolFailedError(
+            f"the registry {urlsplit(url).hostname} did not answer: {why}",
+            next_step="Check the network, the proxy and the registry settings, and run it again.",
+            kind="no_answer",
+        ) from error
 
 
 def _is_fetched(url: str) -> bool:

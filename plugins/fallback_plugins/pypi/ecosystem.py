@@ -1,21 +1,22 @@
 """The PyPI ecosystem as the tier sees it (ports.EcosystemPlugin)."""
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from fallback_plugins.pypi import identity, recipe, usage
+from packaging.utils import canonicalize_name
+
+from fallback_plugins.pypi import identity, recipe
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
-from fallback_plugins.pypi.manifests.poetry_tables import NO_CATEGORIES
-from fallback_plugins.pypi.manifests.pyproject import OTHER_ARRAYS, UV_ARRAYS
+from fallback_plugins.pypi.manifests.pyproject import NO_CATEGORIES, OTHER_ARRAYS, UV_ARRAYS
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.ecosystem import Recipe, RecipeEcosystem
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
 from fallback_tier.gate_ports import Gate, GateContext, TargetRun
 from fallback_tier.inventory import Inventory
-from fallback_tier.outcome import (
-    Outline,
-)
+from fallback_tier.outcome import Outline
 from fallback_tier.repo import RepoContext
 
 #: The parts of pyproject.toml that the ladder edits.
@@ -98,34 +99,93 @@ class PyPIEcosystem(RecipeEcosystem):
         timeout_s: float | None = None,
     ) -> TargetRun:
         """Run a command in the root, with the environment's programs first on the path."""
-        from fallback_plugins.pypi.gates import running
+        from fallback_plugins.pypi.gates import testing
 
-        return running.run(context, tree, argv, timeout_s)
+        return testing.run(context, tree, argv, timeout_s)
 
     def runs_on(self, context: GateContext, tree: RepoContext, argv: Sequence[str]) -> str:
         """Its environment, to the byte."""
-        from fallback_plugins.pypi.gates import running
+        from fallback_plugins.pypi.gates import testing
 
-        return running.runs_on(context, tree, argv)
+        return testing.runs_on(context, tree, argv)
 
     def run_on_another(
         self, context: GateContext, tree: RepoContext, argv: Sequence[str], number: int
     ) -> bool:
         """Another Python that is installed here."""
-        from fallback_plugins.pypi.gates import running
+        from fallback_plugins.pypi.gates import testing
 
-        return running.run_on_another(context, tree, argv, number)
+        return testing.run_on_another(context, tree, argv, number)
 
     def tests_ran(self, output: str) -> int | None:
         """By the last lines of pytest and unittest.
 
         Without expected failures: code under test can say ``pytest.xfail()`` and end a test well.
         """
-        from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
+        from fallback_plugins.pypi.gates.testing import pytest_summary, unittest_summary
 
         reported = pytest_summary(output) or unittest_summary(output)
         return None if reported is None else reported.ran - reported.expected
 
     def mentions(self, package: str, path: str, text: str) -> bool:
         """Does this source file import the package?"""
-        return usage.mentions(package, path, text)
+        return mentions(package, path, text)
+
+
+#: Import names that aren't the distribution's with "_" for "-": the common ones; others are missed.
+_IMPORT_NAMES = {
+    "attrs": ("attr", "attrs"),
+    "beautifulsoup4": ("bs4",),
+    "django-allauth": ("allauth",),
+    "djangorestframework": ("rest_framework",),
+    "gitpython": ("git",),
+    "msgpack-python": ("msgpack",),
+    "mysql-connector-python": ("mysql",),
+    "opencv-python": ("cv2",),
+    "pillow": ("PIL",),
+    "protobuf": ("google.protobuf",),
+    "psycopg2-binary": ("psycopg2",),
+    "pycryptodome": ("Crypto",),
+    "pycryptodomex": ("Cryptodome",),
+    "pyjwt": ("jwt",),
+    "pyopenssl": ("OpenSSL",),
+    "pysaml2": ("saml2",),
+    "python-dateutil": ("dateutil",),
+    "python-dotenv": ("dotenv",),
+    "python-jose": ("jose",),
+    "python-ldap": ("ldap",),
+    "python-multipart": ("multipart", "python_multipart"),
+    "pyyaml": ("yaml",),
+    "scikit-learn": ("sklearn",),
+    "setuptools": ("setuptools", "pkg_resources"),
+}
+
+_SOURCES = (".py", ".pyi", ".pyx")
+
+
+def mentions(package: str, path: str, text: str) -> bool:
+    """Does this Python file import the distribution's package?"""
+    if not path.endswith(_SOURCES):
+        return False
+    # Most files don't have the word at all, and a plain search is a hundred times as fast.
+    folded = text.lower()
+    named = any(name.lower() in folded for name in _import_names(package))
+    return named and bool(_import_of(package).search(text))
+
+
+@lru_cache(maxsize=64)
+def _import_names(package: str) -> tuple[str, ...]:
+    """What a program imports to use the distribution, as far as it can be told from the name."""
+    name = canonicalize_name(package)
+    return _IMPORT_NAMES.get(name, (name.replace("-", "_"),))
+
+
+@lru_cache(maxsize=64)
+def _import_of(package: str) -> re.Pattern[str]:
+    names = "|".join(re.escape(name) for name in _import_names(package))
+    module = rf"(?:{names})(?![A-Za-z0-9_])"
+    # Distribution names fold case, import names don't; PyPI's Django is imported as django.
+    return re.compile(
+        rf"^[ \t]*(?:from[ \t]+{module}|import[ \t]+(?:[^#\n]*,[ \t]*)?{module})",
+        re.MULTILINE | re.IGNORECASE,
+    )

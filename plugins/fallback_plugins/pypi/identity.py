@@ -12,12 +12,7 @@ from pathlib import PurePosixPath
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
-from fallback_plugins.pypi.manifests.metadata import (
-    Stated,
-    in_pyproject,
-    in_setup_cfg,
-    in_setup_py,
-)
+from fallback_plugins.pypi.manifests.metadata import Stated, in_pyproject, in_setup_cfg, in_setup_py
 from fallback_plugins.pypi.manifests.requirements import declaration_in
 from fallback_plugins.pypi.surveying.survey import mentioned, survey
 from fallback_plugins.shared.gates.gating import in_folder

@@ -8,8 +8,7 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.manifests.groups import table_of, texts
-from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.manifests.pyproject import parse_toml, table_of, texts
 from fallback_plugins.pypi.projects import projects
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.inventory import installed, not_read

@@ -1,25 +1,50 @@
-"""The Projects of a Python repository: which files one client resolves together."""
+"""The projects of a Python repository: which files one client resolves together.
+
+Locks that only their own client writes (pdm.lock, pylock.toml), and empty ones, are read, never edited.
+"""
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Protocol
 
-from fallback_plugins.pypi.manifests.groups import table_of, texts
+from packaging.utils import canonicalize_name
+
+from fallback_plugins.pypi.manifests.commands import install_commands
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
-from fallback_plugins.pypi.manifests.literals import install_commands
-from fallback_plugins.pypi.manifests.pyproject import in_other_arrays, parse_toml
-from fallback_plugins.pypi.manifests.requirements_files import connected
+from fallback_plugins.pypi.manifests.pyproject import in_other_arrays, parse_toml, table_of, texts
+from fallback_plugins.pypi.manifests.requirements import connected
 from fallback_plugins.pypi.strategies.manifest_project import ManifestProject, ReadOnlyProject
-from fallback_plugins.pypi.strategies.python_project import PythonProject
-from fallback_plugins.pypi.surveying.foreign_lock import (
-    FOREIGN,
-    ForeignLock,
-    says_nothing,
+from fallback_plugins.pypi.surveying.deciding import DecidedByLock, LockStep, asked_in_arrays
+from fallback_plugins.pypi.surveying.survey import (
+    ECOSYSTEM,
+    LOCKS,
+    Sources,
+    check_says_something,
+    constrained_by_commands,
+    locked_by,
+    locked_in_toml,
+    nothing_in,
+    unlisted_in_toml,
+    unversioned_in_toml,
 )
-from fallback_plugins.pypi.surveying.survey import LOCKS, Sources, constrained_by_commands
-from fallback_plugins.shared.bumping import FREE, Terms
+from fallback_plugins.shared.ages import Ages
+from fallback_plugins.shared.bumping import FREE, Terms, unsupported
+from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix, left_behind
+from fallback_plugins.shared.resolution import (
+    InstallCommand,
+    Resolution,
+    ResolvedBy,
+    unlisted,
+    unversioned,
+)
+from fallback_plugins.shared.tree import DependencyTree, Node, grouped
+from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
+from fallback_tier.outcome import Left, Outline
 from fallback_tier.repo import RepoContext
 
 #: Manifests that are resolved by themselves.
@@ -29,12 +54,72 @@ _SINGLE = frozenset({Kind.PYPROJECT, Kind.PIPFILE, Kind.SETUP_CFG, Kind.SETUP_PY
 _SETUP = ("setup.cfg", "setup.py")
 
 
+class PythonProject(Protocol):
+    """A ``ladder.Project`` that also says what its files alone tell, and which files those are."""
+
+    @property
+    def path(self) -> str:
+        """The lock, or the manifest if there is none."""
+        ...
+
+    @property
+    def manifests(self) -> frozenset[str]:
+        """Files that this project accounts for: no other project resolves them."""
+        ...
+
+    @property
+    def installs_folders(self) -> bool:
+        """Whether it installs folders of the repository, whose own projects are then fixed first."""
+        ...
+
+    def resolve(
+        self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
+    ) -> ProjectFix | None:
+        """As ``ladder.Project`` says; a choice that it was made with is the only one that serves."""
+        ...
+
+    def outline(self, advisory: Advisory) -> Outline:
+        """Return what the files alone show; no client runs. Raises RecipeError for one that can't be
+        read."""
+        ...
+
+    @property
+    def ages(self) -> Ages:
+        """The project's rules on the age of releases. Raises RepositoryError."""
+        ...
+
+    @property
+    def resolution(self) -> Resolution:
+        """What its install command installs: of a lock that is in step, or by a client.
+
+        Raises RecipeError, RepositoryError for a file that can't be read.
+        """
+        ...
+
+    def unsettled(
+        self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS
+    ) -> tuple[str, ...]:
+        """Return the advisory's packages that no declaration settles, so that only the resolution shows
+        them.
+
+        ``patched``: texts of a fix, by path. Raises RecipeError, RepositoryError.
+        """
+        ...
+
+    def awaits_client(self, advisory: Advisory) -> bool:
+        """Return whether a client has to run, and may, to tell whether it is affected.
+
+        Raises RecipeError, RepositoryError.
+        """
+        ...
+
+
 def projects(
     repo: RepoContext, clients: ClientRunner, terms: Terms = FREE
 ) -> tuple[PythonProject, ...]:
-    """Every Project of the repository, by path; locks account for the manifests beside them.
+    """Return every project of the repository, by path; locks account for the manifests next to them.
 
-    Nothing is raised here: a project that can't be read says so itself.
+    Nothing is raised here: a project that can't be read raises it itself.
     """
     locked = _locked(repo, clients, terms)
     claimed = frozenset(path for project in locked for path in project.manifests)
@@ -57,7 +142,7 @@ def _only_read(repo: RepoContext, claimed: frozenset[str]) -> Iterator[str]:
 
 
 def files_of(project: PythonProject, repo: RepoContext) -> tuple[str, ...]:
-    """The files that decide what a project holds, its lock first."""
+    """Return the files that decide what a project holds, its lock first."""
     paths = dict.fromkeys([project.path, *sorted(project.manifests)])
     return tuple(filter(repo.has, paths))
 
@@ -66,10 +151,10 @@ def _locked(repo: RepoContext, clients: ClientRunner, terms: Terms) -> tuple[Pyt
     found: list[PythonProject] = []
     for path in repo.tracked_files:
         kind = kind_of(path)
-        if kind in FOREIGN or (kind in LOCKS and says_nothing(repo, path)):
-            found.append(ForeignLock(repo, path))
+        if kind in _FOREIGN or (kind in LOCKS and _says_nothing(repo, path)):
+            found.append(_ForeignLock(repo, path))
         elif kind is Kind.UV_LOCK:
-            from fallback_plugins.pypi.uv.project import UvProject
+            from fallback_plugins.pypi.uv import UvProject
 
             found.append(UvProject(repo, clients, path, terms))
         elif kind is Kind.POETRY_LOCK:
@@ -77,15 +162,15 @@ def _locked(repo: RepoContext, clients: ClientRunner, terms: Terms) -> tuple[Pyt
 
             found.append(PoetryProject(repo, clients, path, terms))
         elif kind is Kind.PIPFILE_LOCK:
-            from fallback_plugins.pypi.pipenv.project import PipenvProject
+            from fallback_plugins.pypi.pipenv import PipenvProject
 
             found.append(PipenvProject(repo, clients, path, terms))
     return tuple(found)
 
 
 def _read_by_a_build(repo: RepoContext, lock: str) -> Iterator[str]:
-    """setup.cfg and setup.py, where pyproject.toml leaves its dependencies to them (``dynamic``): a lock
-    of uv or pdm is made from what they say then."""
+    """Yield setup.cfg and setup.py, if pyproject.toml leaves its dependencies to them (``dynamic``): a lock
+    of uv or pdm is made from their content then."""
     manifest = posixpath.join(posixpath.dirname(lock), "pyproject.toml")
     if kind_of(lock) not in {Kind.UV_LOCK, Kind.PDM_LOCK} or not repo.has(manifest):
         return
@@ -98,7 +183,7 @@ def _read_by_a_build(repo: RepoContext, lock: str) -> Iterator[str]:
 def _manifest_projects(
     repo: RepoContext, clients: ClientRunner, terms: Terms, claimed: frozenset[str]
 ) -> tuple[PythonProject, ...]:
-    """Requirements files in their sets; every other manifest by itself."""
+    """Return requirements files in their sets, and every other manifest by itself."""
     free = [path for path in repo.tracked_files if path not in claimed]
     single = [(path,) for path in free if kind_of(path) in _SINGLE]
     found = Sources.of(repo)
@@ -108,3 +193,85 @@ def _manifest_projects(
     single += [(path,) for path in found.literals]
     sets = connected(lines, constrained_by_commands(repo))
     return tuple(ManifestProject(repo, clients, files, terms) for files in (*sets, *single))
+
+
+#: Who writes each kind.
+_WRITERS = {Kind.PDM_LOCK: "pdm", Kind.PYLOCK: "the client that made it"}
+
+_FOREIGN = frozenset(_WRITERS)
+
+
+@dataclass(frozen=True)
+class _ForeignLock(DecidedByLock):
+    """One such lock, as a Project that can only be refused."""
+
+    repo: RepoContext
+    path: str
+
+    @property
+    def manifests(self) -> frozenset[str]:
+        """The paths of the lock, and of the manifests next to it that it is for; a pylock.toml is an export
+        of any."""
+        beside = (PurePosixPath(self.path).with_name(name) for name in locked_by(self.path))
+        return frozenset({self.path, *map(str, beside)})
+
+    @property
+    def ages(self) -> Ages:
+        """As ``PythonProject`` says: nothing is brought in."""
+        return Ages(ECOSYSTEM)
+
+    def outline(self, advisory: Advisory) -> Outline:
+        """Return what of it is affected. Raises RecipeError, RepositoryError."""
+        self._step.check(advisory)
+        return Outline(left=tuple(self._left(advisory)))
+
+    def resolve(
+        self, advisory: Advisory, _patched: Mapping[str, str] = NO_TEXTS, /
+    ) -> ProjectFix | None:
+        """Refuse what is affected; None: nothing is. Raises RecipeError, RepositoryError."""
+        self._step.check(advisory)
+        left = tuple(self._left(advisory))
+        return ProjectFix(texts={}, moves=(), left=left) if left else None
+
+    @property
+    def resolution(self) -> Resolution:
+        """As ``PythonProject`` says."""
+        step, doubt = self._step, self._step.doubt()
+        held = [Node(f"{name} {it}", name, it) for name, found in step.held.items() for it in found]
+        client = _WRITERS.get(kind_of(self.path) or Kind.PYLOCK, "")
+        command = InstallCommand(client=client, files=(self.path,), label=f"{client} ({self.path})")
+        tree = DependencyTree(self.path, {node.key: node for node in held})
+        missing = unlisted_in_toml(self.path, self.repo.read_text(self.path))
+        unknown = (*unversioned(self.path, step.unversioned), *unlisted(self.path, missing))
+        found = Resolution.of_tree(ECOSYSTEM, command, ResolvedBy.LOCK, tree, unresolved=unknown)
+        return found.doubted(doubt.problem, doubt.next_step) if doubt else found
+
+    @property
+    def _step(self) -> LockStep:
+        text = self.repo.read_text(self.path)
+        check_says_something(self.path, text)
+        found = locked_in_toml(self.path, text)
+        held = grouped((str(canonicalize_name(name)), version) for name, version, _ in found)
+        beside = sorted(filter(self.repo.has, self.manifests - {self.path}))
+        texts = {path: self.repo.read_text(path) for path in beside}
+        # Which extras and groups are locked is chosen when it is.
+        asked = asked_in_arrays(texts, whole=())
+        return LockStep(self.path, "pdm lock", held, asked, unversioned_in_toml(self.path, text))
+
+    def _left(self, advisory: Advisory) -> Iterator[Left]:
+        who = _WRITERS[kind_of(self.path) or Kind.PYLOCK]
+        held = grouped((one.name, one.version) for one in self.resolution.affected(advisory))
+        for package, versions in sorted(held.items()):
+            error = unsupported(
+                f"{self.path} holds {package} {', '.join(versions)}, but only {who} writes it."
+            )
+            place = self.path
+            yield left_behind(advisory, ECOSYSTEM, package, versions, manifest=place, error=error)
+
+
+def _says_nothing(repo: RepoContext, path: str) -> bool:
+    """Return whether a lock is empty. One that can't be read is not known to be."""
+    try:
+        return bool(nothing_in(path, repo.read_text(path)))
+    except (RecipeError, RepositoryError):
+        return False

@@ -8,10 +8,9 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.manifests.kinds import kind_of
-from fallback_plugins.pypi.projects import files_of, projects
-from fallback_plugins.pypi.strategies.locked_project import LockedProject
+from fallback_plugins.pypi.projects import PythonProject, files_of, projects
+from fallback_plugins.pypi.strategies.locked import LockedProject
 from fallback_plugins.pypi.strategies.manifest_project import ManifestProject
-from fallback_plugins.pypi.strategies.python_project import PythonProject
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, excluded_lines, left_out
 from fallback_plugins.pypi.surveying.unread_sources import unread_sources
 from fallback_plugins.shared import bumping

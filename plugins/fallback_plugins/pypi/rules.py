@@ -78,7 +78,7 @@ class PyPIRules(EcosystemRules):
             beside_python=True,
             settings=_USERS,
             default_hosts=_DEFAULTS,
-            wall="fallback_plugins.pypi.manifests.hosts:wall",
+            wall="fallback_plugins.pypi.manifests.indexes:wall",
         ),
     )
 

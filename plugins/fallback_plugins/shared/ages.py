@@ -69,13 +69,13 @@ class AgeRule:
         return f"`{self.text}` ({self.file}:{self.line})" if self.line else f"`{self.text}`"
 
     def covers(self, package: str, version: str) -> bool:
-        """Is the release one that the rule is about?"""
+        """Return whether the rule is about a release."""
         if self.only:
             return package in self.only
         return not any(_matches(pattern, package, version) for pattern in self.exempt)
 
     def refusal(self, package: str, version: str, published: datetime) -> str:
-        """The sentence for a release that is too new."""
+        """Return the sentence for a release that is too new."""
         begin = f"{package} {version} was published on {_moment(published)}, and {self.label}"
         if self.until == _NEVER:
             return f"{begin} can't be read as a date or a duration, so that it admits nothing."
@@ -86,7 +86,7 @@ class AgeRule:
 
 @dataclass
 class Ages:
-    """The rules that hold for one project, and what they said of releases.
+    """The rules that hold for one project, and their results for releases.
 
     ``exceptions``: packages that a person exempts for this fix, with the reason. ``by_lock``: a lock keeps
     what the fix takes; otherwise the project's client applies its own rules at each install.
@@ -112,8 +112,8 @@ class Ages:
         *,
         by_lock: bool = True,
     ) -> "Ages":
-        """The rules for the project at ``path``: those of its folder and of the folders above, and the
-        person's own."""
+        """Return the rules for the project at ``path``: those of its folder and of the folders above, and
+        the person's own."""
         days, given = repo.settings.release_age_days, repo.settings.age_exceptions
         rules = [*_rules(repo, ecosystem, posixpath.dirname(path))]
         if days:
@@ -123,21 +123,20 @@ class Ages:
         return cls(ecosystem, tuple(rules), exceptions, published_at, by_lock)
 
     def until(self, package: str = "") -> datetime | None:
-        """The strictest cutoff for a package, or for any (empty); None: there is no rule."""
+        """Return the strictest cutoff for a package, or for any (empty); None: there is no rule."""
         rules = (rule for rule in self.rules if not package or rule.covers(package, ""))
         exempt = canonical_name(self.ecosystem, package) in self.exceptions
         return None if exempt else min((rule.until for rule in rules), default=None)
 
     def admits(self, package: str, version: str) -> bool:
-        """May a fix choose this release? What it may not is in ``refused``."""
+        """Return whether a fix may choose this release; if not, why is added to ``refused``."""
         error = self.problem(package, version)
         if error is not None:
             self.refused.setdefault(package, error)
         return error is None
 
     def problem(self, package: str, version: str) -> RecipeError | None:
-        """Why a release may not be brought in; None: it may. A date that is unknown is none that is old
-        enough."""
+        """Return why a release may not be brought in; None: it may. An unknown date is not old enough."""
         if (package, version) not in self._said:
             self._said[package, version] = self._problem(package, version)
         return self._said[package, version]
@@ -145,8 +144,8 @@ class Ages:
     def reason_behind(
         self, reason: RefusalReason, sentence: str, package: str = ""
     ) -> RecipeError | None:
-        """The rule behind a refusal (empty ``package``: of any): no fixed version serves, since it is too
-        new, or a result was refused in a rule's words. None: another reason."""
+        """Return the rule behind a refusal (empty ``package``: of any): no fixed version serves, since it
+        is too new, or a result was refused with a rule's sentence. None: another reason."""
         if reason is RefusalReason.NO_FIXED_VERSION:
             names = [package] if package else sorted(self.refused)
             return next(filter(None, map(self.refused.get, names)), None)
@@ -154,8 +153,8 @@ class Ages:
         return next((it for it in errors if _is_cause(it, sentence)), None)
 
     def first_problem(self, releases: Iterable[tuple[str, str]]) -> RecipeError | None:
-        """The first of several releases that may not be brought in. What has no version of a registry has
-        no date there."""
+        """Return the refusal of the first of several releases that may not be brought in. A version that is
+        not a registry's has no date there."""
         for package, version in sorted(set(releases)) if self.rules else ():
             if is_orderable(self.ecosystem, version):
                 error = self.problem(package, version)
@@ -164,14 +163,14 @@ class Ages:
         return None
 
     def notes(self, releases: Iterable[tuple[str, str]]) -> Iterator[str]:
-        """A sentence for each of these releases that an exception let through."""
+        """Yield a sentence for each of these releases that an exception admitted."""
         for release in sorted({*releases}):
             if release in self._excepted:
                 yield self._excepted[release]
 
     def exception_until(self, package: str, version: str) -> datetime | None:
-        """Until when an exception for this release has to reach: the end of the day of its publication.
-        None: there is no exception, or no date."""
+        """Return until when an exception for this release has to reach: the end of the day of its
+        publication. None: there is no exception, or no date."""
         if package not in self.exceptions:
             return None
         published = self.published_at(package, version)
@@ -239,7 +238,7 @@ def unchecked(repo: RepoContext, ecosystem: str, moves: Iterable[Move]) -> Itera
 
 
 def _is_cause(error: RecipeError, sentence: str) -> bool:
-    """Is a sentence about this refusal, in its own words or in its blocker's?"""
+    """Return whether a sentence is about this refusal, by its own text or its blocker's."""
     named = [word for it in error.blockers for word in (it.package, it.constraint)]
     return error.problem in sentence or all(word in sentence for word in named)
 
@@ -253,7 +252,8 @@ def _moment(at: datetime) -> str:
 
 
 def _matches(pattern: str, package: str, version: str) -> bool:
-    """``*`` is within a name or a scope; of a pattern with versions each is named exactly."""
+    """Return whether a pattern matches: ``*`` is within a name or a scope; with versions, each is named
+    exactly."""
     if versioned := _VERSIONED.fullmatch(pattern):
         versions = {one.strip() for one in versioned["versions"].split("||")}
         return versioned["name"] == package and version in versions
@@ -269,7 +269,8 @@ def _matches(pattern: str, package: str, version: str) -> bool:
 
 
 def duration_in(text: str, unit: timedelta | None = None) -> timedelta | None:
-    """``7 days``, ``3d``, ``P7D``, ``PT12H``; of a bare number by ``unit``. None: it is no duration."""
+    """Read ``7 days``, ``3d``, ``P7D``, ``PT12H``; a bare number by ``unit``. None: it is not a
+    duration."""
     plain = text.strip().lower().removesuffix(" ago")
     if unit is not None and re.fullmatch(r"\d+(?:\.\d+)?", plain):
         return float(plain) * unit
@@ -288,7 +289,7 @@ def duration_in(text: str, unit: timedelta | None = None) -> timedelta | None:
 
 
 def moment_in(text: str, *, day_ends: bool = False) -> datetime | None:
-    """A moment, or a day; ``day_ends``: the day counts to its end. None: it is no date."""
+    """Read a moment, or a day; ``day_ends``: the day counts to its end. None: it is not a date."""
     try:
         at = datetime.fromisoformat(text.strip())
     except ValueError:

@@ -1,7 +1,4 @@
-"""What every recipe says in the same words: a chosen version that can't be, and what it doesn't do.
-
-Ecosystem plugins don't see each other; what they share over ports and models stands here.
-"""
+"""Refusals and notes that every recipe shares, and a version that was chosen before the ladder."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,15 +44,15 @@ FREE = Terms()
 
 
 def terms_of(selection: Selected) -> Terms:
-    """What a selection fixes beforehand."""
+    """Return what a selection determines beforehand."""
     version, choice = selection.parameters.get("version"), None
     if version is not None:
-        choice = Choice(selection.parameters["package"], version, is_override(selection))
+        choice = Choice(selection.parameters["package"], version, _is_override(selection))
     return Terms(choice, selection.left_out)
 
 
 def about(advisory: Advisory, ecosystem: str, package: str) -> Advisory:
-    """What the record says of one package: a model's choice raises nothing else."""
+    """Return the part of the advisory about one package: a model's choice raises nothing else."""
     entries = tuple(
         entry
         for entry in advisory.affected
@@ -72,7 +69,8 @@ _OTHERWISE = "Use override where only others bring it in; else edit the source, 
 
 
 def override(recipe: str, package: str, version: str) -> Selected:
-    """The selection that forces a transitive package to a version, by the ladder's override step alone."""
+    """Return the selection that forces a transitive package to a version, by the ladder's override step
+    alone."""
     parameters = {
         "package": package,
         "version": version,
@@ -81,8 +79,8 @@ def override(recipe: str, package: str, version: str) -> Selected:
     return Selected(recipe=recipe, parameters=parameters)
 
 
-def is_override(selection: Selected) -> bool:
-    """Was it made by ``override``?"""
+def _is_override(selection: Selected) -> bool:
+    """Return whether a selection was made by ``override``."""
     return selection.parameters.get(_STEP_PARAMETER) == LadderStep.OVERRIDE
 
 
@@ -92,7 +90,7 @@ def reason_for_a_model(selection: Selected) -> Iterator[None]:
     try:
         yield
     except RecipeError as error:
-        if error.reason not in _MODELS_TURN or not selection.parameters or is_override(selection):
+        if error.reason not in _MODELS_TURN or not selection.parameters or _is_override(selection):
             raise
         raise RecipeError(
             error.reason, error.problem, next_step=_OTHERWISE, kind=error.kind
@@ -100,7 +98,8 @@ def reason_for_a_model(selection: Selected) -> Iterator[None]:
 
 
 def use_bump(package: str, where: str) -> RecipeError:
-    """A direct dependency is never overridden: what the project asks for itself is raised."""
+    """Return the refusal to override a direct dependency: the project's own requirement is raised
+    instead."""
     return RecipeError(
         RefusalReason.RECIPE_UNSUPPORTED,
         f"{package} is a direct dependency ({where}): an override is for what others bring in.",
@@ -110,7 +109,7 @@ def use_bump(package: str, where: str) -> RecipeError:
 
 
 def no_override(problem: str, *, kind: str = "") -> RecipeError:
-    """There is no place for an override, or it can't serve."""
+    """Return the refusal if there is no place for an override, or it can't serve."""
     return RecipeError(
         RefusalReason.RECIPE_UNSUPPORTED,
         problem,
@@ -120,7 +119,8 @@ def no_override(problem: str, *, kind: str = "") -> RecipeError:
 
 
 def unneeded_override(where: str, package: str) -> str:
-    """The note on an override (``where``: its place) without which the same versions would be installed."""
+    """Return the note on an override (``where``: its place) without which the same versions would be
+    installed."""
     return (
         f"{where} is no longer needed: whatever requires {package} admits the fixed version by itself."
         " Remove it, unless it is there for another reason."
@@ -149,12 +149,12 @@ def check_target(
 def unsupported(
     problem: str, next_step: str = ADAPT, *blockers: Blocker, kind: str = ""
 ) -> RecipeError:
-    """The typed refusal for what no recipe changes or reads, with what blocks, if that is a package."""
+    """Return the refusal of what no recipe changes or reads, with what blocks, if that is a package."""
     reason = RefusalReason.RECIPE_UNSUPPORTED
     return RecipeError(reason, problem, next_step=next_step, blockers=blockers, kind=kind)
 
 
 def unreadable(path: str, why: str, next_step: str, *, kind: str = "") -> RecipeError:
-    """The typed refusal of a file that could not be read. ``why``: a clause that follows the path."""
+    """Return the refusal of a file that could not be read. ``why``: a clause that follows the path."""
     blocker = Blocker(kind=BlockerKind.UNREADABLE, constraint=why, file=path)
     return unsupported(f"{path!r} {why}.", next_step, blocker, kind=kind)

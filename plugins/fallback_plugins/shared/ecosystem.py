@@ -36,7 +36,7 @@ class Recipe(Protocol):
     def select(
         self, advisory: Advisory, repo: RepoContext, clients: ClientRunner
     ) -> RecipeSelection:
-        """What is to be done; nothing is resolved. Raises RecipeError, RepositoryError."""
+        """Select what is to be done; nothing is resolved. Raises RecipeError, RepositoryError."""
         ...
 
     def apply(
@@ -46,11 +46,11 @@ class Recipe(Protocol):
         ...
 
     def bump(self, package: str, version: str) -> Selected:
-        """The selection that raises ``package``."""
+        """Return the selection that raises ``package``."""
         ...
 
     def override(self, package: str, version: str) -> Selected:
-        """The selection that forces the transitive ``package``."""
+        """Return the selection that forces the transitive ``package``."""
         ...
 
 
@@ -64,8 +64,8 @@ MAX_KEPT = 8
 
 @dataclass
 class KeptResults:
-    """Hands each result out once more, to whoever asks for the same of the same commit, with what clients
-    made of its files: gates install that."""
+    """Results that are each returned once more for the same selection of the same commit, with what clients
+    made of its files, which gates install."""
 
     clock: Callable[[], float] = time.monotonic
     _results: dict[str, tuple[float, RecipeResult, RepoContext]] = field(default_factory=dict)
@@ -100,7 +100,7 @@ def _key(selection: Selected, advisory: Advisory, repo: RepoContext) -> str:
 
 
 def _still_fits(result: RecipeResult, repo: RepoContext) -> bool:
-    """Is every file that it changes what it was?"""
+    """Return whether every file that a result changes is unchanged."""
     try:
         return all(repo.read_text(it.path) == it.before for it in result.changes if it.before)
     except RepositoryError:
@@ -122,8 +122,8 @@ class RecipeEcosystem(ABC):
         """Imported when it is asked for."""
 
     def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
-        """The ladder where an affected version is, or may be; or why there is nothing to do. Nothing is
-        resolved."""
+        """Select the ladder if an affected version is, or may be, there; or return why there is nothing to
+        do. Nothing is resolved."""
         try:
             return self._recipe.select(advisory, repo, self.clients)
         except (RecipeError, RepositoryError) as error:
@@ -140,15 +140,15 @@ class RecipeEcosystem(ABC):
     def next_candidate(
         self, refused: Selected, moves: Sequence[Move], advisory: Advisory, repo: RepoContext
     ) -> Selected | None:
-        """The ladder without the steps that gates refused, where it still leads somewhere."""
+        """Return the ladder without the steps that gates refused, if it still leads to a fix."""
         return next_candidate(refused, moves, lambda it: self.apply(it, advisory, repo))
 
     def bump(self, package: str, version: str) -> Selected:
-        """The selection that raises ``package`` to exactly ``version``."""
+        """Return the selection that raises ``package`` to exactly ``version``."""
         return self._recipe.bump(package, version)
 
     def override(self, package: str, version: str) -> Selected:
-        """The selection that forces the transitive ``package`` to ``version``."""
+        """Return the selection that forces the transitive ``package`` to ``version``."""
         return self._recipe.override(package, version)
 
     @abstractmethod
@@ -179,11 +179,11 @@ class RecipeEcosystem(ABC):
         argv: Sequence[str],  # noqa: ARG002
         number: int,
     ) -> bool:
-        """There is one interpreter, unless an ecosystem says otherwise."""
+        """Return whether ``number`` is the one interpreter, unless an ecosystem has others."""
         return number == 0
 
     def instruction_template(self) -> str:
-        """The prompt's text, a jinja2 template."""
+        """Return the prompt's text, a jinja2 template."""
         place = files(self._package).joinpath("skills", "leaf-llm-instruction.md")
         return place.read_text(encoding="utf-8")
 

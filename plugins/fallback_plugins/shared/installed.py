@@ -1,12 +1,19 @@
-"""What of a project's dependencies could be installed, and why the rest could not (ADR-0039)."""
+"""What of a project's dependencies could be installed, why the rest could not (ADR-0039), and the
+versions of the programs that install and run it."""
 
 import json
+import platform
+import sys
+import sysconfig
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 
-from fallback_tier.errors import ToolFailedError
+from fallback_tier.errors import ToolFailedError, ToolMissingError
+from fallback_tier.execution import ClientRunner
 
 #: What was installed is told beside what was installed.
 RECORD = "fallback-tier-installed.json"
@@ -23,12 +30,12 @@ _NAMED = 5
 
 
 def left_out_reason(names: Collection[str]) -> str:
-    """Why a step has not all, where it does not even try to. Every name: two trees are compared by it."""
+    """Return why a step leaves packages out on purpose. Every name: two trees are compared by it."""
     return LEFT_OUT + _BETWEEN.join(sorted(names))
 
 
 def _shortened(reason: str) -> str:
-    """As a sentence has it: of what is left out the first names."""
+    """Return the reason for a sentence: of what is left out, the first names."""
     names = reason.split(_BETWEEN)
     if not reason.startswith(LEFT_OUT) or len(names) <= _NAMED:
         return reason
@@ -43,7 +50,7 @@ class NotInstalled:
 
     @property
     def sentence(self) -> str:
-        """Why a check of the project is skipped."""
+        """The reason for which a check of the project is skipped."""
         return f"the project's dependencies could not be installed: {self.why}"
 
 
@@ -75,13 +82,13 @@ class Installed:
 
     @property
     def unusual(self) -> tuple[str, ...]:
-        """How it was had where that was not in the usual way, in words."""
+        """How it was installed, as far as not in the usual way, in clauses."""
         built = f"built from source: {', '.join(self.built)}"
         return (*self.how, *([built] if self.built else []))
 
     @property
     def in_words(self) -> str:
-        """``in part; not: coverage==5.0.4 (no wheel …)``, one sentence of a verdict."""
+        """One clause of a verdict: ``in part; not: coverage==5.0.4 (no wheel …)``."""
         level = ", ".join((self.level, *self.unusual))
         missing = (*self.unbuilt, *self.declined)
         if not missing:
@@ -92,38 +99,39 @@ class Installed:
 
     @property
     def compared(self) -> str:
-        """What two runs must have alike for one to say something of the other: all of it, where a sentence
-        has the beginning. What was built is no part of it (``otherwise_than``)."""
+        """What two runs must share to be comparable: in full, where a sentence is shortened. What was built
+        is not part of it (``otherwise_than``)."""
         return json.dumps((self.level, self.how, self.step, sorted(self.declined)))
 
     @property
     def absent(self) -> NotInstalled | None:
-        """Why nothing can be run with it; None where something is there."""
+        """Why nothing can be run with it; None if something is installed."""
         return NotInstalled(self.in_words) if self.level is Level.METADATA else None
 
     @property
     def is_as_declared(self) -> bool:
-        """Is all of it there, in the usual way: is there nothing to tell?"""
+        """Whether all of it is installed, in the usual way, so that there is nothing to report."""
         return not self.declined and not self.unbuilt and not self.unusual
 
     @property
     def in_full(self) -> str:
-        """Each build, step, file or line that came to nothing, and why, a line each."""
+        """Each build, step, file or line that failed, and why, one per line."""
         return "\n".join(f"{what}: {why}" for what, why in (*self.unbuilt, *self.declined))
 
     def lacks_beside(self, base: "Installed") -> bool:
-        """Could less be had than of the base commit, by lines and by what could be installed at all?"""
+        """Return whether less is installed than of the base commit, by lines and by level."""
         order = list(Level)
         if order.index(self.level) != order.index(base.level):
             return order.index(self.level) > order.index(base.level)
         return bool({what for what, _ in self.declined} - {what for what, _ in base.declined})
 
     def otherwise_than(self, base: "Installed") -> str:
-        """How this was installed, and how the base commit was, where that differs in anything but the
-        texts; else empty. What a run in the two says can't be compared: it may be the setting's doing.
+        """Return how this was installed, and how the base commit was, if that differs in anything but the
+        texts; otherwise empty. Runs in the two can't be compared: the setting may be the cause.
 
-        What was built is no setting: one source gives both trees one wheel, and another release is the
-        patch's own doing."""
+        What was built is not a setting: one source gives both trees one wheel, and another release is made
+        by the patch.
+        """
         if (self.how, self.level, self.step) == (base.how, base.level, base.step):
             return ""
         reported = (
@@ -132,15 +140,15 @@ class Installed:
         return "here {}; at the base commit {}".format(*reported)
 
     def keep(self, environment: Path) -> None:
-        """Beside what was installed, for whoever finds it made."""
+        """Write the record next to what was installed."""
         text = json.dumps(asdict(self))
         (environment / RECORD).write_text(text, encoding="utf-8")
 
     @classmethod
     def kept(cls, environment: Path) -> "Installed":
-        """What was kept there. A name may hold what no text in UTF-8 does: half of a surrogate pair.
+        """Read the record there. A name may not be valid UTF-8: half of a surrogate pair.
 
-        Raises OSError; ToolFailedError where it can't be read.
+        Raises OSError; ToolFailedError if it can't be read.
         """
         path = environment / RECORD
         try:
@@ -158,3 +166,36 @@ class Installed:
                 next_step="Remove the entry's folder: what it held is installed again.",
                 kind="bad_record",
             ) from error
+
+
+#: Wall clock of a program that only says its version.
+_TIMEOUT_S = 60.0
+
+
+def today() -> str:
+    """Return the day: unpinned packages are installed in the releases of the day."""
+    return datetime.now(UTC).date().isoformat()
+
+
+@lru_cache
+def version_of(tool: str, clients: ClientRunner) -> str:
+    """Return the tool's own version output, asked once per run. Raises ToolMissingError."""
+    return clients.run(tool, ["--version"], cwd=Path("/"), timeout_s=_TIMEOUT_S).output.strip()
+
+
+def this_python() -> tuple[str, ...]:
+    """Return our interpreter, which environments are made with, and the machine that wheels must be for."""
+    return sys.version, sysconfig.get_platform(), *platform.libc_ver()
+
+
+def interpreters(clients: ClientRunner) -> str:
+    """Return what every command in a sandbox finds in addition to what is installed: our Python, and node
+    if there is one.
+
+    A Python project's tests may run node, and a proof of an npm package's vulnerability Python.
+    """
+    try:
+        node = version_of("node", clients)
+    except ToolMissingError:
+        node = "none"
+    return f"Python {sys.version}, node {node}"

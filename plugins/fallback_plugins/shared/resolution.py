@@ -171,7 +171,7 @@ class Resolution(Frozen):
 
     @cached_property
     def digest(self) -> str:
-        """Return the SHA-256 of the packages: whichever day they were resolved on."""
+        """The SHA-256 of the packages, whichever day they were resolved on."""
         releases = sorted((one.key, one.name, one.version) for one in self.packages)
         return sha256(repr(releases).encode()).hexdigest()
 
@@ -184,7 +184,8 @@ class Resolution(Frozen):
         )
 
     def dependents(self, key: str) -> tuple[tuple[str, str], ...]:
-        """Labels of the packages and roots that require the one at ``key``, each with its constraint."""
+        """Return the labels of the packages and roots that require the one at ``key``, each with its
+        constraint."""
         return tuple((node.label, edge.spec) for node, edge in self.tree.dependents(key))
 
     def affected(self, advisory: Advisory) -> Iterator[ResolvedPackage]:
@@ -241,15 +242,15 @@ def _package(node: Node) -> ResolvedPackage:
 
 
 class SharedResolutions:
-    """What was resolved in this process for a base commit and its patches, by the texts that it is of: what
-    a recipe resolved is what gates install (ADR-0112)."""
+    """Resolutions in this process of a base commit and its patches, by the texts that each is of, so that
+    gates install what a recipe resolved (ADR-0112)."""
 
     def __init__(self) -> None:
         self._by_texts: dict[frozenset[tuple[str, str]], Resolution] = {}
 
     @classmethod
     def of(cls, repo: RepoContext) -> "SharedResolutions":
-        """Those of a base commit."""
+        """Return those of a base commit."""
         return repo.once(cls, cls)
 
     def add(self, texts: Mapping[str, str], resolution: Resolution) -> None:
@@ -268,7 +269,7 @@ class SharedResolutions:
 
 @dataclass(frozen=True)
 class KeptResolution:
-    """What a client made of its inputs, in the user's cache. ``inputs``: all that decides it (for JSON)."""
+    """A client's result for its inputs, in the user's cache. ``inputs``: all that decides it (for JSON)."""
 
     inputs: object
 
@@ -279,20 +280,21 @@ class KeptResolution:
 
     @property
     def text(self) -> str:
-        """What was kept; empty: nothing that can be read."""
+        """The stored text; empty if there is none that can be read."""
         with suppress(OSError, StateFolderError, ValueError):
             return (whole.kept(self._place) or b"").decode("utf-8")
         return ""
 
     @property
     def made_on(self) -> date:
-        """The day on which it was kept; today, if it is not."""
+        """The day on which it was stored; today, if it is not."""
         with suppress(OSError, StateFolderError):
             return datetime.fromtimestamp(self._place.stat().st_mtime, UTC).date()
         return datetime.now(UTC).date()
 
     def keep(self, text: str) -> None:
-        """Keep it, and the MAX_RESOLUTIONS last used of all; one that can't be written is not kept."""
+        """Store a text, and the MAX_RESOLUTIONS last used of all; one that can't be written is not
+        stored."""
         with suppress(OSError, StateFolderError):
             place = self._place
             place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,7 +1,7 @@
-"""What was installed once, by what decides it: whoever needs the same finds it made (ADR-0041).
+"""Installed packages, stored by what decides them, so that an equal installation is reused (ADR-0041).
 
-An entry is written by its making alone. It is looked at whenever it is taken: all of its bytes once a boot,
-after that sizes, times and names. One that was changed is made again.
+An entry is written only when it is made. It is checked whenever it is used: all of its bytes once per
+boot, after that sizes, times and names. One that was changed is made again.
 
 What is installed for manifests is resolved once per fix (ADR-0102): the first installation records which
 packages it chose, and every later one installs these again.
@@ -68,11 +68,11 @@ class Wanted:
 
     @property
     def asked(self) -> str:
-        """All that decides it except the resolution."""
+        """A key of all that decides it except the resolution."""
         return _key(self.kind, self.what, self.by)
 
     def key(self, resolution: Resolution) -> str:
-        """The entry's key."""
+        """Return the entry's key."""
         return _key(self.kind, self.what, self.by, resolution.digest)
 
 
@@ -90,7 +90,8 @@ class _Found:
 
 
 class InstalledStore:
-    """The entries of one folder. What it gave out is in use for as long as this object lives."""
+    """The entries of one folder. The entries that it returned are in use for as long as this object
+    lives."""
 
     def __init__(self, folder: Path, report: Callable[[str], None] = say_nothing) -> None:
         self._report = report
@@ -100,14 +101,14 @@ class InstalledStore:
 
     @classmethod
     def of(cls, context: GateContext) -> "InstalledStore":
-        """The one of a gate's state folder."""
+        """Return the store of a gate's state folder."""
         return cls(context.cache / FOLDER, context.report)
 
     def entry(self, key: str, make: Callable[[Path], Installed]) -> Path:
-        """The entry's folder, made if it is not there; ``Installed.kept`` tells what is in it.
+        """Return the entry's folder, made if it is not there; ``Installed.kept`` reads what is in it.
 
-        ``key``: all that decides it, ``KIND-DIGEST``. Raises what ``make`` raises, nothing is kept then;
-        OSError; ToolFailedError where another run makes it and does not end.
+        ``key``: all that decides it, ``KIND-DIGEST``. Raises what ``make`` raises, and nothing is kept
+        then; OSError; ToolFailedError if another run makes it and does not end.
         """
         with self._entries.turn(key) as place:
             if not self._is_whole(place):
@@ -142,7 +143,8 @@ class InstalledStore:
         return Resolution.model_validate_json(wanted.of_fix[wanted.what])
 
     def find_for(self, wanted: Wanted) -> Path | None:
-        """The folder of an installation that was made and is whole. Raises OSError, ToolFailedError."""
+        """Return the folder of an installation that was made and is whole. Raises OSError,
+        ToolFailedError."""
         known = self.resolution(wanted)
         return None if known is None else self.find(wanted.key(known))
 
@@ -190,7 +192,7 @@ class InstalledStore:
         return None
 
     def _fresh(self, wanted: Wanted) -> str | None:
-        """What another fix's resolution must share; None if the base's is not known yet."""
+        """Return what another fix's resolution must share; None if the base's is not known yet."""
         if wanted.base is None:
             return wanted.fresh
         base = self.resolution(wanted.base)
@@ -207,7 +209,7 @@ class InstalledStore:
         return self._entries.folder.parent / _NEWEST / f"{wanted.asked}.json"
 
     def find(self, key: str) -> Path | None:
-        """An entry's folder, if it was made and is whole. Raises OSError, ToolFailedError."""
+        """Return an entry's folder, if it was made and is whole. Raises OSError, ToolFailedError."""
         if not (self._entries.folder / key).is_dir():
             return None
         with self._entries.turn(key) as place:
@@ -218,7 +220,7 @@ class InstalledStore:
 
     @staticmethod
     def digest(place: Path) -> str:
-        """Of every byte of an entry's folder, as it was made."""
+        """Return the digest of every byte of an entry's folder, as it was made."""
         mark = json.loads((place.parent / MARK).read_text(encoding="utf-8"))
         return str(mark["content"])
 
@@ -229,7 +231,8 @@ class InstalledStore:
         self._uses[key] = use
 
     def _is_whole(self, place: Path) -> bool:
-        """Is it as it was made? Looks at all of it where this boot has not, or where something differs."""
+        """Return whether an entry is as it was made. All of it is read once per boot, or if something
+        differs."""
         if not place.exists():
             return False
         with suppress(
@@ -246,13 +249,13 @@ class InstalledStore:
 
 
 def entries_of(folder: Path, report: Callable[[str], None] = say_nothing) -> Entries:
-    """The entries, as folders that are kept."""
+    """Return the entries of a folder."""
     what = "what is to be installed"
     return Entries(folder, what, most=MAX_ENTRIES, most_bytes=MAX_BYTES, report=report)
 
 
 def described(entry: Entry) -> tuple[str, str]:
-    """An entry's kind, and how much of what was declared is in it."""
+    """Return an entry's kind, and how much of what was declared is in it."""
     kind = entry.key.partition("-")[0]
     try:
         return kind, Installed.kept(entry.place / _CONTENT).level
@@ -302,7 +305,8 @@ def _mark(place: Path) -> None:
 
 
 def _digest(top: Path, of: Callable[[bytes, os.stat_result], object]) -> str:
-    """Of all below a folder: each one's name, kind and rights, and what ``of`` says of it."""
+    """Return a digest of all below a folder: each one's name, kind and rights, and what ``of`` returns for
+    it."""
     whole = hashlib.sha256()
     start = os.fsencode(top)
     for path, found in _walk(start):
@@ -312,7 +316,7 @@ def _digest(top: Path, of: Callable[[bytes, os.stat_result], object]) -> str:
 
 
 def _walk(top: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
-    """Everything below a folder, in an order that is always the same; links are not followed."""
+    """Yield everything below a folder, in a fixed order; links are not followed."""
     waiting = _last_first(top)
     while waiting:
         entry = waiting.pop()
@@ -322,7 +326,7 @@ def _walk(top: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
 
 
 def _last_first(folder: bytes) -> list[os.DirEntry[bytes]]:
-    """What is in one folder, by name."""
+    """Return the entries of one folder, by name."""
     return sorted(os.scandir(folder), key=lambda found: found.name, reverse=True)
 
 

@@ -1,6 +1,6 @@
-"""A resolved tree, as any lock tells it: what is installed, who asked for it, and by which range.
+"""A resolved tree, as any lock describes it: what is installed, what requires it, and by which range.
 
-Ecosystem plugins read their locks into this one shape; what the ladder asks of a tree is answered here.
+Ecosystem plugins read their locks into this one shape, which the ladder queries.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ ValueT = TypeVar("ValueT")
 
 
 def grouped(pairs: Iterable[tuple[KeyT, ValueT]]) -> dict[KeyT, tuple[ValueT, ...]]:
-    """All values of each key, in the order in which they come."""
+    """Return all values of each key, in their order."""
     found: dict[KeyT, list[ValueT]] = {}
     for key, value in pairs:
         found.setdefault(key, []).append(value)
@@ -102,7 +102,7 @@ class DependencyTree:
         return frozenset(ask.name for root in self.roots for ask in root.asks)
 
     def of(self, name: str) -> tuple[Node, ...]:
-        """Every installed copy of a package."""
+        """Return every installed copy of a package."""
         return self.by_name.get(name, ())
 
     def dependents(self, key: str) -> tuple[tuple[Node, DependencyEdge], ...]:
@@ -110,25 +110,26 @@ class DependencyTree:
         return self._dependents.get(key, ())
 
     def highest(self, ecosystem: str, name: str) -> str | None:
-        """The highest version of a package; None: it isn't there."""
+        """Return the highest version of a package; None: it isn't installed."""
         versions = (node.version for node in self.of(name))
         return max(versions, key=partial(sort_key, ecosystem), default=None)
 
     def is_root(self, node: Node) -> bool:
-        """The project itself, or a workspace member of it."""
+        """Return whether a node is the project itself, or a workspace member of it."""
         return any(node is root for root in self.roots)
 
     def affected(self, advisory: Advisory, ecosystem: str) -> Iterator[Node]:
-        """Installed packages that the advisory (or bundle) covers, in the lock's order."""
+        """Yield installed packages that the advisory (or bundle) covers, in the lock's order."""
         for name in advisory.packages(ecosystem):
             for node in self.of(name):
                 if is_affected(advisory, ecosystem, name, node.version):
                     yield node
 
     def paths_to(self, key: str, limit: int = MAX_PATHS_NAMED) -> tuple[tuple[Node, ...], ...]:
-        """Ways from a root to ``key``, shortest first, each node at most once a way, at most ``limit``.
+        """Return paths from a root to ``key``, shortest first, each node at most once per path, at most
+        ``limit``.
 
-        An orphan (nobody asks for it) has the one way that consists of itself.
+        An orphan, which nothing requires, has the one path that consists of itself.
         """
         dependency_paths: list[tuple[Node, ...]] = []
         start = self.nodes[key]
@@ -146,7 +147,7 @@ class DependencyTree:
         return tuple(dependency_paths[:limit]) or ((start,),)
 
     def listing(self) -> str:
-        """The tree as evidence: one line a package, ``key version``, sorted."""
+        """Return the tree as evidence: one line per package, ``key version``, sorted."""
         lines = (f"{node.key} {node.name} {node.version}" for node in self.nodes.values())
         return "".join(f"{line}\n" for line in sorted(lines))
 
@@ -154,7 +155,7 @@ class DependencyTree:
 def cleared_paths(
     before: DependencyTree, after: DependencyTree, advisory: Advisory, ecosystem: str, manifest: str
 ) -> tuple[ClearedPath, ...]:
-    """Each way to an affected version of the old tree, and what the new tree has in its place.
+    """Return each path to an affected version of the old tree, with its replacement in the new tree.
 
     What a bundle leaves affected isn't cleared, and isn't named.
     """
@@ -179,7 +180,7 @@ def cleared_paths(
 
 
 def _in_place_of(node: Node, tree: DependencyTree) -> tuple[Node, ...]:
-    """The package at the same place of another tree; where the place is gone, all its copies."""
+    """Return the package at the same key of another tree; if the key is gone, all its copies."""
     same = tree.nodes.get(node.key)
     return (same,) if same is not None and same.name == node.name else tree.of(node.name)
 
@@ -187,8 +188,9 @@ def _in_place_of(node: Node, tree: DependencyTree) -> tuple[Node, ...]:
 def downgraded(
     before: DependencyTree, after: DependencyTree, ecosystem: str
 ) -> tuple[str, str, str] | None:
-    """A package whose highest version went down, or that a dependent which stays has in a lower version in
-    some environment, with the version before and the new one; or None. Lost copies are no downgrade."""
+    """Return a package whose highest version went down, or of which a dependent that stays has a lower
+    version in some environment, with the version before and the new one; or None. Lost copies are not a
+    downgrade."""
     stays = {(it.key, it.name, it.version): it for it in (*after.roots, *after.nodes.values())}
     for dependent in (*before.roots, *before.nodes.values()):
         still = stays.get((dependent.key, dependent.name, dependent.version))
@@ -212,7 +214,7 @@ def downgraded(
 
 
 def _lowest(tree: DependencyTree, dependent: Node, ecosystem: str) -> dict[str, str]:
-    """By package that a dependent asks for: its lowest version there. Of several, each is for other
+    """Return the lowest version of each package that a dependent requires. Of several, each is for other
     environments."""
     found: dict[str, str] = {}
     for ask in dependent.asks:
@@ -226,7 +228,7 @@ def _lowest(tree: DependencyTree, dependent: Node, ecosystem: str) -> dict[str, 
 def _let_down(
     before: DependencyTree, after: DependencyTree, nodes: tuple[Node, ...], ecosystem: str
 ) -> bool:
-    """Does anybody who asked for one of these, and still does, get a lower version now?"""
+    """Return whether a dependent of one of these, which still requires it, has a lower version now."""
     for node in nodes:
         for dependent, ask in before.dependents(node.key):
             still = after.nodes.get(dependent.key)

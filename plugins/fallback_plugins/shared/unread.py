@@ -1,9 +1,9 @@
-"""Manifests and locks that can't be read: which of them a fix can do without, and what is said of them.
+"""Manifests and locks that can't be read: which of them a fix can do without, and the notes on them.
 
-Nobody knows what such a file holds, so nothing is said to be clean because of it. But one broken fixture is
-no reason against a fix of another project. A project is left out, by name, where nothing shows that it is
-affected: no other file of it names the package, nor does what can be seen of the one that can't be read.
-Among tests, examples and the like what can be seen of that one does not count: nobody installs from it.
+The content of such a file is unknown, so nothing is called clean because of it. But one broken fixture
+does not prevent a fix of another project. A project is left out, by name, if nothing shows that it is
+affected: no other file of it names the package, nor does the visible part of the unreadable file. Among
+tests, examples and the like that visible part does not count: nothing is installed from it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ class Unread:
 
     @property
     def items(self) -> tuple[UnreadItem, ...]:
-        """What was not read, as results list it: the error's own list, if it has one."""
+        """The unread files as results list them: the error's own list, if it has one."""
         reason, step = self.error.problem, self.error.next_step
         own = self.error.unread if isinstance(self.error, RecipeError) else ()
         return own or (UnreadItem(path=self.path, reason=reason, next_step=step),)
@@ -83,11 +83,12 @@ class Reader:
     parse: Callable[[str, str], object]
 
     def names(self, text: str) -> bool:
-        """Does a text name one of the packages?"""
+        """Return whether a text names one of the packages."""
         return self.naming(text, self.packages)
 
     def look(self, paths: Iterable[str]) -> tuple[list[Unread], bool]:
-        """A project's files that can't be read, and whether it is affected, as far as can be seen."""
+        """Return a project's files that can't be read, and whether it is affected, as far as can be
+        seen."""
         found: list[Unread] = []
         affected = False
         for path in paths:
@@ -102,9 +103,9 @@ class Reader:
         return found, affected
 
     def may_hold(self, path: str) -> bool:
-        """May a file that can't be read bring in one of the packages? What it does not name, it may still
-        depend on. A link to a manifest that can be read says nothing that isn't read there; of tests and
-        examples what can be seen counts."""
+        """Return whether a file that can't be read may bring in one of the packages. It may depend on what
+        it does not name. A link to a readable manifest adds nothing; among tests and examples, what can be
+        seen counts."""
         seen = self.repo.glimpse(path)
         if seen is None:
             return True
@@ -130,8 +131,8 @@ class LeftOut:
     refused: dict[str, Unreadable] = field(default_factory=dict)
 
     def refusal(self, paths: Iterable[str], error: Unreadable) -> Unreadable | None:
-        """The refusal of the project of these files, of which ``error`` was said: by the file that can't be
-        read, if there is one. None: the project is left out, and noted here."""
+        """Return the refusal of the project of these files, which failed with ``error``: by the file that
+        can't be read, if there is one. None: the project is left out, and noted here."""
         found, affected = self.reader.look(paths)
         if not found:
             return error
@@ -148,11 +149,11 @@ class LeftOut:
         return path in self.aside
 
     def note(self, path: str, error: Unreadable) -> None:
-        """Something that is left as it is for another reason, and of which nobody knows what it holds."""
+        """Note a file that is left as it is for another reason, and may hold anything."""
         self.found[path] = Unread(path, error, may_hold=True)
 
     def check(self, paths: Iterable[str]) -> None:
-        """Raises RecipeError, RepositoryError for a file of an affected project that can't be read."""
+        """Raise RecipeError, RepositoryError for a file of an affected project that can't be read."""
         found, _ = self.reader.look(paths)
         if found:
             raise found[0].error
@@ -165,7 +166,8 @@ class LeftOut:
         advisory: Advisory,
         ecosystem: str,
     ) -> Left | None:
-        """As ``refusal``, as something left of the project; of a bundle, by the members that it names."""
+        """Return the ``refusal`` as something left of the project; of a bundle, by the members that it
+        names."""
         refusal = self.refusal(files, error)
         if refusal is None:
             return None
@@ -181,13 +183,13 @@ class LeftOut:
 
     @property
     def clause(self) -> str:
-        """For a verdict's sentence; empty where all was read."""
+        """A clause for a verdict's sentence; empty if all was read."""
         names = ", ".join([*self.found][:_NAMED])
         return f"; can't be read here, as at the base commit: {names}" if names else ""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is to be said beside a fix of other projects."""
+        """The notes for a fix of other projects."""
         messages = [
             f"Left as it is, and not judged: {one.error.problem} What it would install is unknown."
             for one in [*self.found.values()][:_NAMED]
@@ -201,7 +203,7 @@ class LeftOut:
         return tuple(messages)
 
     def noted(self, fixes: Sequence[ProjectFix]) -> list[ProjectFix]:
-        """The fixes of other projects, and what is to be said beside them."""
+        """Return the fixes of other projects, with the notes."""
         first, *rest = fixes
         return [replace(first, notes=(*first.notes, *self.notes)), *rest]
 
@@ -243,8 +245,8 @@ class Lenient:
     def resolve(
         self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
     ) -> ProjectFix | None:
-        """As the project's; None, too, if it is left out. What of it can't be fixed is told by the file
-        that can't be read, if there is one: any other reason only follows from that."""
+        """Resolve the project; None, too, if it is left out. If a file can't be read, what can't be fixed
+        is reported by that file: any other reason only follows from it."""
         try:
             fix = self.project.resolve(advisory, patched)
             if fix is not None and fix.left:
@@ -266,10 +268,10 @@ def surveyed(
     survey: Callable[[RepoContext, str, LeftOut], _Found],
     left_out: Callable[[Sequence[str], RepoContext], LeftOut],
 ) -> tuple[_Found | None, str]:
-    """What a survey finds of a package in a patched tree, and a clause on what it left out.
+    """Return what a survey finds of a package in a patched tree, and a clause on what it left out.
 
-    None, and why: it can't be told, and no more at the base commit. Raises RecipeError, RepositoryError
-    where the base commit's files can be read and the patched ones can't: that is the patch's doing.
+    None, and why: it is unknown, as at the base commit. Raises RecipeError, RepositoryError if the base
+    commit's files can be read and the patched ones can't: that is caused by the patch.
     """
     unread = left_out((package,), patched)
     before = left_out((package,), base)

@@ -22,12 +22,12 @@ from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.words import blockers_in, own_words
 from fallback_plugins.npm.gates.running import read_jest
 from fallback_plugins.npm.gates.summaries import summary
-from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
+from fallback_plugins.pypi.gates.testing import pytest_summary, unittest_summary
 from fallback_plugins.pypi.installing.building import unbuilt
 from fallback_plugins.pypi.installing.install import reason
 from fallback_plugins.pypi.resolving import resolutions
-from fallback_plugins.pypi.resolving.resolver import UvRefusedError, blocker_of
-from fallback_plugins.shared.gates.reports import Report
+from fallback_plugins.pypi.resolving.uv_client import UvRefusedError, blocker_of
+from fallback_plugins.shared.gates.suite_run import Report
 from fallback_tier.execution import CommandResult
 from fallback_tier.gates.builtin import proof
 from fallback_tier.gates.builtin.proof_faults import fault

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fallback_plugins.shared.gates.reports import report_in
+from fallback_plugins.shared.gates.suite_run import report_in
 from fallback_tier.cli.progress import FixProgress, OnTerminal, PlanProgress
 from fallback_tier.files.tree import FileTree
 from fallback_tier.gates.steps import StepKey

@@ -11,15 +11,17 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi import build_ecosystem
 from fallback_plugins.pypi.locks.uv_lock import spliced
 from fallback_plugins.pypi.manifests import requirements
-from fallback_plugins.pypi.manifests.own_index import has_own_index
+from fallback_plugins.pypi.manifests.indexes import has_own_index, index_variables, leading_out
 from fallback_plugins.pypi.manifests.pyproject import replace_requirements
-from fallback_plugins.pypi.manifests.requirements import declaration_in, requirement_in
-from fallback_plugins.pypi.manifests.requirements_files import clean
-from fallback_plugins.pypi.manifests.rewrite import apply_edits, edits_for
-from fallback_plugins.pypi.manifests.uv_settings import index_variables, leading_out
-from fallback_plugins.pypi.resolving.resolver import uv_lock
-from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex
-from fallback_plugins.pypi.resolving.uv_client import UvClient, Wanted
+from fallback_plugins.pypi.manifests.requirements import (
+    apply_edits,
+    clean,
+    declaration_in,
+    edits_for,
+    requirement_in,
+)
+from fallback_plugins.pypi.resolving.registry import PackageIndex
+from fallback_plugins.pypi.resolving.uv_client import UvClient, Wanted, uv_lock
 from fallback_tier.advisory import bundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult

@@ -8,8 +8,8 @@ import pytest
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
 from fallback_plugins.pypi import build_ecosystem
 from fallback_plugins.pypi.manifests.pyproject import harmless
-from fallback_plugins.pypi.resolving.resolver import uv_lock
-from fallback_plugins.pypi.surveying.pins import pinned_versions
+from fallback_plugins.pypi.resolving.uv_client import uv_lock
+from fallback_plugins.pypi.surveying.survey import pinned_versions
 from fallback_tier.errors import RecipeError
 from tests.kinds import OfKind
 from tests.unit.pypi.pypi_files import RECORD, pyproject

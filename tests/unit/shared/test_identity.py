@@ -7,7 +7,7 @@ import pytest
 
 from fallback_plugins.npm import build_ecosystem as npm
 from fallback_plugins.pypi import build_ecosystem as pypi
-from fallback_plugins.pypi.manifests.setup_call import setup_call
+from fallback_plugins.pypi.manifests.metadata import setup_call
 from fallback_plugins.shared.identity import ASIDE, UNPUBLISHED, UNREADABLE
 from fallback_tier.affected import OwnPackage
 from tests.unit.shared.recipes import FakeClients, repository

@@ -36,9 +36,8 @@ from fallback_plugins.npm.surveying.reading import left_out
 from fallback_plugins.npm.surveying.survey import Project, survey
 from fallback_plugins.shared import identity
 from fallback_plugins.shared.gates import gating
-from fallback_plugins.shared.gates.base_runs import Run
-from fallback_plugins.shared.gates.choosing import Choice
-from fallback_plugins.shared.gates.project_gates import (
+from fallback_plugins.shared.gates.base_runs import Choice, Run
+from fallback_plugins.shared.gates.comparing import (
     NotVulnerable,
     ResolvingGate,
     is_planned,

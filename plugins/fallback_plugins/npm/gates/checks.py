@@ -29,12 +29,12 @@ from fallback_plugins.shared.gates.comparing import (
     Check,
     Finding,
     Loading,
+    ProjectGate,
     Rewriting,
     judge_check,
     judge_loading,
     limits,
 )
-from fallback_plugins.shared.gates.project_gates import ProjectGate
 from fallback_plugins.shared.installed import LEFT_OUT, Installed, NotInstalled
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import CommandResult

@@ -24,14 +24,16 @@ from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.manifests.layout import MANIFEST
 from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
 from fallback_plugins.shared.gates.gating import run_as_given
-from fallback_plugins.shared.gates.reports import Report, read_lines, report_in
 from fallback_plugins.shared.gates.suite_run import (
     Names,
+    Report,
     SuiteRun,
     numbered,
+    read_lines,
+    report_in,
     shortened,
 )
-from fallback_plugins.shared.versions import interpreters
+from fallback_plugins.shared.installed import interpreters
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import CommandResult
 from fallback_tier.files.whole import write_whole

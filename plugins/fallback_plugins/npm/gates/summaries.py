@@ -10,8 +10,14 @@ import re
 from dataclasses import dataclass, field
 from re import MULTILINE, Pattern
 
-from fallback_plugins.shared.gates.reports import Report
-from fallback_plugins.shared.gates.suite_run import FIGURE, Names, Summary, numbered, shortened
+from fallback_plugins.shared.gates.suite_run import (
+    FIGURE,
+    Names,
+    Report,
+    Summary,
+    numbered,
+    shortened,
+)
 
 #: Tests in each other. No real log has more: of one that does nothing is told by name.
 MAX_LEVELS = 50

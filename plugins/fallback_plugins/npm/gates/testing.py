@@ -30,11 +30,17 @@ from fallback_plugins.npm.locks.yarn_berry import berry_format
 from fallback_plugins.npm.manifests.layout import MANIFEST, in_folder, is_manifest
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, entries, parse_manifest
 from fallback_plugins.shared.gates import gating, services
-from fallback_plugins.shared.gates.base_runs import Run, time_of
-from fallback_plugins.shared.gates.choosing import Choice, Way, choose
+from fallback_plugins.shared.gates.base_runs import Choice, Run, Way, choose, time_of
 from fallback_plugins.shared.gates.reaching import Change, changed_sources, find
-from fallback_plugins.shared.gates.reports import Report, merged, read_lines, report_in
-from fallback_plugins.shared.gates.suite_run import SuiteRun, Summary, steady_lines
+from fallback_plugins.shared.gates.suite_run import (
+    Report,
+    SuiteRun,
+    Summary,
+    merged,
+    read_lines,
+    report_in,
+    steady_lines,
+)
 from fallback_plugins.shared.gates.suites import Part
 from fallback_plugins.shared.gates.test_commands import (
     CHECKS,

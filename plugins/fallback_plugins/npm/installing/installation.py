@@ -38,7 +38,7 @@ from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
 from fallback_plugins.npm.surveying.projects import Site, site_of
 from fallback_plugins.npm.surveying.resolutions import CommandResolution
 from fallback_plugins.shared.gates import gating
-from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.shared.installed import Installed, Level, interpreters, today, version_of
 from fallback_plugins.shared.resolution import (
     InstallCommand,
     Resolution,
@@ -47,7 +47,6 @@ from fallback_plugins.shared.resolution import (
 )
 from fallback_plugins.shared.store import InstalledStore, Wanted
 from fallback_plugins.shared.tree import DependencyTree
-from fallback_plugins.shared.versions import interpreters, today, version_of
 from fallback_tier.advisory import compare_versions, sort_key
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError

@@ -8,17 +8,19 @@ from itertools import chain
 
 from fallback_audit.event_types import ProvedProject
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
-from fallback_plugins.pypi.gates.checks import ImportsGate, TypecheckGate
-from fallback_plugins.pypi.gates.testing import OwnTests
-from fallback_plugins.pypi.gates.touched import (
+from fallback_plugins.pypi.gates.checks import (
+    ImportsGate,
     PyPIGate,
+    TypecheckGate,
     beside_base,
     lacks_by_the_patch,
     touched_folders,
 )
+from fallback_plugins.pypi.gates.testing import OwnTests
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.plan import is_test
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.surveying.deciding import places_in_use, project_of
 from fallback_plugins.pypi.surveying.survey import (
     ECOSYSTEM,
     LOCKS,
@@ -28,10 +30,9 @@ from fallback_plugins.pypi.surveying.survey import (
     survey,
 )
 from fallback_plugins.pypi.surveying.unread_sources import unread_sources
-from fallback_plugins.pypi.surveying.versions_in_use import places_in_use, project_of
 from fallback_plugins.shared.gates import gating
-from fallback_plugins.shared.gates.choosing import choose
-from fallback_plugins.shared.gates.project_gates import (
+from fallback_plugins.shared.gates.base_runs import choose
+from fallback_plugins.shared.gates.comparing import (
     NotVulnerable,
     ResolvingGate,
     left_aside,

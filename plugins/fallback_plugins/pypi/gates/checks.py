@@ -1,11 +1,15 @@
-"""PyPI's gates on types, which are as they were, and on imports: the project's modules and those of its
-direct dependencies can still be imported.
+"""The Python projects that a patch touches, and PyPI's gates on types and imports of each in both trees.
 
-What dependencies are imported as is read in their own metadata; nothing is imported out here.
+Types are as they were; the project's modules and those of its direct dependencies can still be imported.
+The modules of dependencies are read in their metadata; nothing is imported outside the sandbox.
+
+A failure in another setting, or with more than the base commit has, is left to a person (ADR-0077).
+Requirements files that contradict each other are installed in part, and so are pins without a wheel. If
+the patch moves a line that was not available before either, the new line is another one that isn't.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import Distribution
@@ -14,29 +18,189 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.gates.touched import ASIDE, PyPIGate, beside_base, modules, own_packages
+from fallback_audit.vocabulary import GateStatus
 from fallback_plugins.pypi.installing.declared import ProjectFiles, declared
 from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.pypi.installing.plan import is_test
 from fallback_plugins.pypi.locks.uv_lock import read_tree
-from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries, poetry_entries
-from fallback_plugins.pypi.manifests.pyproject import parse_toml
-from fallback_plugins.pypi.manifests.setup_config import items, parsed
+from fallback_plugins.pypi.manifests.kinds import kind_of
+from fallback_plugins.pypi.manifests.metadata import items, parsed
+from fallback_plugins.pypi.manifests.pyproject import (
+    parse_toml,
+    pipfile_entries,
+    poetry_entries,
+    table_of,
+)
+from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.pypi.probes.observed import source_of
+from fallback_plugins.pypi.uv_words import one_line
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.comparing import (
     Check,
     Finding,
     Loading,
+    ProjectGate,
     judge_check,
     judge_loading,
     limits,
 )
 from fallback_plugins.shared.gates.gating import in_folder
-from fallback_plugins.shared.installed import NotInstalled
+from fallback_plugins.shared.installed import Installed, NotInstalled
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
+
+#: Folders at a project's root whose Python files are no part of what it is.
+_ASIDE = frozenset({"test", "tests", "testing", "doc", "docs", "example", "examples", "bench"})
+
+#: Files that a tool runs; nobody imports them.
+_RUN = frozenset({"setup.py", "conftest.py", "noxfile.py", "fabfile.py", "tasks.py", "__main__.py"})
+
+#: Packages that a verdict's one sentence names.
+_NAMED = 3
+
+#: uv's words for a release that is there, and can't be installed here without building it.
+_NO_WHEEL = ("has no usable wheels", "has no wheels with a matching")
+
+
+class PyPIGate(ProjectGate):
+    """A gate on each touched project of Python."""
+
+    def _touched(self, context: GateContext) -> tuple[str, ...]:
+        return touched_folders(context)
+
+
+def touched_folders(context: GateContext) -> tuple[str, ...]:
+    """Projects that the patch touched; a repository without any manifest is one project."""
+    projects = {
+        str(PurePosixPath(path).parent)
+        for path in context.repo.tracked_files
+        if kind_of(path) is not None and PurePosixPath(path).parent.name != "requirements"
+    }
+    return gating.project_folders(context, lambda folder: folder in projects or folder == ".")
+
+
+def own_packages(repo: RepoContext, folder: str) -> tuple[str, ...]:
+    """Paths of the top-level packages of a project, flat or below ``src``."""
+    found = []
+    for root in (folder, in_folder(folder, "src")):
+        for path in repo.tracked_files:
+            pure = PurePosixPath(path)
+            if pure.name == "__init__.py" and pure.parent.parent == PurePosixPath(root):
+                found.append(str(pure.parent))
+    return tuple(path for path in found if PurePosixPath(path).name not in {*_ASIDE, "src"})
+
+
+def modules(context: GateContext, folder: str) -> tuple[str, ...]:
+    """Dotted names of the modules that the patch touched, then of the project's own packages.
+
+    Those that the patch removed are left out: whoever still imports one is among the rest.
+    """
+    repo = gating.patched(context)
+    found: dict[str, None] = {}
+    own = (f"{package}/__init__.py" for package in own_packages(repo, folder))
+    for path in (*context.application.files, *own):
+        name = _module(repo, folder, path)
+        if name is not None and repo.tree.find(path) is not None:
+            found[name] = None
+    return tuple(found)
+
+
+def _module(repo: RepoContext, folder: str, path: str) -> str | None:
+    """The name by which a file is imported from the project's root, or from ``src``; None for a script
+    in a folder that is no package, for tests, and for what tools run."""
+    pure = PurePosixPath(path)
+    if not pure.is_relative_to(folder) or pure.suffix != ".py":
+        return None
+    if pure.name in _RUN or is_test(path, folder):
+        return None
+    parts = pure.relative_to(folder).with_suffix("").parts
+    src = in_folder(folder, "src")
+    if parts[0] == "src" and not repo.has(f"{src}/__init__.py"):
+        folder, parts = src, parts[1:]
+    packages = [in_folder(folder, "/".join(parts[:end])) for end in range(1, len(parts))]
+    if not all(repo.tree.find(f"{package}/__init__.py") for package in packages):
+        return None
+    if parts[-1] == "__init__":
+        parts = parts[:-1]
+    if not parts or parts[0] in _ASIDE or not all(part.isidentifier() for part in parts):
+        return None
+    return ".".join(parts)
+
+
+def beside_base(project: Environment, judge: Callable[[], GateVerdict]) -> GateVerdict:
+    """Return what ``judge`` says of a patched project. If the base commit is installed in another setting,
+    a failure is undecided, and so is a pass whose failing tests had less there. Raises as ``judge`` and
+    ``Environment.install`` do."""
+    verdict = judge()
+    if not gating.depends_on_setting(verdict):
+        return verdict
+    otherwise = project.otherwise()
+    if verdict.status is not GateStatus.FAILED:
+        lacked = lacked_at_base(project, project.base)
+        if lacked:
+            otherwise = otherwise or f"that lacks {gating.some_of(lacked, _NAMED)}"
+    return gating.beside_another_setting(verdict, otherwise)
+
+
+def lacks_by_the_patch(ours: Environment, base: Environment) -> bool:
+    """Less can be had, other than by a moved line that could not be had at the base commit either.
+
+    Such a line is held against the base commit's again: by the file that it stands in, installed by itself,
+    so that no other file contradicts it. Raises as ``Environment.install`` does.
+    """
+    here, there = ours.install(), base.install()
+    if here.level is not there.level:
+        return here.lacks_beside(there)
+    before = {_package(line) for line, _ in there.declined}
+    files: dict[str, None] = {}
+    for line in _new(here, there):
+        where = ours.declaring(line)
+        if not where or _package(line) not in before:
+            return True
+        files |= dict.fromkeys(where)
+    return any(_lacks(ours.alone(file).install(), base.alone(file).install()) for file in files)
+
+
+def lacked_at_base(ours: Environment, base: Environment) -> list[str]:
+    """Packages that could not be had at the base commit, and can be with the patch: as they are asked for,
+    or at all. Raises as ``Environment.install`` does."""
+    here, there = ({_package(line) for line, _ in tree.install().declined} for tree in (ours, base))
+    come = ours.distributions().keys() - base.distributions().keys()
+    return sorted(there - (here - come))
+
+
+def _lacks(here: Installed, there: Installed) -> bool:
+    if here.level is not there.level:
+        return here.lacks_beside(there)
+    return bool(_new(here, there))
+
+
+def _new(here: Installed, there: Installed) -> list[str]:
+    """Lines that can't be had here alone; none of a package without a wheel in either tree."""
+    lines = {line for line, _ in there.declined}
+    without = {_package(line) for line, why in there.declined if _is_without_wheel(line, why)}
+    return [
+        line
+        for line, why in here.declined
+        if line not in lines and not (_package(line) in without and _is_without_wheel(line, why))
+    ]
+
+
+def _is_without_wheel(line: str, why: str) -> bool:
+    asked = requirement_in(line)
+    if asked is None:
+        return False
+    release = re.escape(f"{asked.name}{asked.specifier}")  # no end of a longer name
+    return re.search(rf"(?<![\w.-]){release} (?:{'|'.join(_NO_WHEEL)})", one_line(why)) is not None
+
+
+def _package(line: str) -> str:
+    """The package that a line asks for; of what is no requirement (a step's name) the whole."""
+    asked = requirement_in(line)
+    return line if asked is None else canonicalize_name(asked.name)
+
 
 #: One complaint a line, and nothing kept: what the checker found before is the base commit's to say.
 _MYPY_OPTIONS = (
@@ -64,7 +228,7 @@ MAX_DEPENDENCIES = 25
 MAX_MODULES_OF_ONE = 3
 
 #: Top-level folders that releases bring by accident, and that nobody imports.
-_ACCIDENTS = ASIDE | {"benchmarks", "scripts", "tools"}
+_ACCIDENTS = _ASIDE | {"benchmarks", "scripts", "tools"}
 _CODE = frozenset({".py", ".so"})
 _NAME = re.compile(r"\s*([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)")
 
@@ -88,36 +252,16 @@ class ImportsGate(PyPIGate):
             return gating.skipped(self.name, why)
         if (absent := project.install().absent) is not None:
             return gating.skipped(self.name, absent.sentence)
-        names = tuple(dict.fromkeys((*own, *dependency_modules(project))))
+        names = tuple(dict.fromkeys((*own, *_dependency_modules(project))))
         if not names:
             why = f"{folder!r} has no module of its own to import, and no dependency of it moves"
             return gating.skipped(self.name, why)
 
-        def probe(some: Sequence[str]) -> PythonRun:
-            return PythonRun(project, ["-c", source_of("import_probe"), *limits(context), *some])
+        def probe(some: Sequence[str]) -> _PythonRun:
+            return _PythonRun(project, ["-c", source_of("import_probe"), *limits(context), *some])
 
         asked = Loading(names, lambda tree, some: probe(some)(tree), probe(names).at_base)
         return beside_base(project, lambda: judge_loading(self.name, context, folder, asked))
-
-
-@dataclass(frozen=True)
-class TypeChecker:
-    """A checker (a module to run, of the distribution's name) and its arguments."""
-
-    name: str
-    arguments: tuple[str, ...]
-
-    @staticmethod
-    def findings(output: str) -> list[Finding]:
-        """The complaints in its output; notes explain those and are none."""
-        found = (_COMPLAINT.fullmatch(line) for line in output.splitlines())
-        return [Finding(f"{one['path']}: {one['what']}", one[0].strip()) for one in found if one]
-
-    @staticmethod
-    def is_blocked(result: CommandResult) -> bool:
-        """Did it stop at something that it could not read, or could not start? Both checkers exit with 1
-        where all they have to say is said."""
-        return result.exit_code != 1
 
 
 class TypecheckGate(PyPIGate):
@@ -133,21 +277,20 @@ class TypecheckGate(PyPIGate):
         project = Environment(context, repo, folder)
         if (absent := project.install().absent) is not None:
             return [gating.skipped(self.name, absent.sentence)]
-        return [self._check(project, checker) for checker in checkers]
+        return [self._check(project, *checker) for checker in checkers.items()]
 
-    def _check(self, project: Environment, checker: TypeChecker) -> GateVerdict:
-        if not project.installed(checker.name):
-            why = f"{checker.name} is configured, but not among the project's dependencies"
+    def _check(self, project: Environment, checker: str, arguments: Sequence[str]) -> GateVerdict:
+        if not project.installed(checker):
+            why = f"{checker} is configured, but not among the project's dependencies"
             return gating.skipped(self.name, why)
-        run = PythonRun(project, ["-m", checker.name, *checker.arguments])
-        reported = (checker.findings, checker.is_blocked, checker.arguments)
-        check = Check(checker.name, run, *reported, on=run.at_base)
+        run = _PythonRun(project, ["-m", checker, *arguments])
+        check = Check(checker, run, findings, is_blocked, arguments, on=run.at_base)
         where = (project.context, project.folder)
         return beside_base(project, lambda: judge_check(self.name, *where, check))
 
 
 @dataclass(frozen=True)
-class PythonRun:
+class _PythonRun:
     """Runs the same arguments with the Python of a project's environment, in any tree."""
 
     project: Environment
@@ -163,29 +306,36 @@ class PythonRun:
         return target.install().absent or target.sandboxed(self.arguments)
 
 
-def configured(repo: RepoContext, folder: str) -> tuple[TypeChecker, ...]:
-    """The checkers that a project configures: in pyproject.toml, or in a file of their own.
+def findings(output: str) -> list[Finding]:
+    """Return the errors in a type checker's output, without its notes."""
+    matches = (_COMPLAINT.fullmatch(line) for line in output.splitlines())
+    return [Finding(f"{it['path']}: {it['what']}", it[0].strip()) for it in matches if it]
+
+
+def is_blocked(result: CommandResult) -> bool:
+    """Return whether a failing checker stopped early: otherwise mypy and pyright exit with 1."""
+    return result.exit_code != 1
+
+
+def configured(repo: RepoContext, folder: str) -> dict[str, tuple[str, ...]]:
+    """Return the arguments of each checker (a module to run, of the distribution's name) that a project
+    configures: in pyproject.toml, or in the checker's own file.
 
     Raises RecipeError, RepositoryError for a pyproject.toml that can't be read.
     """
-    tools = _tools(repo, folder)
-    found = []
+    path = in_folder(folder, "pyproject.toml")
+    tools = table_of(parse_toml(path, repo.read_text(path)), "tool") if repo.has(path) else {}
+    checkers: dict[str, tuple[str, ...]] = {}
     mypy = _mypy(repo, folder, tools)
     if mypy is not None:
         named = () if _MYPY_TARGETS.intersection(mypy) else _targets(repo, folder)
-        found.append(TypeChecker("mypy", (*_MYPY_OPTIONS, *named)))
+        checkers["mypy"] = (*_MYPY_OPTIONS, *named)
     if "pyright" in tools or repo.has(in_folder(folder, "pyrightconfig.json")):
-        found.append(TypeChecker("pyright", ()))
-    return tuple(found)
+        checkers["pyright"] = ()
+    return checkers
 
 
-def _tools(repo: RepoContext, folder: str) -> dict[str, Any]:
-    path = in_folder(folder, "pyproject.toml")
-    tools = parse_toml(path, repo.read_text(path)).get("tool") if repo.has(path) else None
-    return tools if isinstance(tools, dict) else {}
-
-
-def _mypy(repo: RepoContext, folder: str, tools: dict[str, Any]) -> dict[str, Any] | None:
+def _mypy(repo: RepoContext, folder: str, tools: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """mypy's settings, from the first place that has any, in its own order."""
     for name in ("mypy.ini", ".mypy.ini"):
         if (settings := _ini(repo, in_folder(folder, name))) is not None:
@@ -206,7 +356,7 @@ def _targets(repo: RepoContext, folder: str) -> tuple[str, ...]:
     return tuple(str(PurePosixPath(path).relative_to(folder)) for path in packages) or (".",)
 
 
-def dependency_modules(project: Environment) -> tuple[str, ...]:
+def _dependency_modules(project: Environment) -> tuple[str, ...]:
     """Modules of what the patched manifests ask for themselves, as it is installed in either tree.
 
     A top-level module that only the base commit has is among them: who imports it would not find it any

@@ -1,7 +1,8 @@
-"""A Python project's tests, run in its environment: by the project's own commands (ADR-0118), or by pytest
-or unittest, whichever finds some.
+"""Commands and tests in the environment of a Python project's dependencies, and the summaries of their
+logs.
 
-A project's own command runs as it is written. Every process of it that runs pytest, or that makes results
+Tests run by the project's own commands (ADR-0118), or by pytest or unittest, whichever finds some. A
+project's own command runs as it is written. Every process of it that runs pytest, or that makes results
 of unittest, reports its tests from inside (``witness_probe.Suite``): the command may be a script, a task
 runner, or a test runner that builds on one of the two.
 """
@@ -12,34 +13,35 @@ import secrets
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import PurePosixPath
 
 from fallback_plugins.pypi.gates.checks import modules_of, moved_packages
-from fallback_plugins.pypi.gates.summaries import command_summary, pytest_summary, unittest_summary
 from fallback_plugins.pypi.installing.declared import naming
-from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.pypi.installing.environment import Environment, choose_python
 from fallback_plugins.pypi.installing.plan import is_test
 from fallback_plugins.pypi.manifests.kinds import kind_of
 from fallback_plugins.pypi.probes import observed, witness_probe
-from fallback_plugins.pypi.probes.observed import (
-    START,
-    hook_text,
-    read_acts,
-    read_suite,
-    source_of,
-)
+from fallback_plugins.pypi.probes.observed import START, hook_text, read_acts, read_suite, source_of
 from fallback_plugins.pypi.probes.report_probe import ONLY
 from fallback_plugins.shared.gates import gating, services
-from fallback_plugins.shared.gates.base_runs import Run, time_of
-from fallback_plugins.shared.gates.choosing import Way
-from fallback_plugins.shared.gates.gating import in_folder
+from fallback_plugins.shared.gates.base_runs import Run, Way, time_of
+from fallback_plugins.shared.gates.gating import in_folder, run_as_given
 from fallback_plugins.shared.gates.reaching import Change, changed_sources, find
-from fallback_plugins.shared.gates.reports import read_lines, report_in
-from fallback_plugins.shared.gates.suite_run import SuiteRun
+from fallback_plugins.shared.gates.suite_run import (
+    FIGURE,
+    SuiteRun,
+    Summary,
+    numbered,
+    read_lines,
+    report_in,
+)
 from fallback_plugins.shared.gates.suites import Part
 from fallback_plugins.shared.gates.test_commands import TestCommand, lines_of_ci
 from fallback_plugins.shared.installed import Level, NotInstalled
-from fallback_tier.gate_ports import GateContext
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.execution import CommandResult
+from fallback_tier.gate_ports import GateContext, TargetRun
 from fallback_tier.repo import RepoContext
 
 #: Changed with how a project's own command is run, and read.
@@ -61,7 +63,6 @@ _WITHOUT_ITS_OWN = ("-o", "addopts=", "-o", "required_plugins=")
 _COMPLAINT = re.compile(r"error: (.+)|^ERROR: (.+)|^(\w*Error: .+)", re.MULTILINE)
 _UNRECOGNIZED = re.compile(r"^.*error: unrecognized arguments: (.+)$", re.MULTILINE)
 
-_SUMMARIES = {"pytest": pytest_summary, "unittest": unittest_summary}
 
 #: A word that only a shell understands, or a word that it changes.
 _FOR_A_SHELL = re.compile(r"[();<>|&]+|.*[$`*?~{}\n].*", re.DOTALL)
@@ -169,7 +170,7 @@ class OwnTests:
 
     def _run(self, target: Environment, only: Sequence[str]) -> SuiteRun | NotInstalled:
         own = self.commands
-        run = run_own(target, own, only) if own else run_tests(target, only)
+        run = _run_own(target, own, only) if own else run_tests(target, only)
         if isinstance(run, NotInstalled):
             return run
         return replace(run, command=_whole(own) if own else None, unserved=self.unserved)
@@ -196,7 +197,7 @@ def _whole(commands: Sequence[TestCommand]) -> TestCommand:
     return replace(commands[0], line=lines, source="; ".join(sources))
 
 
-def run_own(
+def _run_own(
     target: Environment, commands: Sequence[TestCommand], only: Sequence[str] = ()
 ) -> SuiteRun | NotInstalled:
     """Run commands of the project's own in a tree, each with its steps before.
@@ -440,3 +441,235 @@ def _discovery(target: Environment) -> list[str]:
             package = target.repo.has(f"{inside}/__init__.py")
             return ["discover", *(["-s", name, "-t", "."] if package else ["-s", name])]
     return ["discover"]
+
+
+#: A root that has one of these is installed itself.
+_ROOT = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile")
+
+
+def runs_on(context: GateContext, tree: RepoContext, argv: Sequence[str]) -> str:
+    """``EcosystemPlugin.runs_on``; empty where a manifest can't be read, so that nothing runs."""
+    try:
+        return Environment(context, tree, _folder(tree), _runner(argv)).contents()
+    except (RecipeError, RepositoryError):
+        return ""
+
+
+def run(
+    context: GateContext,
+    tree: RepoContext,
+    argv: Sequence[str],
+    timeout_s: float | None = None,
+) -> TargetRun:
+    """``EcosystemPlugin.run``: ``python`` is the environment's, also where nothing is declared."""
+    try:
+        project = Environment(context, tree, _folder(tree), _runner(argv))
+        found = project.install()
+    except (RecipeError, RepositoryError) as error:
+        return TargetRun(None, error.problem)
+    project.write_versions()
+
+    def run_with(env: Mapping[str, str]) -> CommandResult:
+        result = run_as_given(
+            context,
+            tree,
+            argv,
+            programs=project.place / "bin",
+            timeout_s=timeout_s,
+            env={**project.variables(), **env},
+            readable=project.readable,
+        )
+        return project.placeless(result)
+
+    witnessed = None
+    if context.is_proof:
+        header = secrets.token_hex(16)
+        with report_in(tree.tree) as record:
+            record.begin(header)
+            result = run_with({observed.VARIABLE: record.path, witness_probe.VARIABLE: "first"})
+            told = record.read()
+        output = result.output
+        counted = pytest_summary(output) or unittest_summary(output)
+        ran = 0 if counted is None else counted.ran
+        witnessed = observed.read_witness(told, header, ran, _failures(output))
+    else:
+        result = run_with({})
+    return TargetRun(
+        result,
+        "" if found.is_as_declared else found.in_words,
+        found.compared,
+        witnessed,
+    )
+
+
+def run_on_another(
+    context: GateContext, tree: RepoContext, argv: Sequence[str], number: int
+) -> bool:
+    """``EcosystemPlugin.run_on_another``: another Python."""
+    if number == 0:
+        choose_python(context, None)
+        return True
+    suited = Environment(context, tree, _folder(tree), _runner(argv)).suited
+    if number >= len(suited):
+        return False
+    choose_python(context, suited[number])
+    return True
+
+
+def _folder(tree: RepoContext) -> str:
+    """Whose dependencies: the root's; where it has no project, the affected package's own."""
+    if any(tree.has(name) for name in _ROOT) or tree.affected is None:
+        return "."
+    folders = {str(PurePosixPath(own.manifest).parent) for own in tree.affected.own}
+    return folders.pop() if len(folders) == 1 else "."
+
+
+def _runner(argv: Sequence[str]) -> str | None:
+    """A test runner that the command itself names."""
+    return "pytest" if "pytest" in argv or "py.test" in argv else None
+
+
+#: It counts something, or says that there was nothing: unittest ends with "Ran 1 test in 0.1s", and any
+#: program may say in how many seconds it did what.
+_PYTEST_ENDING = re.compile(
+    r"^=*[^\S\n]*((?:no tests ran"
+    rf"|{FIGURE} (?:passed|failed|errors?|skipped|deselected|x(?:fail|pass)ed|warnings?))\b.*?)"
+    r" in [\d.]+s(?: \([\d:]+\))?[^\S\n]*=*$",
+    re.MULTILINE,
+)
+_PYTEST_RAN = re.compile(rf"({FIGURE}) (?:passed|failed|errors?|xfailed|xpassed)")
+_PYTEST_EXPECTED = re.compile(rf"({FIGURE}) xfailed")
+_PYTEST_FAILED = re.compile(rf"({FIGURE}) (?:failed|errors?)")
+#: The short summary (``-ra``). An id has no blank except within the brackets of its parameters.
+_PYTEST_NAME = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+(?:\[.*?\])?)(?= - |$)", re.MULTILINE)
+_PYTEST_SUMMARY = re.compile(r"^=* ?short test summary info ?=*$", re.MULTILINE)
+
+_UNITTEST_RAN = re.compile(rf"^Ran ({FIGURE}) tests? in ", re.MULTILINE)
+#: trial ends with ``PASSED``, and says ``skips`` and ``unexpectedSuccesses``.
+_UNITTEST_ENDING = re.compile(r"^(?:OK|FAILED|NO TESTS RAN|PASSED) \((.*)\)$", re.MULTILINE)
+_UNITTEST_SKIPPED = re.compile(rf"\bskip(?:ped|s)=({FIGURE})")
+_UNITTEST_FAILED = re.compile(
+    rf"\b(?:(?<!expected )failures|errors|unexpected ?[sS]uccesses)=({FIGURE})"
+)
+_UNITTEST_BLOCK = re.compile(
+    rf"^Ran ({FIGURE}) tests? in .*$(?:\s+^(?:OK|FAILED|NO TESTS RAN|PASSED)(?: \((.*)\))?$)?",
+    re.MULTILINE,
+)
+_UNITTEST_NAME = re.compile(r"^(?:FAIL|ERROR|UNEXPECTED SUCCESS): (\S+ \(.*)$", re.MULTILINE)
+
+
+def pytest_summary(log: str) -> Summary | None:
+    """By the last line, and the short summary above it; None where there is no such line."""
+    endings = _PYTEST_ENDING.findall(log)
+    if not endings:
+        return None
+    short = _PYTEST_SUMMARY.split(log)[-1]
+    return Summary(
+        ran=sum(int(number) for number in _PYTEST_RAN.findall(endings[-1])),
+        failed=sum(int(number) for number in _PYTEST_FAILED.findall(endings[-1])),
+        expected=sum(int(number) for number in _PYTEST_EXPECTED.findall(endings[-1])),
+        names=numbered(iter(_PYTEST_NAME.findall(short))),
+    )
+
+
+def unittest_summary(log: str) -> Summary | None:
+    """By ``Ran … tests`` and the line below it; None where there is none."""
+    ran = _UNITTEST_RAN.findall(log)
+    if not ran:
+        return None
+    endings = _UNITTEST_ENDING.findall(log)
+    ending = endings[-1] if endings else ""
+    return Summary(
+        ran=int(ran[-1]) - sum(map(int, _UNITTEST_SKIPPED.findall(ending))),
+        failed=sum(map(int, _UNITTEST_FAILED.findall(ending))),
+        names=numbered(iter(_UNITTEST_NAME.findall(log))),
+    )
+
+
+_SUMMARIES = {"pytest": pytest_summary, "unittest": unittest_summary}
+
+
+def _failures(log: str) -> int:
+    """Return how many tests failed by any summary in a log: the last may be forged, one above it not."""
+    endings = [_PYTEST_FAILED.findall(one) for one in _PYTEST_ENDING.findall(log)]
+    endings += [_UNITTEST_FAILED.findall(one) for one in _UNITTEST_ENDING.findall(log)]
+    return max((sum(map(int, numbers)) for numbers in endings), default=0)
+
+
+#: The last line of other runners: tests that ran, in all or by how they ended, and those that failed.
+_OTHERS = tuple(
+    (re.compile(ending, re.MULTILINE), fields)
+    for ending, fields in (
+        # zope.testrunner, of a layer.
+        (rf"^\s*Ran ({FIGURE}) tests with ({FIGURE}) failures, ({FIGURE}) errors", "rff"),
+        # behave and lettuce.
+        (rf"^({FIGURE}) scenarios? passed, ({FIGURE}) failed", "pF"),
+        (rf"^({FIGURE}) scenarios? \(({FIGURE}) passed\)", "rp"),
+        # Robot Framework; of several such lines the last is of all suites.
+        (rf"^({FIGURE}) tests?, ({FIGURE}) passed, ({FIGURE}) failed", "rpf"),
+        # stestr and testr.
+        (rf"^Ran: ({FIGURE}) tests in .*\n(?:^ - .*\n)*?^ - Failed: ({FIGURE})", "rf"),
+    )
+)
+
+
+def command_summary(
+    log: str, figures: tuple[int, int] | None, failing: Sequence[str] = ()
+) -> Summary | None:
+    """Return what the log of a command tells that may run several test runners, or one of any kind.
+
+    ``figures``, ``failing``: tests that ran and that failed, and the names of these, as processes of the
+    command report them; None: none reports them, or not to its end. Of the log's summaries so many of the
+    last count as agree with that: a failing test's own output can have others before them. If the log has
+    no summary, the report is the only one.
+    """
+    names = numbered(iter([*_PYTEST_NAME.findall(log), *_UNITTEST_NAME.findall(log)]))
+    found = [(at, figure, expected) for at, figure, expected in _endings(log)]
+    if not found and figures is not None and figures[0]:
+        return Summary(ran=figures[0], failed=figures[1], names=tuple(failing))
+    if not found:
+        found = [*_other_endings(log)]
+    if not found:
+        return Summary(ran=0, failed=len(names), names=names) if names else None
+    totals = [*accumulate((one[1] for one in reversed(found)), _sum)]
+    agreeing = figures is not None and figures in totals
+    ran, failed = figures if figures is not None and agreeing else totals[-1]
+    return Summary(ran, failed, names, expected=sum(one[2] for one in found))
+
+
+def _sum(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return one[0] + other[0], one[1] + other[1]
+
+
+def _endings(log: str) -> list[tuple[int, tuple[int, int], int]]:
+    """Tests that ran and failed, and that were expected to fail, by each last line of pytest and unittest,
+    in the log's order."""
+
+    def total(pattern: re.Pattern[str], text: str | None) -> int:
+        return sum(map(int, pattern.findall(text or "")))
+
+    found = []
+    for ending in _PYTEST_ENDING.finditer(log):
+        figures = total(_PYTEST_RAN, ending[1]), total(_PYTEST_FAILED, ending[1])
+        found.append((ending.start(), figures, total(_PYTEST_EXPECTED, ending[1])))
+    for ending in _UNITTEST_BLOCK.finditer(log):
+        ran = int(ending[1]) - total(_UNITTEST_SKIPPED, ending[2])
+        found.append((ending.start(), (ran, total(_UNITTEST_FAILED, ending[2])), 0))
+    return sorted(found)
+
+
+def _other_endings(log: str) -> list[tuple[int, tuple[int, int], int]]:
+    for pattern, fields in _OTHERS:
+        found = []
+        for ending in pattern.finditer(log):
+            figures = dict.fromkeys("rpfF", 0)
+            for name, figure in zip(fields, ending.groups(), strict=True):
+                figures[name] += int(figure)
+            failed = figures["f"] + figures["F"]
+            ran = figures["r"] or figures["p"] + failed
+            if not figures["f"] and not figures["F"] and "p" in fields and "r" in fields:
+                failed = ran - figures["p"]
+            found.append((ending.start(), (ran, failed), 0))
+        if found:
+            return found[-1:] if fields == "rpf" else found
+    return []

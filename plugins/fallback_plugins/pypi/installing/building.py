@@ -25,21 +25,18 @@ from packaging.version import Version
 from fallback_plugins.pypi.archives import MemberTooLargeError, fetched, member_text
 from fallback_plugins.pypi.installing.install import NOT_COMPILED, reason, run_uv
 from fallback_plugins.pypi.manifests import pythons
-from fallback_plugins.pypi.manifests.groups import table_of, tables, texts
-from fallback_plugins.pypi.manifests.hosts import asking_for
-from fallback_plugins.pypi.manifests.own_index import Indexes
-from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.manifests.indexes import Indexes, asking_for
+from fallback_plugins.pypi.manifests.pyproject import parse_toml, table_of, tables, texts
 from fallback_plugins.pypi.manifests.pythons import minor_of
-from fallback_plugins.pypi.manifests.requirements_files import clean
+from fallback_plugins.pypi.manifests.requirements import clean
 from fallback_plugins.pypi.probes.build_probe import NEEDS
 from fallback_plugins.pypi.probes.observed import source_of
 from fallback_plugins.pypi.uv_words import one_line, release_before
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.base_runs import keep, kept
-from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.shared.installed import Installed, Level, this_python, today, version_of
 from fallback_plugins.shared.scratch import scratch_folder
 from fallback_plugins.shared.store import InstalledStore
-from fallback_plugins.shared.versions import this_python, today, version_of
 from fallback_tier.errors import RecipeError, ToolFailedError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
@@ -282,7 +279,8 @@ class Building:
 
     def built(self, python: Path, until: str, there: Sequence[str]) -> tuple[str, ...]:
         """Those that are there (pins), by name and version."""
-        pins = {(canonicalize_name(name), version) for name, version in map(_parted, there)}
+        pairs = (pin.partition("==") for pin in there)
+        pins = {(canonicalize_name(name), version) for name, _, version in pairs}
         wheels = self._of(python, until).wheels
         return tuple(
             sorted(f"{name} {version}" for name, version in wheels if (name, version) in pins)
@@ -370,11 +368,6 @@ def in_words(asked: _Asked) -> str:
     """A release (``left 1.0``), or what was asked for where none was looked for (``left==1.0``)."""
     name, which = asked
     return f"{name} {which}" if which[:1].isdigit() else f"{name}{which}"
-
-
-def _parted(pin: str) -> tuple[str, str]:
-    name, _, version = pin.partition("==")
-    return name, version
 
 
 def listed(

@@ -16,23 +16,34 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
-from fallback_plugins.pypi.manifests.groups import of_extra, of_group, table_of, texts
+from fallback_plugins.pypi.manifests.indexes import is_public
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.metadata import (
     Stated,
     in_setup_cfg,
     in_setup_py,
+    items,
     own_name,
+    parsed,
 )
-from fallback_plugins.pypi.manifests.own_index import is_public
-from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries, poetry_entries
-from fallback_plugins.pypi.manifests.pyproject import parse_toml
-from fallback_plugins.pypi.manifests.requirements import logical_lines, requirement_in
-from fallback_plugins.pypi.manifests.requirements_files import clean, includes, with_included
-from fallback_plugins.pypi.manifests.setup_config import items, parsed
-from fallback_plugins.pypi.manifests.setup_config import lines as lines_of
-from fallback_plugins.pypi.surveying.pins import locked_in_toml
-from fallback_plugins.pypi.surveying.survey import metadata_files
+from fallback_plugins.pypi.manifests.metadata import lines as lines_of
+from fallback_plugins.pypi.manifests.pyproject import (
+    of_extra,
+    of_group,
+    parse_toml,
+    pipfile_entries,
+    poetry_entries,
+    table_of,
+    texts,
+)
+from fallback_plugins.pypi.manifests.requirements import (
+    clean,
+    includes,
+    logical_lines,
+    requirement_in,
+    with_included,
+)
+from fallback_plugins.pypi.surveying.survey import locked_in_toml, metadata_files
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
@@ -128,42 +139,10 @@ _PYTEST = re.compile(r"(?<![\w./-])(?:pytest|py\.test)(?![\w-])")
 
 #: Of an install command these are no tests' needs: tools that build, check, publish or run other tools.
 _TOOLS = frozenset(
-    {
-        "pip",
-        "setuptools",
-        "wheel",
-        "uv",
-        "poetry",
-        "pipenv",
-        "pdm",
-        "hatch",
-        "tox",
-        "nox",
-        "build",
-        "twine",
-    }
-    | {
-        "virtualenv",
-        "codecov",
-        "coveralls",
-        "pre-commit",
-        "black",
-        "flake8",
-        "ruff",
-        "mypy",
-        "isort",
-        "pylint",
-    }
-    | {
-        "cibuildwheel",
-        "tox-gh-actions",
-        "tox-uv",
-        "bandit",
-        "safety",
-        "pip-audit",
-        "install",
-        "sphinx",
-    }
+    {"pip", "setuptools", "wheel", "uv", "poetry", "pipenv", "pdm", "hatch", "tox", "nox"}
+    | {"build", "twine", "virtualenv", "codecov", "coveralls", "pre-commit", "black"}
+    | {"flake8", "ruff", "mypy", "isort", "pylint", "cibuildwheel", "tox-gh-actions"}
+    | {"tox-uv", "bandit", "safety", "pip-audit", "install", "sphinx"}
 )
 
 #: Requirements files for something else than tests.

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.installing.declared import Source
-from fallback_plugins.pypi.manifests import hosts
+from fallback_plugins.pypi.manifests import indexes
 from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import Installed, Level
@@ -276,7 +276,7 @@ def run_uv(
     if any(tuple(arguments[: len(words)]) == words for words in _INSTALLING):
         arguments = [*arguments, *_ONCE]
     of_day = {"UV_EXCLUDE_NEWER": f"{until}T23:59:59Z"} if until else {}
-    return hosts.run_uv(
+    return indexes.run_uv(
         context.clients,
         arguments,
         cwd=cwd,

@@ -27,19 +27,35 @@ from fallback_plugins.pypi.installing.declared import (
     stated_installs,
 )
 from fallback_plugins.pypi.installing.install import InstallWay
-from fallback_plugins.pypi.locks.uv_files import LOCK, locked_in
-from fallback_plugins.pypi.locks.uv_lock import foreign_source, local_source, package_tables
-from fallback_plugins.pypi.manifests.groups import table_of, texts
+from fallback_plugins.pypi.locks.uv_lock import (
+    LOCK,
+    foreign_source,
+    local_source,
+    locked_in,
+    package_tables,
+)
+from fallback_plugins.pypi.manifests.indexes import (
+    Indexes,
+    index_variables,
+    indexes_named,
+    leading_out,
+    settings_of,
+)
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
-from fallback_plugins.pypi.manifests.own_index import Indexes, indexes_named, settings_of
-from fallback_plugins.pypi.manifests.pyproject import UV_RULES, asking_nothing, harmless, parse_toml
-from fallback_plugins.pypi.manifests.requirements import requirement_in
-from fallback_plugins.pypi.manifests.requirements_files import (
+from fallback_plugins.pypi.manifests.pyproject import (
+    UV_RULES,
+    asking_nothing,
+    harmless,
+    parse_toml,
+    table_of,
+    texts,
+)
+from fallback_plugins.pypi.manifests.requirements import (
     is_plain,
     local_folders,
+    requirement_in,
     with_included,
 )
-from fallback_plugins.pypi.manifests.uv_settings import index_variables, leading_out
 from fallback_plugins.pypi.surveying.survey import metadata_files
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -68,10 +84,10 @@ _SHOWN = 80
 FLATTENED = "all of it"
 
 #: Writes lines to a file of ours, and says where.
-Write = Callable[[str], Path]
+_Write = Callable[[str], Path]
 
 #: Says what tox installs beside a project; read, though it declares nothing that is shipped.
-TOX = "tox.ini"
+_TOX = "tox.ini"
 
 #: Folders that one project names; more of them, and the path of every program would be endless.
 MAX_PLACES = 50
@@ -190,8 +206,8 @@ class Manifests:
         texts = with_included(wanted, lambda path: self._read([path]).get(path))
         found = {path: text for path, text in texts.items() if text is not None}
         found |= self._manifests_at([self.folder, *map(str, PurePosixPath(self.folder).parents)])
-        found |= self._manifests_at(local_places(self._repo, self.folder, found))
-        return found | self._read([in_folder(self.folder, TOX)])
+        found |= self._manifests_at(_local_places(self._repo, self.folder, found))
+        return found | self._read([in_folder(self.folder, _TOX)])
 
     def _read(self, paths: Iterable[str]) -> dict[str, str]:
         """The texts of those that are there, by path. One that can't be read declares nothing."""
@@ -240,7 +256,7 @@ class Manifests:
     @property
     def places(self) -> tuple[str, ...]:
         """Folders of the repository that the project takes packages from, itself first."""
-        return (self.folder, *local_places(self._repo, self.folder, self.texts))
+        return (self.folder, *_local_places(self._repo, self.folder, self.texts))
 
     def copy_to(self, scratch: Path) -> Path:
         """Write them below a folder, without what uv should not act on. Where uv is to be run there: in
@@ -256,7 +272,7 @@ class Manifests:
         place.mkdir(parents=True, exist_ok=True)
         return place
 
-    def everything(self, write: Write) -> Iterator[InstallWay]:
+    def everything(self, write: _Write) -> Iterator[InstallWay]:
         """The ways to install all of it, the most exact first."""
         if self.locked and self.strays:
             return
@@ -347,7 +363,7 @@ class Manifests:
         return [
             path
             for path in self.texts
-            if kind_of(path) in {None, Kind.REQUIREMENTS} and PurePosixPath(path).name != TOX
+            if kind_of(path) in {None, Kind.REQUIREMENTS} and PurePosixPath(path).name != _TOX
         ]
 
     @property
@@ -393,7 +409,7 @@ def is_test(path: str, folder: str) -> bool:
     return is_inside and _TEST_FILE.fullmatch(path) is not None
 
 
-def local_places(repo: RepoContext, folder: str, manifests: Mapping[str, str]) -> tuple[str, ...]:
+def _local_places(repo: RepoContext, folder: str, manifests: Mapping[str, str]) -> tuple[str, ...]:
     """Folders that the folder's manifests name (path sources, ``-e ./lib``), and workspace members. They
     are not installed: Python finds their code where it lies (ADR-0039)."""
     found: dict[str, None] = {}

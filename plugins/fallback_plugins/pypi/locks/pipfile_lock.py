@@ -48,7 +48,7 @@ def _not_pipenvs(problem: str, *, kind: str = "") -> RecipeError:
 
 
 @dataclass(frozen=True)
-class Pin:
+class _Pin:
     """One entry: a package at a version, as a requirement would say it."""
 
     name: str
@@ -73,7 +73,7 @@ class PipfileLock:
         return document
 
     @cached_property
-    def pins(self) -> tuple[Pin, ...]:
+    def pins(self) -> tuple[_Pin, ...]:
         """Every entry with a version, in order."""
         return tuple(self._pins())
 
@@ -225,7 +225,7 @@ class PipfileLock:
                 for name, entry in entries.items():
                     yield section, name, entry if isinstance(entry, dict) else {}
 
-    def _pins(self) -> Iterator[Pin]:
+    def _pins(self) -> Iterator[_Pin]:
         for section, name, entry in self._entries():
             version = entry.get("version")
             if isinstance(version, str):
@@ -234,7 +234,7 @@ class PipfileLock:
                 line = name + (f"[{extras}]" if extras else "") + version
                 line += f" ; {marker}" if marker else ""
                 pinned = version.lstrip("=")
-                yield Pin(canonicalize_name(name), pinned, line, section, entry.get("index"))
+                yield _Pin(canonicalize_name(name), pinned, line, section, entry.get("index"))
 
 
 def _marker(entry: Mapping[str, Any], requires_python: str) -> dict[str, str]:

@@ -1,25 +1,36 @@
-"""uv.lock as text and as a tree; and as little of a new one as has to be put into an old one."""
+"""uv.lock as text and as a tree, the smallest change of its text to a new one, and the files that uv
+resolves it from, as it may read them outside the sandbox.
+
+What a lock states of its project (names, requirements, groups, sources) is enough to recreate a manifest
+that is not in the repository; whether that is the manifest it was made from, uv itself reports.
+"""
 
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
+from pathlib import PurePosixPath
 from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.locks.lock_shape import check_uv
-from fallback_plugins.pypi.manifests.pyproject import BOM, parse_toml
-from fallback_plugins.pypi.manifests.requirements_files import plain
+from fallback_plugins.pypi.manifests.indexes import leading_out
+from fallback_plugins.pypi.manifests.pyproject import BOM, NO_BACKEND, harmless, parse_toml
+from fallback_plugins.pypi.manifests.requirements import plain
 from fallback_plugins.shared.bumping import unsupported
+from fallback_plugins.shared.gates.gating import in_folder
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node, grouped
+from fallback_tier.errors import RecipeError
 from fallback_tier.files import inputs
 
 #: How a lock says that a package's files lie in the repository itself.
-LOCAL_SOURCES = ("editable", "virtual", "directory")
+_LOCAL_SOURCES = ("editable", "virtual", "directory")
 
 #: Stands for the version of a local package that its build computes: uv then locks none.
-UNVERSIONED = "0"
+_UNVERSIONED = "0"
 
 #: The folder of stub wheels, beside a scratch lock: what uv then writes as their registry.
 STUBS = "fallback-tier-stubs"
@@ -72,7 +83,7 @@ def requires_python(path: str, text: str) -> str:
 def local_source(table: Mapping[str, Any]) -> str | None:
     """The folder of a package that is the repository's own, as the lock writes it; else None."""
     source = table.get("source", {})
-    return next((source[kind] for kind in LOCAL_SOURCES if kind in source), None)
+    return next((source[kind] for kind in _LOCAL_SOURCES if kind in source), None)
 
 
 def foreign_source(table: Mapping[str, Any]) -> str | None:
@@ -87,7 +98,7 @@ def registries(path: str, text: str) -> frozenset[str]:
     return frozenset(registry for registry in found if isinstance(registry, str))
 
 
-def local_folders(lock: str, text: str) -> dict[str, Mapping[str, Any]]:
+def _local_folders(lock: str, text: str) -> dict[str, Mapping[str, Any]]:
     """Folders (in the repository) of the packages that are its own, with what the lock says of each.
 
     A folder that leads out of the repository begins with ``..``. Raises RecipeError.
@@ -128,7 +139,11 @@ def spliced(old: str, unchanged: str, new: str) -> str:
             blocks.append(before)
         else:
             blocks.append(_as_detailed_as(old, block))
-    head = old_head if _settings(base_head) == _settings(new_head) else _head(old_head, new_head)
+    head = (
+        old_head
+        if _recorded_settings(base_head) == _recorded_settings(new_head)
+        else _head(old_head, new_head)
+    )
     # The last block ends without an empty line: whoever stands last now.
     text = head + "\n".join(f"{block.rstrip()}\n" for block in blocks)
     return text if old.endswith("\n") else text.removesuffix("\n")
@@ -141,7 +156,7 @@ def rewrites(old: str, new: str) -> bool:
     """
     old_head, old_blocks = _split(old.replace("\r\n", "\n"))
     new_head, new_blocks = _split(new.replace("\r\n", "\n"))
-    if _settings(old_head) != _settings(new_head):
+    if _recorded_settings(old_head) != _recorded_settings(new_head):
         return True
     base = {_identity(table): _essence(table) for table, _ in old_blocks}
     return any(
@@ -156,7 +171,7 @@ def versioned(text: str) -> str:
     return head + "".join(
         block
         if "version" in table
-        else _NAME.sub(lambda match: f'{match[0]}version = "{UNVERSIONED}"\n', block, count=1)
+        else _NAME.sub(lambda match: f'{match[0]}version = "{_UNVERSIONED}"\n', block, count=1)
         for table, block in blocks
     )
 
@@ -184,14 +199,14 @@ def _check(path: str, text: str) -> None:
 
 def _stub_requirements(table: Mapping[str, Any]) -> Iterator[str]:
     for entry in table.get("dependencies", ()):
-        yield f"Requires-Dist: {requirement_of(entry)}"
+        yield f"Requires-Dist: {_requirement_of(entry)}"
     for extra, entries in table.get("optional-dependencies", {}).items():
         yield f"Provides-Extra: {extra}"
         for entry in entries:
-            yield f"Requires-Dist: {requirement_of(entry, extra)}"
+            yield f"Requires-Dist: {_requirement_of(entry, extra)}"
 
 
-def requirement_of(entry: Mapping[str, Any], of_extra: str = "") -> str:
+def _requirement_of(entry: Mapping[str, Any], of_extra: str = "") -> str:
     """What an entry of a lock asks for, as a requirement; ``of_extra``: only with this extra. Raises
     RecipeError."""
     extras = ",".join(entry.get("extras") or entry.get("extra", ()))
@@ -203,7 +218,7 @@ def requirement_of(entry: Mapping[str, Any], of_extra: str = "") -> str:
 
 
 def _is_same(base: Mapping[tuple[str, str], Mapping[str, Any]], table: Mapping[str, Any]) -> bool:
-    before = base.get(_identity(table)) or base.get((table["name"], UNVERSIONED))
+    before = base.get(_identity(table)) or base.get((table["name"], _UNVERSIONED))
     ours = {key: value for key, value in _essence(table).items() if key != "version"}
     return before is not None and ours == {k: v for k, v in before.items() if k != "version"}
 
@@ -229,7 +244,7 @@ def _split(text: str) -> tuple[str, list[tuple[dict[str, Any], str]]]:
         ) from error
 
 
-def _settings(head: str) -> Mapping[str, Any]:
+def _recorded_settings(head: str) -> Mapping[str, Any]:
     return {
         key: value
         for key, value in inputs.parse_toml(head.removeprefix(BOM)).items()
@@ -284,3 +299,181 @@ def declared(table: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield from metadata.get("requires-dist", ())
     for group in metadata.get("requires-dev", {}).values():
         yield from group
+
+
+MANIFEST = "pyproject.toml"
+LOCK = "uv.lock"
+
+#: What a program computes at build time that decides the resolution.
+_DECIDES = frozenset({"dependencies", "optional-dependencies", "requires-python"})
+
+_EXTRA = re.compile(r"(?:(?P<marker>.*) and )?extra == '(?P<extra>[^']+)'")
+
+#: A lock's ``[options]`` → the setting of ``[tool.uv]`` that they come from.
+_OPTIONS = {
+    "resolution-mode": "resolution",
+    "prerelease-mode": "prerelease",
+    "fork-strategy": "fork-strategy",
+    "exclude-newer": "exclude-newer",
+}
+
+
+def manifest_paths(lock: str, text: str) -> dict[str, Mapping[str, Any]]:
+    """Where the manifests lie that the lock was made from, with the lock's table of each.
+
+    Raises RecipeError: the lock can't be read, or one lies outside the repository.
+    """
+    found = {}
+    for folder, table in _local_folders(lock, text).items():
+        if folder.startswith(("..", "/")):
+            raise unsupported(
+                f"{lock} takes {table['name']} from {folder!r}, outside the repository.",
+                kind="outside",
+            )
+        found[posixpath.normpath(posixpath.join(folder, MANIFEST))] = table
+    return found
+
+
+def scratch_files(manifests: Mapping[str, str], lock: str, text: str) -> dict[str, str]:
+    """Manifests and lock as uv may read them; manifests that are missing are rebuilt from the lock.
+
+    Where a program would compute the version, ``_UNVERSIONED`` stands for it, in both. Raises RecipeError.
+    """
+    for table in package_tables(lock, text):
+        if foreign_source(table) == "git":
+            raise unsupported(
+                f"{lock} takes {table['name']} from a git repository, and no repository is cloned here."
+            )
+    files = {lock: versioned(text)}
+    for path, table in manifest_paths(lock, text).items():
+        if path in manifests:
+            for message in leading_out(path, manifests[path]):
+                raise unsupported(message, kind="source_not_read")
+            version = str(table.get("version", _UNVERSIONED))
+            files[path] = _static(path, harmless(path, manifests[path]), version)
+        else:
+            files[path] = rebuilt(lock, text, table)
+    return files
+
+
+def rebuilt(lock: str, text: str, table: Mapping[str, Any]) -> str:
+    """A local package's manifest as the lock tells it. Raises RecipeError."""
+    import tomlkit
+
+    document = parse_toml(lock, text)
+    metadata = table.get("metadata", {})
+    plain: list[str] = []
+    extras: dict[str, list[str]] = {extra: [] for extra in metadata.get("provides-extras", ())}
+    for entry in metadata.get("requires-dist", ()):
+        match = _EXTRA.fullmatch(entry.get("marker", ""))
+        if match is None:
+            plain.append(_requirement_of(entry))
+        else:
+            extras.setdefault(match["extra"], []).append(
+                _requirement_of({**entry, "marker": match["marker"] or ""})
+            )
+    project: dict[str, Any] = {"name": table["name"]}
+    project["version"] = table.get("version", _UNVERSIONED)
+    if "requires-python" in document:
+        project["requires-python"] = document["requires-python"]
+    project |= {"dependencies": plain, "optional-dependencies": extras}
+    groups = metadata.get("requires-dev", {})
+    written: dict[str, Any] = {
+        "project": project,
+        "dependency-groups": {
+            name: [_requirement_of(it) for it in own] for name, own in groups.items()
+        },
+        "tool": {"uv": _tool_settings(document, table)},
+    }
+    if "virtual" not in table["source"]:
+        written["build-system"] = {"requires": [], "build-backend": NO_BACKEND}
+    return tomlkit.dumps(written)
+
+
+def missing(lock: str, problem: str, *, kind: str = "") -> RecipeError:
+    """The typed refusal for a lock whose manifest isn't there and can't be determined from it."""
+    return RecipeError(
+        RefusalReason.MANIFEST_MISSING,
+        problem,
+        next_step=f"Put the {MANIFEST} that {lock} was made from into the repository.",
+        kind=kind,
+    )
+
+
+def _tool_settings(document: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    """``[tool.uv]`` of a manifest; of the root's, also what holds for the whole lock."""
+    manifest, options = document.get("manifest", {}), document.get("options", {})
+    members = set(manifest.get("members", ()))
+    settings: dict[str, Any] = {"sources": dict(_sources(table, members))}
+    if "virtual" in table["source"]:
+        settings["package"] = False
+    if local_source(table) != ".":
+        return settings
+    for key in ("constraints", "overrides"):
+        if manifest.get(key):
+            name = f"{key.removesuffix('s')}-dependencies"
+            settings[name] = [_requirement_of(entry) for entry in manifest[key]]
+    settings |= {_OPTIONS[key]: value for key, value in options.items() if key in _OPTIONS}
+    if "exclude-newer-span" in options:
+        settings["exclude-newer"] = options["exclude-newer-span"]
+    if members:
+        own = [
+            folder
+            for other in document.get("package", ())
+            if other["name"] in members and (folder := local_source(other)) not in {None, "."}
+        ]
+        settings["workspace"] = {"members": own}
+    return settings
+
+
+def _sources(table: Mapping[str, Any], members: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """``[tool.uv.sources]``: where a package takes its own neighbours from."""
+    here = local_source(table) or "."
+    for entry in declared(table):
+        kind = next((kind for kind in _LOCAL_SOURCES if kind in entry), None)
+        if entry["name"] in members:
+            yield entry["name"], {"workspace": True}
+        elif kind is not None:
+            path = posixpath.relpath(entry[kind], here)
+            yield (
+                entry["name"],
+                {"path": path, **({"editable": True} if kind == "editable" else {})},
+            )
+
+
+def _static(path: str, text: str, version: str) -> str:
+    """The manifest with a version (the locked one) for the one which only a build could tell.
+
+    Raises RecipeError where a build would tell the requirements too.
+    """
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    project = document.get("project", {})
+    dynamic = project.get("dynamic", ()) if isinstance(project, dict) else ()
+    if not isinstance(dynamic, list) or not dynamic:
+        return text
+    decided = sorted(_DECIDES.intersection(map(str, dynamic)))
+    if decided:
+        raise unsupported(
+            f"{path} leaves {', '.join(decided)} to its build (`dynamic`), and building it would run its"
+            " code outside the sandbox.",
+            kind="dynamic",
+        )
+    del project["dynamic"]
+    project.setdefault("version", version)
+    return tomlkit.dumps(document)
+
+
+def locked_in(folder: str, texts: Mapping[str, str]) -> str | None:
+    """Where the uv.lock lies that a folder is locked by: there, or above, where it is of a workspace that
+    has the folder as a member. One that can't be read says nothing of members."""
+    own = in_folder(folder, "pyproject.toml")
+    for above in (folder, *map(str, PurePosixPath(folder).parents)):
+        path = in_folder(above, LOCK)
+        if path in texts and above == folder:
+            return above
+        with suppress(RecipeError):
+            if path in texts and own in manifest_paths(path, texts[path]):
+                return above
+    return None

@@ -1,6 +1,6 @@
-"""Environment markers: when they can hold, and how a lock of Poetry's puts them together.
+"""Environment markers and version constraints as Poetry writes them.
 
-A marker is judged by trying every environment that it can tell apart from another: the Pythons that the
+A marker is evaluated in every environment that it can tell apart from another: the Pythons that the
 project supports, and for each other variable the values that it names and one that it doesn't.
 """
 
@@ -11,9 +11,114 @@ from itertools import product
 from math import prod
 
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison
-from packaging.version import InvalidVersion
+from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
 
-from fallback_plugins.pypi.manifests.poetry_constraints import admits
+from fallback_plugins.pypi.manifests.requirements import poetry_specifier_in
+
+_OR = re.compile(r"\|\|?")
+
+#: A bound with a wildcard (``>=3.5.*``), as old releases have it: Poetry reads the bound.
+_BOUND_WITH_WILDCARD = re.compile(r"([<>]=?[ \t]*[0-9][0-9.]*)\.\*")
+
+
+def alternatives(constraint: str) -> tuple[SpecifierSet, ...] | None:
+    """A constraint of Poetry's as PEP 440 sets, any of which is enough; None: it can't be read."""
+    found = []
+    for part in _OR.split(constraint):
+        declaration = poetry_specifier_in(_BOUND_WITH_WILDCARD.sub(r"\1", part.strip()))
+        if declaration.refusal:
+            return None
+        try:
+            found.append(SpecifierSet(declaration.pep440))
+        except InvalidSpecifier:
+            return None
+    return tuple(found)
+
+
+def admits(constraint: str, version: str) -> bool:
+    """Does a constraint of Poetry's accept the version (pre-releases too)? False: it can't be read."""
+    sets = alternatives(constraint)
+    return sets is not None and any(one.contains(version, prereleases=True) for one in sets)
+
+
+def is_same(constraint: str, specifier: SpecifierSet) -> bool:
+    """Does a constraint of Poetry's say what a PEP 440 set says, as far as it can be seen?"""
+    return constraint in {in_dependencies(specifier), in_extras(specifier)} or alternatives(
+        constraint
+    ) == (specifier,)
+
+
+def in_dependencies(specifier: SpecifierSet) -> str:
+    """As ``[package.dependencies]`` has it: an excluded version splits the range (``||``)."""
+    clauses = _sorted(specifier)
+    if not clauses:
+        return "*"
+    if len(clauses) == 1 and clauses[0].operator in {"==", "==="}:
+        only = clauses[0]
+        return str(only) if only.version.endswith(".*") else only.version
+    excluded = [clause for clause in clauses if clause.operator == "!="]
+    bounds = [text for clause in clauses if clause not in excluded for text in _bounds(clause)]
+    start = [text for text in bounds if text.startswith(">")]
+    high = [text for text in bounds if text.startswith("<")]
+    if not excluded or not bounds or not _lie_within(excluded, [*start, *high], bounds):
+        return _joined_clauses(clauses)
+    parts = []
+    for clause in excluded:
+        end, following = _around(clause)
+        parts.append(",".join([*start, end]))
+        start = [following]
+    parts.append(",".join([*start, *high]))
+    return " || ".join(parts)
+
+
+def in_extras(specifier: SpecifierSet) -> str:
+    """As ``[package.extras]`` has it between parentheses: in the order of the versions."""
+    return _joined_clauses(_sorted(specifier))
+
+
+def _joined_clauses(clauses: list[Specifier]) -> str:
+    return ",".join(text for clause in clauses for text in _bounds(clause))
+
+
+def _bounds(clause: Specifier) -> Iterator[str]:
+    if clause.operator != "~=":
+        yield str(clause)
+        return
+    release = [int(part) for part in clause.version.split(".") if part.isdigit()]
+    ceiling = [*release[:-2], release[-2] + 1, 0] if len(release) > 1 else [release[0] + 1]
+    yield f">={clause.version}"
+    yield f"<{'.'.join(map(str, ceiling))}"
+
+
+def _lie_within(excluded: list[Specifier], ends: list[str], bounds: list[str]) -> bool:
+    """Does every exclusion split the range? One outside of it, or beside ``==``, splits nothing."""
+    within = SpecifierSet(",".join(ends))
+    return len(ends) == len(bounds) and all(
+        within.contains(clause.version.removesuffix(".*"), prereleases=True)
+        and not any(end.strip("<>=") == clause.version for end in ends)
+        for clause in excluded
+    )
+
+
+def _around(clause: Specifier) -> tuple[str, str]:
+    """What ends before an excluded version, and what begins after it."""
+    if not clause.version.endswith(".*"):
+        return f"<{clause.version}", f">{clause.version}"
+    release = [int(part) for part in clause.version.removesuffix(".*").split(".")]
+    following = ".".join(map(str, [*release[:-1], release[-1] + 1]))
+    return f"<{clause.version.removesuffix('.*')}.dev0", f">={following}.dev0"
+
+
+def _sorted(specifier: SpecifierSet) -> list[Specifier]:
+    def order(clause: Specifier) -> tuple[bool, Version, str]:
+        try:
+            return False, Version(clause.version.removesuffix(".*")), clause.operator
+        except InvalidVersion:
+            return True, Version("0"), str(clause)
+
+    return sorted(specifier, key=order)
+
 
 #: When something is needed: any of these markers is enough; the empty one always holds.
 Condition = tuple[str, ...]
@@ -35,7 +140,8 @@ _COMPARED = re.compile(
 )
 #: Variables that are compared as versions: an environment without a value has a version all the same.
 _VERSIONS = frozenset({"platform_release", "platform_version", "implementation_version"})
-_EXTRA = re.compile(r"""^extra == ["'][^"']*["']$""")
+_EXTRA_ALONE = re.compile(r"""^extra == ["'][^"']*["']$""")
+_EXTRA = re.compile(r"""extra == ["'](?P<extra>[^"']+)["']""")
 
 
 @lru_cache(maxsize=4096)
@@ -75,13 +181,20 @@ def written(condition: Condition) -> str:
     return " or ".join(condition)
 
 
+def extras_in(marker: str) -> list[str]:
+    """Return the extras that a marker names."""
+    return _EXTRA.findall(marker)
+
+
 def without_extras(marker: str) -> str:
     """What a marker says of the environment. Where extras are mixed into it otherwise, it says nothing."""
     if "extra" not in marker:
         return marker
     if " or " in marker:
         return ""
-    return " and ".join(it for it in marker.split(" and ") if not _EXTRA.match(it.strip("()")))
+    return " and ".join(
+        it for it in marker.split(" and ") if not _EXTRA_ALONE.match(it.strip("()"))
+    )
 
 
 def _joined(term: str, marker: str, python: str) -> str:

@@ -1,8 +1,14 @@
-"""What a pyproject.toml asks for (PEP 621, PEP 735, Poetry's tables, uv's arrays), and exact edits."""
+"""The requirements of a pyproject.toml (PEP 621, PEP 735, Poetry's tables, uv's arrays) and a Pipfile,
+and exact edits.
+
+Tables of Poetry and of a Pipfile keep name and specifier apart: an entry is a specifier, a table with a
+``version``, or (Poetry) a list of such tables, each with a condition.
+"""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -10,19 +16,150 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.pypi.manifests.groups import table_of, tables, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.markers import can_hold, supported
-from fallback_plugins.pypi.manifests.poetry_tables import (
-    TableEntry,
-    by_name,
-    pipfile_entries,
-    poetry_entries,
+from fallback_plugins.pypi.manifests.requirements import (
+    Declaration,
+    declaration_in,
+    from_elsewhere,
+    poetry_specifier_in,
+    requirement_in,
+    specifier_in,
 )
-from fallback_plugins.pypi.manifests.requirements import declaration_in
 from fallback_plugins.shared.bumping import unreadable, unsupported
+from fallback_plugins.shared.tree import grouped
 from fallback_tier.errors import RecipeError
 from fallback_tier.files import inputs
+
+#: Groups, extras and requirements files include each other no deeper in any real project.
+MAX_DEPTH = 8
+
+
+def of_group(groups: Mapping[str, Any], name: str, depth: int = 0) -> Iterator[str]:
+    """A dependency group with those that it includes (PEP 735)."""
+    content = groups.get(name)
+    for item in content if isinstance(content, list) and depth < MAX_DEPTH else ():
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict) and isinstance(item.get("include-group"), str):
+            yield from of_group(groups, item["include-group"], depth + 1)
+
+
+def of_extra(extras: Mapping[str, Any], name: str, project: str, depth: int = 0) -> Iterator[str]:
+    """An extra with those of the project's own that it names (``lib[async]``)."""
+    known = {canonicalize_name(key): value for key, value in extras.items()}
+    for line in texts(known.get(canonicalize_name(name)) if name else None):
+        asked = requirement_in(line)
+        own: list[str] = []
+        if asked and project and canonicalize_name(asked.name) == canonicalize_name(project):
+            own = [extra for extra in sorted(asked.extras) if canonicalize_name(extra) in known]
+        if asked and own and not asked.specifier and depth < MAX_DEPTH:
+            for extra in own:
+                yield from of_extra(extras, extra, project, depth + 1)
+        else:
+            yield line
+
+
+def texts(value: object) -> list[str]:
+    """The texts of a list."""
+    return [line for line in value if isinstance(line, str)] if isinstance(value, list) else []
+
+
+def tables(value: object) -> list[Mapping[str, Any]]:
+    """The tables of a list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def table_of(document: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+    """A table within tables; empty where there is none."""
+    found: Any = document
+    for key in keys:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+Keys = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class TableEntry:
+    """One specifier of a table, or requirement of an array: the keys that lead to it, the package's name as
+    written, its value."""
+
+    keys: Keys
+    name: str
+    value: str
+    declaration: Declaration
+    extras: tuple[str, ...] = ()
+
+    @property
+    def requirement(self) -> str:
+        """The same in PEP 508's words, without its condition."""
+        extras = f"[{','.join(self.extras)}]" if self.extras else ""
+        return f"{self.name}{extras}{self.declaration.pep440}"
+
+
+#: Sections of a Pipfile that aren't dependencies; every other table is a category of them.
+NO_CATEGORIES = frozenset({"source", "requires", "scripts", "pipenv"})
+
+#: Keys of an entry that say when it holds.
+_CONDITIONS = ("python", "platform", "markers")
+
+#: Keys of an entry that take it from elsewhere than a registry, and those of them that say from where.
+_ELSEWHERE = frozenset({"git", "path", "url", "file", "hg", "svn", "ref"})
+_PLACES = ("path", "url", "file")
+
+#: Tables of Poetry's that ``poetry_entries`` reads.
+POETRY_TABLES = tuple(
+    ("tool", "poetry", name) for name in ("dependencies", "dev-dependencies", "group")
+)
+
+
+def _by_name(entries: Iterable[TableEntry]) -> dict[str, tuple[TableEntry, ...]]:
+    """Entries by canonical name, in their order."""
+    return grouped((str(canonicalize_name(entry.name)), entry) for entry in entries)
+
+
+def poetry_entries(document: Mapping[str, Any]) -> Iterator[TableEntry]:
+    """Every dependency of ``[tool.poetry]``, its groups too; ``python`` is none."""
+    poetry = ("tool", "poetry")
+    groups = table_of(document, *poetry, "group")
+    inside = ((*poetry, "group", group, "dependencies") for group in groups)
+    for keys in ((*poetry, "dependencies"), (*poetry, "dev-dependencies"), *inside):
+        for name, entry in table_of(document, *keys).items():
+            if name != "python":
+                yield from _entries((*keys, name), name, entry, poetry_specifier_in)
+
+
+def pipfile_entries(document: Mapping[str, Any]) -> Iterator[TableEntry]:
+    """Every dependency of a Pipfile, in each of its categories."""
+    for category in document:
+        if category not in NO_CATEGORIES:
+            for name, entry in table_of(document, category).items():
+                yield from _entries((category, name), name, entry, specifier_in)
+
+
+def _entries(
+    keys: Keys, name: str, entry: Any, read: Callable[[str], Declaration]
+) -> Iterator[TableEntry]:
+    if isinstance(entry, str):
+        yield TableEntry(keys, name, entry, read(entry))
+    elif isinstance(entry, list):
+        for index, item in enumerate(entry):
+            yield from _entries((*keys, index), name, item, read)
+    elif isinstance(entry, dict):
+        if _ELSEWHERE.intersection(entry):
+            places = texts([entry.get(key) for key in _PLACES])
+            found = from_elsewhere(canonicalize_name(name), *places)
+            yield TableEntry(keys, name, "", found)
+            return
+        version = entry.get("version")
+        written = version if isinstance(version, str) else ""
+        marker = " ".join(texts([entry.get(key) for key in _CONDITIONS]))
+        declaration = replace(read(written), marker=marker)
+        extras = tuple(texts(entry.get("extras")))
+        yield TableEntry((*keys, "version"), name, written, declaration, extras)
+
 
 #: What some editors begin a file with: kept as it is, and no part of what the file says.
 BOM = "\ufeff"
@@ -118,8 +255,8 @@ def strings_by_name(path: str, text: str) -> Mapping[str, tuple[TableEntry, ...]
     """All that the file asks for, by canonical name: read once for any number of packages."""
     document = parse_toml(path, text)
     if kind_of(path) is Kind.PIPFILE:
-        return by_name(pipfile_entries(document))
-    return by_name(chain(_in_arrays(requirement_arrays(document)), poetry_entries(document)))
+        return _by_name(pipfile_entries(document))
+    return _by_name(chain(_in_arrays(requirement_arrays(document)), poetry_entries(document)))
 
 
 def is_excluded(path: str, text: str, marker: str) -> bool:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from fallback_plugins.pypi.manifests.poetry_constraints import admits
+from fallback_plugins.pypi.manifests.markers import admits
 from fallback_tier.errors import RepositoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.repo import RepoContext

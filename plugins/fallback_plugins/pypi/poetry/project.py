@@ -15,37 +15,39 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import BlockerKind, RefusalReason
-from fallback_plugins.pypi.manifests.groups import table_of
-from fallback_plugins.pypi.manifests.markers import can_hold, supported
-from fallback_plugins.pypi.manifests.own_index import has_own_index
-from fallback_plugins.pypi.manifests.poetry_constraints import admits
-from fallback_plugins.pypi.manifests.poetry_tables import TableEntry, poetry_entries
+from fallback_plugins.pypi.manifests.indexes import has_own_index
+from fallback_plugins.pypi.manifests.markers import admits, can_hold, supported
 from fallback_plugins.pypi.manifests.pyproject import (
+    TableEntry,
     parse_toml,
+    poetry_entries,
     requirement_arrays,
     requirement_strings,
+    table_of,
 )
 from fallback_plugins.pypi.manifests.requirements import at_least, requirement_in
-from fallback_plugins.pypi.poetry.entries import Root, roots, settled, with_entry, with_release
 from fallback_plugins.pypi.poetry.lock import (
     PoetryLock,
+    Root,
     applying,
     content_hash,
     dependencies_of,
     in_plain_lines,
+    roots,
+    settled,
+    with_entry,
+    with_release,
 )
-from fallback_plugins.pypi.resolving.releases import Releases
-from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, Release
-from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
-from fallback_plugins.pypi.strategies import lock_edit
-from fallback_plugins.pypi.strategies.lock_edit import State
-from fallback_plugins.pypi.strategies.locked_project import (
+from fallback_plugins.pypi.resolving.registry import Metadata, PackageIndex, Release, Releases
+from fallback_plugins.pypi.strategies import locked
+from fallback_plugins.pypi.strategies.locked import (
     EditedProject,
     EditResolver,
     MayRaise,
+    State,
     check_raises,
 )
-from fallback_plugins.pypi.surveying.out_of_step import LockStep, ManifestRequest
+from fallback_plugins.pypi.surveying.deciding import LockStep, ManifestRequest
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix, blocked, refused_for
@@ -67,7 +69,7 @@ MAX_NEW = 20
 _MAX_TRIED = 5
 
 
-class Planner:
+class _Planner:
     """The versions that one fix takes, widened until no constraint of the lock is broken.
 
     ``asked``: what the project itself asks for, where that is known. ``member_admits``: does a package that
@@ -120,7 +122,7 @@ class Planner:
             if held is None:
                 self._bring_in(name, child)
                 return True
-            if not lock_edit.admits(str(requirement.specifier), held):
+            if not locked.admits(str(requirement.specifier), held):
                 self._raise_child(name, child, str(requirement.specifier), held)
                 return True
             if not self.extras(child).issuperset(map(canonicalize_name, requirement.extras)):
@@ -414,7 +416,7 @@ class _Resolver(EditResolver[PoetryProject]):
         lock = PoetryLock(path, state.files[path])
         asked = self._project.asked(texts)
         admits = self._project.member_admits
-        planner = Planner(lock, self._index, self._advisory, asked or (), admits)
+        planner = _Planner(lock, self._index, self._advisory, asked or (), admits)
         planner.add(package, self._target(state, package))
         while True:
             check_raises(texts, planner.versions, may_raise)
@@ -422,7 +424,7 @@ class _Resolver(EditResolver[PoetryProject]):
                 break
         self._check_source(lock, texts, [it for it in planner.versions if not lock.of(it)])
         for name, version in planner.versions.items():
-            texts = {**texts, **lock_edit.raised(texts, name, version)}
+            texts = {**texts, **locked.raised(texts, name, version)}
             edit = with_release if lock.of(name) else with_entry
             lock = edit(lock, *planner.releases[name], planner.extras(name))
             for member in filter(lock.of, self._project.members):

@@ -14,8 +14,7 @@ from pathlib import Path
 from fallback_plugins.pypi.probes import witness_probe
 from fallback_plugins.pypi.probes.observe_probe import MAX_CHARS
 from fallback_plugins.shared.gates import gating
-from fallback_plugins.shared.gates.reports import OURS, Report
-from fallback_plugins.shared.gates.suite_run import Act
+from fallback_plugins.shared.gates.suite_run import OURS, Act, Report
 from fallback_plugins.shared.gates.suites import DAMAGED
 from fallback_tier.gate_ports import Witnessed
 

@@ -20,7 +20,7 @@ ONLY = "--fallback-tier-only="
 
 
 class Lines:
-    """The file; see ``fallback_plugins.shared.gates.reports`` for what a line is."""
+    """The file; see ``fallback_plugins.shared.gates.suite_run`` for what a line is."""
 
     def __init__(self, path: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND

@@ -22,30 +22,36 @@ from pydantic import ValidationError
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.locks.uv_lock import STUBS, package_tables, read_tree
 from fallback_plugins.pypi.manifests import pythons
-from fallback_plugins.pypi.manifests.groups import table_of, texts
+from fallback_plugins.pypi.manifests.commands import install_commands
+from fallback_plugins.pypi.manifests.indexes import has_own_index
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
-from fallback_plugins.pypi.manifests.literals import install_commands
+from fallback_plugins.pypi.manifests.markers import alternatives
 from fallback_plugins.pypi.manifests.metadata import asked_python, own_name
-from fallback_plugins.pypi.manifests.own_index import has_own_index
-from fallback_plugins.pypi.manifests.poetry_constraints import alternatives
-from fallback_plugins.pypi.manifests.poetry_tables import TableEntry
 from fallback_plugins.pypi.manifests.pyproject import (
+    TableEntry,
     in_other_arrays,
     parse_toml,
     requirement_arrays,
+    table_of,
+    texts,
 )
-from fallback_plugins.pypi.manifests.requirements import logical_lines
-from fallback_plugins.pypi.manifests.requirements_files import (
+from fallback_plugins.pypi.manifests.requirements import (
     includes,
     is_closed,
+    logical_lines,
     unresolvable,
     with_included,
 )
-from fallback_plugins.pypi.resolving.releases import as_options
-from fallback_plugins.pypi.resolving.resolver import UvRefusedError
-from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, Release, lowest_python
-from fallback_plugins.pypi.resolving.sdist import Sdist, sdist_requirements, sdists_of
-from fallback_plugins.pypi.resolving.uv_client import THIS_PYTHON, UvClient, Wanted
+from fallback_plugins.pypi.resolving.registry import (
+    PackageIndex,
+    Release,
+    Sdist,
+    as_options,
+    lowest_python,
+    sdist_requirements,
+    sdists_of,
+)
+from fallback_plugins.pypi.resolving.uv_client import THIS_PYTHON, UvClient, UvRefusedError, Wanted
 from fallback_plugins.pypi.resolving.wanted import (
     Reading,
     check_dynamic,
@@ -56,7 +62,7 @@ from fallback_plugins.pypi.resolving.wanted import (
     project_lines,
     wanted,
 )
-from fallback_plugins.pypi.surveying.compiled import decided_by
+from fallback_plugins.pypi.surveying.deciding import decided_by
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, is_installed
 from fallback_plugins.pypi.uv_words import one_line
 from fallback_plugins.shared.ages import Ages

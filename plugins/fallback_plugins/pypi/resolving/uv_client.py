@@ -1,34 +1,263 @@
-"""uv in scratch folders: what a registry has, and the lock that a set of requirements becomes.
+"""The real uv, in scratch folders that hold manifests, locks and requirement lines of ours, and no more.
 
-Only requirement lines that we wrote ourselves are handed in. Nothing is built, no project is looked at,
-and no option of the repository's reaches the command line.
+Nothing is built, so that neither a project nor a source distribution runs code outside the sandbox. No
+option of the repository reaches the command line.
 """
 
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from pathlib import Path
 
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.locks.uv_lock import package_tables
-from fallback_plugins.pypi.manifests.groups import table_of, tables
-from fallback_plugins.pypi.manifests.pythons import ours
-from fallback_plugins.pypi.resolving.resolver import (
-    UvRefusedError,
-    laid_out,
-    own_words,
-    requirement_line,
-    resolver_failed,
-    run_uv,
-    write_stubs,
-)
+from fallback_audit.vocabulary import BlockerKind, RefusalReason
+from fallback_plugins.pypi.locks.uv_lock import STUBS, package_tables
+from fallback_plugins.pypi.manifests import indexes
+from fallback_plugins.pypi.manifests.indexes import index_variables
+from fallback_plugins.pypi.manifests.metadata import asked_python
+from fallback_plugins.pypi.manifests.pyproject import NO_BACKEND, table_of, tables
+from fallback_plugins.pypi.manifests.pythons import fits, minor_of, ours, suited_once
+from fallback_plugins.pypi.uv_words import blamed, blockers_in
 from fallback_plugins.shared.ages import moment_in
+from fallback_plugins.shared.bumping import unsupported
+from fallback_plugins.shared.ladder import blocked, client_refused, refused_for
 from fallback_plugins.shared.scratch import scratch_folder
+from fallback_plugins.shared.tree import DependencyTree
+from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult
+from fallback_tier.outcome import Blocker
+
+#: Seconds for one uv run: seconds in practice; the registry may be slow.
+UV_TIMEOUT_S = 300.0
+
+#: How much of uv's own words is read for a refusal.
+_MAX_WORDS = 600
+
+#: How much of a line that is no requirement a refusal repeats.
+_MAX_LINE = 100
+
+_ALWAYS = ("--no-python-downloads", "--no-progress", "--color=never")
+
+_STUB_WHEEL = "Wheel-Version: 1.0\nGenerator: stub\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+
+_YANKED_WARNING = re.compile(
+    r"warning: `(?P<name>[^`=\[]+)(?:\[[^`]*\])?==(?P<version>[^`]+)` is yanked"
+)
+_NO_SOLUTION = "No solution found"
+
+
+@dataclass(frozen=True)
+class Locked:
+    """A lock that uv made. ``yanked``: its yanked releases (canonical name, version) that uv warned about.
+    ``passed_over``: of a scratch lock, the packages of which uv looked at a release and did not take it, as
+    for lack of a wheel: nothing is built, and an installer would take it."""
+
+    text: str
+    yanked: frozenset[tuple[str, str]] = frozenset()
+    passed_over: frozenset[str] = frozenset()
+
+
+class UvRefusedError(RecipeError):
+    """uv could not resolve. ``output``: all that it printed; ``refused_hosts``: those that it may not ask;
+    ``passed_over``: as ``Locked``. ``words``: its message, which is quoted if it names no known cause."""
+
+    def __init__(
+        self,
+        head: str,
+        output: str,
+        refused_hosts: Sequence[str] = (),
+        passed_over: frozenset[str] = frozenset(),
+        words: str = "",
+    ) -> None:
+        refusal = client_refused(head, words or output, blockers_in(output), refused_hosts)
+        super().__init__(
+            RefusalReason.RESOLVER_FAILED,
+            refusal.problem,
+            next_step=refusal.next_step,
+            blockers=refusal.blockers,
+            kind=refusal.kind,
+        )
+        self.output = output
+        self._is_host_refused = bool(refused_hosts)
+        self.passed_over = passed_over
+
+    @property
+    def found_no_solution(self) -> bool:
+        """Whether the registry answered and the requirements are at fault. Otherwise nothing is known."""
+        return _NO_SOLUTION in self.output
+
+    def placed(
+        self,
+        project: str,
+        tree: DependencyTree,
+        place: Callable[[str], str],
+        targets: Mapping[str, str],
+    ) -> RecipeError:
+        """Return the refusal of a project to have the targets (versions by package): with the files that
+        declare what blocks (``place``), and with the versions that the tree has."""
+        blockers = [
+            it.model_copy(
+                update={"package": next((n.label for n in tree.of(it.package)), it.package)}
+            )
+            for it in blockers_in(self.output, place, targets)
+        ]
+        if self._is_host_refused or not blockers:
+            return self
+        name, _, spec = blockers[0].constraint.partition(" ")
+        if blockers[0].kind is BlockerKind.CONFLICT and targets.get(name):
+            parent, file = blockers[0].package, blockers[0].file
+            return blocked(name, targets[name], parent=parent, spec=spec, where=file)
+        return refused_for(*blockers, head=f"uv could not resolve {project}")
+
+
+def uv_lock(
+    clients: ClientRunner,
+    files: Mapping[str, str],
+    lock: str,
+    options: Sequence[str] = (),
+    *,
+    stubs: Mapping[str, str] | None = None,
+) -> Locked:
+    """Return uv's lock of these files (by path in the repository); ``lock``: the path of uv.lock.
+
+    ``stubs``: metadata of releases (``name-version``) that have no wheel; only a build could tell it.
+    Raises RecipeError (UvRefusedError with uv's own output), ToolMissingError.
+    """
+    with scratch_folder("uv") as folder:
+        root = _laid_out(folder, files)
+        place = root / lock
+        place.parent.mkdir(parents=True, exist_ok=True)
+        options = [*options, *_write_stubs(place.parent, stubs or {})]
+        options += _interpreter(clients, files)
+        result = run_uv(
+            clients, place.parent, ["lock", "--no-build", *options], index_variables(files)
+        )
+        if NO_BACKEND in result.output:
+            raise unsupported(
+                "uv would have to build the project to know its metadata (`dynamic` in"
+                " pyproject.toml), which would run its code outside the sandbox.",
+                kind="dynamic",
+            )
+        if not result.ok:
+            words = own_words(result.output, folder)
+            if result.timed_out:
+                words = f"no answer in {UV_TIMEOUT_S:.0f} s"
+            head = f"uv could not resolve {lock}"
+            raise UvRefusedError(head, result.output, result.refused_hosts, words=words)
+        return Locked(place.read_bytes().decode(), yanked_in(result.output))
+
+
+def _interpreter(clients: ClientRunner, files: Mapping[str, str]) -> list[str]:
+    """The option that names a Python of this machine which the project and its members support, if there is
+    one. uv itself searches the path alone, where pyenv has scripts of which only some start a Python."""
+    manifests = (text for path, text in files.items() if path.endswith("pyproject.toml"))
+    asked = ",".join(filter(None, (asked_python({"pyproject.toml": text}) for text in manifests)))
+    python = suited_once(clients, asked)[0]
+    return ["--python", str(python)] if not asked or fits(asked, minor_of(python)) else []
+
+
+def uv_accepts(
+    clients: ClientRunner, files: Mapping[str, str], lock: str, options: Sequence[str] = ()
+) -> str | None:
+    """Return None if uv finds the lock up to date with the manifests as it is; otherwise uv's message.
+
+    No registry is asked, nothing is built: the lock has all.
+    """
+    try:
+        uv_lock(clients, files, lock, ["--check", "--offline", *options])
+    except RecipeError as error:
+        return error.problem
+    return None
+
+
+def run_uv(
+    clients: ClientRunner,
+    cwd: Path,
+    arguments: Sequence[str],
+    env: Mapping[str, str] | None = None,
+) -> CommandResult:
+    """Run one uv command, without downloads of interpreters, without colours. Raises ToolMissingError."""
+    # uv takes no --no-compile-bytecode beside this variable.
+    reported = {"UV_COMPILE_BYTECODE": "", **(env or {})}
+    return indexes.run_uv(
+        clients, [*arguments, *_ALWAYS], cwd=cwd, timeout_s=UV_TIMEOUT_S, env=reported
+    )
+
+
+def _requirement_line(text: str) -> str:
+    """Return a requirement, parsed and written again, for uv to read outside the sandbox.
+
+    Parts of it come out of the target's files: none may become an address, an option or a separate line.
+    Raises RecipeError.
+    """
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement as error:
+        raise resolver_failed(
+            f"{text[:_MAX_LINE]!r} is no requirement.", kind="not_a_requirement"
+        ) from error
+    if requirement.url is not None:
+        raise resolver_failed(
+            f"{text[:_MAX_LINE]!r} names an address, and addresses are not fetched.", kind="address"
+        )
+    return str(requirement)
+
+
+def _laid_out(folder: Path, files: Mapping[str, str]) -> Path:
+    """Write the files below the folder, and return it. Bytes: text mode would change line ends."""
+    for path, text in files.items():
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(text.encode())
+    return folder
+
+
+def _write_stubs(root: Path, stubs: Mapping[str, str]) -> list[str]:
+    """Write wheels without content, whose metadata uv reads, and return the options that show them to it.
+    No process installs them."""
+    if not stubs:
+        return []
+    (root / STUBS).mkdir()
+    for stem, metadata in stubs.items():
+        with zipfile.ZipFile(root / STUBS / f"{stem}-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(f"{stem}.dist-info/METADATA", metadata)
+            wheel.writestr(f"{stem}.dist-info/WHEEL", _STUB_WHEEL)
+            wheel.writestr(f"{stem}.dist-info/RECORD", "")
+    return [f"--find-links={STUBS}"]
+
+
+def resolver_failed(problem: str, *, kind: str = "") -> RecipeError:
+    """Return the refusal of what uv could not, or should not, resolve."""
+    blocker = Blocker(kind=BlockerKind.RESULT, constraint=problem.rstrip("."))
+    return refused_for(blocker, kind=kind)
+
+
+def yanked_in(output: str) -> frozenset[tuple[str, str]]:
+    """Return the yanked releases that uv warned about."""
+    return frozenset(
+        (canonicalize_name(match["name"]), match["version"])
+        for match in _YANKED_WARNING.finditer(output)
+    )
+
+
+def blocker_of(error: RecipeError, package: str) -> tuple[str, str] | None:
+    """Return the parent and the constraint that uv's output blames for a package; None: it names none."""
+    return blamed(error.output, package) if isinstance(error, UvRefusedError) else None
+
+
+def own_words(output: str, scratch: Path) -> str:
+    """Return uv's message on one line, shortened, without its progress and our scratch folder's name."""
+    _, found, errors = output.partition("error:")
+    message = " ".join((errors if found else output).replace(str(scratch), ".").split())
+    return message[:_MAX_WORDS].rstrip(" ;.") or "nothing"
+
 
 #: For a question about one release: a fix by text is not to wait for a registry. By default uv tries a
 #: refused connection again for 6 s (measured), and waits 30 s for an answer.
@@ -86,15 +315,6 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Scratch:
-    """A scratch uv.lock. ``passed_over``: packages of which uv looked at a release and did not take it, as
-    for its lack of a wheel: nothing is built, and an installer would take it."""
-
-    text: str
-    passed_over: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
 class UvClient:
     """The real uv. Methods raise RecipeError (RESOLVER_FAILED, in uv's own words), ToolMissingError."""
 
@@ -103,7 +323,8 @@ class UvClient:
     python: str = THIS_PYTHON
 
     def fault_of(self, package: str, version: str) -> str | None:
-        """Why this release is not to be chosen ("is yanked …", "was never published"); None: it may be.
+        """Return why this release is not to be chosen ("is yanked …", "was never published"); None: it may
+        be.
 
         A release without a wheel for this Python can't be judged, and passes.
         """
@@ -122,9 +343,9 @@ class UvClient:
         raise refusal
 
     def yanked_of(self, releases: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-        """Those of many releases (each of another package) that are yanked, in one question.
+        """Return those of many releases (each of another package) that are yanked, in one question.
 
-        Raises RecipeError where one of them can't be had; UvRefusedError tells no more than that.
+        Raises RecipeError if one of them isn't available; UvRefusedError tells no more than that.
         """
         lines = tuple(f"{package}=={version}" for package, version in releases)
         output = self._compile(Wanted(lines), "--no-deps", quick=True)
@@ -135,7 +356,8 @@ class UvClient:
         return {release: found[release] for release in releases if release in found}
 
     def published_at(self, package: str, version: str) -> datetime | None:
-        """As ``ages.PublishedAt``: of a release's files, the first. Raises UvRefusedError."""
+        """Return the moment of the first of a release's files (``ages.PublishedAt``). Raises
+        UvRefusedError."""
         text = self.lock(Wanted((f"{package}=={version}",)), alone=[package]).text
         moments = [
             moment_in(str(file.get("upload-time", "")))
@@ -146,7 +368,7 @@ class UvClient:
         return min((it for it in moments if it is not None), default=None)
 
     def next_release(self, package: str, version: str, until: datetime | None = None) -> str:
-        """The lowest release above a version that is not yanked. ``until``: not published later."""
+        """Return the lowest release above a version that is not yanked. ``until``: not published later."""
         options = ["--no-deps", "--resolution=lowest"]
         if until is not None:
             options.append(f"--exclude-newer={until.isoformat(timespec='seconds')}")
@@ -155,7 +377,7 @@ class UvClient:
         return found["version"]
 
     def hashes(self, package: str, version: str) -> tuple[str, ...]:
-        """The hashes of every file of one release."""
+        """Return the hashes of every file of one release."""
         wanted = Wanted((f"{package}=={version}",))
         output = self._compile(wanted, "--no-deps", "--generate-hashes", needs=_HASH)
         return tuple(_HASH.findall(output))
@@ -166,14 +388,14 @@ class UvClient:
         *options: str,
         alone: Sequence[str] = (),
         stubs: Mapping[str, str] | None = None,
-    ) -> Scratch:
+    ) -> Locked:
         """Return the scratch uv.lock of a set of requirements; the same question is asked once a run.
 
-        ``alone``: lock these packages only, without what they require. ``stubs``: as ``resolver.uv_lock``.
+        ``alone``: lock these packages only, without what they require. ``stubs``: as ``uv_lock``.
         """
-        requirements = [requirement_line(it) for it in wanted.requirements]
-        constraints = [requirement_line(it) for it in wanted.constraints]
-        overrides = [requirement_line(it) for it in wanted.overrides]
+        requirements = [_requirement_line(it) for it in wanted.requirements]
+        constraints = [_requirement_line(it) for it in wanted.constraints]
+        overrides = [_requirement_line(it) for it in wanted.overrides]
         if not _PYTHON.fullmatch(self.python):
             raise resolver_failed(
                 f"{self.python[:_MAX_ASKED]!r} is no version of Python.", kind="not_a_python"
@@ -206,7 +428,7 @@ class UvClient:
             said = _LOG_LINE.sub("", result.output)
             passed_over, _ = _steps(result.output)
             raise UvRefusedError(head, said, result.refused_hosts, passed_over, words)
-        return Scratch(text, _passed_over(result.output, text))
+        return Locked(text, passed_over=_passed_over(result.output, text))
 
     def _compile(
         self,
@@ -215,12 +437,12 @@ class UvClient:
         quick: bool = False,
         needs: re.Pattern[str] = _ANYTHING,
     ) -> str:
-        """uv's answer. Raises UvRefusedError where it has none, or nothing that it ``needs``."""
+        """Return uv's output. Raises UvRefusedError if it fails, or has nothing that it ``needs``."""
         lines = dict(
             zip(_FILES, (wanted.requirements, wanted.constraints, wanted.overrides), strict=True)
         )
         texts = {
-            name: "".join(f"{requirement_line(it)}\n" for it in held)
+            name: "".join(f"{_requirement_line(it)}\n" for it in held)
             for name, held in lines.items()
         }
         result, words = _compiled(self.clients, tuple(texts.items()), options, quick=quick)
@@ -236,7 +458,8 @@ def _yanked(match: re.Match[str]) -> str:
 
 
 def _steps(log: str) -> tuple[frozenset[str], set[str]]:
-    """The packages of which uv looked at a version that it did not take, and those of which it took one."""
+    """Return the packages of which uv looked at a version that it did not take, and those of which it took
+    one."""
     passed, taken, sought = set[str](), set[str](), ""
     for step in _STEP.finditer(log):
         if sought and step["sought"]:
@@ -247,7 +470,7 @@ def _steps(log: str) -> tuple[frozenset[str], set[str]]:
 
 
 def _passed_over(log: str, text: str) -> frozenset[str]:
-    """As ``Scratch``; all packages of the lock, if this uv reports its steps in other words."""
+    """Return ``Locked.passed_over``; all packages of the lock, if this uv logs its steps in other words."""
     passed, taken = _steps(log)
     packages = package_tables("uv.lock", text)
     held = frozenset(str(it["name"]) for it in packages if "registry" in table_of(it, "source"))
@@ -262,9 +485,9 @@ def _compiled(
     *,
     quick: bool,
 ) -> tuple[CommandResult, str]:
-    """What uv answered, and its message on one line: each project asks about the same releases."""
+    """Return uv's result, and its message on one line: each project asks about the same releases."""
     with scratch_folder("uv") as folder:
-        laid_out(folder, dict(texts))
+        _laid_out(folder, dict(texts))
         files = [word for name, option in _FILES.items() for word in (*option, name)]
         command = ["pip", "compile", *files, *options, "--no-build", "--no-header"]
         command.append("--annotation-style=line")
@@ -279,10 +502,10 @@ def _locked(
     options: tuple[str, ...],
     stubs: tuple[tuple[str, str], ...],
 ) -> tuple[CommandResult, str, str | None]:
-    """What uv did, its message on one line, and its lock; None: it made none."""
+    """Return uv's result, its message on one line, and its lock; None: it made none."""
     with scratch_folder("uv") as folder:
-        root = laid_out(folder, {"pyproject.toml": manifest})
-        links = write_stubs(root, dict(stubs))
+        root = _laid_out(folder, {"pyproject.toml": manifest})
+        links = _write_stubs(root, dict(stubs))
         # The settings are in the manifest, which is ours: it has to be read.
         env = {"UV_NO_CONFIG": "", **_LOGGED}
         command = ["lock", *options, *links, "--python", str(ours())]

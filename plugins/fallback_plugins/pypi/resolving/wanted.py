@@ -10,49 +10,49 @@ from typing import Any, TypeVar
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.manifests.groups import of_extra, table_of, texts
+from fallback_plugins.pypi.manifests.commands import Command, install_commands, script_metadata
+from fallback_plugins.pypi.manifests.indexes import has_own_index
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set
-from fallback_plugins.pypi.manifests.literals import (
-    Command,
-    install_commands,
-    script_metadata,
-)
-from fallback_plugins.pypi.manifests.metadata import in_setup_cfg, in_setup_py, own_name
-from fallback_plugins.pypi.manifests.own_index import has_own_index
-from fallback_plugins.pypi.manifests.poetry_constraints import alternatives
-from fallback_plugins.pypi.manifests.poetry_tables import (
-    TableEntry,
-    pipfile_entries,
-    poetry_entries,
+from fallback_plugins.pypi.manifests.markers import alternatives
+from fallback_plugins.pypi.manifests.metadata import (
+    REQUIRES,
+    in_setup_cfg,
+    in_setup_py,
+    only_defines,
+    own_name,
+    setup_call,
 )
 from fallback_plugins.pypi.manifests.pyproject import (
+    TableEntry,
     in_other_arrays,
+    of_extra,
     parse_toml,
+    pipfile_entries,
+    poetry_entries,
     requirement_arrays,
+    table_of,
+    texts,
     value_at,
 )
 from fallback_plugins.pypi.manifests.requirements import (
     at_least,
+    clean,
+    includes,
     logical_lines,
+    names_an_index,
     names_in_reference,
     reference_in,
     requirement_in,
-)
-from fallback_plugins.pypi.manifests.requirements_files import (
-    clean,
-    includes,
-    names_an_index,
     requirement_lines,
     unresolvable,
 )
-from fallback_plugins.pypi.manifests.setup_call import REQUIRES, only_defines, setup_call
 from fallback_plugins.pypi.resolving.uv_client import Wanted
 from fallback_plugins.pypi.surveying.survey import HATCH_FILES, setup_cfg_requirements
 from fallback_plugins.shared.resolution import Unresolved
 from fallback_plugins.shared.tree import grouped
 from fallback_tier.errors import RecipeError
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 _TRUSTED = re.compile(r"[ \t]*--trusted-host\b")
 
@@ -94,7 +94,7 @@ class Reading:
         return [line for one in lines for line in self.each(path, one, self._requirement)]
 
     def each(
-        self, path: str, item: Item, read: Callable[[str, Item], str | Sequence[str]]
+        self, path: str, item: _Item, read: Callable[[str, _Item], str | Sequence[str]]
     ) -> Sequence[str]:
         """The lines that one item of a file becomes. Raises RecipeError."""
         try:
@@ -177,10 +177,10 @@ def _names(line: str) -> frozenset[str]:
 
 
 #: Reads manifests that uv can be given whole.
-STRICT = Reading()
+_STRICT = Reading()
 
 
-def wanted(texts: Mapping[str, str], reading: Reading = STRICT) -> Wanted:
+def wanted(texts: Mapping[str, str], reading: Reading = _STRICT) -> Wanted:
     """What these texts ask for. Raises RecipeError, naming what is not resolved outside the sandbox."""
     constraining = constraint_files(texts)
     parts = []
@@ -226,7 +226,7 @@ def project_lines(manifests: Mapping[str, str], extras: Sequence[str]) -> tuple[
         *(*config.requires, *script.requires),
     ]
     if not found or extras:
-        check_declares(manifests)
+        _check_declares(manifests)
     optional = table_of(project, "optional-dependencies")
     known = {**config.extras, **script.extras, **optional}
     for extra in extras:
@@ -234,7 +234,7 @@ def project_lines(manifests: Mapping[str, str], extras: Sequence[str]) -> tuple[
     return tuple(found)
 
 
-def check_declares(manifests: Mapping[str, str]) -> None:
+def _check_declares(manifests: Mapping[str, str]) -> None:
     """Raises RecipeError if a project's dependencies are computed by its build.
 
     ``manifests``: as for ``project_lines``. Files that metadata or setup.py name are read by themselves.
@@ -307,8 +307,8 @@ def loosened(
         requirement = Requirement(line)
         name = canonicalize_name(requirement.name)
         if name in floors:
-            return with_specifier(requirement, f">={at_least(floors[name])}")
-        return with_specifier(requirement, f"=={held[name]}") if name in held else line
+            return _with_specifier(requirement, f">={at_least(floors[name])}")
+        return _with_specifier(requirement, f"=={held[name]}") if name in held else line
 
     def binds(line: str) -> bool:
         return name_of(line) not in {*floors, *free}
@@ -325,7 +325,7 @@ def name_of(line: str) -> str:
     return canonicalize_name(Requirement(line).name)
 
 
-def with_specifier(requirement: Requirement, specifier: str) -> str:
+def _with_specifier(requirement: Requirement, specifier: str) -> str:
     """The requirement with another specifier; extras and marker stay."""
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     marker = f"; {requirement.marker}" if requirement.marker else ""
@@ -380,7 +380,7 @@ def _from_script(path: str, text: str) -> list[str]:
 
 def _from_setup_py(path: str, text: str, reading: Reading) -> list[str]:
     def check(_path: str, script: str) -> Sequence[str]:
-        check_declares({"setup.py": script})
+        _check_declares({"setup.py": script})
         return ()
 
     reading.each(path, text, check)

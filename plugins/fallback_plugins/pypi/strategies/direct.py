@@ -17,9 +17,14 @@ from fallback_plugins.pypi.manifests.pyproject import (
     value_at,
     written_as,
 )
-from fallback_plugins.pypi.manifests.requirements import Declaration
-from fallback_plugins.pypi.manifests.rewrite import Edit, apply_edits, edits_for, hash_edit
-from fallback_plugins.pypi.surveying.compiled import decided_by
+from fallback_plugins.pypi.manifests.requirements import (
+    Declaration,
+    Edit,
+    apply_edits,
+    edits_for,
+    hash_edit,
+)
+from fallback_plugins.pypi.surveying.deciding import decided_by
 from fallback_plugins.pypi.surveying.survey import (
     ECOSYSTEM,
     Place,
@@ -39,7 +44,7 @@ from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Blocker
 
 #: Chooses a version: (package, current, acceptable) → the lowest safe one. Raises RecipeError.
-Choose = Callable[[str, str, Callable[[str], bool]], str]
+_Choose = Callable[[str, str, Callable[[str], bool]], str]
 
 #: New hashes of one release: (package, version) → ``sha256:…``. Raises RecipeError, ToolError.
 Hashes = Callable[[str, str], Sequence[str]]
@@ -58,7 +63,7 @@ class Bump:
 
 def held(places: Iterable[Place]) -> tuple[str, ...]:
     """Return the versions (or ranges) that places ask for, lowest first."""
-    return tuple(sorted({*map(shown, places)}, key=lambda version: sort_key(ECOSYSTEM, version)))
+    return tuple(sorted({*map(_shown, places)}, key=lambda version: sort_key(ECOSYSTEM, version)))
 
 
 def places_of(texts: Mapping[str, str], package: str) -> tuple[Place, ...]:
@@ -117,7 +122,7 @@ def _is_main(place: Place) -> bool:
 
 
 def plan_bump(
-    advisory: Advisory, places: Sequence[Place], package: str, choose: Choose
+    advisory: Advisory, places: Sequence[Place], package: str, choose: _Choose
 ) -> Bump | None:
     """What the direct bump of one package would be; None: no place is affected.
 
@@ -223,7 +228,7 @@ def changes(
     return new
 
 
-def shown(place: Place) -> str:
+def _shown(place: Place) -> str:
     """What a place asks for, as a version where one can be read."""
     return place.current if place.current is not None else (_spec(place) or "any version")
 

@@ -24,28 +24,29 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.pypi.manifests.groups import table_of
+from fallback_plugins.pypi.manifests.commands import literals, without
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
-from fallback_plugins.pypi.manifests.literals import literals, without
-from fallback_plugins.pypi.manifests.poetry_tables import POETRY_TABLES, Keys
 from fallback_plugins.pypi.manifests.pyproject import (
+    POETRY_TABLES,
     UV_ARRAYS,
+    Keys,
     other_requirements,
     parse_toml,
+    table_of,
 )
 from fallback_plugins.pypi.manifests.requirements import (
     Declaration,
     declaration_in,
     from_elsewhere,
+    local_folders,
     names_in_reference,
     poetry_specifier_in,
 )
-from fallback_plugins.pypi.manifests.requirements_files import local_folders
-from fallback_plugins.pypi.surveying.pins import locked_in_toml
 from fallback_plugins.pypi.surveying.survey import (
     ECOSYSTEM,
     Sources,
     is_installed,
+    locked_in_toml,
     mentioned,
     name_pattern,
     only_affected,
@@ -61,17 +62,8 @@ _TEST_TOOLS = frozenset({"tox.ini", "tox.toml", "toxfile.py", "noxfile.py"})
 
 #: Where other people's code lies, which a project may well install from.
 _VENDORED = frozenset(
-    {
-        "vendor",
-        "vendored",
-        "_vendor",
-        "_vendored",
-        "third_party",
-        "third-party",
-        "external",
-        "extern",
-    }
-    | {"site"}
+    {"vendor", "vendored", "_vendor", "_vendored", "third_party", "third-party", "external"}
+    | {"extern", "site"}
 )
 
 #: Locks that are made from a manifest in their own folder, or from a workspace's members below.
@@ -117,7 +109,7 @@ _TOKEN = re.compile(r"[^\s\"',;)\]]*")
 
 
 @dataclass(frozen=True)
-class UnreadSource:
+class _UnreadSource:
     """``names_it``: the file names a package, in a version that is affected or can't be read.
 
     ``for_tests``: only environments of tox or nox do, which a project's users never install.
@@ -131,7 +123,7 @@ class UnreadSource:
 
 def unread_sources(
     repo: RepoContext, advisory: Advisory, only: Sequence[str] | None = None
-) -> tuple[UnreadSource, ...]:
+) -> tuple[_UnreadSource, ...]:
     """Return the sources that may bring in an affected version of the advisory's packages (``only``: of
     these), unread."""
     sources = Sources.of(repo)
@@ -142,18 +134,18 @@ def unread_sources(
             f"{path} names {words}, and which command installs from that file is not known here.",
             "Raise or remove it there, and try again.",
         )
-        found.setdefault(path, UnreadSource(path, error, names_it=True, for_tests=for_tests))
+        found.setdefault(path, _UnreadSource(path, error, names_it=True, for_tests=for_tests))
     for path, package, version in _copies(repo, packages):
         if is_affected(advisory, ECOSYSTEM, package, version):
             error = _error(
                 f"{path} holds a copy of {package} {version}, which no version change reaches.",
                 "Replace it with a fixed release, or remove it, and try again.",
             )
-            found.setdefault(path, UnreadSource(path, error, names_it=True))
+            found.setdefault(path, _UnreadSource(path, error, names_it=True))
     return tuple(found.values())
 
 
-def _missing(files: Sources) -> Iterator[UnreadSource]:
+def _missing(files: Sources) -> Iterator[_UnreadSource]:
     """Includes that can't be read. What tests and examples include is left out."""
     for target, by in files.missing.items():
         if not is_aside(by):
@@ -166,7 +158,7 @@ def _missing(files: Sources) -> Iterator[UnreadSource]:
                 why = "which has the name of a file with commands, and is not read as requirements"
                 step = "Give that file a name that ends with .txt."
             error = _error(f"{which} takes requirements from {target!r}, {why}.", step)
-            yield UnreadSource(target, error, names_it=False)
+            yield _UnreadSource(target, error, names_it=False)
 
 
 def _error(problem: str, next_step: str) -> RecipeError:

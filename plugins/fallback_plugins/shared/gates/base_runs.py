@@ -1,13 +1,19 @@
-"""What a gate's command does at the base commit, where the patch can't be the reason for it.
+"""Runs of a gate's command at the base commit, where the patch can't be the cause, and the choice of the
+command.
 
-What was seen there is kept in the cache that outlives attempts: a commit does not change. A suite runs
-there as often as it takes to tell which failing tests are the patch's doing. Rerunning with the patch alone
-would call a race that the patch brought in "flaky" (Luo et al., "An Empirical Analysis of Flaky Tests", FSE
-2014: a rerun hides, it does not explain). So a test counts as flaky only where it was seen to fail *and* to
-pass at the base commit.
+A commit does not change, so results at it are kept in the cache that outlives attempts. A suite runs
+there as often as it takes to determine which failing tests are caused by the patch. Rerunning with the
+patch alone would call a race that the patch brought in "flaky" (Luo et al., "An Empirical Analysis of
+Flaky Tests", FSE 2014: a rerun hides, it does not explain). So a test counts as flaky only if it was seen
+to fail *and* to pass at the base commit.
+
+Of a project's test commands, the first that runs tests at the base commit is chosen (ADR-0118), in the
+order in which they were found, plain discovery last. Both trees then run the same one. The choice is kept
+with the base commit's runs, and so is why another did not serve.
 """
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,22 +24,23 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
+from fallback_audit.vocabulary import GateStatus
 from fallback_plugins.shared.gates import gating
-from fallback_plugins.shared.gates.reports import Report
-from fallback_plugins.shared.gates.suite_run import Act, SuiteRun, steady_lines
+from fallback_plugins.shared.gates.gating import content_key, some_of
+from fallback_plugins.shared.gates.suite_run import Act, Report, SuiteRun, last_line, steady_lines
 from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.files import whole
-from fallback_tier.gate_ports import GateContext, SuiteTime
+from fallback_tier.gate_ports import GateContext, GateVerdict, SuiteTime
 from fallback_tier.limits import MAX_TESTS_S
 from fallback_tier.repo import RepoContext
 
-Seen = TypeVar("Seen")
+_Seen = TypeVar("_Seen")
 
 #: Changed with what is kept, and with how a log is read: what an older version saw counts for nothing.
 _FORMAT = 11
 
 
-def run_at_base(context: GateContext, run: Callable[[RepoContext], Seen]) -> Seen:
+def run_at_base(context: GateContext, run: Callable[[RepoContext], _Seen]) -> _Seen:
     """Run something over fresh files of the base commit. Raises what ``run`` raises, ToolError."""
     with context.worktree.fresh(patched=False) as tree:
         return run(context.repo.laid_out(tree))
@@ -71,10 +78,10 @@ def limit_of(context: GateContext) -> float:
 
 
 def place_of(context: GateContext, gate: str, folder: str, on: str, *parts: object) -> Path:
-    """Where is kept what a gate saw at the base commit, in one folder.
+    """Return the path for a gate's result at the base commit, in one folder.
 
-    ``on``: the interpreter and what is installed there, to the byte; another is another run. With the
-    sandbox or without: what fails for want of a network in the one excuses nothing in the other.
+    ``on``: the interpreter and what is installed there, to the byte; another is another run. The sandbox is
+    part of it: a failure for lack of a network in one excuses nothing without it.
     """
     where = type(context.sandbox).__qualname__
     commit = context.repo.base_commit
@@ -83,7 +90,7 @@ def place_of(context: GateContext, gate: str, folder: str, on: str, *parts: obje
 
 
 def kept(place: Path) -> Any:
-    """Return what was kept there, as JSON gives it; None if nothing was."""
+    """Return the JSON value that is stored there; None if there is none."""
     try:
         return json.loads(whole.kept(place) or b"null")
     except ValueError:
@@ -91,7 +98,7 @@ def kept(place: Path) -> Any:
 
 
 def keep(place: Path, what: object) -> None:
-    """Keep it, with as many others as a folder has room for: a reader sees the old or the new."""
+    """Store a value, with as many others as a folder has room for: a reader sees the old or the new."""
     whole.keep(place, json.dumps(what).encode())
 
 
@@ -105,7 +112,7 @@ PATCHED_RERUNS = 2
 
 @dataclass(frozen=True)
 class SortedFailures:
-    """Failing tests by what they do at the base commit; the three are disjoint."""
+    """Failing tests by their results at the base commit; the three are disjoint."""
 
     #: Never failed there: the patch is to blame.
     new: tuple[str, ...]
@@ -133,7 +140,8 @@ def sort_failures(failing: Iterable[str], base: Sequence[frozenset[str]]) -> Sor
 
 
 def is_settled(failing: Iterable[str], base: Sequence[frozenset[str]]) -> bool:
-    """Would further runs at the base commit change nothing? They can only make tests flaky."""
+    """Return whether further runs at the base commit would change nothing. They can only make tests
+    flaky."""
     return len(base) >= BASE_RUNS or not set(failing) - set(sort_failures(failing, base).flaky)
 
 
@@ -146,7 +154,7 @@ On = Callable[[], str]
 
 @dataclass(frozen=True)
 class BaseRun:
-    """What is kept of one run at the base commit."""
+    """The stored result of one run at the base commit."""
 
     exit_code: int | None
     count: int | None
@@ -171,7 +179,7 @@ class BaseRun:
 
     @classmethod
     def of(cls, run: SuiteRun) -> "BaseRun":
-        """Of a run that was made."""
+        """Return the result of a run."""
         failing = None if run.failing is None else frozenset(run.failing)
         return cls(
             run.result.exit_code, run.count, run.failed, failing, run.report, digest_of(run), run.others,
@@ -181,11 +189,11 @@ class BaseRun:
 
     @property
     def is_conclusive(self) -> bool:
-        """Did it come as far as any test, and does it name those that failed?"""
+        """Whether the run reached a test, and names those that failed."""
         return self.count != 0 and (self.failing is not None or self.report is not None)
 
     def excused(self, failing: Iterable[str], *, by_report: bool) -> frozenset[str] | None:
-        """Those that are no news here; None where this run can't tell."""
+        """Return the failing tests that are not new; None if this run can't tell."""
         if self.count == 0:
             return None
         if not by_report:
@@ -197,7 +205,7 @@ class BaseRun:
 
 
 class BaseRuns:
-    """The runs at the base commit of one suite in one folder, as many as somebody needs."""
+    """The runs at the base commit of one suite in one folder, as many as are needed."""
 
     def __init__(self, context: GateContext, gate: str, folder: str, run: Run, on: On) -> None:
         self._context = context
@@ -216,13 +224,14 @@ class BaseRuns:
 
     @property
     def made(self) -> list[BaseRun]:
-        """Those that there are already."""
+        """The runs so far."""
         if self._runs is None:
             self._runs = _kept_form().validate_python(kept(self._place) or [])
         return self._runs
 
     def until(self, enough: Callable[[list[BaseRun]], bool]) -> list[BaseRun]:
-        """Kept ones first, until they are enough: at most BASE_RUNS. Raises what the run raises."""
+        """Return stored runs, and make more until they are enough: at most BASE_RUNS. Raises what the run
+        raises."""
         while (
             self.absent is None
             and self.late is None
@@ -242,11 +251,177 @@ class BaseRuns:
 
 @cache
 def _kept_form() -> TypeAdapter[list[BaseRun]]:
-    """Built where it is first needed, once: that takes longer than what it does."""
+    """Return the adapter, built when it is first needed: that takes longer than its use."""
     return TypeAdapter(list[BaseRun])
 
 
 def digest_of(run: SuiteRun) -> str:
-    """A digest of a run's words."""
+    """Return the SHA-256 of a run's exit code and stable output lines."""
     words = [str(run.result.exit_code), *sorted(steady_lines(run.result.output))]
     return sha256("\n".join(words).encode()).hexdigest()
+
+
+#: Commands that are tried at the base commit, at most: each can take a gate's whole time.
+MAX_TRIED = 6
+
+#: Characters of a line of output that a sentence repeats.
+_LINE_CHARS = 200
+
+#: Ways that a note names.
+_UNTRIED_NAMED = 3
+
+#: Options of a command that choose no tests: long ones, and letters for the output.
+_NO_CHOICE = re.compile(
+    r"(?i)^--(?!(?:select)?projects?\b|config|workspaces?\b|suite|filter|grep|scope|package|testmatch|testpath|dir\b|env\b)"
+    r"[\w-]+(?:=\S*)?$|^-[vqsx]+$"
+)
+
+#: What starts a program, whichever that is.
+_STARTER = re.compile(r"^(?:python[\d.]* -m |\S*/node_modules/\.bin/)")
+
+#: The line of our script that a shell names.
+_SHELLS_PLACE = re.compile(r"^(?:/\S*/)?(?:ba)?sh: (?:line )?\d+: ")
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to run a project's tests. ``label``: the command and its source, for people; ``key``: what
+    tells its runs from those of other ways; ``hint``: what tests that fail lack, by their output, as a
+    clause; empty if that is not known; ``ci_lines``: its commands, if CI runs them."""
+
+    label: str
+    run: Run
+    key: str = ""
+    hint: Callable[[str], str] = lambda _: ""
+    ci_lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The way that is taken, its runs at the base commit and what they run on, and the ways that did not
+    serve, with reasons. ``untried``: other ways in which CI tests."""
+
+    way: Way
+    on: On
+    base: BaseRuns
+    passed_over: tuple[tuple[str, str], ...] = ()
+    untried: tuple[str, ...] = ()
+
+    @property
+    def unserved(self) -> tuple[str, ...]:
+        """Sentences on the ways that did not serve."""
+        return tuple(f"{label} does not serve: {why}" for label, why in self.passed_over)
+
+    def explain(self, verdict: GateVerdict) -> GateVerdict:
+        """Return the verdict with what was chosen, if there was a choice, with the part of CI that it is,
+        and with what tests lack that fail at the base commit too."""
+        chosen = [f"the tests run by {self.way.label}"] if self.way.key or self.passed_over else []
+        update: dict[str, object] = {}
+        if self.untried:
+            others = some_of(self.untried, _UNTRIED_NAMED)
+            chosen.append(f"CI tests in other ways too, which were not run: {others}")
+            count = len(self.untried) + bool(self.way.ci_lines)
+            of = f"the tests of one of {count} ways in which CI tests"
+            update["tests"] = tuple(
+                it if it.reason else it.model_copy(update={"reason": of}) for it in verdict.tests
+            )
+        update["notes"] = tuple(dict.fromkeys((*chosen, *self.unserved, *verdict.notes)))
+        is_as_before = verdict.status is GateStatus.SKIPPED or bool(verdict.failing_before)
+        if is_as_before and (hint := self.way.hint(verdict.log)):
+            update["detail"] = f"{verdict.detail}; {hint}"
+        return verdict.model_copy(update=update)
+
+
+def choose(context: GateContext, gate: str, folder: str, on: On, ways: Sequence[Way]) -> Choice:
+    """Return the first way whose tests run at the base commit and pass, one at least; if there is none, the
+    first that runs any test; else the last. Raises what a run raises.
+
+    ``ways``: at least one, the last is taken if no other serves; of more than MAX_TRIED those between are
+    left out. ``on``: as for ``BaseRuns``.
+    """
+    choice = _choose(context, gate, folder, on, ways)
+    over = {label for label, _ in choice.passed_over}
+    run = _what_runs(choice.way)
+    others = [it.label for it in ways if it.label not in over and _what_runs(it) - run]
+    # What a user states, or a project without CI tests by, is all that was asked for.
+    return replace(choice, untried=tuple(others) if run or over else ())
+
+
+def _what_runs(way: Way) -> set[str]:
+    """Return what CI's commands of a way run, without options that choose no tests."""
+    words = (_STARTER.sub("", line).split() for line in way.ci_lines)
+    return {" ".join(it for it in line if not _NO_CHOICE.match(it)) for line in words}
+
+
+def _choose(context: GateContext, gate: str, folder: str, on: On, ways: Sequence[Way]) -> Choice:
+    def choice_of(way: Way, run: Run) -> Choice:
+        own_on: On = (lambda: content_key(on(), way.key)) if way.key else on
+        return Choice(way, own_on, BaseRuns(context, gate, folder, run, own_on))
+
+    ways = [*ways[: MAX_TRIED - 1], ways[-1]] if len(ways) > MAX_TRIED else [*ways]
+    if len(ways) == 1:
+        return choice_of(ways[0], ways[0].run)
+    place = place_of(context, gate, folder, on(), "choice", [way.key for way in ways])
+    before = kept(place)
+    if before is not None:
+        chosen = next((way for way in ways if way.key == before["key"]), ways[-1])
+        over = tuple((label, why) for label, why in before["passed_over"])
+        return replace(choice_of(chosen, chosen.run), passed_over=over)
+    tried: list[tuple[Choice, BaseRun, str]] = []
+    for way in ways:
+        choice, seen = _tried(context, way, choice_of)
+        if seen is None:  # nothing can be installed: no way serves
+            return choice
+        run, why = seen
+        tried.append((choice, run, why))
+        if not why:
+            break
+    serving = next((one for one in tried if not one[2]), None)
+    running = next(
+        (one for one in tried if one[1].count != 0 and one[1].exit_code is not None), None
+    )
+    chosen_, run, _ = serving or running or tried[-1]
+    over = tuple((one.way.label, why) for one, _, why in tried if why and one is not chosen_)
+    if run.exit_code is not None and all(one.exit_code is not None for _, one, _ in tried):
+        keep(place, {"key": chosen_.way.key, "passed_over": over})
+    return replace(chosen_, passed_over=over)
+
+
+def _tried(
+    context: GateContext, way: Way, choice_of: Callable[[Way, Run], Choice]
+) -> tuple[Choice, tuple[BaseRun, str] | None]:
+    """Return the way as a choice, its run at the base commit, and why it does not serve; empty if it
+    serves."""
+    outputs: list[str] = []
+
+    def run(tree: RepoContext) -> SuiteRun | NotInstalled:
+        made = way.run(tree)
+        if isinstance(made, SuiteRun):
+            outputs.append(made.result.output)
+        return made
+
+    run.__module__ = way.run.__module__
+    choice = choice_of(way, run)
+    base = choice.base
+    runs = base.until(bool)
+    seen = None if base.absent is not None else runs[0] if runs else base.late
+    if seen is None:
+        return choice, None
+    reported = seen.report
+    passing = (
+        len(reported.passed) if reported is not None else (seen.count or 0) - (seen.failed or 0)
+    )
+    if passing > 0:
+        return choice, (seen, "")
+    output = outputs[-1] if outputs else ""
+    said = _SHELLS_PLACE.sub("", last_line(output))[:_LINE_CHARS]
+    if seen.count:
+        why = "no test of it passes"
+    elif seen.exit_code is None:
+        why = f"no test of it ended within {limit_of(context):.0f} s"
+    elif seen.failing:
+        why = "it does not report how many tests ran"
+    else:
+        why = "it runs no test"
+    why = "; ".join(filter(None, (f"{why} (`{said}`)" if said else why, way.hint(output))))
+    return choice, (seen, why)

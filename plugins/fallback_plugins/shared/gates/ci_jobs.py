@@ -41,12 +41,12 @@ MAX_READ_OF_ALL = 30_000  # of all files: those of a large monorepo have about 1
 _MAX_VALUE = 300  # characters of a matrix's value that may be a command
 _MAX_CALLS = 4  # workflows, actions and templates within each other: real chains have up to three
 
-Reader = Callable[[str], Any]
+_Reader = Callable[[str], Any]
 _Described = tuple[str, Any, int]
 
 
 @dataclass(frozen=True)
-class JobStep:
+class _JobStep:
     """One script of a job. ``source``: its place, for people."""
 
     text: str
@@ -63,7 +63,7 @@ class Job:
     source: str
     group: str
     is_part: bool
-    steps: tuple[JobStep, ...]
+    steps: tuple[_JobStep, ...]
     services: tuple[str, ...]
     rank: tuple[int, ...]
 
@@ -73,7 +73,7 @@ class Job:
         return self.rank[0] > _ON_PUSH or self.rank[1] > 0 or self.rank[2] >= _ASIDE
 
 
-def ci_jobs(paths: Sequence[str], read: Reader) -> list[Job]:
+def ci_jobs(paths: Sequence[str], read: _Reader) -> list[Job]:
     """Return the jobs of all CI files, the likeliest first; those that only a schedule or a release starts
     if there is nothing else. ``paths``: all tracked files; ``read`` returns a YAML file's document."""
     manifests = ("package.json", "pyproject.toml", "setup.py", "setup.cfg")
@@ -302,7 +302,7 @@ class _At:
 class _File:
     """The jobs of one file. ``left``: how many more things may be looked at."""
 
-    def __init__(self, path: str, places: frozenset[str], read: Reader, left: int) -> None:
+    def __init__(self, path: str, places: frozenset[str], read: _Reader, left: int) -> None:
         self._path, self._places, self._read, self.left = path, places, read, left
         self._document = mapping(read(path))
         self._is_github = bool(_WORKFLOW.fullmatch(path))
@@ -452,7 +452,7 @@ class _File:
         for part in [other] if other else parts:
             yield from self._lines(part, depth + 1)
 
-    def _steps(self, described: Any, at: _At, services: list[str]) -> Iterator[JobStep]:
+    def _steps(self, described: Any, at: _At, services: list[str]) -> Iterator[_JobStep]:
         """Yield the scripts of steps, and of this repository's own actions and commands; add the services
         that they start."""
         for name, settings in map(_entry, items(described)[:MAX_STEPS]):
@@ -490,7 +490,7 @@ class _File:
                 title = title if len(title) <= 60 else f"{title[:57]}…"
                 source = f'{at.label}, step "{title}"' if title else at.label
                 folder = "." if place.startswith("~") else place
-                yield JobStep(run, source, folder, inner.scope.names["env"])
+                yield _JobStep(run, source, folder, inner.scope.names["env"])
 
     def _callee(self, name: str, action: str) -> dict[str, Any]:
         """Return an action of this repository, or a command of the file; empty: none is called."""

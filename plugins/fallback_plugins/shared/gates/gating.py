@@ -53,23 +53,25 @@ _HOST = re.compile(r"https?://(?:[^/\s@]*@)?([\w.\-]+(?::\d+)?)")
 
 
 def unread(gate: str, reason: str) -> GateVerdict:
-    """Skipped, and a pass beside it proves no tree: something that counts could not be read."""
+    """Return a skipped verdict with which no pass proves a tree: something that counts could not be
+    read."""
     return skipped(gate, reason).model_copy(update={"proof_level": ProofLevel.PINS})
 
 
 def unjudged(verdict: GateVerdict, folder: str) -> GateVerdict:
-    """The verdict on a project's tests, of which nothing is known for the reason that it gives."""
+    """Return the verdict on a project's tests that were not judged, for the reason that it gives."""
     tests = JudgedTests(project=folder, tests_level=TestsLevel.NOT_JUDGED, reason=verdict.detail)
     return verdict.model_copy(update={"tests_level": tests.tests_level, "tests": (tests,)})
 
 
 def untested(gate: str, reason: str) -> GateVerdict:
-    """The verdict on a project without tests: beside one that has some, it says nothing (``combined``)."""
+    """Return the verdict on a project without tests: with one that has some, it is ignored
+    (``combined``)."""
     return skipped(gate, reason).model_copy(update={"tests_level": TestsLevel.NOT_JUDGED})
 
 
 def own_names(affected: Affected | None, packages: Sequence[str]) -> tuple[str, ...]:
-    """Those of an advisory's packages that are the repository's own; all, where a person said so and no
+    """Return the advisory's packages that are the repository's own; all, if a person stated so and no
     manifest names one."""
     if affected is None or not affected.is_own:
         return ()
@@ -78,7 +80,7 @@ def own_names(affected: Affected | None, packages: Sequence[str]) -> tuple[str, 
 
 
 def of_versions(gate: str, verdicts: Sequence[GateVerdict]) -> GateVerdict:
-    """One verdict over the packages of an advisory: a pass says that every one of them was read."""
+    """Return one verdict over the packages of an advisory: a pass means that every one of them was read."""
     unread = [one for one in verdicts if one.status is GateStatus.SKIPPED and one.proof_level]
     if unread and not any(one.status is GateStatus.FAILED for one in verdicts):
         return skipped(gate, "; ".join(one.detail for one in verdicts))
@@ -91,7 +93,7 @@ def of_own_code(
     copies: Callable[[], Mapping[str, str]],
     others: Sequence[GateVerdict],
 ) -> GateVerdict:
-    """The source is this repository's, so no version tells of a patch of it; copies are only reported.
+    """Return the verdict on the repository's own code, which no version shows; copies are only reported.
 
     ``copies``: place → version of what the base commit has of its own packages from a registry. ``others``:
     verdicts on further packages of the advisory, which are dependencies: one that is affected still fails.
@@ -113,8 +115,8 @@ def of_own_code(
 def of_installed(
     gate: str, client: str, found: Installed, lacks: Callable[[], bool]
 ) -> GateVerdict | None:
-    """Failed where less can be had than of the base commit, skipped where nothing can; None: some of it is
-    there. ``lacks``: is it less? Asked only where something could not be had."""
+    """Return failed if less can be installed than of the base commit, skipped if nothing can; None: some of
+    it is installed. ``lacks``: is it less? Called only if something could not be installed."""
     if found.declined and lacks():
         message = f"{client} can't install what it can at the base commit: {found.in_words}"
         return failed(gate, FailureKind.RESOLUTION_FAILED, message, found.in_full)
@@ -139,14 +141,14 @@ def beside_base(verdict: GateVerdict, found: Installed, base: Installed) -> Gate
 
 
 def depends_on_setting(verdict: GateVerdict) -> bool:
-    """Would it be undecided where the two trees are not installed alike? A failure, which may be the
-    setting's doing; and a pass beside tests that fail in both trees: for want of something there, they may
-    fail for the patch here. Any other pass stays one: it was seen with what users get."""
+    """Return whether a verdict would be undecided if the two trees are not installed alike: a failure,
+    which may be caused by the setting; and a pass with tests that fail in both trees: for lack of something
+    there, they may fail for the patch here. Any other pass stays one: it was seen with what users get."""
     return verdict.status is GateStatus.FAILED or bool(verdict.failing_before)
 
 
 def beside_another_setting(verdict: GateVerdict, otherwise: str) -> GateVerdict:
-    """What depends on the setting is undecided where the two trees are not installed alike
+    """Return undecided for a verdict that depends on the setting, if the two trees are not installed alike
     (``Installed.otherwise_than``)."""
     if not otherwise or not depends_on_setting(verdict):
         return verdict
@@ -156,7 +158,7 @@ def beside_another_setting(verdict: GateVerdict, otherwise: str) -> GateVerdict:
 
 
 def timed_out(gate: str, result: CommandResult, context: GateContext) -> GateVerdict:
-    """The wall clock ended a command of the target."""
+    """Return the verdict on a command of the target that the wall clock ended."""
     what = f"{' '.join(result.argv[:3])} did not end within {context.timeout_s:.0f} s"
     return failed(
         gate, FailureKind.GATE_TIMEOUT, what, relative_log(result, context.worktree.tree.root)
@@ -164,9 +166,9 @@ def timed_out(gate: str, result: CommandResult, context: GateContext) -> GateVer
 
 
 def combined(gate: str, verdicts: Sequence[GateVerdict]) -> GateVerdict:
-    """One verdict over several project folders: a failure decides, then what is undecided, then a pass. The
-    weakest level of tests counts, whatever the verdict that has it; of those that are about tests, if there
-    are any (``untested``)."""
+    """Return one verdict over several project folders: a failure decides, then what is undecided, then a
+    pass. The weakest level of tests counts, whichever verdict has it; of those that are about tests, if
+    there are any (``untested``)."""
     found = _decisive(gate, verdicts)
     levels = [it.tests_level for it in verdicts if it.tests] or [it.tests_level for it in verdicts]
     if not any(levels):
@@ -188,15 +190,14 @@ def _decisive(gate: str, verdicts: Sequence[GateVerdict]) -> GateVerdict:
 
 
 def patched(context: GateContext) -> RepoContext:
-    """The repository's tracked files as the patch left them: same bounds, links never followed."""
+    """Return the repository's tracked files with the patch: same bounds, links never followed."""
     return context.repo.laid_out(context.worktree.tree)
 
 
 def project_folders(context: GateContext, *kinds: Callable[[str], bool]) -> tuple[str, ...]:
-    """For each changed file the nearest project folder at or above it; "." is the root.
+    """Return for each changed file the nearest project folder at or above it; "." is the root.
 
-    ``kinds``: what makes a folder one, the best first: another counts where a file has none of those
-    before.
+    ``kinds``: what makes a folder one, the best first: another counts if a file has none of those before.
     """
     found: dict[str, None] = {}
     for path in context.application.files:
@@ -208,24 +209,24 @@ def project_folders(context: GateContext, *kinds: Callable[[str], bool]) -> tupl
 
 
 def in_folder(folder: str, name: str) -> str:
-    """The repository path of a file in a folder."""
+    """Return the repository path of a file in a folder."""
     return name if folder == "." else f"{folder}/{name}"
 
 
 def command_in(folder: str, argv: Sequence[str]) -> tuple[str, ...]:
-    """The command, run in a folder of the worktree (a sandbox starts in its root)."""
+    """Return the command, run in a folder of the worktree (a sandbox starts in its root)."""
     return tuple(argv) if folder == "." else ("env", "-C", folder, *argv)
 
 
 def relative_log(result: CommandResult, tree: Path) -> str:
-    """A command's output with the repository's paths relative: the same on every machine."""
+    """Return a command's output with the repository's paths relative: the same on every machine."""
     text = result.output.replace(f"file://{tree}/", "").replace(f"{tree}/", "")
     return text.replace(str(tree), ".")
 
 
 def placeless(output: str, place: Path, stands_for_it: str) -> str:
-    """An output with one word for a folder of the store, however its path is written: from the root, or
-    from where the command ran. What is compared lies in two places."""
+    """Return an output with one placeholder for a folder of the store, however its path is written: from
+    the root, or from where the command ran. What is compared is at two paths."""
     name = f"{place.parent.name}/{place.name}"
     *pieces, rest = output.replace(str(place), stands_for_it).split(name)
     ends = (max(piece.rfind(one) for one in _NOT_IN_A_PATH) + 1 for piece in pieces)
@@ -234,24 +235,24 @@ def placeless(output: str, place: Path, stands_for_it: str) -> str:
 
 
 def in_short(output: str) -> str:
-    """The last of a client's own words, on one line."""
+    """Return the end of a client's output, on one line."""
     return " ".join(output.split())[-_QUOTED_CHARS:]
 
 
 def some_of(names: Sequence[str], most: int) -> str:
-    """So many names, and how many more there are."""
+    """Return so many names, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def content_key(*parts: object) -> str:
-    """A file name for what these parts decide."""
+    """Return a file name for what these parts decide."""
     return sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
 @contextmanager
 def scratch(context: GateContext) -> Iterator[Path]:
-    """A folder of its own in the cache, removed at the end, whatever a target's command left in it."""
+    """Yield a separate folder in the cache, removed at the end, whatever a target's command left in it."""
     context.cache.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=context.cache, prefix="scratch-")).resolve()
     try:
@@ -264,7 +265,7 @@ def scratch(context: GateContext) -> Iterator[Path]:
 def check_reachable(
     tool: str, result: CommandResult, asked: Callable[[], Sequence[str]] = tuple
 ) -> None:
-    """Raise ToolFailedError if the registry did not answer, or may not be asked: that says nothing about a
+    """Raise ToolFailedError if the registry did not answer, or may not be asked: that shows nothing about a
     patch.
 
     ``asked``: all that it is asked for. Clients name one package, and not the same each time: which of them
@@ -292,12 +293,12 @@ def check_reachable(
 
 
 def hosts(text: str) -> frozenset[str]:
-    """Hosts of the addresses in a text, with their ports."""
+    """Return the hosts of the addresses in a text, with their ports."""
     return frozenset(_HOST.findall(text))
 
 
 def unreached(output: str) -> frozenset[str]:
-    """Hosts of which a client says that they did not answer, where it names any."""
+    """Return the hosts that a client reports did not answer, if it names any."""
     return hosts("\n".join(line for line in output.splitlines() if _UNREACHABLE.search(line)))
 
 
@@ -328,11 +329,6 @@ def _joined(verdicts: Sequence[GateVerdict]) -> GateVerdict:
 _WITH_PROGRAMS = 'PATH="$1:$PATH"; export PATH; shift; exec "$@"'
 
 
-def with_programs(programs: Path, argv: Sequence[str]) -> list[str]:
-    """The command, with a folder first on the path that the sandbox gives."""
-    return ["sh", "-c", _WITH_PROGRAMS, "sh", str(programs), *argv]
-
-
 def run_as_given(
     context: GateContext,
     tree: RepoContext,
@@ -351,7 +347,7 @@ def run_as_given(
     """
     time = suite_time or SuiteTime(context.timeout_s if timeout_s is None else timeout_s)
     result = context.sandbox.run(
-        command_in(folder, with_programs(programs, argv)),
+        command_in(folder, ["sh", "-c", _WITH_PROGRAMS, "sh", str(programs), *argv]),
         worktree=tree.tree,
         timeout_s=time.limit_s,
         silent_s=time.silent_s,

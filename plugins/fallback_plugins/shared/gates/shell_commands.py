@@ -24,7 +24,7 @@ class CommandKind(StrEnum):
 
 
 #: What a program is for: a kind; ``noise``: tests don't need it; ``code``: a line of code; None: unknown.
-Use: TypeAlias = CommandKind | Literal["noise", "code"] | None
+_Use: TypeAlias = CommandKind | Literal["noise", "code"] | None
 
 TESTS, TYPES, LINT, BUILD = CommandKind
 
@@ -56,11 +56,11 @@ class ShellCommand:
         return simple(f"{by} {self.rest(count)}".strip()) if count else self
 
 
-def _braced(opening: str, closing: str, depth: int = 3) -> str:
-    """Return an expression for balanced text, so deep."""
+def _braced(opening: str, closing: str) -> str:
+    """Return an expression for balanced text, at most three pairs deep within the outer one."""
     inner = rf"[^{opening}{closing}]"
     body = rf"{inner}*+"
-    for _ in range(depth):
+    for _ in range(3):
         body = rf"(?:{inner}|\{opening}{body}\{closing})*+"
     return rf"\{opening}{body}\{closing}"
 
@@ -147,7 +147,7 @@ CLIENT_VERBS = words_of("""
 NPM_CLIENTS = frozenset(("npm", "pnpm", "yarn", "bun", "jlpm"))
 
 #: Programs by what they show; "a:b,c" have several uses, told by the first argument. Others are rare.
-_PROGRAMS: Mapping[Use, str] = {
+_PROGRAMS: Mapping[_Use, str] = {
     TESTS: """
         _mocha aegir ava avocado behave borp cucumber-js cypress jasmine jest jest-cli karma lab mocha
         nightwatch nodeunit nose nose2 nosetests playwright poku py.test pytest qunit robot stestr tap
@@ -195,7 +195,7 @@ _PROGRAMS: Mapping[Use, str] = {
         tox:list,config hatch:env,version,config,publish rye:sync,lock,build flit:install,build,publish
         twine:upload""",
 }  # fmt: skip
-_USES: Mapping[str, Use] = {
+_USES: Mapping[str, _Use] = {
     f"{entry.partition(':')[0]} {verb}".strip(): use
     for use, names in _PROGRAMS.items()
     for entry in names.split()
@@ -272,7 +272,7 @@ def bare(words: tuple[str, ...]) -> tuple[str, ...]:
     return words
 
 
-def use_of(words: tuple[str, ...]) -> Use:
+def use_of(words: tuple[str, ...]) -> _Use:
     """Return what a command without wrappers shows by what it runs; None: not known."""
     if not (words := bare(words)):
         return None
@@ -296,13 +296,13 @@ def use_of(words: tuple[str, ...]) -> Use:
         return _of_interpreter(name, rest)
     if name in ("tsc", "vue-tsc") and {"-b", "--build"}.intersection(rest):
         return TYPES if "--noEmit" in rest else BUILD
-    use: Use = LINT if _LINTERS.fullmatch(name) and name != "dtslint" else _USES.get(name)
+    use: _Use = LINT if _LINTERS.fullmatch(name) and name != "dtslint" else _USES.get(name)
     if use is None and rest[:1] in (("-v",), ("version",)):
         return "noise"
     return None if "/" in words[0] and use == "noise" else use
 
 
-def _of_interpreter(interpreter: str, rest: tuple[str, ...]) -> Use:
+def _of_interpreter(interpreter: str, rest: tuple[str, ...]) -> _Use:
     at = 0
     while at < len(rest) and rest[at].startswith("-"):
         if interpreter.startswith("py") and re.fullmatch(r"-[bBdEhiIOqsSuvx]*m", rest[at]):

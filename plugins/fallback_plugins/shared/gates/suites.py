@@ -46,8 +46,7 @@ from fallback_plugins.shared.gates.gating import (
     unjudged,
 )
 from fallback_plugins.shared.gates.reaching import Reaching
-from fallback_plugins.shared.gates.reports import Report
-from fallback_plugins.shared.gates.suite_run import Act, SuiteRun, last_line
+from fallback_plugins.shared.gates.suite_run import Act, Report, SuiteRun, last_line
 from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.gate_ports import GateContext, GateVerdict
 
@@ -65,11 +64,11 @@ MAX_ALONE = 20
 SECOND_LOOKS = 1
 
 #: How to run these tests alone in a tree, in the gate's own time.
-Alone = Callable[[Sequence[str]], Run]
+_Alone = Callable[[Sequence[str]], Run]
 
 
 @dataclass(frozen=True)
-class RunAlone:
+class _RunAlone:
     """What tests did when run alone; the first three are disjoint, a test in none of them tells nothing."""
 
     #: Passed each time at the base commit, and never with the patch.
@@ -82,7 +81,7 @@ class RunAlone:
     passing: frozenset[str] = frozenset()
 
 
-def run_alone(context: GateContext, alone: Alone, tests: Iterable[str]) -> RunAlone | None:
+def run_alone(context: GateContext, alone: _Alone, tests: Iterable[str]) -> _RunAlone | None:
     """Run tests alone, ``ALONE_RUNS`` times on either side; of more than ``MAX_ALONE`` the first.
 
     None: some run told nothing (no report, not in time, nothing installed). Raises what a run raises.
@@ -106,7 +105,7 @@ def run_alone(context: GateContext, alone: Alone, tests: Iterable[str]) -> RunAl
             if holds([one.clears(test) for one in there], [one.clears(test) for one in here])
         )
 
-    return RunAlone(
+    return _RunAlone(
         broken=which(lambda there, here: all(there) and not any(here)),
         flaky=which(lambda there, _: any(there) and not all(there)),
         uneven=which(lambda there, here: all(there) and any(here) and not all(here)),
@@ -136,7 +135,7 @@ _LINE_CHARS = 200
 _NOTHING = Report(frozenset())
 
 
-def named(names: Sequence[str]) -> str:
+def _named(names: Sequence[str]) -> str:
     """So many names as a sentence has room for."""
     return some_of(names, _NAMED)
 
@@ -144,7 +143,7 @@ def named(names: Sequence[str]) -> str:
 def in_words(run: SuiteRun) -> str:
     """How a run ended, as a clause; names only where a report tells them."""
     failing = _report_or_none(run.report).failed or run.failing or ()
-    fail = f", {len(failing)} fail: {named(failing)}" if failing else ""
+    fail = f", {len(failing)} fail: {_named(failing)}" if failing else ""
     if run.result.timed_out:
         return f"{len(_report_or_none(run.report).passed)} test(s) passed in time{fail}"
     if run.passing is not None:
@@ -152,13 +151,13 @@ def in_words(run: SuiteRun) -> str:
     return "the tests pass" if run.result.ok else "the tests fail"
 
 
-def judge_late(gate: str, context: GateContext, ours: SuiteRun, late: BaseRun) -> GateVerdict:
+def _judge_late(gate: str, context: GateContext, ours: SuiteRun, late: BaseRun) -> GateVerdict:
     """Neither run ended: what passed there before its end, and failed here, is the patch's."""
     here, there = _report_or_none(ours.report), _report_or_none(late.report)
     what = f"the tests do not end within {limit_of(context):.0f} s, nor do those of the base commit"
     what += f"; {in_words(ours)}"
     if unseen := [one for one in here.failed if not there.excuses(one)]:
-        what += f"; the base commit's run did not come to {named(unseen)}"
+        what += f"; the base commit's run did not come to {_named(unseen)}"
         return undecided(gate, what, ours.result.output)
     if len(here.passed & there.passed) < len(there.passed) * _LEAST_SHARE:
         what += f", of {len(there.passed)} that passed in time at the base commit"
@@ -171,13 +170,13 @@ def judge_late(gate: str, context: GateContext, ours: SuiteRun, late: BaseRun) -
     return skipped(gate, f"could not be judged: {what}", ours.result.output)
 
 
-def judge_beside_late(
+def _judge_beside_late(
     gate: str, context: GateContext, ours: SuiteRun, late: BaseRun
 ) -> GateVerdict:
     """Only the base commit's run did not end: what it told before is compared, the rest can't be."""
     log, there = ours.result.output, _report_or_none(late.report)
     if lost := sorted(there.passed - _report_or_none(ours.report).passed):
-        what = f"{len(lost)} test(s) pass at the base commit and did not run here: {named(lost)}"
+        what = f"{len(lost)} test(s) pass at the base commit and did not run here: {_named(lost)}"
         return failed(gate, FailureKind.TESTS_MISSING, what, log)
     beside = f"the base commit's tests do not end within {limit_of(context):.0f} s"
     if ours.count == 0:
@@ -197,7 +196,7 @@ def _broken(gate: str, ours: SuiteRun, late: BaseRun) -> GateVerdict | None:
     broken = tuple(test for test in _report_or_none(ours.report).failed if test in there)
     if not broken:
         return None
-    what = f"tests failed that passed at the base commit before the time-out: {named(broken)}"
+    what = f"tests failed that passed at the base commit before the time-out: {_named(broken)}"
     verdict = failed(gate, FailureKind.TESTS_FAILED, what, ours.result.output)
     return verdict.model_copy(update={"broken": broken})
 
@@ -227,7 +226,7 @@ def _end_of(test: str, run: SuiteRun | BaseRun) -> str:
 
 
 @dataclass
-class Suite:
+class _Suite:
     """One suite's verdict in the making. Runs at the base commit are made as they are needed."""
 
     gate: str
@@ -346,7 +345,7 @@ class Suite:
                 return undecided(self.gate, what, ours.result.output)
             return skipped(self.gate, f"could not be judged: {what}", ours.result.output)
         if (late := self.late) is not None:
-            judged = judge_late if ours.result.timed_out else judge_beside_late
+            judged = _judge_late if ours.result.timed_out else _judge_beside_late
             verdict = _broken(self.gate, ours, late)
             verdict = verdict or judged(self.gate, self.context, ours, late)
             self.seen_once = verdict.status is GateStatus.UNDECIDED
@@ -405,7 +404,9 @@ class Suite:
             else f"{ours.passing} test(s) pass"
         )
         if failures.broken:
-            what += f"; {len(failures.broken)} fail as at the base commit: {named(failures.broken)}"
+            what += (
+                f"; {len(failures.broken)} fail as at the base commit: {_named(failures.broken)}"
+            )
         else:
             what += (
                 f"; the run itself fails (exit code {ours.result.exit_code}), as at the base commit"
@@ -444,18 +445,18 @@ class Suite:
         left = set(failures.flaky)
         self.questioned |= left
         self.seen_once = True
-        what = f"flaky at the base commit, they never pass here: {named(failures.flaky)}"
+        what = f"flaky at the base commit, they never pass here: {_named(failures.flaky)}"
         for _ in range(PATCHED_RERUNS):
             again = self.again()
             if isinstance(again, NotInstalled) or (failing := self._failing(again)) is None:
-                what = (
-                    f"flaky at the base commit: {named(failures.flaky)}; another run gave no result"
-                )
+                what = f"flaky at the base commit: {_named(failures.flaky)}; another run gave no result"
                 break
             found = self._sort_failures(failing)
             if found.new:
                 self.questioned |= {*found.new}
-                what = f"another run fails otherwise, not as at the base commit: {named(found.new)}"
+                what = (
+                    f"another run fails otherwise, not as at the base commit: {_named(found.new)}"
+                )
                 break
             if (worse := self._fewer(again) or self._more_failing(again)) is not None:
                 what = f"another run fails otherwise: {worse.detail}"
@@ -475,7 +476,7 @@ class Suite:
         seen = tuple(sorted({*failures.flaky, *found.flaky}))
         verdict = self._as_before(again, found) if found.broken else None
         what = f"{again.passing} test(s) pass" if verdict is None else verdict.detail
-        what += f"; flaky, at the base commit too: {named(seen)}"
+        what += f"; flaky, at the base commit too: {_named(seen)}"
         verdict = verdict or passed(self.gate, what, again.result.output)
         return verdict.model_copy(update={"detail": what, "flaky": seen})
 
@@ -483,7 +484,7 @@ class Suite:
         ran = "" if ours.count is None else f" ({ours.count} ran)"
         what = f"tests failed{ran}"
         if failures.new and (failures.flaky or failures.broken):
-            what += f", not at the base commit: {named(failures.new)}"
+            what += f", not at the base commit: {_named(failures.new)}"
         verdict = failed(self.gate, FailureKind.TESTS_FAILED, what, ours.result.output)
         # Without the base commit's word nobody can say that they pass there.
         broken = failures.new if any(run.is_conclusive for run in self.base.made) else ()
@@ -531,7 +532,7 @@ class Suite:
         if not (lost := sorted(self._lost(ours))):
             return None
         here = "did not run here" if ours.report else "have no report here that its log agrees with"
-        what = f"{len(lost)} test(s) pass at the base commit and {here}: {named(lost)}"
+        what = f"{len(lost)} test(s) pass at the base commit and {here}: {_named(lost)}"
         return failed(self.gate, FailureKind.TESTS_MISSING, what, ours.result.output)
 
     def _lost(self, ours: SuiteRun) -> frozenset[str]:
@@ -600,8 +601,8 @@ _KINDS: dict[str, tuple[str, Capability | None]] = {
 _ACTS_NAMED, _MAX_CHARS = 5, 80
 
 
-def judge_acts(
-    verdict: GateVerdict, suite: Suite, ours: SuiteRun, alike: Callable[[], bool]
+def _judge_acts(
+    verdict: GateVerdict, suite: _Suite, ours: SuiteRun, alike: Callable[[], bool]
 ) -> GateVerdict:
     """The tests' verdict, with what is new in what they did; failed where that had to be declared.
 
@@ -640,7 +641,7 @@ def _new(did: frozenset[Act], runs: Sequence[BaseRun]) -> list[Act]:
     return sorted(did.difference(*before)) if before else []
 
 
-def _done_again(asked: Iterable[Act], suite: Suite) -> list[Act]:
+def _done_again(asked: Iterable[Act], suite: _Suite) -> list[Act]:
     """Those that a second run with the patch does too."""
     again = suite.again()
     did = None if isinstance(again, NotInstalled) else again.acts
@@ -676,14 +677,14 @@ def judge_tests(
     on: On,
     alike: Callable[[], bool] = lambda: False,
     within: Callable[[GateContext], Run] | None = None,
-    alone: Alone | None = None,
+    alone: _Alone | None = None,
     base: BaseRuns | None = None,
     part: Callable[[], Part | str] | None = None,
 ) -> GateVerdict:
     """Run the base commit's tests on the patched files, and compare.
 
     ``run`` gets the tree to run in; ``on``: what it runs on at the base commit (``place_of``); ``alike``:
-    see ``judge_acts``; ``within``: as ``run``, by the wall clock of another context, for suites that take
+    see ``_judge_acts``; ``within``: as ``run``, by the wall clock of another context, for suites that take
     most of theirs; ``alone``: as ``run``, only these tests; None where the runner can't; ``base``:
     the runs at the base commit, if some were made by now; ``part``: returns the tests that reach what the
     patch changes, or why there are none, as a clause; asked for only if the base commit's suite does not
@@ -691,7 +692,7 @@ def judge_tests(
     """
     base = base or BaseRuns(context, gate, folder, run, on)
     with_time = limited(context, base)
-    whole = Suite(gate, with_time, base, run if within is None else within(with_time))
+    whole = _Suite(gate, with_time, base, run if within is None else within(with_time))
     late = whole.late
     if part is None or late is None or not late.can_select:
         return _judged(whole, folder, alike, alone)[0]
@@ -704,7 +705,7 @@ def judge_tests(
     its_run, its_base = chosen.within(context), lambda: content_key(on(), key)
     its_runs = BaseRuns(context, gate, folder, its_run, its_base)
     its_limits = limited(context, its_runs)
-    suite = Suite(gate, its_limits, its_runs, chosen.within(its_limits))
+    suite = _Suite(gate, its_limits, its_runs, chosen.within(its_limits))
     verdict, ours = _judged(suite, folder, alike, alone)
     if verdict.status is GateStatus.FAILED:  # the others would change nothing
         return _of_part(verdict, chosen.reaching, late, ours, None)
@@ -713,7 +714,7 @@ def judge_tests(
 
 
 def _judged(
-    suite: Suite, folder: str, alike: Callable[[], bool], alone: Alone | None
+    suite: _Suite, folder: str, alike: Callable[[], bool], alone: _Alone | None
 ) -> tuple[GateVerdict, SuiteRun | None]:
     """The verdict on a suite, with its account, and the run with the patch that it is about; None if there
     was none. Raises what a run raises, ToolError."""
@@ -730,7 +731,7 @@ def _judged(
     verdict = _with_the_same_options(verdict, suite, ours)
     verdict, decisive = _look_again(suite, verdict, ours)
     account = suite.account(folder, decisive, verdict)
-    verdict = judge_acts(verdict, suite, ours, alike)
+    verdict = _judge_acts(verdict, suite, ours, alike)
     reported: dict[str, object] = {
         "tests_level": account.tests_level,
         "tests": (account,),
@@ -793,7 +794,9 @@ def _tests_in(report: Report | None) -> frozenset[str]:
     return report.passed.union(report.failed).difference(report.uncollected)
 
 
-def _look_again(suite: Suite, verdict: GateVerdict, ours: SuiteRun) -> tuple[GateVerdict, SuiteRun]:
+def _look_again(
+    suite: _Suite, verdict: GateVerdict, ours: SuiteRun
+) -> tuple[GateVerdict, SuiteRun]:
     """Run the suite once more before a person is asked about what one run alone did. Returns the verdict,
     and the run that it is about. What is in question, or flaky, has a note on how both sides' runs
     ended."""
@@ -817,7 +820,7 @@ def _look_again(suite: Suite, verdict: GateVerdict, ours: SuiteRun) -> tuple[Gat
 
 
 def _ask_again(
-    suite: Suite, ours: SuiteRun, verdict: GateVerdict, alone: Alone | None
+    suite: _Suite, ours: SuiteRun, verdict: GateVerdict, alone: _Alone | None
 ) -> GateVerdict:
     """What becomes of a failure: does the patch fail each time, and the base commit never?"""
     if verdict.failure_kind is FailureKind.GATE_TIMEOUT:
@@ -844,7 +847,7 @@ def _ask_again(
 
 
 def _ask_the_suite(
-    suite: Suite, verdict: GateVerdict, blamed: frozenset[str] | None
+    suite: _Suite, verdict: GateVerdict, blamed: frozenset[str] | None
 ) -> GateVerdict:
     """Further runs of the suite with the patch: it fails for what fails, or is gone, in all of them."""
     if suite.late is not None:
@@ -872,7 +875,7 @@ def _ask_the_suite(
     return _without(verdict, (blamed or frozenset()) - (left or frozenset()))
 
 
-def _in_time_once(suite: Suite, verdict: GateVerdict, alone: Alone | None) -> GateVerdict:
+def _in_time_once(suite: _Suite, verdict: GateVerdict, alone: _Alone | None) -> GateVerdict:
     """A suite that the wall clock ended is run once more: it hangs, or the machine was busy."""
     again = suite.again()
     if isinstance(again, NotInstalled) or again.result.timed_out:
@@ -883,7 +886,9 @@ def _in_time_once(suite: Suite, verdict: GateVerdict, alone: Alone | None) -> Ga
     return _not_each_time(suite, verdict, f"another run did: {found.detail}", once=True)
 
 
-def _named_flaky(suite: Suite, verdict: GateVerdict, told: RunAlone, ours: SuiteRun) -> GateVerdict:
+def _named_flaky(
+    suite: _Suite, verdict: GateVerdict, told: _RunAlone, ours: SuiteRun
+) -> GateVerdict:
     """A verdict that leaves flaky tests out says which. Each must have passed with the patch: those that
     fail in its suite in a further run of it; alone, those that are gone from it, and all of them beside a
     base commit that does not end."""
@@ -896,7 +901,7 @@ def _named_flaky(suite: Suite, verdict: GateVerdict, told: RunAlone, ours: Suite
     return verdict.model_copy(update={"flaky": tuple(sorted({*verdict.flaky, *told.flaky}))})
 
 
-def _with_the_same_options(verdict: GateVerdict, suite: Suite, ours: SuiteRun) -> GateVerdict:
+def _with_the_same_options(verdict: GateVerdict, suite: _Suite, ours: SuiteRun) -> GateVerdict:
     """A runner that starts with the project's own options at the base commit, and with the patch does not,
     may have passed for what they ask."""
     base = (*suite.base.made, *filter(None, [suite.base.late]))
@@ -909,7 +914,7 @@ def _with_the_same_options(verdict: GateVerdict, suite: Suite, ours: SuiteRun) -
 
 
 def _not_each_time(
-    suite: Suite, verdict: GateVerdict, why: str, *, once: bool = False
+    suite: _Suite, verdict: GateVerdict, why: str, *, once: bool = False
 ) -> GateVerdict:
     suite.seen_once = once
     return undecided(verdict.gate, f"{verdict.detail}; but {why}", verdict.log)
@@ -922,4 +927,4 @@ def _without(verdict: GateVerdict, excused: Iterable[str]) -> GateVerdict:
 
 
 def _some(tests: Iterable[str]) -> str:
-    return named(sorted(tests))
+    return _named(sorted(tests))

@@ -78,11 +78,11 @@ class Files:
 
     def json(self, path: str) -> dict[str, Any]:
         """Return a JSON object; empty if there is none."""
-        return self.parsed(json_table, path)  # type: ignore[no-any-return]
+        return self.parsed(_json_table, path)  # type: ignore[no-any-return]
 
     def toml(self, path: str) -> dict[str, Any]:
         """Return a TOML document; empty if there is none."""
-        return self.parsed(toml_table, path)  # type: ignore[no-any-return]
+        return self.parsed(_toml_table, path)  # type: ignore[no-any-return]
 
     def yaml(self, path: str) -> Any:
         """Return a YAML document whose scalars are texts; None if there is none, or it exceeds a limit."""
@@ -91,14 +91,14 @@ class Files:
         return self.parsed(parsed_yaml, path) if self._yaml_chars <= MAX_YAML_CHARS else None
 
 
-def json_table(text: str) -> dict[str, Any]:
+def _json_table(text: str) -> dict[str, Any]:
     """Return a JSON object; empty for anything else."""
     with suppress(ValueError, RecursionError):
         return mapping(json.loads(text))
     return {}
 
 
-def toml_table(text: str) -> dict[str, Any]:
+def _toml_table(text: str) -> dict[str, Any]:
     """Return a TOML document; empty if it can't be read."""
     with suppress(ValueError, RecursionError):
         return parse_toml(text)

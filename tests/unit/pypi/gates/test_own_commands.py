@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.pypi.gates.summaries import command_summary
-from fallback_plugins.pypi.gates.testing import Line
+from fallback_plugins.pypi.gates.testing import Line, command_summary
 from fallback_plugins.pypi.probes.observed import SHIMS, add_shims, read_suite
 from fallback_plugins.shared.gates.test_commands import CommandKind, suites_of
 from fallback_plugins.shared.gates.test_commands import TestCommand as Command

@@ -9,7 +9,7 @@ import pytest
 
 from fallback_plugins.pypi.installing import building
 from fallback_plugins.pypi.installing.building import in_words, unbuilt
-from fallback_plugins.pypi.manifests.own_index import Indexes
+from fallback_plugins.pypi.manifests.indexes import Indexes
 
 
 @pytest.mark.parametrize(

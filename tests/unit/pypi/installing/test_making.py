@@ -3,7 +3,7 @@
 from importlib.metadata import distributions
 from pathlib import Path
 
-from fallback_plugins.pypi.installing.making import distributions_in
+from fallback_plugins.pypi.installing.environment import distributions_in
 
 HEADERS = """Metadata-Version: 2.1
 Name: Left.Pad

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallback_plugins.pypi.installing.declared import Source
+from fallback_plugins.pypi.installing.environment import Setting, as_base
 from fallback_plugins.pypi.installing.install import (
     MAX_TRIES,
     InstallLadder,
@@ -16,8 +17,7 @@ from fallback_plugins.pypi.installing.install import (
     InstallWay,
     reason,
 )
-from fallback_plugins.pypi.installing.making import Setting, as_base
-from fallback_plugins.pypi.manifests.groups import of_extra
+from fallback_plugins.pypi.manifests.pyproject import of_extra
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_plugins.pypi.locks import uv_files
+from fallback_plugins.pypi.locks import uv_lock
 from fallback_plugins.pypi.locks.uv_lock import read_tree, spliced, stub_wheels, versioned
-from fallback_plugins.pypi.resolving.resolver import UvRefusedError, blocker_of, yanked_in
-from fallback_plugins.pypi.uv.overrides import with_override
+from fallback_plugins.pypi.resolving.uv_client import UvRefusedError, blocker_of, yanked_in
+from fallback_plugins.pypi.uv import with_override
 from fallback_tier.errors import RecipeError
 from tests.kinds import OfKind
 
@@ -104,9 +104,9 @@ def test_the_manifest_is_rebuilt_with_all_that_the_lock_tells() -> None:
         + '[package.metadata.requires-dev]\ndev = [{ name = "b" }]\n'
         + '\n[[package]]\nname = "lib"\nversion = "1"\nsource = { editable = "packages/lib" }\n'
     )
-    paths = uv_files.manifest_paths("uv.lock", text)
+    paths = uv_lock.manifest_paths("uv.lock", text)
     assert sorted(paths) == ["packages/lib/pyproject.toml", "pyproject.toml"]
-    document = tomllib.loads(uv_files.rebuilt("uv.lock", text, paths["pyproject.toml"]))
+    document = tomllib.loads(uv_lock.rebuilt("uv.lock", text, paths["pyproject.toml"]))
     assert document["project"] == {
         "name": "app",
         "version": "3",
@@ -128,7 +128,7 @@ def test_the_manifest_is_rebuilt_with_all_that_the_lock_tells() -> None:
 def test_a_lock_of_something_outside_the_repository_is_refused() -> None:
     text = _HEAD + '\n[[package]]\nname = "far"\nversion = "1"\nsource = { editable = "../far" }\n'
     with pytest.raises(RecipeError, check=OfKind("outside")):
-        uv_files.manifest_paths("uv.lock", text)
+        uv_lock.manifest_paths("uv.lock", text)
 
 
 _TABLES = st.sampled_from(

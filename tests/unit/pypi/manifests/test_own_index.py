@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fallback_plugins.pypi.manifests.own_index import indexes_named, is_public
+from fallback_plugins.pypi.manifests.indexes import indexes_named, is_public
 
 CORP = "https://corp.invalid/simple"
 HOST = ".".join(("pypi", "org"))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from poetry.core.constraints.version import Version, parse_constraint
 
-from fallback_plugins.pypi.manifests.poetry_constraints import admits, alternatives
+from fallback_plugins.pypi.manifests.markers import admits, alternatives
 
 CASES = Path(__file__).parents[5] / "shared" / "data" / "recipe-cases.tar.xz"
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from fallback_plugins.pypi.manifests.literals import install_commands
-from fallback_plugins.pypi.manifests.programs import started_commands
+from fallback_plugins.pypi.manifests.commands import install_commands, started_commands
 from fallback_plugins.pypi.uv_words import blockers_in
 
 #: Where a step for each pair of characters takes minutes.

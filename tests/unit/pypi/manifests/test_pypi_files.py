@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from fallback_plugins.pypi.ecosystem import mentions
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.pyproject import (
     is_excluded,
@@ -16,13 +17,13 @@ from fallback_plugins.pypi.manifests.pyproject import (
     requirement_strings,
 )
 from fallback_plugins.pypi.manifests.requirements import (
+    apply_edits,
     declaration_in,
     declarations,
+    edits_for,
     poetry_specifier_in,
 )
-from fallback_plugins.pypi.manifests.rewrite import apply_edits, edits_for
-from fallback_plugins.pypi.surveying.pins import pinned_versions
-from fallback_plugins.pypi.usage import mentions
+from fallback_plugins.pypi.surveying.survey import pinned_versions
 from fallback_tier.errors import RecipeError
 from tests.kinds import OfKind
 

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Callable
 from inspect import stack
 
-from fallback_plugins.pypi.manifests import setup_config
-from fallback_plugins.pypi.manifests.setup_call import SetupCall, setup_call
+from fallback_plugins.pypi.manifests import metadata
+from fallback_plugins.pypi.manifests.metadata import SetupCall, setup_call
 
 #: Frames that are left to who asks.
 _LEFT = 60
@@ -29,7 +29,7 @@ def _from(levels: int, ask: Callable[[], SetupCall]) -> SetupCall:
 
 def test_another_file_is_read_anew() -> None:
     texts = [f"[metadata]\nname = {name}\n" for name in ("a", "b", "a")]
-    read = [dict(setup_config.items(setup_config.parsed(text), "metadata")) for text in texts]
+    read = [dict(metadata.items(metadata.parsed(text), "metadata")) for text in texts]
     assert read == [{"name": "a"}, {"name": "b"}, {"name": "a"}]
-    assert setup_config.read("[metadata\n") is None
-    assert setup_config.parsed("[metadata\n").sections() == []
+    assert metadata.read("[metadata\n") is None
+    assert metadata.parsed("[metadata\n").sections() == []

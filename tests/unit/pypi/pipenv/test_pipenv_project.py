@@ -10,7 +10,7 @@ import pytest
 
 from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
 from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
-from fallback_plugins.pypi.pipenv.project import PipenvProject
+from fallback_plugins.pypi.pipenv import PipenvProject
 from fallback_plugins.shared.ladder import ProjectFix, combined
 from fallback_tier.errors import RecipeError
 from fallback_tier.sandbox.clients import SubprocessClients

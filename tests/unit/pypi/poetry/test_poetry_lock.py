@@ -7,16 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
-from fallback_plugins.pypi.manifests.poetry_constraints import (
-    admits,
-    in_dependencies,
-    in_extras,
-    is_same,
-)
-from fallback_plugins.pypi.poetry.entries import with_release
-from fallback_plugins.pypi.poetry.lock import PoetryLock, content_hash
-from fallback_plugins.pypi.resolving.scratch_lock import Release, ReleaseFile
-from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
+from fallback_plugins.pypi.manifests.markers import admits, in_dependencies, in_extras, is_same
+from fallback_plugins.pypi.poetry.lock import PoetryLock, content_hash, with_release
+from fallback_plugins.pypi.resolving.registry import Metadata, Release, ReleaseFile
 
 _VERSIONS = st.builds(".".join, st.lists(st.integers(0, 4).map(str), min_size=1, max_size=3))
 _CLAUSES = st.builds(

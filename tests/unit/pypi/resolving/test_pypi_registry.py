@@ -8,7 +8,7 @@ import pytest
 
 from fallback_audit.vocabulary import BlockerKind, LadderStep, ProofLevel, RefusalReason
 from fallback_plugins.pypi import build_ecosystem
-from fallback_plugins.pypi.resolving.releases import Releases
+from fallback_plugins.pypi.resolving.registry import Releases
 from fallback_plugins.pypi.resolving.resolutions import resolve
 from fallback_plugins.pypi.resolving.uv_client import UvClient, Wanted
 from fallback_tier.advisory import Advisory, bundle

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 import pytest
 
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
-from fallback_plugins.pypi.manifests.requirements_files import connected, includes, with_requirement
+from fallback_plugins.pypi.manifests.requirements import connected, includes, with_requirement
 from fallback_plugins.pypi.resolving.uv_client import Wanted
 from fallback_plugins.pypi.resolving.wanted import check_dynamic, loosened, project_lines, wanted
 from fallback_tier.errors import RecipeError

@@ -3,8 +3,8 @@
 import pytest
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.pypi.strategies import lock_edit
-from fallback_plugins.pypi.strategies.lock_edit import State, strategy
+from fallback_plugins.pypi.strategies import locked
+from fallback_plugins.pypi.strategies.locked import State, strategy
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import bundle
 from fallback_tier.errors import RecipeError
@@ -41,7 +41,7 @@ def test_a_step_that_does_what_none_may_is_declined(after: DependencyTree, messa
         return State({"x.lock": "good"}, _tree(leaf="1.2", b="1"))
 
     steps = [strategy(LadderStep.LOCK_REFRESH, bad), strategy(LadderStep.DIRECT_BUMP, good)]
-    fix = lock_edit.resolve(both, "x.lock", start, steps)
+    fix = locked.resolve(both, "x.lock", start, steps)
     assert fix is not None
     assert fix.texts == {"x.lock": "good"}
     (move,) = fix.moves
@@ -59,7 +59,7 @@ def test_what_another_packages_step_cleared_is_not_resolved_again() -> None:
         calls.append(package)
         return State({"x.lock": "new"}, _tree(leaf="1.2", twin="1.2"))
 
-    fix = lock_edit.resolve(
+    fix = locked.resolve(
         bundle([record, other]), "x.lock", start, [strategy(LadderStep.LOCK_REFRESH, step)]
     )
     assert fix is not None
@@ -73,7 +73,7 @@ def test_the_refusal_names_the_constraint_although_a_later_step_failed_otherwise
     )
     other = RecipeError(RefusalReason.RESOLVER_FAILED, "no network.", next_step="")
 
-    def failing(error: RecipeError) -> lock_edit.StepFunction:
+    def failing(error: RecipeError) -> locked.StepFunction:
         def step(state: State, package: str) -> State:
             raise error
 
@@ -83,7 +83,7 @@ def test_the_refusal_names_the_constraint_although_a_later_step_failed_otherwise
         strategy(LadderStep.PARENT_BUMP, failing(blocked)),
         strategy(LadderStep.OVERRIDE, failing(other)),
     ]
-    fix = lock_edit.resolve(ADVISORY, "x.lock", State({}, _tree(leaf="1.0")), steps)
+    fix = locked.resolve(ADVISORY, "x.lock", State({}, _tree(leaf="1.0")), steps)
     assert fix is not None
     assert fix.left[0].sentence == "p asks for leaf <1.2."
     assert [step.step for step in fix.left[0].declined] == [step.step for step in steps]
@@ -96,7 +96,7 @@ def test_parents_that_were_raised_on_the_way_are_named() -> None:
             "x.lock", {node.key: node, f"leaf {leaf}": Node(f"leaf {leaf}", "leaf", leaf)}
         )
 
-    fix = lock_edit.resolve(
+    fix = locked.resolve(
         ADVISORY,
         "x.lock",
         State({}, tree("1", "1.0")),

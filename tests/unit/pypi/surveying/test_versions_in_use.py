@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fallback_plugins.pypi.surveying.deciding import places_in_use
 from fallback_plugins.pypi.surveying.survey import survey
-from fallback_plugins.pypi.surveying.versions_in_use import places_in_use
 from tests.unit.shared.recipes import repository
 
 POETRY = '[tool.poetry]\nname = "app"\n[tool.poetry.dependencies]\nleaf = "^1.1"\n'

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
-from fallback_plugins.pypi.uv.project import UvProject
+from fallback_plugins.pypi.uv import UvProject
 from fallback_plugins.shared.ladder import ProjectFix, combined
 from fallback_tier.advisory import Advisory, bundle
 from fallback_tier.errors import RecipeError

@@ -11,8 +11,8 @@ import pytest
 from fallback_plugins.npm.gates import running as npm_running
 from fallback_plugins.pypi.installing import building, environment
 from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.shared.installed import interpreters
 from fallback_plugins.shared.store import MARK
-from fallback_plugins.shared.versions import interpreters
 from fallback_tier.execution import CommandResult
 from fallback_tier.files.tree import FileTree
 from fallback_tier.sandbox.clients import SubprocessClients

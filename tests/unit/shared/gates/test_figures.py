@@ -3,7 +3,7 @@
 import pytest
 
 from fallback_plugins.npm.gates.summaries import summary
-from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
+from fallback_plugins.pypi.gates.testing import pytest_summary, unittest_summary
 
 LONG = "9" * 5_000
 

@@ -14,12 +14,17 @@ from hypothesis import strategies as st
 
 from fallback_plugins.npm.gates.running import plain_runner, read_jest, reporting
 from fallback_plugins.npm.gates.summaries import summary
-from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
+from fallback_plugins.pypi.gates.testing import pytest_summary, unittest_summary
 from fallback_plugins.pypi.probes import witness_probe
 from fallback_plugins.pypi.probes.observed import read_suite
 from fallback_plugins.pypi.probes.report_probe import ONLY, Names
-from fallback_plugins.shared.gates.reports import MAX_REPORT_BYTES, Report, read_lines, report_in
-from fallback_plugins.shared.gates.suite_run import numbered
+from fallback_plugins.shared.gates.suite_run import (
+    MAX_REPORT_BYTES,
+    Report,
+    numbered,
+    read_lines,
+    report_in,
+)
 from fallback_tier.files.tree import FileTree
 from tests.conftest import TEMPORARY
 from tests.waiting import PATIENCE_S

@@ -3,7 +3,7 @@
 import pytest
 
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.shared.gates.project_gates import may_stay
+from fallback_plugins.shared.gates.comparing import may_stay
 from fallback_tier.advisory import Advisory, AdvisoryBundle, Staying, bundle
 from fallback_tier.outcome import Applied, Move, Remediation
 from tests.integration.gate_setup import DIGEST, applied

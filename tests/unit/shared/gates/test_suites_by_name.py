@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.shared.gates.base_runs import BASE_RUNS, Run
-from fallback_plugins.shared.gates.reports import Report
-from fallback_plugins.shared.gates.suite_run import SuiteRun, Summary
+from fallback_plugins.shared.gates.suite_run import Report, SuiteRun, Summary
 from fallback_plugins.shared.gates.suites import judge_tests
 from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.execution import CommandResult

@@ -16,8 +16,8 @@ from fallback_plugins.npm.ecosystem import NpmEcosystem
 from fallback_plugins.npm.gates import checks
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.ecosystem import PyPIEcosystem
-from fallback_plugins.pypi.gates.checks import TypeChecker
-from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
+from fallback_plugins.pypi.gates.checks import findings, is_blocked
+from fallback_plugins.pypi.gates.testing import pytest_summary, unittest_summary
 from fallback_plugins.shared.gates.suite_run import Summary
 from fallback_tier.execution import CommandResult
 from fallback_tier.sandbox.clients import SubprocessClients
@@ -359,11 +359,9 @@ def test_a_complaint_has_the_same_key_wherever_an_edit_moved_it() -> None:
     lines = "a.ts(1,14): error TS2322: no\n  because\na.ts(9,2): error TS2322: no\n"
     first, second = checks.findings(lines)
     assert first.key == second.key == "a.ts: error TS2322: no"
-    first, second = TypeChecker.findings(
-        "a.py:1: error: no  [x]\na.py:1: note: b\na.py:2:3: error: no  [x]\n"
-    )
+    first, second = findings("a.py:1: error: no  [x]\na.py:1: note: b\na.py:2:3: error: no  [x]\n")
     assert first.key == second.key == "a.py: no  [x]"
-    assert [one.text for one in TypeChecker.findings("  a.py:1:2 - error: no (x)\n")] == [
+    assert [one.text for one in findings("  a.py:1:2 - error: no (x)\n")] == [
         "a.py:1:2 - error: no (x)"
     ]
 
@@ -381,8 +379,8 @@ def test_a_compiler_that_stops_short_is_known(line: str, blocked: bool) -> None:
 
 
 def test_a_type_checker_that_stops_short_is_known() -> None:
-    assert TypeChecker.is_blocked(result("a.py:1: error: Unexpected EOF  [syntax]", 2))
-    assert not TypeChecker.is_blocked(result("a.py:1: error: no  [x]"))
+    assert is_blocked(result("a.py:1: error: Unexpected EOF  [syntax]", 2))
+    assert not is_blocked(result("a.py:1: error: no  [x]"))
 
 
 @pytest.mark.parametrize(

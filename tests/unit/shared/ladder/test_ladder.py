@@ -16,10 +16,10 @@ from fallback_plugins.shared.ladder import (
     Tried,
     blocked,
     combined,
+    describe,
     left_behind,
     resolve_all,
 )
-from fallback_plugins.shared.ladder.declines import describe
 from fallback_plugins.shared.tree import (
     DependencyEdge,
     DependencyTree,

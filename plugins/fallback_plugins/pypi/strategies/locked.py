@@ -1,4 +1,4 @@
-"""A lock with the manifests that it was made from, as one Project of the ladder.
+"""A lock with the manifests that it was made from, as one Project of the ladder, and the steps over it.
 
 uv's lock is made by the real uv. Poetry's and pipenv's are edited: their clients aren't run, since they
 would build (ADR-0017).
@@ -8,26 +8,46 @@ import posixpath
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Generic, TypeVar
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.pypi.resolving.releases import Releases, ages_of, as_options, lowest_safe
-from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex
-from fallback_plugins.pypi.strategies import lock_edit
+from fallback_plugins.pypi.manifests.pyproject import (
+    TableEntry,
+    is_excluded,
+    replace_requirement,
+    requirement_strings,
+    strings_by_name,
+)
+from fallback_plugins.pypi.manifests.requirements import Declaration, apply_edits, edits_for
+from fallback_plugins.pypi.resolving.registry import (
+    PackageIndex,
+    Releases,
+    ages_of,
+    as_options,
+    lowest_safe,
+)
 from fallback_plugins.pypi.strategies.direct import places_of
-from fallback_plugins.pypi.strategies.lock_edit import State, not_admitting, strategy
-from fallback_plugins.pypi.surveying.out_of_step import DecidedByLock, LockStep
+from fallback_plugins.pypi.surveying.deciding import DecidedByLock, LockStep
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, only_affected
 from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.bumping import FREE, Terms, no_override, unsupported, use_bump
 from fallback_plugins.shared.ladder import (
     NO_TEXTS,
+    PROJECT,
+    Position,
     ProjectFix,
+    Reached,
+    ResultRules,
     Strategy,
+    blocked,
+    does_not_apply,
     left_behind,
     ordered,
 )
+from fallback_plugins.shared.ladder import Resolution as Ladder
 from fallback_plugins.shared.resolution import (
     InstallCommand,
     Resolution,
@@ -35,12 +55,181 @@ from fallback_plugins.shared.resolution import (
     unlisted,
     unversioned,
 )
-from fallback_plugins.shared.tree import DependencyTree, Node, cleared_paths
-from fallback_tier.advisory import Advisory
+from fallback_plugins.shared.tree import DependencyTree, Node, cleared_paths, grouped
+from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import Left, Move, Outline
 from fallback_tier.repo import RepoContext
+
+#: The project's texts by path, and the tree that its lock holds.
+State = Position[Mapping[str, str]]
+
+#: One way to bring a package out of reach. Raises RecipeError where it doesn't serve.
+StepFunction = Callable[[State, str], State]
+
+
+def affected_versions(tree: DependencyTree, advisory: Advisory) -> dict[str, tuple[str, ...]]:
+    """Return the affected versions in a tree, lowest first, by package."""
+    found = grouped((node.name, node.version) for node in tree.affected(advisory, ECOSYSTEM))
+    order = partial(sort_key, ECOSYSTEM)
+    return {
+        name: tuple(sorted(dict.fromkeys(versions), key=order)) for name, versions in found.items()
+    }
+
+
+def strategy(
+    step: LadderStep,
+    ladder_step: StepFunction,
+    refusal: Callable[[State, str], RecipeError | None] = lambda _at, _package: None,
+) -> Strategy[Mapping[str, str]]:
+    """Return a strategy over a Python lock: one package at a time, and all of its copies."""
+
+    def attempt(at: State, packages: tuple[str, ...]) -> Reached[Mapping[str, str]]:
+        (package,) = packages
+        after = ladder_step(at, package)
+        return Reached(after, {package: _raised(at.tree, after.tree, package)})
+
+    return Strategy(step, attempt, refusal, together=False)
+
+
+def resolve(
+    advisory: Advisory,
+    path: str,
+    start: State,
+    strategies: Iterable[Strategy[Mapping[str, str]]],
+    ages: Ages | None = None,
+) -> ProjectFix:
+    """Bring every affected package out of reach by the cheapest step that serves.
+
+    What no step fixes is in ``left``.
+    """
+    resolving = Ladder(ResultRules(ECOSYSTEM, advisory, ages=ages), start)
+    resolving.run(strategies)
+    at = resolving.at
+    changed = {name: text for name, text in at.files.items() if text != start.files.get(name)}
+    return ProjectFix(
+        changed, resolving.moves(path), resolving.lefts(path), before=start.tree, after=at.tree
+    )
+
+
+def declared(texts: Mapping[str, str], package: str) -> Iterator[str]:
+    """Yield the paths of the manifests that require a package."""
+    return (path for path, text in texts.items() if _installed_strings(path, text, package))
+
+
+def _installed_strings(path: str, text: str, package: str) -> tuple[TableEntry, ...]:
+    """``requirement_strings`` that some Python of the project installs."""
+    return tuple(
+        it
+        for it in requirement_strings(path, text, package)
+        if not is_excluded(path, text, it.declaration.marker)
+    )
+
+
+def asked_for(texts: Mapping[str, str]) -> Iterator[tuple[str, str, TableEntry]]:
+    """Yield all requirements of manifests: path, canonical name, and the entry."""
+    for path, text in texts.items():
+        for name, strings in strings_by_name(path, text).items():
+            yield from ((path, name, string) for string in strings)
+
+
+def not_admitting(
+    texts: Mapping[str, str], package: str, version: str, line: str = ""
+) -> tuple[str, str] | None:
+    """Return the first manifest that excludes the version, with its specifier; None: all admit it.
+    ``line``: only specifiers that admit this version count."""
+    for path, text in texts.items():
+        for string in _installed_strings(path, text, package):
+            if line and not string.declaration.admits(line):
+                continue
+            if not string.declaration.admits(version):
+                return path, string.declaration.specifier
+    return None
+
+
+def excluded_by(path: str, specifier: str, package: str, version: str) -> RecipeError:
+    """Return the refusal by a manifest's own specifier."""
+    return blocked(package, version, parent=PROJECT, spec=specifier, where=path)
+
+
+def required_by_others(
+    state: State, package: str, problem: str, place: Callable[[str], str]
+) -> RecipeError:
+    """Return the refusal to try a step for a package that the project does not require itself. ``place``:
+    the file that declares a package."""
+    asking = (one for node in state.tree.of(package) for one in state.tree.dependents(node.key))
+    parent, ask = next(asking, (None, None))
+    if parent is None or ask is None:
+        return unsupported(problem)
+    return does_not_apply(problem, package, parent.label, ask.spec, place(parent.name))
+
+
+def raised(
+    texts: Mapping[str, str], package: str, version: str | Callable[[Declaration], str | None]
+) -> dict[str, str]:
+    """Return the changed manifests, with every declaration of a package that excludes the version raised to
+    it.
+
+    Those that admit it stay: with a lock that is enough. ``version``: one for all, or a function that
+    returns the version of a declaration's release line, None if it stays. Raises RecipeError if one can't
+    be raised.
+    """
+    version_of = version if callable(version) else lambda _declaration: version
+    changed: dict[str, str] = {}
+    for path, text in texts.items():
+        for string in _installed_strings(path, text, package):
+            target = version_of(string.declaration)
+            if target is None or string.declaration.admits(target):
+                continue
+            edits = None if string.declaration.refusal else edits_for(string.declaration, target)
+            if edits is None:
+                spec = f"{string.declaration.specifier} (not one version or bound to raise)"
+                raise blocked(package, target, parent=PROJECT, spec=spec, where=path)
+            new = apply_edits(string.value, edits)
+            text = replace_requirement(path, text, string.keys, new)
+        if text != texts[path]:
+            changed[path] = text
+    return changed
+
+
+def all_raised(texts: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, str]:
+    """Return all manifests, with each of these packages ``raised`` to its version. Raises RecipeError."""
+    edited = dict(texts)
+    for package, version in versions.items():
+        edited |= raised(edited, package, version)
+    return edited
+
+
+def admits(specifier: str, version: str) -> bool:
+    """Return whether a PEP 440 specifier admits the version (pre-releases too). False: it can't be read."""
+    try:
+        return SpecifierSet(specifier).contains(version, prereleases=True)
+    except InvalidSpecifier:
+        return False
+
+
+def _new_and_gone(path: str, before: DependencyTree, after: DependencyTree) -> Iterator[str]:
+    """Yield a sentence on what the lock gains, and one on what it loses."""
+    new = [
+        node.label for name, nodes in after.by_name.items() if not before.of(name) for node in nodes
+    ]
+    if new:
+        yield f"{path} gains what the new releases need: {', '.join(sorted(new))}."
+    gone = sorted(before.by_name.keys() - after.by_name.keys())
+    if gone:
+        yield f"{path} no longer holds what nothing requires any more: {', '.join(gone)}."
+
+
+def _raised(before: DependencyTree, after: DependencyTree, package: str) -> tuple[str, ...]:
+    """Return the other packages that changed with the fix, as ``name version``."""
+    return tuple(
+        f"{name} {now}"
+        for name in sorted(before.by_name.keys() - {package})
+        if (now := after.highest(ECOSYSTEM, name)) is not None
+        and now != before.highest(ECOSYSTEM, name)
+    )
+
 
 #: May the declaration of this package be raised?
 MayRaise = Callable[[str], bool]
@@ -49,7 +238,7 @@ ProjectT = TypeVar("ProjectT", bound="LockedProject")
 
 
 class LockResolver(ABC, Generic[ProjectT]):
-    """One resolution of such a project."""
+    """The steps of one resolution of a project with a lock."""
 
     #: Why what it says of the new lock is less than usual; empty: it is not.
     unchecked = ""
@@ -81,8 +270,7 @@ class LockResolver(ABC, Generic[ProjectT]):
 
 
 class EditResolver(LockResolver[ProjectT]):
-    """Over a lock that is edited. It has no override: a refresh, a direct and a parent bump are all there
-    is."""
+    """The steps over a lock that is edited: a refresh, a direct and a parent bump. There is no override."""
 
     @property
     def strategies(self) -> list[Strategy[Mapping[str, str]]]:
@@ -97,33 +285,34 @@ class EditResolver(LockResolver[ProjectT]):
 
     @abstractmethod
     def _moved(self, state: State, package: str, may_raise: MayRaise) -> State:
-        """The package at its lowest safe version, with what has to move with it. Raises RecipeError."""
+        """Return the state with the package at its lowest safe version, and what has to move with it.
+        Raises RecipeError."""
 
     def _refresh(self, state: State, package: str) -> State:
-        """Within what the manifest asks for."""
+        """Move within what the manifest admits."""
         return self._moved(state, package, lambda _: False)
 
     def _direct(self, state: State, package: str) -> State:
-        """The package's own declaration may be raised."""
+        """Move, and raise the package's own declaration if needed."""
         return self._moved(state, package, lambda name: name == package)
 
     def _not_declared(self, state: State, package: str) -> RecipeError | None:
-        if any(lock_edit.declared(self._manifests(state), package)):
+        if any(declared(self._manifests(state), package)):
             return None
         manifests = self._manifests(state)
-        return lock_edit.required_by_others(
+        return required_by_others(
             state,
             package,
             f"{self._project.manifest} does not require {package}.",
-            lambda name: next(lock_edit.declared(manifests, name), self._path),
+            lambda name: next(declared(manifests, name), self._path),
         )
 
     def _parent(self, state: State, package: str) -> State:
-        """Every declaration that stands in the way may be raised."""
+        """Move, and raise every declaration that prevents it."""
         return self._moved(state, package, lambda _: True)
 
     def _target(self, state: State, package: str) -> str:
-        held = lock_edit.affected_versions(state.tree, self._advisory)[package][-1]
+        held = affected_versions(state.tree, self._advisory)[package][-1]
         return self.releases.lowest_safe(package, held)
 
 
@@ -133,14 +322,14 @@ def check_raises(
     may_raise: MayRaise,
     lines: Mapping[str, str] = NO_TEXTS,
 ) -> None:
-    """Raises RecipeError where a manifest excludes a version, and its declaration may not be raised.
+    """Raise RecipeError if a manifest excludes a version, and its declaration may not be raised.
 
     ``lines``: the installed version of packages of which only the declarations that admit it count.
     """
     for name, version in versions.items():
         excluded = not_admitting(texts, name, version, lines.get(name, ""))
         if excluded and not may_raise(name):
-            raise lock_edit.excluded_by(*excluded, name, version)
+            raise excluded_by(*excluded, name, version)
 
 
 @dataclass
@@ -161,27 +350,27 @@ class LockedProject(DecidedByLock, ABC):
 
     @property
     def manifests(self) -> frozenset[str]:
-        """The lock and the manifest beside it."""
+        """The paths of the lock and of the manifest next to it."""
         return frozenset({self.path, self.manifest})
 
     @property
     def manifest(self) -> str:
-        """Where the manifest lies, or would lie."""
+        """The path of the manifest, whether it is in the repository or not."""
         return posixpath.join(posixpath.dirname(self.path), self._MANIFEST)
 
     @cached_property
     def text(self) -> str:
-        """The lock as it stands."""
+        """The lock's text."""
         return self.repo.read_text(self.path)
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        """The manifest, where it is in the repository."""
+        """The manifest's text by path, if it is in the repository."""
         return {self.manifest: self.repo.read_text(self.manifest)} if self.declares else {}
 
     @property
     def declares(self) -> bool:
-        """Is the manifest in the repository?"""
+        """Whether the manifest is in the repository."""
         return self.repo.has(self.manifest)
 
     @cached_property
@@ -192,29 +381,29 @@ class LockedProject(DecidedByLock, ABC):
     @property
     @abstractmethod
     def step(self) -> LockStep:
-        """The lock beside what the manifests ask for; nothing, where its hash says that it is of them."""
+        """The lock with what the manifests require; with no request if its hash shows that it is theirs."""
 
     @property
     @abstractmethod
     def tree(self) -> DependencyTree:
-        """What the lock holds."""
+        """The locked packages."""
 
     @abstractmethod
     def _refusal(self, node: Node) -> RecipeError | None:
-        """Why a package of the lock can't be moved."""
+        """Return why a package of the lock can't be moved; None: it can."""
 
     @abstractmethod
     def _resolver(self, releases: Releases) -> LockResolver[Any]: ...
 
     def outline(self, advisory: Advisory) -> Outline:
-        """What lock and manifests tell: per affected package the first step, or why there is none.
+        """Return what lock and manifests show: per affected package the first step, or why there is none.
 
         Raises RecipeError, RepositoryError.
         """
         self.step.check(advisory)
         moves: list[Move] = []
         left: list[Left] = []
-        affected = lock_edit.affected_versions(self.tree, advisory)
+        affected = affected_versions(self.tree, advisory)
         for name, versions in affected.items():
             problems = (self._refusal(it) for it in self.tree.of(name) if it.version in versions)
             error = next((problem for problem in problems if problem), None)
@@ -239,7 +428,7 @@ class LockedProject(DecidedByLock, ABC):
     ) -> ProjectFix | None:
         """As ``ladder.Project`` says, by the resolver's strategies."""
         self.step.check(advisory)
-        affected = lock_edit.affected_versions(self.tree, advisory)
+        affected = affected_versions(self.tree, advisory)
         if not affected:
             only = tuple(self._declared_only(advisory, affected))
             return ProjectFix({}, (), only) if only else None
@@ -252,12 +441,13 @@ class LockedProject(DecidedByLock, ABC):
         ladder = resolver.forced if forced else resolver.strategies
         start = State({self.path: self.text, **self.texts}, self.tree)
         strategies = ordered(ladder, self.repo.settings.prefer, self.terms.left_out)
-        fix = lock_edit.resolve(advisory, self.path, start, strategies, self.ages)
+        fix = resolve(advisory, self.path, start, strategies, self.ages)
         return self._with_notes(fix, resolver)
 
     def _declared_only(self, advisory: Advisory, held: Collection[str]) -> Iterator[Left]:
-        """Packages of which the lock holds no affected version (``held``: those of which it does), and a
-        manifest admits no other: an environment that the lock is not for, as a marker tells."""
+        """Yield packages of which the lock holds no affected version, and a manifest admits no other: for
+        an environment that the lock is not for, as a marker shows. ``held``: packages with an affected
+        version."""
         packages = [one for one in advisory.packages(ECOSYSTEM) if one not in held]
         places = [(one, place) for one in packages for place in places_of(self.texts, one)]
         for package, place in places:
@@ -295,26 +485,26 @@ class LockedProject(DecidedByLock, ABC):
         return frozenset()
 
     def _first_step(self, package: str, version: str) -> LadderStep:
-        """The step that the files foretell."""
+        """Return the step that the files predict."""
         if not self.declares:
             return LadderStep.LOCK_EDIT
         excluded = not_admitting(self.texts, package, version)
         return LadderStep.DIRECT_BUMP if excluded else LadderStep.LOCK_REFRESH
 
     def _check_forced(self, packages: Iterable[str]) -> None:
-        """Raises RecipeError for a package that the project asks for, constrains or overrides itself."""
+        """Raise RecipeError for a package that the project requires, constrains or overrides itself."""
         for package in packages:
-            place = next(lock_edit.declared(self.texts, package), None)
+            place = next(declared(self.texts, package), None)
             if place is not None or package in self.tree.asked:
                 raise use_bump(package, f"declared in {place or self.path}")
 
     def _with_notes(self, fix: ProjectFix, resolver: LockResolver[Any]) -> ProjectFix:
-        """The fix with what is to be said beside it."""
+        """Return the fix with notes."""
         return replace(fix, notes=tuple(resolver.notes_on(fix)))
 
 
 class EditedProject(LockedProject):
-    """One whose lock is edited, with the manifest beside it where there is one."""
+    """A project whose lock is edited, with the manifest next to it if there is one."""
 
     #: Does the lock keep a tree, which can be shown where the manifest is there?
     _HAS_TREE: ClassVar[bool]
@@ -334,7 +524,7 @@ class EditedProject(LockedProject):
             return fix
         notes = [
             *resolver.releases.notes,
-            *lock_edit.new_and_gone(self.path, fix.before, fix.after),
+            *_new_and_gone(self.path, fix.before, fix.after),
         ]
         if resolver.unchecked:
             notes.append(resolver.unchecked)

@@ -1,7 +1,7 @@
-"""A pipenv project brought out of an advisory's reach by exact edits of its lock.
+"""A pipenv project, fixed by exact edits of its lock.
 
-pipenv itself is not run: it builds source distributions. Its lock keeps pins alone, so the pins are held
-against each other by the real uv, in a scratch lock that is thrown away.
+pipenv itself is not run: it builds source distributions. Its lock keeps pins alone, so the real uv checks
+the pins against each other, in a scratch lock that is thrown away.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,25 +13,21 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
-from fallback_plugins.pypi.manifests.markers import ALWAYS, NEVER, either, without_extras
-from fallback_plugins.pypi.manifests.own_index import has_own_index
-from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries
-from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.manifests.indexes import has_own_index
+from fallback_plugins.pypi.manifests.markers import ALWAYS, NEVER, either, extras_in, without_extras
+from fallback_plugins.pypi.manifests.pyproject import parse_toml, pipfile_entries
 from fallback_plugins.pypi.manifests.requirements import Declaration, at_least
-from fallback_plugins.pypi.poetry.lock import extras_in
-from fallback_plugins.pypi.resolving.releases import Releases
-from fallback_plugins.pypi.resolving.resolver import blocker_of
-from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, Release
-from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
-from fallback_plugins.pypi.strategies import lock_edit
-from fallback_plugins.pypi.strategies.lock_edit import State
-from fallback_plugins.pypi.strategies.locked_project import (
+from fallback_plugins.pypi.resolving.registry import Metadata, PackageIndex, Release, Releases
+from fallback_plugins.pypi.resolving.uv_client import blocker_of
+from fallback_plugins.pypi.strategies import locked
+from fallback_plugins.pypi.strategies.locked import (
     EditedProject,
     EditResolver,
     MayRaise,
+    State,
     check_raises,
 )
-from fallback_plugins.pypi.surveying.out_of_step import LockStep, ManifestRequest
+from fallback_plugins.pypi.surveying.deciding import LockStep, ManifestRequest
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import blocked
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node, grouped
@@ -130,7 +126,7 @@ class _Resolver(EditResolver[PipenvProject]):
         path, texts = self._path, self._manifests(state)
         lock = PipfileLock(path, state.files[path])
         # Categories may hold other lines of the package: each goes to its own fix, one at a time.
-        line = lock_edit.affected_versions(state.tree, self._advisory)[package][-1]
+        line = locked.affected_versions(state.tree, self._advisory)[package][-1]
         held = line if len(state.tree.of(package)) > 1 else ""
         moved = {package: self._target(state, package)}
         while True:
@@ -140,7 +136,7 @@ class _Resolver(EditResolver[PipenvProject]):
         python = lock.python or _SOME_PYTHON
         for name, version in moved.items():
             own = held if name == package else ""
-            texts = {**texts, **lock_edit.raised(texts, name, _of_line(own, version))}
+            texts = {**texts, **locked.raised(texts, name, _of_line(own, version))}
             release, metadata = self._index.release(name, version, python)
             hashes = [file.hash for file in release.files]
             sections = lock.sections_of(name, own)
@@ -169,7 +165,7 @@ class _Resolver(EditResolver[PipenvProject]):
         """With what the new releases need and the lock lacks. Raises RecipeError."""
         python = before.python or _SOME_PYTHON
         chosen = self._index.joined(self._lines(before, moved), (), python)
-        for name, pin in new_pins(before, self._index, moved, chosen, python).items():
+        for name, pin in _new_pins(before, self._index, moved, chosen, python).items():
             hashes = [file.hash for file in pin.release.files]
             python_of = pin.metadata.requires_python
             lock = lock.with_entry(name, pin.release.version, hashes, python_of, pin.sections)
@@ -244,7 +240,7 @@ MAX_NEW = 20
 
 
 @dataclass(frozen=True)
-class NewPin:
+class _NewPin:
     """One pin that a lock gains, in the sections of those that ask for it."""
 
     release: Release
@@ -252,21 +248,21 @@ class NewPin:
     sections: frozenset[str]
 
 
-def new_pins(
+def _new_pins(
     lock: PipfileLock,
     index: PackageIndex,
     moved: Mapping[str, str],
     chosen: Mapping[str, str],
     python: str,
-) -> dict[str, NewPin]:
+) -> dict[str, _NewPin]:
     """What the moved releases need and the lock lacks, and what that needs; ``chosen``: its versions.
 
     Raises RecipeError.
     """
-    found: dict[str, NewPin] = {}
+    found: dict[str, _NewPin] = {}
     held = {pin.name for pin in lock.pins}
     waiting = [
-        (name, NewPin(*index.release(name, version, python), lock.sections_of(name)))
+        (name, _NewPin(*index.release(name, version, python), lock.sections_of(name)))
         for name, version in moved.items()
     ]
     while waiting:
@@ -280,7 +276,7 @@ def new_pins(
                 raise _lacking(lock, parent, child)
             sections = pin.sections | (known.sections if known else frozenset())
             new = index.release(child, chosen[child], python)
-            found[child] = NewPin(*new, sections)
+            found[child] = _NewPin(*new, sections)
             waiting.append((child, found[child]))
     return found
 

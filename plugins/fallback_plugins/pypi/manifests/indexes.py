@@ -1,0 +1,455 @@
+"""The indexes and hosts that a repository names, in whichever syntax its client reads.
+
+Who published a package's archive is known only if nothing but the one registry that is asked can have it.
+In doubt a project has an index of its own.
+
+uv is kept from hosts that only a repository names (ADR-0096). uv reads the files of the folder that it
+runs in, and connects to the hosts that they name. These files are read here first: unless each index, and
+each address of an archive, is of an allowed host, uv is not started. A package from a registry can't add
+an address: uv takes those from a project's own files only.
+"""
+
+import json
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
+from fallback_plugins.pypi.manifests.pyproject import (
+    parse_toml,
+    requirement_arrays,
+    table_of,
+    tables,
+    texts,
+)
+from fallback_plugins.pypi.manifests.requirements import (
+    includes,
+    index_lines,
+    logical_lines,
+    names_an_index,
+    requirement_in,
+)
+from fallback_plugins.shared.scratch import scratch_folder
+from fallback_tier.errors import RecipeError
+from fallback_tier.execution import ClientRunner, CommandResult, allowing
+from fallback_tier.hosts import HostRefusedError, Hosts, NamedHost, host_in
+
+#: Files that set up a client, beside the manifests that it reads.
+_SETTINGS = (
+    *("uv.toml", "pip.conf", "pip.ini", "pdm.toml", ".pdm.toml"),
+    *("hatch.toml", "pixi.toml", "tox.toml"),
+)
+
+#: The public registry, by its two host names. In parts: no file here names a registry that could be asked.
+_PUBLIC = (".".join(("pypi", "org")), ".".join(("pypi", "python", "org")))
+
+#: Keys of uv's settings, and of its ``pip`` table, that name a registry or a folder.
+_OF_UV = ("index", "index-url", "extra-index-url", "find-links", "no-index")
+
+#: In files of any kind but requirements: keys of pip's settings, pip-tools', pixi's, tox's and setuptools',
+#: variables and options of clients that somebody runs. Not ``dependency_links``: pip 19.0 ignores them.
+_IN_WORDS = re.compile(
+    r"(?<!emit[-_])(?:index[-_]?(?:url|server)|find[-_]links)|(?<![a-z0-9])no[-_]index"
+    r"|\bUV_(?:DEFAULT_)?INDEX\b|PYPI[-_](?:URL|MIRROR)|\b(?:PIP|UV)_CONFIG_FILE"
+    r"|--(?:(?:default|extra)-)?index\b(?!-)"
+    # pip lets an option be shortened.
+    r"|(?<![\w-])-(?:i|-(?:in|ex|fi)[a-z-]{0,14})[\s,='\"]{0,9}(?:https?|file)://"
+    # A command may go on behind a backslash, and an array's on the next line.
+    r"|\b(?:install|compile|sync|download|wheel)\b(?:.|(?<=[\\,\[])\n){0,200}?[\s'\"]-[if](?:\b|(?:https?|file)://)",
+    re.IGNORECASE,
+)
+_COMMENT = re.compile(r"^[ \t]*#.*", re.MULTILINE)
+_LINE_END = re.compile(r"\r\n?")
+
+#: No manifest or setting that anybody wrote is longer; what is takes seconds to read.
+_MAX_CHARS = 1_000_000
+
+#: Where clients have tables of registries in pyproject.toml.
+_TABLES = (("poetry", "source"), ("pdm", "source"), ("rye", "sources"))
+
+_LOCKS = frozenset({Kind.UV_LOCK, Kind.POETRY_LOCK, Kind.PDM_LOCK, Kind.PYLOCK, Kind.PIPFILE_LOCK})
+
+#: Stands for the address of what can't be read.
+_UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Indexes:
+    """``own``: a manifest or setting names a registry, or a folder of packages; ``locked``: addresses of
+    the registries, other than the public one, that locks have their packages from."""
+
+    own: bool = False
+    locked: tuple[str, ...] = ()
+
+    def only(self, registry: str) -> bool:
+        """Can nothing but the public registry, and this one, have the packages?"""
+        return not self.own and {_plain(one) for one in self.locked} <= {_plain(registry)}
+
+
+def settings_of(folders: Iterable[str]) -> list[str]:
+    """Where settings of these folders' projects can lie: in them, and above."""
+    found: dict[str, None] = {}
+    for folder in map(PurePosixPath, folders):
+        for place in (folder, *folder.parents):
+            found |= dict.fromkeys(str(place / name) for name in _SETTINGS)
+    return [*found]
+
+
+def indexes_named(files: Mapping[str, str], *, unread: bool = False) -> Indexes:
+    """What manifests, locks and settings name, by path. What can't be read may name anything; ``unread``:
+    there are such files besides."""
+    own, locked = unread, dict[str, None]()
+    for path, text in files.items():
+        try:
+            if kind_of(path) in _LOCKS:
+                found = [url for url in _locked(path, text) if not is_public(url)]
+                locked |= dict.fromkeys(found)
+            else:
+                own = own or _names_one(path, text)
+        except (RecipeError, ValueError, RecursionError):
+            own = True
+    return Indexes(own, tuple(sorted(locked)))
+
+
+def is_public(url: str) -> bool:
+    """Is it the public registry's address, and nobody's with a similar one?"""
+    try:
+        parts = urlsplit(url)
+        is_plain = parts.port is None and parts.username is None
+    except ValueError:
+        return False
+    is_it = parts.scheme == "https" and parts.hostname in _PUBLIC and is_plain
+    return is_it and parts.path.rstrip("/") == "/simple"
+
+
+def _names_one(path: str, text: str) -> bool:
+    name = PurePosixPath(path).name
+    if len(text) > _MAX_CHARS:
+        return True
+    if kind_of(path) is Kind.REQUIREMENTS or (name.endswith((".txt", ".in"))):
+        return names_an_index(text)
+    if _IN_WORDS.search(_COMMENT.sub("", _LINE_END.sub("\n", text))):
+        return True
+    if kind_of(path) is not Kind.PIPFILE and not name.endswith(".toml"):
+        return names_an_index(text)
+    return _in_toml(name, parse_toml(path, text))
+
+
+def has_own_index(path: str, text: str) -> bool:
+    """Return whether a manifest's own keys or lines say that its packages come from elsewhere than the
+    public registry. If so, no other registry is asked about them."""
+    kind = kind_in_set(path)
+    if kind is Kind.REQUIREMENTS:
+        public = [*map(is_public, index_lines(text))]
+        return names_an_index(text) and not (public and all(public) and "--no-index" not in text)
+    if kind not in {Kind.PIPFILE, Kind.PYPROJECT}:
+        return False
+    with suppress(RecipeError):
+        document = parse_toml(path, text)
+        sources = table_of(document, "tool", "uv", "sources")
+        return bool(sources) or _in_toml(PurePosixPath(path).name, document)
+    return False
+
+
+def _in_toml(name: str, document: Mapping[str, Any]) -> bool:
+    if name == "Pipfile":
+        return any(_is_another(source) for source in _listed(document.get("source")))
+    if name in {"pdm.toml", ".pdm.toml"}:
+        return bool(document)
+    uv = document if name == "uv.toml" else table_of(document, "tool", "uv")
+    named = any(one.get(key) for one in (uv, table_of(uv, "pip")) for key in _OF_UV)
+    return named or any(
+        _is_another(source)
+        for client, key in _TABLES
+        for source in _listed(table_of(document, "tool", client).get(key))
+    )
+
+
+def _listed(value: object) -> list[Any]:
+    """An array of tables, or what stands in its place."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _is_another(source: object) -> bool:
+    if not isinstance(source, dict):
+        return True
+    if "url" not in source:  # Poetry's own name for the public registry
+        return str(source.get("name", "")).lower() != "pypi"
+    return not is_public(str(source["url"]))
+
+
+def _locked(path: str, text: str) -> Iterator[str]:
+    """Registries that a lock names. Raises RecipeError, ValueError, RecursionError where it can't be."""
+    if kind_of(path) is Kind.PIPFILE_LOCK:
+        document = json.loads(text)
+        meta = table_of(document if isinstance(document, dict) else {}, "_meta")
+        yield from (str(one.get("url", _UNKNOWN)) for one in tables(meta.get("sources")))
+        return
+    document = parse_toml(path, text)
+    for package in (*tables(document.get("package")), *tables(document.get("packages"))):
+        source = table_of(package, "source")
+        yield from texts([source.get("registry"), package.get("index")])
+        if source.get("type") == "legacy":
+            yield str(source.get("url", _UNKNOWN))
+
+
+def _plain(url: str) -> str:
+    return url.rstrip("/")
+
+
+#: Commands that ask nobody.
+_ASKS_NOBODY = frozenset({"venv", "export", "cache", "python", "--version"})
+
+#: How folders begin that hold what a client may read, and nothing else.
+_SCRATCH = ("fallback-tier-", "scratch-")
+
+#: Options that name a file of requirements.
+_FILES = frozenset({"-r", "-c", "--requirements", "--requirement", "--constraint", "--override"})
+
+#: Where an address begins in a text, in whatever way a reader of addresses may take it for one.
+_BEGIN = re.compile(
+    r"(?<![A-Za-z0-9])(?:[A-Za-z][A-Za-z0-9.-]*\+)?(?:https?|ssh|git|ftps?|s3|gs)\s*:",
+    re.IGNORECASE,
+)
+_SCHEME = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]+:|[/\\]{2})|.*?(?:\$\{|[\t\r\n])", re.DOTALL)
+
+#: Keys of settings and locks that hold a place and nothing else, in whatever way it is written.
+_PLACES = ("index-url", "extra-index-url", "find-links", "index", "registry", "url", "git")
+
+#: What uv reads of a project.
+_PROJECTS = ("pyproject.toml", "uv.toml", "uv.lock")
+
+
+def wall(hosts: Hosts, cwd: Path, args: Sequence[str], _report: Path) -> Mapping[str, str]:
+    """As ``ecosystem_rules.Wall``."""
+    if not args or args[0] in _ASKS_NOBODY or "--offline" in args:
+        return {}
+    root = next((it for it in (cwd, *cwd.parents) if it.name.startswith(_SCRATCH)), cwd)
+    refused = []
+    for path, address in _named(root, cwd, args):
+        if not hosts.admits(address):
+            file = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+            refused.append(NamedHost(host_in(address), file))
+    if refused:
+        raise HostRefusedError(refused)
+    return {}
+
+
+def run_uv(
+    clients: ClientRunner,
+    arguments: Sequence[str],
+    *,
+    cwd: Path,
+    timeout_s: float,
+    env: Mapping[str, str],
+) -> CommandResult:
+    """As ``ClientRunner.run``. A host that a uv.lock names for an archive may be asked if the entry's own
+    registry names it too: that is asked about one release of each such host."""
+    result = clients.run("uv", arguments, cwd=cwd, timeout_s=timeout_s, env=env)
+    confirmed = [
+        host
+        for host in result.refused_hosts
+        if _is_confirmed(host, cwd / "uv.lock", clients, timeout_s, env)
+    ]
+    if not confirmed:
+        return result
+    return allowing(clients, confirmed).run("uv", arguments, cwd=cwd, timeout_s=timeout_s, env=env)
+
+
+def _is_confirmed(
+    host: str, lock: Path, clients: ClientRunner, timeout_s: float, env: Mapping[str, str]
+) -> bool:
+    for release, registry in _held_at(host, lock):
+        with scratch_folder("uv") as folder:
+            text = asking_for(release, ">=3.8", registry)
+            (folder / "pyproject.toml").write_text(text, encoding="utf-8")
+            # The settings are in the manifest, which is ours: it has to be read.
+            asking = {**env, "UV_NO_CONFIG": ""}
+            clients.run("uv", ["lock", "--no-build"], cwd=folder, timeout_s=timeout_s, env=asking)
+            return any(True for _ in _held_at(host, folder / "uv.lock"))
+    return False
+
+
+def asking_for(release: str, python: str, registry: str = "") -> str:
+    """A project that asks for one release (``left==1``) and nothing that this requires, so that nothing is
+    left for a build to tell. ``registry``: the only one that is asked."""
+    name = re.split(r"[^A-Za-z0-9._-]", release, maxsplit=1)[0]
+    index = f"[[tool.uv.index]]\nurl = {json.dumps(registry)}\ndefault = true\n" if registry else ""
+    return (
+        '[project]\nname = "fallback-tier-scratch"\nversion = "0"\n'
+        f"requires-python = {json.dumps(python)}\ndependencies = {json.dumps([release])}\n{index}"
+        f"[[tool.uv.dependency-metadata]]\nname = {json.dumps(name)}\nrequires-dist = []\n"
+    )
+
+
+def _held_at(host: str, lock: Path) -> Iterator[tuple[str, str]]:
+    """Releases (``name==version``) of which a lock says that their archives are at a host, and the registry
+    of each."""
+    try:
+        packages = tables(parse_toml(lock.name, lock.read_text("utf-8")).get("package"))
+    except (OSError, ValueError, RecipeError):
+        return
+    for package in packages:
+        registry = table_of(package, "source").get("registry")
+        archives = (*tables(package.get("wheels")), table_of(package, "sdist"))
+        at = {host_in(str(archive.get("url", ""))) for archive in archives}
+        if isinstance(registry, str) and host in at:
+            yield f"{package.get('name')}=={package.get('version')}", registry
+
+
+def _named(root: Path, cwd: Path, args: Sequence[str]) -> Iterator[tuple[Path, str]]:
+    """Yield each file that uv would read there, with each address in it."""
+    above = [folder / name for folder in cwd.parents for name in ("pyproject.toml", "uv.toml")]
+    names = ("pyproject.toml", "uv.toml") if args[0] == "pip" else _PROJECTS
+    below = [path for name in names for path in root.rglob(name)]
+    above = [path for path in above if path.is_relative_to(root) and path.is_file()]
+    for path in dict.fromkeys((*below, *above)):
+        yield from ((path, address) for address in _in_document(path))
+    waiting = [cwd / value for word, value in pairwise(args) if word in _FILES]
+    if not all(path.name.startswith(_SCRATCH) for path in waiting):  # the project's own, and theirs
+        for path in (*root.rglob("*.txt"), *root.rglob("*.in")):
+            indexes = index_lines(path.read_text("utf-8", "replace"))
+            yield from ((path, address) for address in _addresses([*indexes], _PLACES[0]))
+    seen: set[Path] = set()
+    while waiting:
+        path = waiting.pop()
+        if path in seen or not path.is_file():
+            continue
+        seen.add(path)
+        if path.suffix == ".toml":
+            yield from ((path, address) for address in _in_document(path))
+            continue
+        text = path.read_text("utf-8", "replace")
+        yield from ((path, address) for address in _of_requirements(text))
+        waiting += [Path(included) for included, _ in includes(str(path), text)]
+
+
+def _in_document(path: Path) -> Iterator[str]:
+    """Raises HostRefusedError for what is not TOML to us: to uv it may be, and name a host."""
+    try:
+        document = parse_toml(path.name, path.read_text("utf-8", "replace"))
+    except (OSError, RecipeError) as error:
+        why = error.problem if isinstance(error, RecipeError) else str(error)
+        raise HostRefusedError((), f"uv was not started: {why}") from error
+    if path.name in {"uv.lock", "uv.toml"} or path.name.startswith("pylock"):
+        return _addresses(document)
+    project = table_of(document, "project")
+    asked = [project.get("dependencies"), project.get("optional-dependencies")]
+    asked += [document.get("dependency-groups"), table_of(document, "build-system").get("requires")]
+    return _addresses([*asked, table_of(document, "tool", "uv")])
+
+
+def _of_requirements(text: str) -> Iterator[str]:
+    yield from _addresses([*index_lines(text)], _PLACES[0])
+    for line in logical_lines(text):
+        begin = _BEGIN.search(line)
+        if begin is not None and not any(True for _ in index_lines(line)):
+            yield line[begin.start() :].split()[0]
+
+
+def _addresses(value: Any, key: str = "") -> Iterator[str]:
+    """The address in each text of a value, at any depth: to its end, since readers leave out what is
+    between. ``key``: the value's own; nothing is published here."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from _addresses(one, name) if name != "publish-url" else ()
+    elif isinstance(value, list):
+        for one in value:
+            yield from _addresses(one, key)
+    elif isinstance(value, str):
+        asked = requirement_in(value) if "@" in value else None
+        begin = _BEGIN.search(value)
+        if key in _PLACES and _SCHEME.match(value):
+            address = value
+        elif asked is not None and asked.url:
+            address = asked.url
+        else:
+            address = "" if begin is None else value[begin.start() :].strip()
+        if address and not address.startswith("file:"):
+            yield address
+
+
+#: uv puts variables of its environment into the addresses of requirements (measured).
+_VARIABLE = re.compile(r"\$\{\w+\}")
+
+_NOT_IN_VARIABLES = re.compile(r"[^A-Za-z0-9]")
+
+
+def leading_out(path: str, text: str) -> Iterator[str]:
+    """What leads uv out of the repository, a sentence each: it follows paths wherever they lead, clones
+    what is named, and fills variables in. Raises RecipeError for text that is no TOML."""
+    document = parse_toml(path, text)
+    uv = table_of(document, "tool", "uv")
+    workspace = table_of(uv, "workspace")
+    for pattern in (*texts(workspace.get("members")), *texts(workspace.get("exclude"))):
+        if _leads_out(path, pattern):
+            yield f"{path} has workspace members outside the repository: {pattern!r}."
+    for name, source in table_of(uv, "sources").items():
+        for one in tables(source if isinstance(source, list) else [source]):
+            yield from _of_source(path, name, one)
+    described = (texts(it.get("requires-dist")) for it in tables(uv.get("dependency-metadata")))
+    for line in chain((value for _, value in requirement_arrays(document)), *described):
+        yield from _of_requirement(path, line)
+    for url in _indexes(uv):
+        if urlsplit(url).scheme not in {"http", "https"} and _leads_out(path, url):
+            yield f"{path} has an index outside the repository: {url!r}."
+
+
+def index_variables(manifests: Mapping[str, str]) -> dict[str, str]:
+    """The variables whose values uv would send to the indexes that the manifests name, emptied.
+
+    A manifest says which address has a name; whoever set ``UV_INDEX_CORP_PASSWORD`` meant another.
+    """
+    found: dict[str, str] = {}
+    for path, text in manifests.items():
+        if not path.endswith(".toml"):
+            continue
+        try:
+            uv = table_of(parse_toml(path, text), "tool", "uv")
+        except RecipeError:
+            continue
+        for index in tables(uv.get("index")):
+            name = _NOT_IN_VARIABLES.sub("_", str(index.get("name", ""))).upper()
+            found |= {f"UV_INDEX_{name}_USERNAME": "", f"UV_INDEX_{name}_PASSWORD": ""}
+    return found
+
+
+def _of_source(path: str, name: str, source: Mapping[str, Any]) -> Iterator[str]:
+    if "git" in source:
+        yield f"{path} takes {name} from a git repository; no repository is cloned here."
+    for place in texts([source.get("path"), source.get("url")]):
+        if urlsplit(place).scheme not in {"http", "https"} and _leads_out(path, place):
+            yield f"{path} takes {name} from {place!r}, outside the repository."
+
+
+def _of_requirement(path: str, line: str) -> Iterator[str]:
+    if _VARIABLE.search(line):
+        yield f"{path} requires {line!r}, which names a variable of the environment."
+        return
+    asked = requirement_in(line)
+    if asked is None and ("@" in line or "/" in line):
+        yield f"{path} requires {line!r}, which can't be read as a requirement."
+    url = asked.url if asked else None
+    scheme = urlsplit(url or "").scheme
+    if "+" in scheme:
+        yield f"{path} requires {line!r}, from a checkout, and no checkout is made here."
+    elif url and scheme not in {"http", "https"} and _leads_out(path, url):
+        yield f"{path} requires {line!r}, outside the repository."
+
+
+def _indexes(uv: Mapping[str, Any]) -> Iterator[str]:
+    yield from texts([uv.get("index-url")])
+    yield from texts(uv.get("extra-index-url"))
+    yield from texts([index.get("url") for index in tables(uv.get("index"))])
+
+
+def _leads_out(path: str, target: str) -> bool:
+    """``file:`` addresses are whole paths of this machine."""
+    place = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    return place.startswith(("/", "..", "~")) or bool(urlsplit(target).scheme)

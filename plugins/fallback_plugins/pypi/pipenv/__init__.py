@@ -1,1 +1,0 @@
-"""A pipenv project, fixed by exact edits of its lock."""

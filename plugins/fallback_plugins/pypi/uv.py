@@ -1,0 +1,863 @@
+"""A uv project (lock, manifest, workspace members), fixed by the real uv.
+
+The project's resolver lists the ladder's steps; each makes a lock by uv. uv keeps a locked version if it
+can, and otherwise takes the highest, so that a parent raised to an old release could get a child of this
+year, a combination that was never tested. So what has to move with a fix moves as little as possible.
+Edits of ``[tool.uv]`` keep every other byte.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import tomlkit
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from fallback_audit.vocabulary import BlockerKind, LadderStep, RefusalReason
+from fallback_plugins.pypi.locks.uv_lock import (
+    MANIFEST,
+    declared,
+    foreign_source,
+    manifest_paths,
+    missing,
+    package_tables,
+    read_tree,
+    registries,
+    requires_python,
+    rewrites,
+    scratch_files,
+    spliced,
+    stub_wheels,
+)
+from fallback_plugins.pypi.manifests.pyproject import (
+    BOM,
+    parse_toml,
+    replace_requirement,
+    table_of,
+    tables,
+    texts,
+)
+from fallback_plugins.pypi.manifests.requirements import Declaration, at_least, requirement_in
+from fallback_plugins.pypi.resolving.registry import Releases, as_options, lowest_python
+from fallback_plugins.pypi.resolving.uv_client import (
+    Locked,
+    UvRefusedError,
+    resolver_failed,
+    uv_accepts,
+    uv_lock,
+)
+from fallback_plugins.pypi.strategies import locked
+from fallback_plugins.pypi.strategies.locked import (
+    LockedProject,
+    LockResolver,
+    State,
+    admits,
+    not_admitting,
+    strategy,
+)
+from fallback_plugins.pypi.surveying.deciding import LockStep, asked_in_arrays
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
+from fallback_plugins.pypi.uv_words import PYTHON
+from fallback_plugins.shared.bumping import unneeded_override, unsupported
+from fallback_plugins.shared.ladder import PROJECT, ProjectFix, Strategy, copies, does_not_apply
+from fallback_plugins.shared.resolution import Resolution
+from fallback_plugins.shared.tree import DependencyTree, Node, grouped
+from fallback_tier.advisory import is_affected
+from fallback_tier.advisory.versions import is_prerelease
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.files import inputs
+from fallback_tier.outcome import Blocker
+
+
+@dataclass
+class UvProject(LockedProject):
+    """uv.lock with the manifests it was made from; without them, the lock alone is edited."""
+
+    _CLIENT = "uv"
+    _INSTALL = "uv sync"
+
+    @property
+    def manifests(self) -> frozenset[str]:
+        """Return the paths of the lock, of the pyproject.toml next to it, and of those of its local
+        packages."""
+        return super().manifests.union(self._paths)
+
+    @cached_property
+    def step(self) -> LockStep:
+        """Return the lock with the requests in the arrays of its manifests that hold in every case, or
+        differ from the lock's own record."""
+        tables = package_tables(self.path, self.text)
+        held = grouped((table["name"], str(table.get("version", ""))) for table in tables)
+        known = [
+            (canonicalize_name(it["name"]), SpecifierSet(it.get("specifier", "")))
+            for table in tables
+            for it in declared(table)
+        ]
+        asked = asked_in_arrays(self.texts, self._members, known)
+        return LockStep(self.path, "uv lock", held, asked)
+
+    @cached_property
+    def resolution(self) -> Resolution:
+        """As ``PythonProject`` says: unknown, too, if the lock was made under other rules, or lacks the
+        project itself, which uv locks as a package."""
+        found = super().resolution
+        own = table_of(self._manifest_document, "project") if self.declares else {}
+        name = own.get("name")
+        if isinstance(name, str) and canonicalize_name(name) not in self.step.held:
+            return found.doubted(
+                f"{self.path} has no entry of {name}, the project of {self.manifest}, so what is"
+                " installed is unknown.",
+                "Run `uv lock`, commit what it writes, and try again.",
+            )
+        if not self.declares or self._rules_recorded == self._rules_asked:
+            return found
+        return found.doubted(
+            f"{self.manifest} constrains or overrides packages otherwise than {self.path} was made"
+            " with, so what is installed is unknown.",
+            "Run `uv lock`, commit what it writes, and try again.",
+        )
+
+    @property
+    def _rules_recorded(self) -> set[tuple[str, str, SpecifierSet]]:
+        manifest = table_of(parse_toml(self.path, self.text), "manifest")
+        return _rules(
+            (key, f"{it.get('name')}{it.get('specifier', '')}")
+            for key in ("constraint", "override")
+            for it in tables(manifest.get(f"{key}s"))
+        )
+
+    @property
+    def _rules_asked(self) -> set[tuple[str, str, SpecifierSet]]:
+        uv = table_of(self._manifest_document, "tool", "uv")
+        return _rules(
+            (key, line)
+            for key in ("constraint", "override")
+            for line in texts(uv.get(f"{key}-dependencies"))
+        )
+
+    @property
+    def _manifest_document(self) -> Mapping[str, Any]:
+        return parse_toml(self.manifest, self.texts[self.manifest])
+
+    @property
+    def _members(self) -> set[str]:
+        """Return the workspace's manifests. Of another local package, extras and groups are not locked."""
+        names = parse_toml(self.path, self.text).get("manifest", {}).get("members", ())
+        local: Mapping[str, Mapping[str, Any]] = {}
+        with suppress(
+            RecipeError
+        ):  # one that lies outside of the repository: said when it is resolved
+            local = manifest_paths(self.path, self.text)
+        return {self.manifest} | {path for path, table in local.items() if table["name"] in names}
+
+    def _check_forced(self, packages: Iterable[str]) -> None:
+        super()._check_forced(packages)
+        if not self.declares:
+            raise missing(
+                self.path,
+                f"{self.manifest}, where an override stands, is missing.",
+                kind="manifest_missing",
+            )
+
+    @cached_property
+    def tree(self) -> DependencyTree:
+        """The lock as a tree; its members are roots."""
+        return read_tree(self.path, self.text)
+
+    @cached_property
+    def _paths(self) -> list[str]:
+        """Manifests in the repository. A lock that can't be read accounts for its neighbour."""
+        try:
+            paths = list(manifest_paths(self.path, self.text))
+        except (RecipeError, RepositoryError):
+            paths = []
+        return [path for path in dict.fromkeys([self.manifest, *paths]) if self.repo.has(path)]
+
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        """The manifests in the repository."""
+        return {path: self.repo.read_text(path) for path in self._paths}
+
+    def _resolver(self, releases: Releases) -> "_UvResolver":
+        return _UvResolver(self, releases)
+
+    def _refusal(self, node: Node) -> RecipeError | None:
+        kind = self._foreign.get(node.name)
+        if kind is None:
+            return None
+        return unsupported(f"{self.path} takes {node.name} from a {kind}, not a registry.")
+
+    @cached_property
+    def _foreign(self) -> dict[str, str]:
+        tables = package_tables(self.path, self.text)
+        return {table["name"]: kind for table in tables if (kind := foreign_source(table))}
+
+
+def _rules(lines: Iterable[tuple[str, str]]) -> set[tuple[str, str, SpecifierSet]]:
+    """Return constraints and overrides by name, without those that can't be read."""
+    asked = ((key, requirement_in(line)) for key, line in lines)
+    return {(key, canonicalize_name(it.name), it.specifier) for key, it in asked if it is not None}
+
+
+#: Times that uv is asked again because it went back to an older release: each names other packages.
+MAX_FORWARD = 3
+
+#: Minor lines of a parent that are looked at; each costs some runs of uv.
+MAX_LINES = 8
+
+_FLOORS = frozenset({">=", ">", "~=", "=="})
+
+#: Declared ancestors of one package that are tried: each costs two runs of uv.
+MAX_PARENTS_TRIED = 4
+
+
+class _UvResolver(LockResolver[LockedProject]):
+    """The steps of one resolution, each of which brings a package to a given version, and the locks that
+    they make."""
+
+    @property
+    def strategies(self) -> list[Strategy[Mapping[str, str]]]:
+        """Cheapest first. Raises RecipeError: no resolution can begin from these files."""
+        # What uv must not read is refused once, not by each step.
+        scratch_files(self._project.texts, self._path, self._project.text)
+        if not self._project.declares:
+            self._check_rebuilt()
+            return [strategy(LadderStep.LOCK_EDIT, self._aimed(self._refreshed))]
+        return [
+            strategy(LadderStep.LOCK_REFRESH, self._aimed(self._refreshed)),
+            strategy(LadderStep.DIRECT_BUMP, self._aimed(self._directly), self._not_held_back),
+            strategy(LadderStep.PARENT_BUMP, self._aimed(self._by_parents), self._not_brought_in),
+            *self.forced,
+        ]
+
+    @property
+    def forced(self) -> list[Strategy[Mapping[str, str]]]:
+        """The override alone."""
+        return [strategy(LadderStep.OVERRIDE, self._aimed(self._overridden))]
+
+    def _aimed(self, step: Callable[[State, str, str], State]) -> locked.StepFunction:
+        """Return the step with the version that the record names: uv itself reports one that is yanked or
+        not published. Only if that doesn't serve is the registry asked for another."""
+
+        def aimed(state: State, package: str) -> State:
+            held = locked.affected_versions(state.tree, self._advisory)[package][-1]
+            offered = partial(self.releases.lowest_safe, package, held)
+            try:
+                named = self.releases.named(package, held)
+            except RecipeError:
+                return step(state, package, offered())
+            is_candidate = is_prerelease(ECOSYSTEM, named) and not is_prerelease(ECOSYSTEM, held)
+            if is_candidate or "+" in held:
+                return step(state, package, offered())
+            try:
+                return step(state, package, named)
+            except RecipeError as error:
+                if error.reason is RefusalReason.BLOCKED_BY_CONSTRAINT:
+                    raise
+                target = offered()
+                if target == named:
+                    raise
+                return step(state, package, target)
+
+        return aimed
+
+    def _not_held_back(self, state: State, package: str) -> RecipeError | None:
+        if any(locked.declared(self._manifests(state), package)):
+            return None
+        problem = f"No manifest of {self._path} holds {package} back."
+        return locked.required_by_others(state, package, problem, self._place(state))
+
+    def _place(self, state: State) -> Callable[[str], str]:
+        manifests = self._manifests(state)
+        return lambda name: next(locked.declared(manifests, name), self._path)
+
+    def _not_brought_in(self, state: State, package: str) -> RecipeError | None:
+        if self._ancestors(state, package):
+            return None
+        problem = f"No declared package of {self._path} brings in {package}."
+        where = self._place(state)(package)
+        return does_not_apply(problem, package, PROJECT, "", where)
+
+    def _refreshed(self, state: State, package: str, target: str) -> State:
+        """Lock a safe version that all ranges admit: only the lock changes."""
+        manifests = self._manifests(state)
+        if _has_lines(state, package):
+            return self._locked(state, manifests, {package: ""})
+        excluded = not_admitting(manifests, package, target)
+        if excluded:
+            target = self._target_within(state, package, target, excluded)
+        self._refuse_edit_without_manifest(state, package, target)
+        return self._locked(state, manifests, {package: target})
+
+    def _directly(self, state: State, package: str, target: str) -> State:
+        """Raise every declaration that excludes the version to it; constraints and overrides too."""
+        manifests, lines = self._manifests(state), _has_lines(state, package)
+        version_of = partial(self._line_target, state, package) if lines else target
+        edited = locked.raised(manifests, package, version_of)
+        if not edited:
+            raise unsupported(f"No manifest of {self._path} holds {package} back.")
+        # uv keeps the lines that may stay, and moves those whose declarations exclude what is locked.
+        wanted = {} if lines else {package: target}
+        return self._locked(state, {**manifests, **edited}, wanted)
+
+    def _line_target(self, state: State, package: str, declaration: Declaration) -> str | None:
+        """Return the safe version above the highest affected copy that a declaration admits; None if it
+        admits no affected copy. Raises RecipeError."""
+        held = locked.affected_versions(state.tree, self._advisory)[package]
+        own = [version for version in held if declaration.admits(version)]
+        return self.releases.lowest_safe(package, own[-1]) if own else None
+
+    def _by_parents(self, state: State, package: str, target: str) -> State:
+        """Raise the declared ancestors to the lowest version whose tree has the safe one."""
+        last: RecipeError | None = None
+        found: dict[str, str] = {}
+        child = {package: target}
+        for name, held in self._ancestors(state, package):
+            try:
+                version = self._lowest_parent(name, held, package, target)
+                found[name] = version
+                return self._with_parents(state, {name: version}, child)
+            except UvRefusedError as error:
+                last = self._placed(error, state, child)
+            except RecipeError as error:
+                last = error
+        if len(found) > 1:
+            try:
+                return self._with_parents(state, found, child)
+            except RecipeError as error:
+                last = error
+        for name, version in found.items():
+            with suppress(RecipeError):
+                return self._with_followers(state, {name: version}, child)
+        raise last or resolver_failed("No ancestor could be tried.")
+
+    def _overridden(self, state: State, package: str, target: str) -> State:
+        """Override a parent's requirement (``override-dependencies``) within the same major version."""
+        held = state.tree.highest(ECOSYSTEM, package) or target
+        if Version(held).major != Version(target).major:
+            raise self._not_forced(state, package, held, target)
+        root = self._project.manifest
+        manifests = self._manifests(state)
+        # Bounded: a later lock must not cross the major that the parent was never tried with.
+        bounds = f">={at_least(target)},<{Version(target).major + 1}"
+        text = with_override(root, manifests[root], f"{package}{bounds}")
+        return self._locked(state, {**manifests, root: text}, {package: target})
+
+    def notes_on(self, fix: ProjectFix) -> Iterator[str]:
+        """Yield the notes of ``LockResolver.notes_on``, and each override of a fixed package without which
+        uv resolves to the same versions."""
+        yield from super().notes_on(fix)
+        path, after = self._project.manifest, fix.after
+        files = {self._path: self._project.text, **self._project.texts, **fix.texts}
+        for move in fix.moves if after is not None and path in files else ():
+            less = _without_override(path, files[path], move.package)
+            if less is None or move.after is None or after is None:
+                continue
+            state, wanted = State(files, after), {move.package: move.after}
+            try:
+                tree = self._tree_of(state, {**self._manifests(state), path: less}, wanted)
+            except RecipeError:
+                continue
+            if tree.listing() == after.listing():
+                where = f"The override of {move.package} in {path}"
+                yield unneeded_override(where, move.package)
+
+    def _not_forced(self, state: State, package: str, held: str, target: str) -> RecipeError:
+        """Return the refusal to override a requirement whose target is another major version."""
+        manifests = self._manifests(state)
+        asking = (one for node in state.tree.of(package) for one in state.tree.dependents(node.key))
+        blockers = [
+            Blocker(
+                kind=BlockerKind.CONFLICT,
+                package=PROJECT if state.tree.is_root(parent) else parent.label,
+                constraint=f"{package} {ask.spec}".strip(),
+                file=next(locked.declared(manifests, parent.name), self._path),
+            )
+            for parent, ask in asking
+        ]
+        return RecipeError(
+            RefusalReason.BLOCKED_BY_CONSTRAINT,
+            f"{package} {target} is another major version than {held}: it is not forced on what requires"
+            f" it ({', '.join(it.package for it in blockers)}).",
+            next_step=f"Upgrade what requires {package} to releases that admit {target}.",
+            blockers=blockers,
+            kind="another_major",
+        )
+
+    def _target_within(
+        self, state: State, package: str, target: str, excluded: tuple[str, str]
+    ) -> str:
+        held = locked.affected_versions(state.tree, self._advisory)[package][-1]
+        manifests = self._manifests(state)
+
+        def admitted(version: str) -> bool:
+            return not_admitting(manifests, package, version) is None
+
+        try:
+            self.releases.named(package, held, admitted)
+            return self.releases.lowest_safe(package, held, admitted)
+        except RecipeError as error:
+            raise locked.excluded_by(*excluded, package, target) from error
+
+    def _refuse_edit_without_manifest(self, state: State, package: str, target: str) -> None:
+        """Raise RecipeError for a declaration that only the lock records: it can't be raised."""
+        if self._project.declares:
+            return
+        for root in state.tree.roots:
+            for ask in root.asks:
+                excluded = ask.name == package and ask.spec and not admits(ask.spec, target)
+                if excluded:
+                    raise missing(
+                        self._path,
+                        f"{root.name} requires {package} {ask.spec}, which does not admit {target},"
+                        f" and its {MANIFEST} is not in this repository.",
+                    )
+
+    def _with_parents(
+        self, state: State, parents: Mapping[str, str], child: Mapping[str, str]
+    ) -> State:
+        edited = locked.all_raised(self._manifests(state), parents)
+        return self._locked(state, edited, {**parents, **child})
+
+    def _with_followers(
+        self, state: State, parents: Mapping[str, str], child: Mapping[str, str]
+    ) -> State:
+        """Raise parents, and other declared packages as far as these need it (ADR-0077); what they admit
+        stays. Raises RecipeError."""
+        edited = locked.all_raised(self._manifests(state), parents)
+        wanted = {**parents, **child}
+        after = self._tree_of(state, _with_room(edited, state.tree, wanted), wanted)
+        moved = _followers(edited, after)
+        edited = locked.all_raised(edited, moved)
+        return self._locked(state, edited, {**wanted, **moved})
+
+    def _ancestors(self, state: State, package: str) -> Sequence[tuple[str, str]]:
+        """Return the declared packages that bring a package in, with the versions held, shortest paths
+        first."""
+        found = {
+            dependency_path[1].name: dependency_path[1].version
+            for node in state.tree.of(package)
+            for dependency_path in state.tree.paths_to(node.key)
+            if len(dependency_path) > 2 and state.tree.is_root(dependency_path[0])
+        }
+        manifests = self._manifests(state)
+        named = [name for name in found if any(locked.declared(manifests, name))]
+        return [(name, found[name]) for name in named[:MAX_PARENTS_TRIED]]
+
+    def _lowest_parent(self, name: str, held: str, package: str, target: str) -> str:
+        """Return the version to which a parent, locked at ``held``, is raised for ``target`` of its child.
+
+        Within a major version the lowest that admits the target is the smallest step (ADR-0016). Across
+        one, everything moves anyway, and the lowest that admits it ("werkzeug>=2.0") may be years older
+        than the target and never tried with it: so the lowest is taken whose lower bound is of the
+        target's minor line, if a release of that major version has such a bound. Raises RecipeError if
+        none admits the target; ToolMissingError.
+        """
+        python = lowest_python(requires_python(self._path, self._project.text))
+        wanted, constraint = f"{name}>={at_least(held)}", f"{package}>={at_least(target)}"
+        lowest = version = self._index.lowest_with(wanted, constraint, python)[name]
+        if Version(lowest).major == Version(held).major:
+            return lowest
+        for _ in range(MAX_LINES):
+            try:
+                specifier = self._required(name, version, package, python)
+                if specifier is None or not specifier.contains(target, prereleases=True):
+                    return lowest
+                if _is_of_line(specifier, Version(target)):
+                    return version
+                at = Version(version)
+                above = f"{name}>={at.major}.{at.minor + 1},<{at.major + 1}"
+                version = self._index.lowest_with(above, f"{package}>={target}", python)[name]
+            except RecipeError:
+                return lowest
+        return lowest
+
+    def _required(self, name: str, version: str, package: str, python: str) -> SpecifierSet | None:
+        """Return what a release requires of a package; None: nothing, or only with an extra."""
+        _, metadata = self._index.release(name, version, python)
+        required = (
+            it.specifier
+            for it in metadata.requirements
+            if canonicalize_name(it.name) == package and "extra" not in str(it.marker or "")
+        )
+        return next(required, None)
+
+    # --- making a lock ------------------------------------------------------------------------------
+
+    def _check_rebuilt(self) -> None:
+        """Raise RecipeError if uv does not accept the manifest, as recreated from the lock, as the lock's
+        own."""
+        message = self._objection(self._project.texts, self._project.text)
+        if message:
+            raise missing(
+                self._path,
+                f"{self._path} does not show all of its manifest. {message}",
+                kind="manifest_incomplete",
+            )
+
+    def _locked(
+        self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
+    ) -> State:
+        """Return the lock with these versions, everything else kept if possible. An empty version: each
+        release line of the package as high as its declarations admit. Raises RecipeError."""
+        manifests = self._excepting(manifests, wanted)
+        new = self._lowest(state, manifests, wanted)
+        unchanged = (
+            self._unchanged if rewrites(self._project.text, new.text) else self._project.text
+        )
+        text = spliced(self._project.text, unchanged, new.text)
+        self._check_origins(text, new)
+        # What is not uv's own text, uv must take for its own.
+        message = self._objection(manifests, text) if text != new.text else None
+        if message:
+            raise resolver_failed(
+                f"uv does not accept the new {self._path} as up to date. {message}"
+            )
+        return State({**manifests, self._path: text}, read_tree(self._path, text))
+
+    @cached_property
+    def _rules(self) -> list[str]:
+        """The rules on ages in uv.toml, which uv does not get to read, as options that the lock records."""
+        rules = [rule for rule in self._project.ages.rules if rule.file.endswith("uv.toml")]
+        whole = [f"--exclude-newer={rule.value}" for rule in rules if not rule.only][:1]
+        single = [(name, rule.value) for rule in rules for name in rule.only]
+        return [*whole, *(f"--exclude-newer-package={name}={value}" for name, value in single)]
+
+    def _excepting(
+        self, manifests: Mapping[str, str], wanted: Mapping[str, str]
+    ) -> Mapping[str, str]:
+        """Return the manifests with a person's exceptions, each until the day of its release, since uv
+        makes no lock that its own settings exclude. Raises RecipeError."""
+        ages, found = self._project.ages, dict(manifests)
+        places = [rule.file for rule in ages.rules if rule.line]
+        for package, version in wanted.items() if places else ():
+            until = ages.exception_until(package, version) if version else None
+            if until is None:
+                continue
+            path = self._project.manifest
+            if path not in places:
+                raise unsupported(
+                    f"{places[0]} excludes {package} {version}, and only an entry of its own there could"
+                    " make an exception."
+                )
+            found[path] = _with_exception(path, found[path], package, f"{until:%Y-%m-%dT%H:%M:%SZ}")
+        return found
+
+    def _tree_of(
+        self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
+    ) -> DependencyTree:
+        """Return the tree of such a lock, for manifests that are not a fix. Raises RecipeError."""
+        return read_tree(self._path, self._lowest(state, manifests, wanted).text)
+
+    def _lowest(
+        self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
+    ) -> Locked:
+        text, floors = state.files[self._path], dict[str, str]()
+
+        def made(versions: Mapping[str, str]) -> Locked:
+            options = [*_pinned(versions), *_floors(floors, but=versions)]
+            return self._made(manifests, text, options, text)
+
+        try:
+            new = made(wanted)
+        except UvRefusedError as error:
+            raise self._placed(error, state, wanted) from error
+        # uv holds what asks for a package as it is, and goes back to an older release of that which admits
+        # the version. Forward, what asks for it may have to move as well.
+        for _ in range(MAX_FORWARD):
+            back = _gone_back(state.tree, read_tree(self._path, new.text))
+            if not back:
+                break
+            floors |= back
+            try:
+                new = made(wanted)
+            except RecipeError:
+                break  # there is no way forward: whoever judges the lock says so
+        for other in (self._lower, self._older):
+            if found := other(state, manifests, wanted, new):
+                with suppress(RecipeError):  # uv's own choice stands
+                    new, wanted = made({**wanted, **found}), {**wanted, **found}
+        return new
+
+    def _made(
+        self, manifests: Mapping[str, str], start: str, options: Sequence[str], stubs_of: str
+    ) -> Locked:
+        """Return uv's lock of manifests and a lock, with stubs of what another lock has no wheel of."""
+        files = scratch_files(manifests, self._path, start)
+        stubs = stub_wheels(self._path, stubs_of)
+        return uv_lock(
+            self._project.clients, files, self._path, [*options, *self._rules], stubs=stubs
+        )
+
+    def _lower(
+        self,
+        state: State,
+        manifests: Mapping[str, str],
+        wanted: Mapping[str, str],
+        new: Locked,
+    ) -> Mapping[str, str]:
+        """Return the lowest versions that serve of what had to move along, if they are lower than uv's
+        choice."""
+        after = read_tree(self._path, new.text)
+        floors = _moved_along(state.tree, after, wanted)
+        if not floors:
+            return {}
+        options = ["--resolution=lowest", *_pinned(wanted), *_floors(floors)]
+        start, text = _in_lowest_mode(new.text), state.files[self._path]
+        try:
+            lowest = read_tree(self._path, self._made(manifests, start, options, text).text)
+        except RecipeError:
+            return {}
+        return {
+            name: version
+            for name in floors
+            if (version := lowest.highest(ECOSYSTEM, name)) is not None
+            and _is_lower(version, [one.version for one in after.of(name)])
+            and not is_affected(self._advisory, ECOSYSTEM, name, version)
+        }
+
+    def _older(
+        self,
+        state: State,
+        manifests: Mapping[str, str],
+        wanted: Mapping[str, str],
+        new: Locked,
+    ) -> Mapping[str, str]:
+        """Return versions that are old enough for ``--release-age``, of packages that came in and are not.
+        uv would record that rule in the lock, so that it is passed for a scratch lock alone."""
+        ages, after = self._project.ages, read_tree(self._path, new.text)
+        came = copies(after.nodes.values()) - copies(state.tree.nodes.values())
+        young = {
+            name for name, version in came if name not in wanted and ages.problem(name, version)
+        }
+        if not young:
+            return {}
+        options = [*as_options(ages, excepting=True, own=True), *_pinned(wanted)]
+        try:
+            made = self._made(manifests, new.text, options, state.files[self._path])
+        except RecipeError:
+            return {}
+        found = read_tree(self._path, made.text)
+        return {it: found.of(it)[0].version for it in young if len(found.of(it)) == 1}
+
+    def _objection(self, manifests: Mapping[str, str], text: str) -> str | None:
+        """Return why uv rejects a lock for one of these manifests; None if it accepts it. Raises
+        RecipeError."""
+        files = scratch_files(manifests, self._path, text)
+        return uv_accepts(self._project.clients, files, self._path, self._rules)
+
+    def _check_origins(self, text: str, new: Locked) -> None:
+        """Raise RecipeError for a yanked release, and for a registry that the old lock does not name."""
+        held = {(node.name, node.version) for node in self._project.tree.nodes.values()}
+        for name, version in new.yanked - held:
+            raise resolver_failed(f"It would take {name} {version}, which is yanked.")
+        for other in registries(self._path, text) - registries(self._path, self._project.text):
+            raise resolver_failed(
+                f"It would take packages from {other}, which {self._path} does not name: uv is set up with"
+                " another index than the project."
+            )
+
+    def _placed(
+        self, error: UvRefusedError, state: State, wanted: Mapping[str, str]
+    ) -> RecipeError:
+        """Return uv's refusal of these versions, with the files that declare what blocks."""
+        manifests = {path: text for path, text in state.files.items() if path != self._path}
+
+        def place(package: str) -> str:
+            if package == PYTHON:
+                return self._project.manifest
+            return next(locked.declared(manifests, package), self._path)
+
+        return error.placed(self._path, state.tree, place, wanted)
+
+    @cached_property
+    def _unchanged(self) -> str:
+        """The old lock as this uv writes it: the difference between the two is not made by the fix."""
+        affected = locked.affected_versions(self._project.tree, self._advisory)
+        pins = _pinned({name: held[-1] for name, held in affected.items()})
+        try:
+            return self._made(
+                self._project.texts, self._project.text, pins, self._project.text
+            ).text
+        except RecipeError:
+            return self._project.text
+
+
+def _has_lines(state: State, package: str) -> bool:
+    """Return whether a lock holds several versions of a package: conflicting extras, or marker forks."""
+    return len({node.version for node in state.tree.of(package)}) > 1
+
+
+def _with_room(
+    manifests: Mapping[str, str], tree: DependencyTree, but_for: Collection[str]
+) -> Mapping[str, str]:
+    """Return the manifests with lower bounds in place of their requirements, for a scratch folder.
+
+    ``but_for``: packages that are raised already. What can't be edited as text stays.
+    """
+    freed = dict(manifests)
+    for path, name, string in locked.asked_for(manifests):
+        held, asked = tree.highest(ECOSYSTEM, name), requirement_in(string.value)
+        if name in but_for or held is None or string.declaration.refusal or asked is None:
+            continue
+        asked.specifier = SpecifierSet(f">={at_least(held)}")
+        freed[path] = replace_requirement(path, freed[path], string.keys, str(asked))
+    return freed
+
+
+def _followers(manifests: Mapping[str, str], after: DependencyTree) -> dict[str, str]:
+    """Return the packages of a tree, with their versions, that the manifests do not admit."""
+    found = {}
+    for _, name, _ in locked.asked_for(manifests):
+        version = after.highest(ECOSYSTEM, name)
+        if version is not None and not_admitting(manifests, name, version):
+            found[name] = version
+    return found
+
+
+def _pinned(versions: Mapping[str, str]) -> list[str]:
+    return [
+        f"--upgrade-package={name}=={version}" if version else f"--upgrade-package={name}"
+        for name, version in versions.items()
+    ]
+
+
+def _floors(versions: Mapping[str, str], but: Collection[str] = ()) -> list[str]:
+    return [
+        f"--upgrade-package={name}>={at_least(version)}"
+        for name, version in versions.items()
+        if name not in but
+    ]
+
+
+def _gone_back(before: DependencyTree, after: DependencyTree) -> dict[str, str]:
+    """Return the packages that went down, with their versions before; none of several versions."""
+    return {
+        name: nodes[0].version
+        for name, nodes in before.by_name.items()
+        if len(nodes) == 1
+        and any(Version(one.version) < Version(nodes[0].version) for one in after.of(name))
+    }
+
+
+def _moved_along(
+    before: DependencyTree, after: DependencyTree, wanted: Iterable[str]
+) -> dict[str, str]:
+    """Return the packages that went up unrequested, with their versions before.
+
+    A package with several versions (by platform) is left out: it can't be pinned to one. One that uv splits
+    now is not: a lower version of it may serve everywhere.
+    """
+    return {
+        name: nodes[0].version
+        for name, nodes in before.by_name.items()
+        if name not in wanted
+        and len(nodes) == 1
+        and after.of(name)
+        and all(Version(one.version) > Version(nodes[0].version) for one in after.of(name))
+    }
+
+
+def _in_lowest_mode(text: str) -> str:
+    """Return a lock as uv would have written it with ``--resolution=lowest``, for a scratch folder.
+
+    uv drops a lock that was made in another mode; it keeps this one, except for what is to move.
+    """
+    document = tomlkit.parse(text)
+    document.setdefault("options", {})["resolution-mode"] = "lowest"
+    return tomlkit.dumps(document)
+
+
+def _is_lower(version: str, than: Iterable[str]) -> bool:
+    """Return whether a version is lower than one of the others, and higher than none."""
+    others = [Version(one) for one in than]
+    return Version(version) <= min(others) and Version(version) < max(others)
+
+
+def _is_of_line(asked: SpecifierSet, target: Version) -> bool:
+    floors = (it.version.removesuffix(".*") for it in asked if it.operator in _FLOORS)
+    return any(Version(floor).release[:2] >= target.release[:2] for floor in floors)
+
+
+_KEY, _AGES = "override-dependencies", "exclude-newer-package"
+_TABLE = re.compile(r"^\[tool\.uv\][ \t]*(?:#[^\r\n]*)?(?P<end>\r?\n|\Z)", re.MULTILINE)
+_ARRAY = re.compile(rf"^{_KEY}[ \t]*=[ \t]*\[(?P<gap>[ \t]*(?:\r?\n[ \t]*)?)", re.MULTILINE)
+
+
+def with_override(path: str, text: str, requirement: str) -> str:
+    """Return the manifest with one more override, first in its array.
+
+    Raises RecipeError if its format leaves no place for it.
+    """
+    document = parse_toml(path, text)
+    wanted = deepcopy(dict(document))
+    uv = wanted.setdefault("tool", {}).setdefault("uv", {})
+    uv[_KEY] = [requirement, *uv.get(_KEY, ())]
+    mark = BOM if text.startswith(BOM) else ""
+    for candidate in _candidates(text.removeprefix(BOM), requirement):
+        try:
+            if inputs.parse_toml(candidate) == wanted:
+                return mark + candidate
+        except ValueError:
+            continue
+    raise unsupported(
+        f"{path} has no plain [tool.uv] table that an override can be added to.",
+        kind="no_plain_table",
+    )
+
+
+def _without_override(path: str, text: str, package: str) -> str | None:
+    """Return the manifest without its overrides of a package, for a scratch folder; None: it has none."""
+    held = table_of(parse_toml(path, text), "tool", "uv").get(_KEY)
+    asked = [(line, requirement_in(line)) for line in texts(held)]
+    kept = [line for line, it in asked if it is None or canonicalize_name(it.name) != package]
+    if len(kept) == len(asked):
+        return None
+    document = tomlkit.parse(text.removeprefix(BOM))
+    document["tool"]["uv"][_KEY] = kept
+    return tomlkit.dumps(document)
+
+
+def _with_exception(path: str, text: str, package: str, until: str) -> str:
+    """Return the manifest with a separate cutoff for one package in ``exclude-newer-package``.
+
+    Raises RecipeError if its format leaves no place for it.
+    """
+    wanted = deepcopy(dict(parse_toml(path, text)))
+    wanted.setdefault("tool", {}).setdefault("uv", {}).setdefault(_AGES, {})[package] = until
+    plain, mark = text.removeprefix(BOM), BOM if text.startswith(BOM) else ""
+    document: Any = tomlkit.parse(plain)
+    uv = document.setdefault("tool", {}).setdefault("uv", {})
+    if _AGES not in uv:
+        uv[_AGES] = tomlkit.inline_table()
+    uv[_AGES][package] = until
+    edited = tomlkit.dumps(document)
+    if inputs.parse_toml(edited) != wanted:
+        raise unsupported(f"{path} has no plain [tool.uv] table that an exception can be added to.")
+    return mark + edited
+
+
+def _candidates(text: str, requirement: str) -> list[str]:
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    found = []
+    for array in _ARRAY.finditer(text):
+        at = array.end()
+        rest = text[at:].lstrip()
+        if rest.startswith("]"):
+            found.append(f'{text[:at]}"{requirement}"{text[at:]}')
+        else:
+            found.append(f'{text[:at]}"{requirement}",{array["gap"] or " "}{text[at:]}')
+    entry = f'{_KEY} = ["{requirement}"]'
+    for table in _TABLE.finditer(text):
+        new = f"{entry}{line_end}" if table["end"] else f"{line_end}{entry}"
+        found.append(f"{text[: table.end()]}{new}{text[table.end() :]}")
+    ended = not text or text.endswith("\n")
+    gap, last = (line_end, line_end) if ended else (line_end * 2, "")
+    found.append(f"{text}{gap}[tool.uv]{line_end}{entry}{last}")
+    return found

@@ -1,1 +1,0 @@
-"""A uv project, fixed by the real uv."""
