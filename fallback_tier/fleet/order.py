@@ -1,4 +1,5 @@
-"""What an engine is given to run one fix: all that a worker anywhere needs, and no key."""
+"""What an engine is given to run one fix, of a campaign or of the service: all that a worker needs, and no
+key."""
 
 import json
 from pathlib import Path
@@ -11,32 +12,37 @@ from fallback_tier.fleet.campaign import Campaign, Deliver
 from fallback_tier.fleet.policies import ProviderLimits
 from fallback_tier.fleet.store.reading import FleetReader, Ordered
 from fallback_tier.wiring import Configuration, RecordSettings
-from fallback_tier.workers.repositories import RepositoryName, RepositorySettings
+from fallback_tier.workers.repositories import GitRef, RepositoryName, RepositorySettings
 
 
 class FixOrder(Frozen):
-    """One advisory in one repository, at a commit that was decided once.
+    """One advisory in one repository, at a commit that is decided once: ``base_commit``, or (None) by the
+    first worker, from ``ref``.
 
     ``advisory``: an OSV record. ``configuration``: as ``Configuration.recorded`` gives it; where the
     record is and the keys come from the worker's own surroundings (``configured``). ``output``: the
     patch's file; ``report``: a reviewer's folder; ``branch``: it is committed on a branch of its own in
     ``source``. None of them: the patch stays in the record.
     ``provider``: what its model's provider allows in a minute, all workers together (``StoreLimiter``).
+    ``own_checkout``: fixes of its repository run at the same time; otherwise those of one commit take turns
+    in one checkout. ``campaign`` and ``ecosystem`` None: an order of the service.
     """
 
     fix_id: str
-    campaign: str
+    campaign: str | None = None
     repository: RepositoryName
     source: RepositorySettings
-    base_commit: str
+    base_commit: str | None
+    ref: GitRef | None = None
     advisory_id: str
     advisory: dict[str, Any]
-    ecosystem: str
+    ecosystem: str | None = None
     configuration: dict[str, JsonValue] = Field(default_factory=dict)
     output: Path | None = None
     report: Path | None = None
     branch: bool = False
     provider: ProviderLimits | None = None
+    own_checkout: bool = False
 
     def configured(
         self,
