@@ -12,20 +12,20 @@ from fallback_tier.fleet.campaign import Campaign, Deliver
 from fallback_tier.fleet.policies import ProviderLimits
 from fallback_tier.fleet.store.reading import FleetReader, Ordered
 from fallback_tier.wiring import Configuration, RecordSettings
-from fallback_tier.workers.repositories import GitRef, RepositoryName, RepositorySettings
+from fallback_tier.workers.repositories import RepositoryName, RepositorySettings
 
 
 class FixOrder(Frozen):
     """One advisory in one repository, at a commit that is decided once: ``base_commit``, or (None) by the
-    first worker, from ``ref``.
+    first worker, from the ref of ``source``.
 
     ``advisory``: an OSV record. ``configuration``: as ``Configuration.recorded`` gives it; where the
     record is and the keys come from the worker's own surroundings (``configured``). ``output``: the
     patch's file; ``report``: a reviewer's folder; ``branch``: it is committed on a branch of its own in
     ``source``. None of them: the patch stays in the record.
     ``provider``: what its model's provider allows in a minute, all workers together (``StoreLimiter``).
-    ``own_checkout``: fixes of its repository run at the same time; otherwise those of one commit take turns
-    in one checkout. ``campaign`` and ``ecosystem`` None: an order of the service.
+    ``campaign`` and ``ecosystem`` None: an order of the service. Workers of other machines read it from
+    evidence, and those of an earlier version refuse fields that they don't know.
     """
 
     fix_id: str
@@ -33,7 +33,6 @@ class FixOrder(Frozen):
     repository: RepositoryName
     source: RepositorySettings
     base_commit: str | None
-    ref: GitRef | None = None
     advisory_id: str
     advisory: dict[str, Any]
     ecosystem: str | None = None
@@ -42,7 +41,6 @@ class FixOrder(Frozen):
     report: Path | None = None
     branch: bool = False
     provider: ProviderLimits | None = None
-    own_checkout: bool = False
 
     def configured(
         self,

@@ -44,7 +44,9 @@ class FleetSecrets(DatabaseSecrets):
 class Place(Frozen):
     """Where the workers of one owner (a fleet, a service) are on this machine, and how long a fix may take
     there (seconds). ``folder``: what is the owner's own, below the state folder; ``resume``: how a fix
-    continues, as a clause; ``keeps_documents``: a worker leaves the document of its fix, too."""
+    continues, as a clause; ``keeps_documents``: a worker leaves the document of its fix, too;
+    ``own_checkouts``: each fix has a checkout, so that several of a repository run at once; otherwise those
+    of one commit take turns in one."""
 
     state_dir: Path
     record: RecordSettings
@@ -52,6 +54,7 @@ class Place(Frozen):
     folder: str = "fleet"
     resume: str = "`fleet resume`"
     keeps_documents: bool = False
+    own_checkouts: bool = False
 
     @property
     def home(self) -> Path:
@@ -104,7 +107,7 @@ def ordered_fix(
     checkouts = Checkouts(place.state_dir, clients, place.home)
     commit = order.base_commit
     if commit is None:
-        commit = checkouts.commit_of(order.repository, order.source, order.ref)
+        commit = checkouts.commit_of(order.repository, order.source)
         decided(commit)
     advisory = parse_advisory(json.dumps(order.advisory).encode(), "the order")
     given = AdvisorySet(advisories=(advisory,))
@@ -155,7 +158,7 @@ def _delivery(order: FixOrder) -> Delivery:
 def _checkout(order: FixOrder, commit: str, place: Place, checkouts: Checkouts) -> Iterator[Path]:
     """At the same place for all fixes of a repository's commit, one after the other: what was made of the
     base commit there (trees, test runs) is found again. Raises RepositoryError, ToolError."""
-    if order.own_checkout:
+    if place.own_checkouts:
         with checkouts.made(order.fix_id, order.repository, order.source, commit) as made:
             yield made
         return

@@ -143,13 +143,11 @@ class Dispatcher:
         return FixOrder(
             fix_id=order.fix_id,
             repository=order.repository,
-            source=repository,
+            source=repository.model_copy(update={"ref": submission.ref or repository.ref}),
             base_commit=order.base_commit,
-            ref=submission.ref,
             advisory_id=order.advisory_id,
             advisory=submission.advisory,
             configuration=configured.without_keys(),
-            own_checkout=True,
         )
 
     # --- Ending -----------------------------------------------------------------------------------
@@ -218,4 +216,5 @@ def worker_place(settings: ServiceSettings, state_dir: Path, secrets: Secrets) -
         folder=service_dir(state_dir).name,
         resume="resume the fix",
         keeps_documents=True,
+        own_checkouts=True,
     )
