@@ -23,6 +23,9 @@ from fallback_tier.wiring import RecordSettings
 from fallback_tier.workers.checkouts import Checkouts, lock_path
 from fallback_tier.workers.locks import WorkerLocks
 
+#: How a fix of a campaign continues.
+RESUME = "`fleet resume`"
+
 #: Of a commit, in a folder's name.
 _SHORT = 16
 
@@ -52,7 +55,7 @@ class Place(Frozen):
     record: RecordSettings
     fix_s: float
     folder: str = "fleet"
-    resume: str = "`fleet resume`"
+    resume: str = RESUME
     keeps_documents: bool = False
     own_checkouts: bool = False
 

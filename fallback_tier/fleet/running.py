@@ -14,6 +14,7 @@ from fallback_tier.fleet.campaign import Campaign
 from fallback_tier.fleet.engine import FleetEngine, Phase
 from fallback_tier.fleet.model import NOT_DELIVERED, CampaignState, FixFacts, FixState, FleetFix
 from fallback_tier.fleet.order import FixOrder, order_of
+from fallback_tier.fleet.place import RESUME
 from fallback_tier.fleet.refreshing import (
     CANCELLED,
     CUT_OFF,
@@ -36,9 +37,6 @@ PROGRESS_S = 5.0
 
 #: Between two looks at escalated fixes: has a person decided? A person needs longer than that.
 DECISIONS_S = 2.0
-
-#: How a fix of a campaign continues.
-RESUME = "`fleet resume`"
 
 #: A fix that failed for a reason that passes (``PASSING``) waits this long (seconds), and that counts for
 #: no death.

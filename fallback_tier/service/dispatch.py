@@ -22,7 +22,7 @@ from fallback_tier.service.configuring import Secrets, configuration, record_set
 from fallback_tier.service.database import service_dir
 from fallback_tier.service.queue.orders import Order, OrderLine
 from fallback_tier.service.queue.queue import OrderQueue
-from fallback_tier.service.refusals import ConflictError, NotFoundError
+from fallback_tier.service.refusals import NotFoundError
 from fallback_tier.service.settings import ServiceSettings
 from fallback_tier.workers.problem import problem_of
 
@@ -178,7 +178,7 @@ class Dispatcher:
         self._on_change()
 
     def _settle(self, line: OrderLine, found: EngineState) -> None:
-        becomes, _, why = settle(
+        becomes, takes, why = settle(
             found,
             line.takes,
             cancelling=line.cancelling,
@@ -188,13 +188,8 @@ class Dispatcher:
         )
         if becomes is Becomes.FAILED and why is not None:
             self._queue.fail(line.fix_id, why)
-        elif self._queue.cancelled_if_wanted(line.fix_id):  # maybe since the line was read
-            pass
-        elif self._stopping.is_set():
-            self._queue.give_back(line.fix_id)
-        else:
-            with contextlib.suppress(ConflictError):  # it came to its end just now
-                self._queue.queue_again(line.fix_id, by=None)
+        elif not self._queue.cancelled_if_wanted(line.fix_id):  # maybe since the line was read
+            self._queue.queue_again(line.fix_id, takes)
 
     def _end_all(self) -> None:
         """Own workers end in good order, and what they had waits for the next service, or has ended. A full

@@ -354,7 +354,22 @@ def test_a_fix_that_is_resumed_does_not_end_by_an_earlier_word(
     queue.fail("fix-0", why)
     one.start()
     one.stop()
-    queue.queue_again("fix-0", "key:ops")
+    queue.resume("fix-0", "key:ops")
     queue.take_next()
     dispatcher(queue, tmp_path)._take_up()
     assert queue.get("fix-0").state is OrderState.QUEUED
+
+
+def test_a_submissions_ref_counts_before_its_repositorys(queue: OrderQueue, tmp_path: Path) -> None:
+    app = RepositorySettings(path=Path("/src/app"), ref="main")
+    one = dispatcher(queue, tmp_path, repositories={"app": app})
+    asked = SUBMISSION.model_copy(update={"ref": "release"})
+    queue.submit(NewOrder(fix_id="fix-3", submission=asked, advisory_id="T", by="key:ci"))
+    orders = {name: one._ordered(queue.get(name)) for name in ("fix-0", "fix-3")}
+    assert [orders[name].source.ref for name in ("fix-0", "fix-3")] == ["main", "release"]
+    assert {order.base_commit for order in orders.values()} == {None}
+
+
+def test_what_a_worker_decided_is_not_decided_again(queue: OrderQueue, tmp_path: Path) -> None:
+    queue.begin_at("fix-0", "c" * 40)
+    assert dispatcher(queue, tmp_path)._ordered(queue.get("fix-0")).base_commit == "c" * 40
