@@ -166,7 +166,7 @@ class Runner:
     # --- Looking ----------------------------------------------------------------------------------
 
     def _look(
-        self, fix: FleetFix, closely: bool, *, cancelling: bool = False, leaving: bool = False
+        self, fix: FleetFix, closely: bool, *, cancelling: bool, leaving: bool = False
     ) -> None:
         """A fix has ended if the record says so, and the delivery of its patch has ended, too. One of whose
         end no engine tells is done by the next take: what was done is not done again."""
@@ -252,13 +252,14 @@ class Runner:
         not count."""
         try:
             self.engine.close()
+            state = self.store.campaign(self.campaign.name).state
             for fix in self._running():
                 if fix.holder == self.holder:
-                    self._hand_back(fix)
+                    self._hand_back(fix, cancelling=state is CampaignState.CANCELLED)
         finally:
             self.store.release(self.campaign.name, self.holder)
 
-    def _hand_back(self, fix: FleetFix) -> None:
+    def _hand_back(self, fix: FleetFix, *, cancelling: bool) -> None:
         facts = self.facts(fix.fix_id) or FixFacts()
         if facts.state is not None and not self._is_to_deliver(facts):
             self._over(fix, facts)
@@ -266,4 +267,4 @@ class Runner:
         with suppress(
             FallbackError
         ):  # closed, or away: it runs elsewhere, and whoever comes next looks
-            self._look(fix, closely=False, leaving=True)
+            self._look(fix, closely=False, cancelling=cancelling, leaving=True)

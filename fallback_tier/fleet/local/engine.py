@@ -10,7 +10,6 @@ from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.fleet.local.job import (
     Job,
     Word,
-    cancellation_path,
     document_path,
     keep_room,
     leave_word,
@@ -52,8 +51,7 @@ class LocalEngine:
 
         def job(lock: int) -> bytes:
             keep_room(place, fix_id)
-            for left in (cancellation_path(place, fix_id), document_path(place, fix_id)):
-                left.unlink(missing_ok=True)
+            document_path(place, fix_id).unlink(missing_ok=True)
             return Job(order=order, place=place, lock=lock, secrets=self._secrets).to_pipe()
 
         try:
@@ -74,8 +72,6 @@ class LocalEngine:
         word = read_word(place, fix_id)
         if word.phase is not Phase.ACTIVE:
             return EngineState(phase=word.phase, problem=word.problem)
-        if cancellation_path(place, fix_id).exists():
-            return EngineState(phase=Phase.CANCELLED)
         if gone is not None and gone.lived_s >= place.fix_s:  # too stuck to say so
             why = took_too_long(place.fix_s, place.resume)
             leave_word(
@@ -103,7 +99,6 @@ class LocalEngine:
     def cancel(self, fix_id: str) -> None:
         """Ask its worker to end, if there is one, or end it if it was asked some time ago."""
         if self.state(fix_id).phase is Phase.ACTIVE:
-            cancellation_path(self._place, fix_id).touch()
             self._workers.end(fix_id)
 
     def renew(self, order: FixOrder) -> None:
@@ -114,12 +109,9 @@ class LocalEngine:
 
     def forget(self, fix_id: str) -> None:
         """Remove its word: a campaign may have a million fixes."""
-        place = self._place
-        for path in (document_path(place, fix_id), cancellation_path(place, fix_id)):
+        for path in (document_path(self._place, fix_id), word_path(self._place, fix_id)):
             with contextlib.suppress(OSError):  # it costs some blocks of the disk, and no more
                 path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            word_path(place, fix_id).unlink(missing_ok=True)
 
     def forget_all_but(self, running: Collection[str]) -> None:
         """Remove the words of other fixes: their end is known, and a fix that continues must not end by a

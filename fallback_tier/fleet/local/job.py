@@ -41,11 +41,6 @@ def document_path(place: Place, fix_id: str) -> Path:
     return word_path(place, fix_id).with_suffix(".json")
 
 
-def cancellation_path(place: Place, fix_id: str) -> Path:
-    """There if a worker was asked to end because its fix is cancelled."""
-    return word_path(place, fix_id).with_suffix(".cancelled")
-
-
 def word_path(place: Place, fix_id: str) -> Path:
     """Where a worker leaves how it ended."""
     return place.home / "workers" / f"{fix_id}.end"
