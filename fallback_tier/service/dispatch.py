@@ -123,6 +123,9 @@ class Dispatcher:
             self._engine.submit(self._ordered(order))
         except NotFoundError as error:
             return not self._queue.fail(order.fix_id, problem_of(error))
+        except FallbackError:  # the disk is full, most often: not the fix's fault
+            self._queue.queue_again(order.fix_id, order.takes - 1)
+            raise
         finally:
             self._on_change()
         return True

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from fallback_tier.errors import StateFolderError
 from fallback_tier.fleet.engine import Phase
+from fallback_tier.fleet.local import engine
 from fallback_tier.fleet.local.job import Word, document_path, leave_word
 from fallback_tier.observing.health.report import CheckState
 from fallback_tier.service.configuring import Secrets
@@ -373,3 +375,18 @@ def test_a_submissions_ref_counts_before_its_repositorys(queue: OrderQueue, tmp_
 def test_what_a_worker_decided_is_not_decided_again(queue: OrderQueue, tmp_path: Path) -> None:
     queue.begin_at("fix-0", "c" * 40)
     assert dispatcher(queue, tmp_path)._ordered(queue.get("fix-0")).base_commit == "c" * 40
+
+
+def test_a_take_that_the_disk_has_no_room_for_does_not_count(
+    queue: OrderQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StateFolderError("The state folder is full.", next_step="Free some.")
+
+    monkeypatch.setattr(engine, "keep_room", full)
+    one = dispatcher(queue, tmp_path)
+    for _ in range(MAX_TAKES + 1):
+        with pytest.raises(StateFolderError):
+            one._look()
+    found = queue.get("fix-0")
+    assert (found.state, found.takes) == (OrderState.QUEUED, 0)
