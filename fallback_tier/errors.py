@@ -23,6 +23,7 @@
     │   ├── HeldError                another process has the fix in hand
     │   ├── UnansweredError          the fix waits for a person
     │   ├── CampaignError            a campaign's file, or what is asked of one (fleet.refusals)
+    │   ├── OrderError               an order that can't be carried out as it is (fleet.refusals)
     │   ├── ProofError               a proof that can't show anything (gates.builtin.proof_given)
     │   ├── RequestRefusedError      the service does not do what was asked (service.refusals)
     │   │   ├── NotSignedInError

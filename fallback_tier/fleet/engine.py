@@ -29,7 +29,8 @@ class Phase(StrEnum):
 
 
 class EngineState(Frozen):
-    """``problem``: why it failed."""
+    """``problem``: why it failed; of an unknown one, how its worker ended without a word, if the engine has
+    just seen that."""
 
     phase: Phase
     problem: Problem | None = None

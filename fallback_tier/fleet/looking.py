@@ -38,7 +38,7 @@ class Look:
         self, name: str, repository: RepositorySettings, advisories: Sequence[Advisory]
     ) -> Looked:
         """Raises RepositoryError, ToolError."""
-        commit = self.checkouts.commit_of(name, repository, None)
+        commit = self.checkouts.commit_of(name, repository)
         tracked = self.checkouts.tracked(name, repository, commit)
         reading = _Reading(self.checkouts, name, repository, commit)
         named: dict[str, set[str]] = {}

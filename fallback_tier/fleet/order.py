@@ -1,4 +1,5 @@
-"""What an engine is given to run one fix: all that a worker anywhere needs, and no key."""
+"""What an engine is given to run one fix, of a campaign or of the service: all that a worker needs, and no
+key."""
 
 import json
 from pathlib import Path
@@ -15,23 +16,26 @@ from fallback_tier.workers.repositories import RepositoryName, RepositorySetting
 
 
 class FixOrder(Frozen):
-    """One advisory in one repository, at a commit that was decided once.
+    """One advisory in one repository, at a commit that is decided once: ``base_commit``, or (None) by the
+    first worker, from the ref of ``source``.
 
     ``advisory``: an OSV record. ``configuration``: as ``Configuration.recorded`` gives it; where the
     record is and the keys come from the worker's own surroundings (``configured``). ``output``: the
     patch's file; ``report``: a reviewer's folder; ``branch``: it is committed on a branch of its own in
     ``source``. None of them: the patch stays in the record.
     ``provider``: what its model's provider allows in a minute, all workers together (``StoreLimiter``).
+    ``campaign`` and ``ecosystem`` None: an order of the service. Workers of other machines read it from
+    evidence, and those of an earlier version refuse fields that they don't know.
     """
 
     fix_id: str
-    campaign: str
+    campaign: str | None = None
     repository: RepositoryName
     source: RepositorySettings
-    base_commit: str
+    base_commit: str | None
     advisory_id: str
     advisory: dict[str, Any]
-    ecosystem: str
+    ecosystem: str | None = None
     configuration: dict[str, JsonValue] = Field(default_factory=dict)
     output: Path | None = None
     report: Path | None = None

@@ -9,6 +9,12 @@ class FleetStoreError(FallbackError):
     code = "fleet_store"
 
 
+class OrderError(InputError):
+    """An order that can't be carried out as it is."""
+
+    code = "not_served"
+
+
 class CampaignError(InputError):
     """A campaign's file, or what is asked of a campaign, can't be had."""
 

@@ -6,13 +6,15 @@ finds its fixes in the store, their workers by the engine, and how they ended in
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 
 from fallback_tier.errors import FallbackError
 from fallback_tier.fleet.campaign import Campaign
-from fallback_tier.fleet.engine import EngineState, FleetEngine, Phase
+from fallback_tier.fleet.engine import FleetEngine, Phase
 from fallback_tier.fleet.model import NOT_DELIVERED, CampaignState, FixFacts, FixState, FleetFix
 from fallback_tier.fleet.order import FixOrder, order_of
+from fallback_tier.fleet.place import RESUME
 from fallback_tier.fleet.refreshing import (
     CANCELLED,
     CUT_OFF,
@@ -22,8 +24,9 @@ from fallback_tier.fleet.refreshing import (
     refresh,
     undelivered,
 )
+from fallback_tier.fleet.settling import Becomes, settle
 from fallback_tier.fleet.store.store import LEASE_S, FleetStore
-from fallback_tier.workers.problem import MAX_TAKES, PASSING, Problem, problem_of
+from fallback_tier.workers.problem import Problem, problem_of
 
 #: Between two looks (seconds), and more for each fix that runs; no longer than the lease can bear.
 TICK_S, TICK_OF_ONE_S = 0.5, 0.02
@@ -162,55 +165,46 @@ class Runner:
 
     # --- Looking ----------------------------------------------------------------------------------
 
-    def _look(self, fix: FleetFix, closely: bool, *, cancelling: bool) -> None:
+    def _look(
+        self, fix: FleetFix, closely: bool, *, cancelling: bool, leaving: bool = False
+    ) -> None:
+        """A fix has ended if the record says so, and the delivery of its patch has ended, too. One of whose
+        end no engine tells is done by the next take: what was done is not done again."""
         if cancelling:
             self.engine.cancel(fix.fix_id)
         found = self.engine.state(fix.fix_id)
         if found.phase is Phase.ACTIVE and not closely:
             return
         facts = self.facts(fix.fix_id) or FixFacts()
-        match found.phase:
-            case Phase.ACTIVE:
-                if (facts.cost, facts.attempts) != (fix.cost, fix.attempts):
-                    self.store.progress(fix.fix_id, facts)
-            case _ if facts.state is not None:
-                self._has_ended(fix, found, facts, cancelling=cancelling)
-            case Phase.CANCELLED:
-                self._end(fix, facts, FixState.CANCELLED)
-            case Phase.FAILED if found.problem is not None and found.problem.code in PASSING:
-                self._again(fix, found.problem, not_before=self.store.clock() + PAUSE_S)
-            case Phase.FAILED:
-                self._end(fix, facts, FixState.FAILED, found.problem)
-            case _ if cancelling:
-                self._end(fix, facts, FixState.CANCELLED)
-            case Phase.WAITING:
-                pass  # a person has decided, and it was woken: it goes on when a worker has room
-            case _ if fix.takes >= MAX_TAKES:
-                self._end(fix, facts, FixState.FAILED, _died(fix.takes))
-            case _:
-                self.store.queue_again(fix.fix_id, facts, holder=self.holder, takes=fix.takes)
-
-    def _has_ended(
-        self, fix: FleetFix, found: EngineState, facts: FixFacts, *, cancelling: bool
-    ) -> None:
-        """By the record. A patch whose delivery no engine tells is delivered by the next take: what of it
-        was done is not done again."""
-        problem = found.problem
-        if found.phase is Phase.ENDED or not self._is_to_deliver(facts):
+        has_ended = facts.state is not None
+        if found.phase is Phase.ACTIVE:
+            if (facts.cost, facts.attempts) != (fix.cost, fix.attempts):
+                self.store.progress(fix.fix_id, facts)
+            return
+        if has_ended and (found.phase is Phase.ENDED or not self._is_to_deliver(facts)):
             self._over(fix, facts)
-        elif found.phase is Phase.FAILED and problem is not None and problem.code in PASSING:
-            self._again(fix, problem, not_before=self.store.clock() + PAUSE_S)
-        elif found.phase is Phase.WAITING and not cancelling:  # woken: it has not looked yet
-            self._again(fix, CUT_OFF, not_before=self.store.clock() + PAUSE_S)
-        elif found.phase is Phase.FAILED:
-            self._over(fix, undelivered(facts, problem))
-        elif fix.takes >= MAX_TAKES:
-            self._over(fix, undelivered(facts, _died(fix.takes)))
-        elif cancelling:
-            self._over(fix, undelivered(facts, CANCELLED))
-        else:
-            facts = undelivered(facts, CUT_OFF)
-            self.store.queue_again(fix.fix_id, facts, holder=self.holder, takes=fix.takes)
+            return
+        becomes, takes, why = settle(
+            found, fix.takes, cancelling=cancelling, leaving=leaving, retries=True, resume=RESUME
+        )
+        if becomes is Becomes.CANCELLED and has_ended and not cancelling:  # and goes on since
+            becomes = Becomes.AGAIN
+        match becomes:
+            case Becomes.STAYS if has_ended and not leaving:  # woken: it has not looked yet
+                self._again(fix, CUT_OFF, not_before=self.store.clock() + PAUSE_S)
+            case Becomes.STAYS:
+                pass  # a person has decided, and it was woken: it goes on when a worker has room
+            case Becomes.AGAIN if why is not None:
+                self._again(fix, why, not_before=self.store.clock() + PAUSE_S)
+            case Becomes.AGAIN:
+                facts = undelivered(facts, CUT_OFF) if has_ended else facts
+                self.store.queue_again(fix.fix_id, facts, holder=self.holder, takes=takes)
+            case _ if has_ended:
+                self._over(fix, undelivered(facts, why or CANCELLED))
+            case Becomes.CANCELLED:
+                self._end(fix, facts, FixState.CANCELLED)
+            case Becomes.FAILED:
+                self._end(fix, facts, FixState.FAILED, why)
 
     def _is_to_deliver(self, facts: FixFacts) -> bool:
         asked = self.campaign.delivery
@@ -258,32 +252,19 @@ class Runner:
         not count."""
         try:
             self.engine.close()
+            state = self.store.campaign(self.campaign.name).state
             for fix in self._running():
                 if fix.holder == self.holder:
-                    self._hand_back(fix)
+                    self._hand_back(fix, cancelling=state is CampaignState.CANCELLED)
         finally:
             self.store.release(self.campaign.name, self.holder)
 
-    def _hand_back(self, fix: FleetFix) -> None:
+    def _hand_back(self, fix: FleetFix, *, cancelling: bool) -> None:
         facts = self.facts(fix.fix_id) or FixFacts()
         if facts.state is not None and not self._is_to_deliver(facts):
             self._over(fix, facts)
             return
-        try:
-            found = self.engine.state(fix.fix_id)
-        except FallbackError:  # closed, or away: it runs elsewhere, and whoever comes next looks
-            return
-        if found.phase is Phase.ENDED and facts.state is not None:
-            self._over(fix, facts)
-        elif found.phase is Phase.UNKNOWN:
-            takes = max(0, fix.takes - 1)
-            facts = facts if facts.state is None else undelivered(facts, CUT_OFF)
-            self.store.queue_again(fix.fix_id, facts, holder=self.holder, takes=takes)
-
-
-def _died(takes: int) -> Problem:
-    return Problem(
-        code="worker",
-        problem=f"Its worker has died {takes} times, and the fix may be the reason.",
-        next_step="Look at the system's memory and at the worker's log, then `fleet resume`.",
-    )
+        with suppress(
+            FallbackError
+        ):  # closed, or away: it runs elsewhere, and whoever comes next looks
+            self._look(fix, closely=False, cancelling=cancelling, leaving=True)

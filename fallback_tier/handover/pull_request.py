@@ -25,8 +25,8 @@ from fallback_tier.gates.result import (
     tests_level_of,
     tests_of,
 )
-from fallback_tier.handover.signals import signals
 from fallback_tier.handover.headline import headline, proof_of
+from fallback_tier.handover.signals import signals
 from fallback_tier.outcome import AttemptSummary
 from fallback_tier.patch.diff import new_files
 

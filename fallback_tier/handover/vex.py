@@ -25,8 +25,8 @@ from fallback_tier.gates.result import (
     tests_level_of,
     tests_of,
 )
-from fallback_tier.handover.signals import is_shown_gone
 from fallback_tier.handover.headline import proof_of
+from fallback_tier.handover.signals import is_shown_gone
 from fallback_tier.outcome import Applied, DependencyBump, Override
 
 #: Hexadecimal digits of a patch's digest in a version: enough to tell two patches of a commit apart.

@@ -1,6 +1,5 @@
 """From the service's settings to the configuration of a fix, an attempt, the record."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -21,11 +20,6 @@ class Secrets(Frozen):
     database: SecretStr | None = None
     fleet: SecretStr | None = None
     oidc: SecretStr | None = None
-
-    def revealed(self) -> dict[str, str]:
-        """As plain text, for the pipe to a worker, who lets nobody sign in and knows no campaign."""
-        found: Mapping[str, SecretStr | None] = dict(self) | {"oidc": None, "fleet": None}
-        return {name: value.get_secret_value() for name, value in found.items() if value}
 
 
 def record_settings(settings: ServiceSettings, secrets: Secrets) -> RecordSettings:

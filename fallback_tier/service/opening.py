@@ -11,6 +11,7 @@ from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.installed import clients_and_plugins
 from fallback_tier.service.configuring import Secrets, configuration, record_settings
 from fallback_tier.service.database import Database, service_db, service_dir
+from fallback_tier.service.dispatch import Dispatcher
 from fallback_tier.service.keys import KeyStore
 from fallback_tier.service.operations.attempts import Attempts
 from fallback_tier.service.operations.audits import Audits, exports_dir
@@ -22,7 +23,6 @@ from fallback_tier.service.operations.reviews import Reviews
 from fallback_tier.service.people import People
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.settings import ServiceSettings
-from fallback_tier.service.worker.dispatch import Dispatcher
 from fallback_tier.wiring import wire
 from fallback_tier.workers.checkouts import Checkouts
 

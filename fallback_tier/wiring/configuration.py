@@ -46,7 +46,6 @@ class Configuration(Frozen):
 
     def recorded(self) -> dict[str, JsonValue]:
         """What a resumed run needs of it, as JSON: no key, no password in a URL, no place of state."""
-        secret = {"api_key", "judge_api_key", "secrets", "state_dir", "record"}
         absolute = self.model_copy(
             update={
                 **{name: _absolute(getattr(self, name)) for name in _PATHS},
@@ -55,7 +54,12 @@ class Configuration(Frozen):
                 "judge_model": _local(self.judge_model),
             }
         )
-        return absolute.model_dump(mode="json", exclude=secret)
+        return absolute.without_keys()
+
+    def without_keys(self) -> dict[str, JsonValue]:
+        """Return it as JSON without keys, state folder and record; a URL may have a password: for pipes."""
+        secret = {"api_key", "judge_api_key", "secrets", "state_dir", "record"}
+        return self.model_dump(mode="json", exclude=secret)
 
 
 _PATHS = ("script", "judge_script", "examples")

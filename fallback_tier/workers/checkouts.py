@@ -85,10 +85,10 @@ class Checkouts:
         """The folder of a fix's checkout; the same each time, since a resumed fix looks there."""
         return checkout(self._home, fix_id)
 
-    def commit_of(self, name: str, repository: RepositorySettings, ref: str | None) -> str:
+    def commit_of(self, name: str, repository: RepositorySettings) -> str:
         """The commit that a fix of it is about now. A URL is fetched. Raises RepositoryError, ToolError."""
         source = self._source(name, repository, fetch=True)
-        wanted = ref or repository.ref or "HEAD"
+        wanted = repository.ref or "HEAD"
         words = ["rev-parse", "--quiet", "--verify", "--end-of-options", f"{wanted}^{{commit}}"]
         done = self._clients.run("git", words, cwd=source, timeout_s=LOCAL_S)
         if not done.ok:
@@ -142,7 +142,7 @@ class Checkouts:
 
         Raises RepositoryError, ToolError.
         """
-        commit = self.commit_of(name, repository, None)
+        commit = self.commit_of(name, repository)
         place = self._home / "standing" / f"{name}-{commit[:_SHORT]}"
         with writing_below(self._state_dir):
             place.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,8 @@
 """Why a worker gave up, for whoever asks about its fix later."""
 
+import signal
+from pathlib import Path
+
 from fallback_audit.errors import AuditStoreError, DiskError, OvertakenError
 from fallback_audit.frozen import Frozen
 from fallback_tier.errors import FallbackError, HeldError, StateFolderError
@@ -55,6 +58,16 @@ def not_started(error: OSError, resume: str) -> Problem:
         code="worker",
         problem=f"No worker could be started: {error.strerror}.",
         next_step=f"See the system's limits on processes and memory, then {resume}.",
+    )
+
+
+def without_a_word(code: int, log: Path, resume: str) -> Problem:
+    """How a worker ended that has not said so. ``code``: as ``subprocess`` has it."""
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return Problem(
+        code="worker",
+        problem=f"The worker ended without a word ({how}).",
+        next_step=f"See what it wrote in {log}, then {resume}.",
     )
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
 
 from fallback_tier.sandbox.clients import passed_to_clients
 
@@ -36,21 +36,29 @@ def start_worker(
     """Run a worker's ``module`` under a guard, with its order on standard input: keys come through this
     pipe alone. ``log`` takes its output; ``lock`` is its own from now on. Raises OSError.
     """
-    with log.open("wb") as reported:
+    with log.open("wb") as log_file:
         process = subprocess.Popen(
             guarded(module, limit_s),
-            env=worker_environment(os.environ),
-            stdin=subprocess.PIPE,
-            stdout=reported,
-            stderr=reported,
-            cwd=log.parent,
-            start_new_session=True,
+            stdout=log_file,
             pass_fds=(lock.fileno(),),
+            **surroundings(log_file, log.parent),
         )
     assert process.stdin is not None  # noqa: S101 (stdin=PIPE)
     with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
         pipe.write(order)
     return process
+
+
+def surroundings(log_file: IO[bytes], cwd: Path) -> dict[str, Any]:
+    """Arguments of ``subprocess.Popen``, or asyncio's, for every process of a fix: its input is a pipe, its
+    errors go to its log, and a signal to our terminal is not one to it."""
+    return {
+        "stdin": subprocess.PIPE,
+        "stderr": log_file,
+        "cwd": cwd,
+        "env": worker_environment(os.environ),
+        "start_new_session": True,
+    }
 
 
 def worker_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -106,7 +106,7 @@ def test_no_checkout_of_a_service_runs_what_a_repository_names(tmp_path: Path, p
     _touch(source)
     checkouts = Checkouts(tmp_path / "state", SubprocessClients(), tmp_path / "state" / "home")
     app = RepositorySettings(path=source)
-    head = checkouts.commit_of("app", app, None)
+    head = checkouts.commit_of("app", app)
     assert "file.txt" in checkouts.tracked("app", app, head)
     assert [it.text for it in checkouts.texts("app", app, head, ["file.txt"])] == ["one\n"]
     with checkouts.made("fix-1", "app", app, head) as folder:
@@ -127,7 +127,7 @@ def test_a_service_fetches_by_its_own_configuration_alone(tmp_path: Path) -> Non
     clients = SubprocessClients({"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
     checkouts = Checkouts(tmp_path / "state", clients, tmp_path / "state" / "home")
     app = RepositorySettings(url="https://git.example/app.git")
-    checkouts.commit_of("app", app, None)
+    checkouts.commit_of("app", app)
     canary = Canary.make(tmp_path / "canary")
     settings = canary.settings()
     del settings["remote.origin.url"]
@@ -136,7 +136,7 @@ def test_a_service_fetches_by_its_own_configuration_alone(tmp_path: Path) -> Non
         git(mirror, "config", "--add", key, value)
     write(source, {"file.txt": "two\n"})
     head = commit_all(source)
-    assert checkouts.commit_of("app", app, None) == head
+    assert checkouts.commit_of("app", app) == head
     assert canary.take() == ""
 
 
@@ -145,7 +145,7 @@ def test_a_service_reads_a_bare_repository(tmp_path: Path) -> None:
     git(_plain(tmp_path / "source"), "clone", "-q", "--bare", ".", str(bare))
     checkouts = Checkouts(tmp_path / "state", SubprocessClients(), tmp_path / "state" / "home")
     app = RepositorySettings(path=bare)
-    head = checkouts.commit_of("app", app, None)
+    head = checkouts.commit_of("app", app)
     assert set(checkouts.tracked("app", app, head)) == set(FILES)
     with checkouts.made("fix-1", "app", app, head) as folder:
         assert (folder / "pypi.txt").read_text() == FILES["pypi.txt"]

@@ -99,7 +99,7 @@ def _cluster(arguments: argparse.Namespace) -> "Cluster":
 def _launching(at: "Place", url: str | None) -> "Launch":
     """Starts the process of a fix, with the keys of this process's environment."""
     from fallback_tier.engines.sessions.process import start_process
-    from fallback_tier.engines.temporal.fix_process import WorkerKeys, job_for
+    from fallback_tier.engines.temporal.fix_process import Job, WorkerKeys
     from fallback_tier.workers.problem import MAX_FIX_S
     from fallback_tier.workers.starting import guarded
 
@@ -114,7 +114,8 @@ def _launching(at: "Place", url: str | None) -> "Launch":
     async def launch(ticket: "Ticket") -> "FixProcess":
         command = guarded("fallback_tier.engines.temporal.fix_process", MAX_FIX_S)
         log = at.home / "workers" / f"{ticket.fix_id}.log"
-        return await start_process(command, job_for(ticket, at, keys).to_line(), log, at.state_dir)
+        job = Job(fix_id=ticket.fix_id, order_sha256=ticket.order_sha256, place=at, secrets=keys)
+        return await start_process(command, job.to_pipe(), log, at.state_dir)
 
     return launch
 

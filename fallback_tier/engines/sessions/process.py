@@ -1,7 +1,6 @@
 """A fix's process, as a worker has it: started, asked for one step at a time, ended."""
 
 import asyncio
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,9 +13,9 @@ from fallback_tier.engines.sessions.messages import (
     reply_from,
     to_line,
 )
-from fallback_tier.engines.sessions.serving import GRACE_S
 from fallback_tier.sandbox.process import kill_tree
-from fallback_tier.workers.starting import worker_environment
+from fallback_tier.workers.processes import GRACE_S
+from fallback_tier.workers.starting import surroundings
 
 #: A reply is a key, an outcome and a digest, or two sentences (bytes).
 _REPLY_BYTES = 1 << 20
@@ -90,16 +89,12 @@ async def start_process(command: Sequence[str], order: bytes, log: Path, cwd: Pa
     ``heard`` gives where the fix stands once it is open. Raises OSError.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as reported:
+    with log.open("ab") as log_file:
         process = await asyncio.create_subprocess_exec(
             *command,
-            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            stderr=reported,
-            cwd=cwd,
-            env=worker_environment(os.environ),
-            start_new_session=True,
             limit=_REPLY_BYTES,
+            **surroundings(log_file, cwd),
         )
     assert process.stdin is not None  # noqa: S101 (stdin=PIPE)
     with suppress(BrokenPipeError, ConnectionResetError):

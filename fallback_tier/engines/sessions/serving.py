@@ -30,18 +30,14 @@ from fallback_tier.errors import HeldError, UnansweredError
 from fallback_tier.gates.steps import StepKey
 from fallback_tier.outcome import Applied
 from fallback_tier.workers.ending import ending_in_order
+from fallback_tier.workers.problem import Problem, defect, problem_of
+from fallback_tier.workers.processes import GRACE_S
 
 #: Opens the fix that the first line of its input describes.
 Opener = Callable[[bytes], AbstractContextManager[OpenedFix]]
 
-#: From the end of whoever asks to the end of this process, whatever it is doing (seconds).
-GRACE_S = 10.0
-
 #: Of requests, at once: they are lines of some hundred bytes, the first one an order with keys.
 _READ_BYTES = 65_536
-
-#: A defect's own words (characters).
-_QUOTED = 300
 
 
 def serve_standard_input(opener: Opener) -> None:
@@ -88,22 +84,19 @@ def carry_out_all(
     except UnansweredError:
         tell(Standing(outcome=ESCALATED, delivered=True))
     except FallbackError as error:
-        is_held = isinstance(error, HeldError)
-        tell(SessionProblem(error.code, error.problem, error.next_step, is_held))
+        tell(_session_problem(problem_of(error), is_held=isinstance(error, HeldError)))
     except Exception as error:  # noqa: BLE001 (told to whoever asks, its traceback to the log)
         traceback.print_exc()
-        first = str(error).partition("\n")[0][:_QUOTED]
-        tell(
-            SessionProblem(
-                "defect",
-                f"The fix's process broke: {type(error).__name__}: {first}",
-                "Its log in the state folder has the traceback; the fix can be resumed.",
-            )
-        )
+        tell(_session_problem(defect(error)))
+
+
+def _session_problem(why: Problem, *, is_held: bool = False) -> SessionProblem:
+    return SessionProblem(why.code, why.problem, why.next_step, is_held)
 
 
 def _read(requests: Iterator[bytes], asked: "queue.SimpleQueue[Request | None]") -> None:
-    """The end of the input is the end of whoever asks: nobody hears of what is done any more."""
+    """The end of the input is the end of whoever asks: nobody hears of what is done any more. This process
+    ends then, whatever it is doing."""
     for line in requests:
         asked.put(request_from(line))
     asked.put(None)

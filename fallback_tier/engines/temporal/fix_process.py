@@ -3,7 +3,6 @@
 Its order, with keys in it, is the first line of its standard input.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,25 +10,21 @@ from pydantic import SecretStr
 
 from fallback_audit.errors import EvidenceError
 from fallback_audit.evidence.store import get_document
-from fallback_audit.frozen import Frozen
 from fallback_tier.engines.opened import OpenedFix
-from fallback_tier.engines.sessions.messages import Ticket
 from fallback_tier.engines.sessions.serving import serve_standard_input
 from fallback_tier.fleet.order import FixOrder, listed_order
-from fallback_tier.fleet.place import FleetSecrets, Place, ordered_fix, store_at
+from fallback_tier.fleet.place import DatabaseSecrets, FleetSecrets, PipedJob, ordered_fix, store_at
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.wiring.trail import open_evidence
 
 
-class WorkerKeys(Frozen):
+class WorkerKeys(DatabaseSecrets):
     """What a worker has in its environment. ``provider``: of the default model server; ``other``: of any
     other one that an order names; ``judge``: of the judge's."""
 
     provider: SecretStr | None = None
     other: SecretStr | None = None
     judge: SecretStr | None = None
-    database: SecretStr | None = None
-    store: SecretStr | None = None
 
     def for_order(self, order: FixOrder) -> FleetSecrets:
         """Those that this order's model servers are sent."""
@@ -42,36 +37,20 @@ class WorkerKeys(Frozen):
         )
 
 
-class Job(Frozen):
-    """One fix for its process."""
+class Job(PipedJob):
+    """One fix for its process, its order by digest: as its runner put it into evidence."""
 
     fix_id: str
     order_sha256: str
-    place: Place
-    keys: WorkerKeys
-
-    def to_line(self) -> bytes:
-        """Its bytes, keys in them: they go through a pipe, and stand in no argument or file."""
-        plain = self.model_dump(
-            mode="json", exclude={"keys": True, "place": {"record": {"database"}}}
-        )
-        revealed = {name: it.get_secret_value() for name, it in self.keys if it is not None}
-        return json.dumps(plain | {"keys": revealed}).encode()
-
-
-def job_for(ticket: Ticket, place: Place, keys: WorkerKeys) -> Job:
-    """What the process of this ticket's fix is given."""
-    return Job(fix_id=ticket.fix_id, order_sha256=ticket.order_sha256, place=place, keys=keys)
+    secrets: WorkerKeys
 
 
 @contextmanager
 def opened(line: bytes) -> Iterator[OpenedFix]:
     """The fix that is ordered, begun or gone on with. Raises FallbackError."""
     job = Job.model_validate_json(line)
-    record = job.place.record.model_copy(update={"database": job.keys.database})
     order = read_order(job)
-    place = job.place.model_copy(update={"record": record})
-    with ordered_fix(order, place, job.keys.for_order(order)) as fix:
+    with ordered_fix(order, job.whole_place(), job.secrets.for_order(order)) as fix:
         yield fix
 
 
@@ -87,7 +66,7 @@ def read_order(job: Job) -> FixOrder:
         if gone.kind != "missing":
             raise
         try:
-            with store_at(job.place.state_dir, job.keys.store) as store:
+            with store_at(job.place.state_dir, job.secrets.store) as store:
                 return listed_order(store, job.fix_id)
         except CampaignError:  # a list of another machine
             raise gone from None

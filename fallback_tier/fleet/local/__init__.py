@@ -1,1 +1,1 @@
-"""The local engine: a bounded number of processes on this machine, one a fix (ADR-0080)."""
+"""Workers of this machine: a bounded number of processes, one for each fix (ADR-0080, ADR-0139)."""

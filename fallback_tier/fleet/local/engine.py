@@ -2,12 +2,15 @@
 whether it lives, and its word how it ended, to whoever comes next."""
 
 import contextlib
-from pathlib import Path
+import json
+from collections.abc import Collection
 
+from fallback_tier.files.folders import remove_tree
 from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.fleet.local.job import (
-    RESUME,
     Job,
+    Word,
+    document_path,
     keep_room,
     leave_word,
     read_word,
@@ -15,22 +18,27 @@ from fallback_tier.fleet.local.job import (
 )
 from fallback_tier.fleet.order import FixOrder
 from fallback_tier.fleet.place import FleetSecrets, Place
-from fallback_tier.workers.checkouts import remove_unused
-from fallback_tier.workers.problem import not_started, took_too_long
+from fallback_tier.workers.checkouts import checkout, remove_unused
+from fallback_tier.workers.problem import not_started, took_too_long, without_a_word
 from fallback_tier.workers.processes import WorkerProcesses
 
 _WORKER = "fallback_tier.fleet.local.main"
 
 
 class LocalEngine:
-    """Implements FleetEngine, for one runner at a time (``alone``). ``at_once``: workers that may live at
-    the same time, those of an earlier runner counted in."""
+    """Implements FleetEngine, for one runner or service at a time (``alone``). ``at_once``: workers that
+    may live at the same time, those of an earlier owner counted in."""
 
     def __init__(self, place: Place, secrets: FleetSecrets, *, at_once: int) -> None:
         self._place = place
         self._secrets = secrets
         self._at_once = at_once
         self._workers = WorkerProcesses(_WORKER, place.locks)
+
+    @property
+    def own(self) -> frozenset[str]:
+        """Fixes whose worker this process started, and whose end nobody has asked for yet."""
+        return self._workers.own
 
     @property
     def room(self) -> int:
@@ -43,34 +51,54 @@ class LocalEngine:
 
         def job(lock: int) -> bytes:
             keep_room(place, fix_id)
-            self._cancelled(fix_id).unlink(missing_ok=True)
+            document_path(place, fix_id).unlink(missing_ok=True)
             return Job(order=order, place=place, lock=lock, secrets=self._secrets).to_pipe()
 
         try:
             self._workers.start(fix_id, place.fix_s, job)
         except OSError as error:
-            why = not_started(error, RESUME)
+            why = not_started(error, place.resume)
             leave_word(place, fix_id, EngineState(phase=Phase.FAILED, problem=why))
 
     def state(self, fix_id: str) -> EngineState:
         """By its lock and its word. A worker that was killed leaves none: then nobody has the fix."""
         if self._workers.is_alive(fix_id):
             return EngineState(phase=Phase.ACTIVE)
-        gone, limit_s = self._workers.gone(fix_id), self._place.fix_s
-        self._place.locks.tidy(fix_id)
-        word = read_word(self._place, fix_id)
-        if word is None and self._cancelled(fix_id).exists():
-            return EngineState(phase=Phase.CANCELLED)
-        if word is None and gone is not None and gone.lived_s >= limit_s:  # too stuck to say so
-            why = took_too_long(limit_s, RESUME)
-            word = EngineState(phase=Phase.FAILED, problem=why)
-            leave_word(self._place, fix_id, word)
-        return word or EngineState(phase=Phase.UNKNOWN)
+        place, gone = self._place, self._workers.gone(fix_id)
+        place.locks.tidy(fix_id)
+        if gone is not None:
+            with contextlib.suppress(OSError):  # what its next worker removes, too
+                remove_tree(checkout(place.home, fix_id))  # there if it was killed
+        word = read_word(place, fix_id)
+        if word.phase is not Phase.ACTIVE:
+            return EngineState(phase=word.phase, problem=word.problem)
+        if gone is not None and gone.lived_s >= place.fix_s:  # too stuck to say so
+            why = took_too_long(place.fix_s, place.resume)
+            leave_word(
+                place, fix_id, word.model_copy(update={"phase": Phase.FAILED, "problem": why})
+            )
+            return EngineState(phase=Phase.FAILED, problem=why)
+        if gone is None or gone.code == 0:
+            return EngineState(phase=Phase.UNKNOWN)
+        why = without_a_word(gone.code, place.locks.log(fix_id), place.resume)
+        return EngineState(phase=Phase.UNKNOWN, problem=why)
+
+    def word(self, fix_id: str) -> Word:
+        """What its worker has said, whether it lives or not."""
+        return read_word(self._place, fix_id)
+
+    def document(self, fix_id: str) -> str | None:
+        """What the worker of a fix that has ended left, as JSON; None if it is not there or not whole."""
+        try:
+            text = document_path(self._place, fix_id).read_text()
+            json.loads(text)
+        except (OSError, ValueError):
+            return None
+        return text
 
     def cancel(self, fix_id: str) -> None:
         """Ask its worker to end, if there is one, or end it if it was asked some time ago."""
         if self.state(fix_id).phase is Phase.ACTIVE:
-            self._cancelled(fix_id).touch()
             self._workers.end(fix_id)
 
     def renew(self, order: FixOrder) -> None:
@@ -81,17 +109,20 @@ class LocalEngine:
 
     def forget(self, fix_id: str) -> None:
         """Remove its word: a campaign may have a million fixes."""
-        for path in (word_path(self._place, fix_id), self._cancelled(fix_id)):
-            with contextlib.suppress(OSError):  # it costs a block of the disk, and no more
+        for path in (document_path(self._place, fix_id), word_path(self._place, fix_id)):
+            with contextlib.suppress(OSError):  # it costs some blocks of the disk, and no more
                 path.unlink(missing_ok=True)
+
+    def forget_all_but(self, running: Collection[str]) -> None:
+        """Remove the words of other fixes: their end is known, and a fix that continues must not end by a
+        word of an earlier worker."""
+        for path in self._place.locks.path("*").parent.glob("*.end"):
+            if path.stem not in running:
+                self.forget(path.stem)
 
     def close(self) -> None:
         """End this process's workers in good order. Their fixes are unknown then, and can be submitted."""
         self._workers.end_all()
         for fix_id in self._workers.own:
-            self._workers.gone(fix_id)
-            self._place.locks.tidy(fix_id)
+            self.state(fix_id)  # one that was too stuck to say that it was late is late
         remove_unused(self._place.home)
-
-    def _cancelled(self, fix_id: str) -> Path:
-        return word_path(self._place, fix_id).with_suffix(".cancelled")

@@ -1,17 +1,16 @@
-"""What a worker of the local engine is given on its standard input, and the word that it leaves."""
+"""What a worker of this machine is given on its standard input, and what it leaves: a word of where it is,
+and the document of its fix if its owner keeps those.
+"""
 
-import json
 import os
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from fallback_audit.frozen import Frozen
-from fallback_tier.fleet.engine import EngineState
+from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.fleet.order import FixOrder
-from fallback_tier.fleet.place import FleetSecrets, Place
+from fallback_tier.fleet.place import FleetSecrets, PipedJob, Place
 from fallback_tier.gates.trees.state_folder import writing_below
-from fallback_tier.wiring import RecordSettings
 
 #: A worker's last word is a few hundred bytes.
 _MAX_WORD_BYTES = 65_536
@@ -20,27 +19,26 @@ _MAX_WORD_BYTES = 65_536
 _ROOM_BYTES = 4_096
 
 
-class Job(Frozen):
+class Job(PipedJob):
     """One fix. ``lock``: the number of the inherited file that holds its lock."""
 
     order: FixOrder
-    place: Place
     lock: int
     secrets: FleetSecrets
 
-    def to_pipe(self) -> bytes:
-        """Its bytes, keys in them: they go through a pipe, and stand in no argument or file."""
-        plain = self.model_dump(mode="json", exclude={"secrets"})
-        revealed = {name: it.get_secret_value() for name, it in self.secrets if it is not None}
-        return json.dumps(plain | {"secrets": revealed}).encode()
 
-    def record(self) -> RecordSettings:
-        """With the address that came apart from it."""
-        return self.place.record.model_copy(update={"database": self.secrets.database})
+class Word(EngineState):
+    """Where a worker is: ``active`` until it says how it ended. ``base_commit``: what it works on, known
+    from when that is decided; ``outcome``: verified, patched, refused, unknown or escalated."""
+
+    phase: Phase = Phase.ACTIVE
+    base_commit: str | None = None
+    outcome: str | None = None
 
 
-#: How a fix of a campaign continues.
-RESUME = "`fleet resume`"
+def document_path(place: Place, fix_id: str) -> Path:
+    """Where a worker leaves what ``fallback-tier fix --json`` would print."""
+    return word_path(place, fix_id).with_suffix(".json")
 
 
 def word_path(place: Place, fix_id: str) -> Path:
@@ -64,10 +62,10 @@ def leave_word(place: Place, fix_id: str, state: EngineState) -> None:
         file.write(said.ljust(_ROOM_BYTES))
 
 
-def read_word(place: Place, fix_id: str) -> EngineState | None:
-    """None: it has said nothing."""
+def read_word(place: Place, fix_id: str) -> Word:
+    """One that says nothing if the worker has not said anything."""
     try:
         with word_path(place, fix_id).open("rb") as file:
-            return EngineState.model_validate_json(file.read(_MAX_WORD_BYTES))
+            return Word.model_validate_json(file.read(_MAX_WORD_BYTES))
     except (FileNotFoundError, ValidationError):
-        return None
+        return Word()

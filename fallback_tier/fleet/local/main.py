@@ -1,10 +1,18 @@
-"""The worker: one fix of a campaign, from its start or from where the record says that it stands."""
+"""The worker: one fix of a campaign or of the service, from its start or from where the record says that it
+is.
 
+It tells its owner by its word alone, which is there whether that lives or not.
+"""
+
+import json
 import sys
+from collections.abc import Callable
 
-from fallback_tier.fleet.engine import EngineState, Phase
-from fallback_tier.fleet.local.job import RESUME, Job, leave_word
+from fallback_tier.fix.document import document
+from fallback_tier.fleet.engine import Phase
+from fallback_tier.fleet.local.job import Job, Word, document_path, leave_word
 from fallback_tier.fleet.place import ordered_fix
+from fallback_tier.gates.result import OneFix, RefusedFix
 from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.workers.ending import carry_out, end_late, ending_in_order
 from fallback_tier.workers.locks import write_holder
@@ -21,27 +29,34 @@ def main() -> None:
 
 def work(job: Job) -> None:
     """Do it, and say how it ended. How the fix ended is on record."""
+    place, fix_id = job.place, job.order.fix_id
+    word = Word(base_commit=job.order.base_commit)
 
-    def said(phase: Phase, problem: Problem | None = None) -> None:
-        leave_word(job.place, job.order.fix_id, EngineState(phase=phase, problem=problem))
+    def tell(**facts: object) -> None:
+        nonlocal word
+        word = word.model_copy(update=facts)
+        leave_word(place, fix_id, word)
 
     def failed(problem: Problem) -> None:
-        said(Phase.FAILED, problem)
+        tell(phase=Phase.FAILED, problem=problem)
 
     def to_its_end() -> None:
-        with writing_below(job.place.state_dir):
+        with writing_below(place.state_dir):
             write_holder(job.lock)
-        run(job)
-        said(Phase.ENDED)
+        result = run(job, lambda commit: tell(base_commit=commit)).result
+        if place.keeps_documents:
+            with writing_below(place.state_dir):
+                document_path(place, fix_id).write_text(json.dumps(document(result)))
+        is_unknown = isinstance(result, RefusedFix) and result.is_unknown
+        tell(phase=Phase.ENDED, outcome="unknown" if is_unknown else result.outcome)
 
-    carry_out(to_its_end, failed, limit_s=job.place.fix_s, resume=RESUME)
+    carry_out(to_its_end, failed, limit_s=place.fix_s, resume=place.resume)
 
 
-def run(job: Job) -> None:
+def run(job: Job, decided: Callable[[str], None]) -> OneFix:
     """The fix itself. Raises FallbackError."""
-    place = job.place.model_copy(update={"record": job.record()})
-    with ordered_fix(job.order, place, job.secrets) as fix:
-        fix.to_the_end()
+    with ordered_fix(job.order, job.whole_place(), job.secrets, decided) as fix:
+        return fix.to_the_end()
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ class Fixes:
 
     def resume(self, caller: Caller, fix_id: str) -> Fix:
         """It goes on by what is on record. Raises NotFoundError, ConflictError."""
-        order = self.queue.queue_again(fix_id, caller.name)
+        order = self.queue.resume(fix_id, caller.name)
         self.wake()
         return whole(order)
 

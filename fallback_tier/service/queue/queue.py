@@ -183,19 +183,16 @@ class OrderQueue:
             *(OrderState.CANCELLED, self._now, fix_id, OrderState.RUNNING),
         )
 
-    def queue_again(self, fix_id: str, by: str | None) -> Order:
-        """It goes on by what is on record. ``by``: who resumes it; None: it ran when the service died.
+    def resume(self, fix_id: str, by: str) -> Order:
+        """Queue again one that is over, to go on by what is on record.
 
         Raises NotFoundError; ConflictError: it waits or runs, or has ended with nothing left to do.
         """
-        interrupted = by is None
         with self.database.writing() as db:
             order = _one(db, fix_id)
             goes_on = order.state in (OrderState.FAILED, OrderState.CANCELLED) or (
                 order.state is OrderState.ENDED and order.outcome == "escalated"
             )
-            if interrupted:
-                goes_on = order.state is OrderState.RUNNING
             if not goes_on:
                 how = order.outcome or order.state
                 raise ConflictError(
@@ -205,22 +202,18 @@ class OrderQueue:
                 )
             db.execute(
                 "UPDATE orders SET state = ?, cancelling = 0, outcome = NULL, ended = NULL,"
-                " problem = NULL, ended_at = NULL, takes = ? WHERE fix_id = ?",
-                (OrderState.QUEUED, order.takes if interrupted else 0, fix_id),
+                " problem = NULL, ended_at = NULL, takes = 0, resumed_by = ?, resumed_at = ?"
+                " WHERE fix_id = ?",
+                (OrderState.QUEUED, by, self._now(), fix_id),
             )
-            if not interrupted:
-                db.execute(
-                    "UPDATE orders SET resumed_by = ?, resumed_at = ? WHERE fix_id = ?",
-                    (by, self._now(), fix_id),
-                )
             return _one(db, fix_id)
 
-    def give_back(self, fix_id: str) -> bool:
-        """Its worker ended in good order with the service, so this take does not count. False: it does not
-        run any more."""
+    def queue_again(self, fix_id: str, takes: int) -> bool:
+        """Its worker has gone, and it waits for another. ``takes``: how many it has had, as far as they
+        count. Return False if it does not run any more."""
         return self._changed(
-            "state = ?, takes = max(0, takes - 1) WHERE fix_id = ? AND state = ?",
-            *(OrderState.QUEUED, fix_id, OrderState.RUNNING),
+            "state = ?, takes = ? WHERE fix_id = ? AND state = ?",
+            *(OrderState.QUEUED, takes, fix_id, OrderState.RUNNING),
         )
 
     def not_taken(self, fix_id: str) -> bool:
@@ -230,7 +223,7 @@ class OrderQueue:
             "takes = max(0, takes - 1) WHERE fix_id = ? AND state = ?", fix_id, OrderState.RUNNING
         )
 
-    def _changed(self, change: str, *values: str | Callable[[], str] | None) -> bool:
+    def _changed(self, change: str, *values: str | int | Callable[[], str] | None) -> bool:
         """In one transaction; it asks for a value that is a function, so a time is when the change was
         made. False: there is no such fix, or it does not stand where it had to."""
         with self.database.writing() as db:

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from fallback_tier.service.database import Database, service_db
-from fallback_tier.service.queue.queue import OrderQueue
 from tests.choice import a_choice
 from tests.e2e.command import osv, repository
 from tests.e2e.command import run as command
@@ -174,11 +172,9 @@ def test_a_fix_whose_service_has_died_takes_no_longer_either(tmp_path: Path, con
         (pid,) = waited(lambda: workers(state), bool)
         first.kill()
     waited(lambda: workers(state), lambda found: pid not in found)
-    with Database(service_db(state)) as database:
-        order = OrderQueue(database).get(fix_id)
-    assert order.state == "failed"
-    assert order.problem is not None
-    assert order.problem.code == "time_limit"
+    with served(state, limited, key=first.key) as second:
+        failed = second.until_over(fix_id)
+    assert (failed["state"], failed["problem"]["code"]) == ("failed", "time_limit")
 
 
 def test_a_fix_that_takes_too_long_is_ended(tmp_path: Path, config: str) -> None:

@@ -233,6 +233,13 @@ def test_a_pause_lets_what_runs_end_and_waits(bench: Bench) -> None:
     assert bench.states() == ["fixed", "fixed", "queued"]
 
 
+def test_a_runner_that_ends_in_a_cancelled_campaign_leaves_nothing_queued(bench: Bench) -> None:
+    bench.runner.step()
+    steering.cancel(bench.store, NAME)
+    bench.runner._leave()
+    assert bench.states() == ["cancelled"] * 3
+
+
 def test_a_cancelled_campaign_ends_what_runs(bench: Bench) -> None:
     bench.runner.step()
     bench.store.set_state(NAME, CampaignState.CANCELLED, came_from=[CampaignState.RUNNING])

@@ -1,7 +1,7 @@
 """The service's own file: whole after a failure, and never a newer version's."""
 
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,8 @@ import pytest
 from fallback_tier.errors import StateFolderError
 from fallback_tier.service import database
 from fallback_tier.service.database import VERSION, Database
+from fallback_tier.service.queue.orders import OrderState
+from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.queue.tokens import Token, forget_unanswered, known
 from fallback_tier.service.refusals import ConflictError
 from tests.kinds import OfKind
@@ -76,6 +78,29 @@ def test_an_older_file_keeps_its_idempotency_keys(tmp_path: Path) -> None:
         with pytest.raises(ConflictError, check=OfKind("another_body"), match=r"\bfix-1\b"):
             known(now, "key:ci", Token("a", "y"), 0)
     Database(path).close()
+
+
+def test_an_older_file_keeps_its_orders_in_every_state(tmp_path: Path) -> None:
+    path = tmp_path / "service.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(database._STEPS[0])
+        for number, state in enumerate(OrderState):
+            db.execute(
+                "INSERT INTO orders (fix_id, state, repository, advisory_id, submission, submitted_by,"
+                " submitted_at, takes) VALUES (?, ?, 'app', 'T', ?, 'key:ci', '2026-11-01', 2)",
+                (f"fix-{number}", state, '{"repository": "app", "advisory": {"id": "T"}}'),
+            )
+        db.execute("PRAGMA user_version = 1")
+        db.commit()
+    with Database(path) as opened:
+        queue = OrderQueue(opened)
+        assert [line.state for line in queue.page(limit=9)] == [*reversed(OrderState)]
+        (running,) = queue.running()
+        assert queue.queue_again(running.fix_id, takes=1)
+        for number, goes_on in enumerate([False, False, False, True, True]):
+            assert queue.get(f"fix-{number}").submission.repository == "app"
+            with nullcontext() if goes_on else pytest.raises(ConflictError):
+                assert queue.resume(f"fix-{number}", "key:ops").takes == 0
 
 
 def test_what_is_no_database_is_said(tmp_path: Path) -> None:

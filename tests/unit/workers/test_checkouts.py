@@ -51,8 +51,8 @@ def test_another_address_is_another_repository(tmp_path: Path, clients: Subproce
     old = commit(clients, tmp_path / "there" / "old.git", "the old one")
     new = commit(clients, tmp_path / "there" / "new.git", "the new one")
     checkouts = Checkouts(tmp_path / "state", clients, tmp_path / "state" / "home")
-    assert checkouts.commit_of("app", behind("old"), None) == old
-    assert checkouts.commit_of("app", behind("new"), None) == new
+    assert checkouts.commit_of("app", behind("old")) == old
+    assert checkouts.commit_of("app", behind("new")) == new
     with checkouts.made("fix-1", "app", behind("new"), new) as place:
         assert (place / "file.txt").read_text() == "the new one"
         assert place.name == "app"
@@ -64,10 +64,10 @@ def test_head_is_the_default_branch_of_now(tmp_path: Path, clients: SubprocessCl
     there = tmp_path / "there" / "app.git"
     old = commit(clients, there, "first")
     checkouts = Checkouts(tmp_path / "state", clients, tmp_path / "state" / "home")
-    assert checkouts.commit_of("app", behind("app"), None) == old
+    assert checkouts.commit_of("app", behind("app")) == old
     assert clients.run("git", ["checkout", "-q", "-b", "next"], cwd=there, timeout_s=30).ok
     new = commit(clients, there, "second")
-    assert checkouts.commit_of("app", behind("app"), None) == new
+    assert checkouts.commit_of("app", behind("app")) == new
 
 
 def test_a_checkout_that_is_used_is_not_an_old_one(
@@ -111,7 +111,7 @@ def test_texts_are_read_whole_or_that_is_told(tmp_path: Path, clients: Subproces
     paths = [f"{number}.txt" for number in range(70)]
     home = tmp_path / "state" / "home"
     whole = Checkouts(tmp_path / "state", clients, home)
-    head = whole.commit_of("app", app, None)
+    head = whole.commit_of("app", app)
     texts = [*whole.texts("app", app, head, paths)]
     assert {line for it in texts for line in it.text.split("\n")} == {
         "",

@@ -6,8 +6,7 @@ import pytest
 
 from fallback_audit.errors import EvidenceError
 from fallback_audit.evidence.store import put_document
-from fallback_tier.engines.sessions.messages import Ticket
-from fallback_tier.engines.temporal.fix_process import Job, WorkerKeys, job_for, read_order
+from fallback_tier.engines.temporal.fix_process import Job, WorkerKeys, read_order
 from fallback_tier.fleet.campaign import Campaign
 from fallback_tier.fleet.order import listed_order
 from fallback_tier.fleet.place import Place
@@ -22,7 +21,7 @@ FIX = "fix-0"
 
 def job(state_dir: Path, order_sha256: str, fix_id: str = FIX) -> Job:
     place = Place(state_dir=state_dir, record=RecordSettings(), fix_s=60.0)
-    return job_for(Ticket(fix_id, order_sha256), place, WorkerKeys())
+    return Job(fix_id=fix_id, order_sha256=order_sha256, place=place, secrets=WorkerKeys())
 
 
 def test_an_order_that_evidence_has_no_more_is_made_by_the_list(tmp_path: Path) -> None:

@@ -181,17 +181,18 @@ def test_what_has_ended_does_not_go_on(queue: OrderQueue, outcome: str) -> None:
     queue.take_next()
     queue.end("fix-1", outcome, "{}")
     with pytest.raises(ConflictError, check=OfKind("wrong_state"), match=outcome):
-        queue.queue_again("fix-1", "key:ops")
+        queue.resume("fix-1", "key:ops")
 
 
 def test_what_waits_or_runs_does_not_go_on(queue: OrderQueue) -> None:
     queue.submit(asked("fix-1"))
     with pytest.raises(ConflictError, check=OfKind("wrong_state"), match=r"\bqueued\b"):
-        queue.queue_again("fix-1", "key:ops")
+        queue.resume("fix-1", "key:ops")
     queue.take_next()
     with pytest.raises(ConflictError, check=OfKind("wrong_state"), match=r"\brunning\b"):
-        queue.queue_again("fix-1", "key:ops")
-    assert queue.queue_again("fix-1", None).state is OrderState.QUEUED
+        queue.resume("fix-1", "key:ops")
+    assert queue.queue_again("fix-1", takes=1)
+    assert (queue.get("fix-1").state, queue.get("fix-1").takes) == (OrderState.QUEUED, 1)
 
 
 def test_what_failed_or_asks_a_person_goes_on(queue: OrderQueue) -> None:
@@ -200,14 +201,13 @@ def test_what_failed_or_asks_a_person_goes_on(queue: OrderQueue) -> None:
     queue.begin_at("fix-1", "c" * 40)
     queue.fail("fix-1", PROBLEM)
     assert queue.get("fix-1").problem == PROBLEM
-    again = queue.queue_again("fix-1", "key:ops")
+    again = queue.resume("fix-1", "key:ops")
     assert (again.state, again.problem, again.base_commit) == (OrderState.QUEUED, None, "c" * 40)
     queue.take_next()
     queue.begin_at("fix-1", "d" * 40)  # decided once
     queue.end("fix-1", "escalated", '{"outcome": "escalated"}')
-    with pytest.raises(ConflictError):  # it ended while the service died
-        queue.queue_again("fix-1", None)
-    assert queue.queue_again("fix-1", "key:ops").base_commit == "c" * 40
+    assert not queue.queue_again("fix-1", takes=1)
+    assert queue.resume("fix-1", "key:ops").base_commit == "c" * 40
 
 
 def test_pages_go_back_in_time(queue: OrderQueue) -> None:
@@ -225,7 +225,7 @@ def test_an_unknown_fix_is_not_found(queue: OrderQueue) -> None:
     for call in (
         lambda: queue.get("fix-9"),
         lambda: queue.cancel("fix-9", "key:ci"),
-        lambda: queue.queue_again("fix-9", "key:ci"),
+        lambda: queue.resume("fix-9", "key:ci"),
     ):
         with pytest.raises(NotFoundError, check=OfKind("no_such_fix"), match="'fix-9'"):
             call()
@@ -236,9 +236,10 @@ def test_who_cancelled_and_who_resumed_stays(queue: OrderQueue, clock: Clock) ->
     clock.now += 1
     assert queue.cancel("fix-1", "person:Ada").cancelled_by == "person:Ada"
     clock.now += 1
-    order = queue.queue_again("fix-1", "key:ops")
+    order = queue.resume("fix-1", "key:ops")
     assert (order.cancelled_by, order.resumed_by) == ("person:Ada", "key:ops")
     assert order.submitted_at < (order.cancelled_at or "") < (order.resumed_at or "")
     queue.take_next()
-    assert queue.queue_again("fix-1", None).resumed_by == "key:ops"
+    assert queue.queue_again("fix-1", takes=1)
+    assert queue.get("fix-1").resumed_by == "key:ops"
     assert queue.page(limit=1)[0].cancelled_by == "person:Ada"

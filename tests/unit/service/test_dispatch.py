@@ -8,26 +8,35 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
+from fallback_tier.errors import StateFolderError
+from fallback_tier.fleet.engine import Phase
+from fallback_tier.fleet.local import engine
+from fallback_tier.fleet.local.job import Word, document_path, leave_word
 from fallback_tier.observing.health.running import CheckState
 from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.database import Database, service_db, service_dir
+from fallback_tier.service.dispatch import Dispatcher
 from fallback_tier.service.queue.orders import NewOrder, OrderState, Submission
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.settings import Limits, ServiceSettings
-from fallback_tier.service.worker.dispatch import Dispatcher
-from fallback_tier.service.worker.order import locks
 from fallback_tier.workers import starting
 from fallback_tier.workers.checkouts import checkout
-from fallback_tier.workers.problem import MAX_TAKES
+from fallback_tier.workers.locks import WorkerLocks
+from fallback_tier.workers.problem import MAX_TAKES, Problem
+from fallback_tier.workers.repositories import RepositorySettings
 from tests.service.running import waited
 from tests.waiting import PATIENCE_S
 
 SUBMISSION = Submission(repository="app", advisory={"id": "TEST-2026-1"})
 FREE = 10**9
+
+#: A worker finds nothing there, and says so at once.
+REPOSITORIES = {"app": RepositorySettings(path=Path("/nowhere/app"))}
 
 
 @pytest.fixture
@@ -40,14 +49,19 @@ def queue(tmp_path: Path) -> Iterator[OrderQueue]:
         yield queue
 
 
-def dispatcher(queue: OrderQueue, place: Path, free: int = FREE) -> Dispatcher:
-    settings = ServiceSettings(limits=Limits(concurrent_fixes=2, min_free_bytes=FREE))
+def locks(state_dir: Path) -> WorkerLocks:
+    return WorkerLocks(state_dir, service_dir(state_dir))
+
+
+def dispatcher(queue: OrderQueue, place: Path, free: int = FREE, **settings_: Any) -> Dispatcher:
+    limits = Limits(concurrent_fixes=2, min_free_bytes=FREE)
+    settings = ServiceSettings(limits=limits, **({"repositories": REPOSITORIES} | settings_))
     return Dispatcher(queue, settings, place, Secrets(), free_bytes=lambda _: free)
 
 
 def finished(one: Dispatcher) -> None:
-    """Its workers have gone: the repository is not configured, so each says so at once."""
-    for child in one._workers._children.values():
+    """Its workers have gone: the repository is not there, so each says so at once."""
+    for child in one._engine._workers._children.values():
         child.wait(PATIENCE_S)
 
 
@@ -56,8 +70,8 @@ def has_worker(
 ) -> "subprocess.Popen[bytes]":
     """Its worker of ``fix-0`` is another program, started ``since`` seconds from now."""
     process = subprocess.Popen(words, start_new_session=True)
-    one._workers._children["fix-0"] = process
-    one._workers._started["fix-0"] = time.monotonic() + since
+    one._engine._workers._children["fix-0"] = process
+    one._engine._workers._started["fix-0"] = time.monotonic() + since
     return process
 
 
@@ -70,7 +84,7 @@ def test_as_many_run_as_may(queue: OrderQueue, tmp_path: Path) -> None:
     failed = queue.get("fix-0")
     assert failed.state is OrderState.FAILED
     assert failed.problem is not None
-    assert "not configured any more" in failed.problem.problem
+    assert failed.problem.code == "repository"
     assert queue.get("fix-2").state is OrderState.RUNNING
     finished(one)
     one._look()
@@ -89,7 +103,8 @@ def test_a_worker_knows_what_its_clients_may_know(
     monkeypatch.setattr(starting, "_COMMAND", (sys.executable, "-c", script))
     others = {"oidc": SecretStr("not-for-workers"), "fleet": SecretStr("not-for-workers")}
     secrets = Secrets(api_key=SecretStr("for-the-model"), **others)
-    settings = ServiceSettings(limits=Limits(concurrent_fixes=1, min_free_bytes=0))
+    limits = Limits(concurrent_fixes=1, min_free_bytes=0)
+    settings = ServiceSettings(limits=limits, repositories=REPOSITORIES)
     one = Dispatcher(queue, settings, tmp_path, secrets)
     one._look()
     finished(one)
@@ -263,9 +278,115 @@ def test_a_take_without_a_worker_does_not_count(queue: OrderQueue, tmp_path: Pat
         one._look()
         found = queue.get("fix-0")
         assert (found.state, found.takes) == (OrderState.RUNNING, 0)
-        assert "fix-0" not in one._workers.own
+        assert "fix-0" not in one._engine._workers.own
     one._look()
     assert queue.get("fix-0").takes == 1
-    while one._workers.own:
+    while one._engine._workers.own:
         finished(one)
         one._look()
+
+
+def test_what_is_not_configured_any_more_fails_and_the_next_one_begins(
+    queue: OrderQueue, tmp_path: Path
+) -> None:
+    one = dispatcher(queue, tmp_path, repositories={})
+    one._look()
+    problem = queue.get("fix-2").problem
+    assert problem is not None
+    assert (problem.code, queue.counts()[OrderState.FAILED]) == ("not_found", 3)
+    assert one._engine.own == frozenset()
+
+
+def ended_word(one: Dispatcher, name: str, document: str) -> None:
+    """As a worker leaves it that has ended while no service was there."""
+    (document_path(one._place, name).parent).mkdir(parents=True, exist_ok=True)
+    document_path(one._place, name).write_text(document)
+    leave_word(one._place, name, Word(phase=Phase.ENDED, outcome="verified", base_commit="c" * 40))
+
+
+def test_how_a_worker_ended_is_written_down_by_the_next_service(
+    queue: OrderQueue, tmp_path: Path
+) -> None:
+    queue.take_next()
+    one = dispatcher(queue, tmp_path)
+    ended_word(one, "fix-0", '{"outcome": "verified"}')
+    queue.cancel("fix-0", "key:ci")  # too late
+    one._take_up()
+    found = queue.get("fix-0")
+    assert (found.state, found.outcome, found.ended) == (
+        "ended",
+        "verified",
+        {"outcome": "verified"},
+    )
+    assert (found.base_commit, found.cancelling) == ("c" * 40, False)
+    assert not list((tmp_path / "service" / "workers").iterdir())
+
+
+def test_a_document_that_is_not_whole_is_made_again(queue: OrderQueue, tmp_path: Path) -> None:
+    """The system went down before it was on the disk; the record has all of it."""
+    queue.take_next()
+    one = dispatcher(queue, tmp_path)
+    ended_word(one, "fix-0", "")
+    one._take_up()
+    found = queue.get("fix-0")
+    assert (found.state, found.base_commit) == (OrderState.QUEUED, "c" * 40)
+
+
+def test_the_commit_is_known_while_it_runs(queue: OrderQueue, tmp_path: Path) -> None:
+    queue.take_next()
+    lock = locks(tmp_path).take("fix-0")
+    assert lock is not None
+    with lock:
+        one = dispatcher(queue, tmp_path, free=0)
+        leave_word(one._place, "fix-0", Word(base_commit="c" * 40))
+        one._look()
+        found = queue.get("fix-0")
+    assert (found.state, found.base_commit) == (OrderState.RUNNING, "c" * 40)
+
+
+def test_a_fix_that_is_resumed_does_not_end_by_an_earlier_word(
+    queue: OrderQueue, tmp_path: Path
+) -> None:
+    """The service died after it wrote the failure down, and the next one right after it took the fix."""
+    one = dispatcher(queue, tmp_path, free=0)
+    why = Problem(code="tool", problem="It broke.", next_step="Mend it.")
+    queue.take_next()
+    locks(tmp_path).path("fix-0").parent.mkdir(parents=True)
+    leave_word(one._place, "fix-0", Word(phase=Phase.FAILED, problem=why))
+    queue.fail("fix-0", why)
+    one.start()
+    one.stop()
+    queue.resume("fix-0", "key:ops")
+    queue.take_next()
+    dispatcher(queue, tmp_path)._take_up()
+    assert queue.get("fix-0").state is OrderState.QUEUED
+
+
+def test_a_submissions_ref_counts_before_its_repositorys(queue: OrderQueue, tmp_path: Path) -> None:
+    app = RepositorySettings(path=Path("/src/app"), ref="main")
+    one = dispatcher(queue, tmp_path, repositories={"app": app})
+    asked = SUBMISSION.model_copy(update={"ref": "release"})
+    queue.submit(NewOrder(fix_id="fix-3", submission=asked, advisory_id="T", by="key:ci"))
+    orders = {name: one._ordered(queue.get(name)) for name in ("fix-0", "fix-3")}
+    assert [orders[name].source.ref for name in ("fix-0", "fix-3")] == ["main", "release"]
+    assert {order.base_commit for order in orders.values()} == {None}
+
+
+def test_what_a_worker_decided_is_not_decided_again(queue: OrderQueue, tmp_path: Path) -> None:
+    queue.begin_at("fix-0", "c" * 40)
+    assert dispatcher(queue, tmp_path)._ordered(queue.get("fix-0")).base_commit == "c" * 40
+
+
+def test_a_take_that_the_disk_has_no_room_for_does_not_count(
+    queue: OrderQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StateFolderError("The state folder is full.", next_step="Free some.")
+
+    monkeypatch.setattr(engine, "keep_room", full)
+    one = dispatcher(queue, tmp_path)
+    for _ in range(MAX_TAKES + 1):
+        with pytest.raises(StateFolderError):
+            one._look()
+    found = queue.get("fix-0")
+    assert (found.state, found.takes) == (OrderState.QUEUED, 0)

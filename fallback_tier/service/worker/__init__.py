@@ -1,1 +1,0 @@
-"""One process a fix (ADR-0080): what it is given, what it does, who starts and ends it."""
