@@ -77,7 +77,7 @@ def _marked(annotation: Any) -> bool:
 
 
 class Redaction(Frozen):
-    """What was done. ``by_event``: its PayloadRedacted; ``finished``: of an earlier run.
+    """What was done. ``by_event``: the PayloadRedacted that tells of it; ``finished``: of an earlier run.
 
     ``evidence``: the pieces that were deleted with it.
     """

@@ -248,7 +248,7 @@ class SealableStore(KeepableStore, VerifiableStore, Protocol):
 
 
 class Sealed(Frozen):
-    """What was sealed. ``by_event``: its SegmentSealed."""
+    """What was sealed. ``by_event``: the SegmentSealed that tells of it."""
 
     number: int
     first_seq: int
