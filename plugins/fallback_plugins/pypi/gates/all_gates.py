@@ -55,7 +55,7 @@ _NO_PYTEST = "No module named 'pytest'"
 
 
 def build_gates() -> tuple[Gate, ...]:
-    """In order: a gate relies on the environment that those before it made."""
+    """Return the gates in order: each relies on the environment that those before it made."""
     return (ResolvesGate(), NotVulnerableGate(), ImportsGate(), TypecheckGate(), TestsGate())
 
 
@@ -144,7 +144,8 @@ class NotVulnerableGate(NotVulnerable):
         )
 
     def _affected_copies(self, context: GateContext, packages: Sequence[str]) -> dict[str, str]:
-        """Where the base commit has an affected version from a registry, beside the source."""
+        """Return where the base commit has an affected version from a registry, in addition to the
+        source."""
         return {
             place.path: place.current
             for package in packages
@@ -196,8 +197,8 @@ class _Installed:
         )
 
     def doubt(self, planned: Sequence[str] = ()) -> str:
-        """Why what is declared and what is installed do not show that no affected version is used, but for
-        those that were planned to stay; empty if they do."""
+        """Return why what is declared and what is installed do not show that no affected version is used,
+        except those that were planned to stay; empty if they do."""
         for place in self._unseen:
             if place.current is None and (place.asked is None or place.asked.refusal):
                 return f"{place.path} does not say which version of {self._package} it installs"
@@ -250,7 +251,7 @@ def _held(
     places: Sequence[Place],
     environments: Mapping[str, Sequence[str]],
 ) -> list[tuple[str, str]]:
-    """Each version that somebody gets, and where it stands; of a range that leads to affected versions
+    """Return each version that is installed, with its place; of a range that leads to affected versions
     only, the range."""
     reported = places_in_use(repo, places, environments)
     held = [(place.path, place.current) for place in reported if place.current is not None]
@@ -279,7 +280,8 @@ def _may_stay(
     bad: Sequence[tuple[str, str]],
     in_files: Sequence[tuple[str, str]],
 ) -> bool:
-    """What is installed stays only as the files say; those are held against the base commit's."""
+    """Return whether what is installed stays only as the files state; those are compared with the base
+    commit's."""
     now = [version for _, version in _affected(context, package, in_files)]
     base = _held(context, context.repo, package, survey(context.repo, package), {})
     before = [version for _, version in _affected(context, package, base)]

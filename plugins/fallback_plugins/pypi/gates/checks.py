@@ -72,7 +72,7 @@ class PyPIGate(ProjectGate):
 
 
 def touched_folders(context: GateContext) -> tuple[str, ...]:
-    """Projects that the patch touched; a repository without any manifest is one project."""
+    """Return the projects that the patch touched; a repository without any manifest is one project."""
     projects = {
         str(PurePosixPath(path).parent)
         for path in context.repo.tracked_files
@@ -82,7 +82,7 @@ def touched_folders(context: GateContext) -> tuple[str, ...]:
 
 
 def own_packages(repo: RepoContext, folder: str) -> tuple[str, ...]:
-    """Paths of the top-level packages of a project, flat or below ``src``."""
+    """Return the paths of a project's top-level packages, flat or below ``src``."""
     found = []
     for root in (folder, in_folder(folder, "src")):
         for path in repo.tracked_files:
@@ -93,9 +93,9 @@ def own_packages(repo: RepoContext, folder: str) -> tuple[str, ...]:
 
 
 def modules(context: GateContext, folder: str) -> tuple[str, ...]:
-    """Dotted names of the modules that the patch touched, then of the project's own packages.
+    """Return dotted names of the modules that the patch touched, then of the project's own packages.
 
-    Those that the patch removed are left out: whoever still imports one is among the rest.
+    Those that the patch removed are left out: what still imports one is among the rest.
     """
     repo = gating.patched(context)
     found: dict[str, None] = {}
@@ -108,8 +108,8 @@ def modules(context: GateContext, folder: str) -> tuple[str, ...]:
 
 
 def _module(repo: RepoContext, folder: str, path: str) -> str | None:
-    """The name by which a file is imported from the project's root, or from ``src``; None for a script
-    in a folder that is no package, for tests, and for what tools run."""
+    """Return the name by which a file is imported from the project's root, or from ``src``; None for a
+    script in a folder that is not a package, for tests, and for what tools run."""
     pure = PurePosixPath(path)
     if not pure.is_relative_to(folder) or pure.suffix != ".py":
         return None
@@ -145,10 +145,11 @@ def beside_base(project: Environment, judge: Callable[[], GateVerdict]) -> GateV
 
 
 def lacks_by_the_patch(ours: Environment, base: Environment) -> bool:
-    """Less can be had, other than by a moved line that could not be had at the base commit either.
+    """Return whether less is installed, other than by a moved line that was not available at the base
+    commit either.
 
-    Such a line is held against the base commit's again: by the file that it stands in, installed by itself,
-    so that no other file contradicts it. Raises as ``Environment.install`` does.
+    Such a line is compared with the base commit's again: by its own file, installed by itself, so that no
+    other file contradicts it. Raises as ``Environment.install`` does.
     """
     here, there = ours.install(), base.install()
     if here.level is not there.level:
@@ -164,8 +165,8 @@ def lacks_by_the_patch(ours: Environment, base: Environment) -> bool:
 
 
 def lacked_at_base(ours: Environment, base: Environment) -> list[str]:
-    """Packages that could not be had at the base commit, and can be with the patch: as they are asked for,
-    or at all. Raises as ``Environment.install`` does."""
+    """Return packages that were not available at the base commit, and are with the patch: as they are
+    required, or at all. Raises as ``Environment.install`` does."""
     here, there = ({_package(line) for line, _ in tree.install().declined} for tree in (ours, base))
     come = ours.distributions().keys() - base.distributions().keys()
     return sorted(there - (here - come))
@@ -178,7 +179,7 @@ def _lacks(here: Installed, there: Installed) -> bool:
 
 
 def _new(here: Installed, there: Installed) -> list[str]:
-    """Lines that can't be had here alone; none of a package without a wheel in either tree."""
+    """Return lines that fail here alone; none of a package without a wheel in either tree."""
     lines = {line for line, _ in there.declined}
     without = {_package(line) for line, why in there.declined if _is_without_wheel(line, why)}
     return [
@@ -197,7 +198,7 @@ def _is_without_wheel(line: str, why: str) -> bool:
 
 
 def _package(line: str) -> str:
-    """The package that a line asks for; of what is no requirement (a step's name) the whole."""
+    """Return the package that a line requires; of what is not a requirement (a step's name) the whole."""
     asked = requirement_in(line)
     return line if asked is None else canonicalize_name(asked.name)
 
@@ -297,11 +298,11 @@ class _PythonRun:
     arguments: Sequence[str]
 
     def at_base(self) -> str:
-        """What it runs on at the base commit."""
+        """Return the content of the environment at the base commit."""
         return self.project.base.contents()
 
     def __call__(self, tree: RepoContext) -> CommandResult | NotInstalled:
-        """Their output has relative paths. Raises what installing and running raise."""
+        """Run the arguments; the output has relative paths. Raises what installing and running raise."""
         target = self.project.in_tree(tree)
         return target.install().absent or target.sandboxed(self.arguments)
 
@@ -336,7 +337,7 @@ def configured(repo: RepoContext, folder: str) -> dict[str, tuple[str, ...]]:
 
 
 def _mypy(repo: RepoContext, folder: str, tools: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """mypy's settings, from the first place that has any, in its own order."""
+    """Return mypy's settings, from the first place that has any, in its own order."""
     for name in ("mypy.ini", ".mypy.ini"):
         if (settings := _ini(repo, in_folder(folder, name))) is not None:
             return settings
@@ -345,22 +346,22 @@ def _mypy(repo: RepoContext, folder: str, tools: Mapping[str, Any]) -> Mapping[s
 
 
 def _ini(repo: RepoContext, path: str) -> dict[str, Any] | None:
-    """The section ``[mypy]`` of a file; None where there is no such file or section."""
+    """Return the section ``[mypy]`` of a file; None if there is no such file or section."""
     parser = parsed(repo.read_text(path) if repo.has(path) else "")
     return dict(items(parser, "mypy")) if parser.has_section("mypy") else None
 
 
 def _targets(repo: RepoContext, folder: str) -> tuple[str, ...]:
-    """The project's own packages, relative to its folder; the folder where it has none."""
+    """Return the project's own packages, relative to its folder; the folder if it has none."""
     packages = own_packages(repo, folder)
     return tuple(str(PurePosixPath(path).relative_to(folder)) for path in packages) or (".",)
 
 
 def _dependency_modules(project: Environment) -> tuple[str, ...]:
-    """Modules of what the patched manifests ask for themselves, as it is installed in either tree.
+    """Return modules of what the patched manifests require themselves, as installed in either tree.
 
-    A top-level module that only the base commit has is among them: who imports it would not find it any
-    more. None where both trees have the same installed. Raises as ``Environment.install`` does.
+    A top-level module that only the base commit has is among them: an import of it would fail now. None if
+    both trees have the same installed. Raises as ``Environment.install`` does.
     """
     trees = (project, project.base)
     here, there = (tree.distributions() for tree in trees)
@@ -397,9 +398,9 @@ def modules_of(project: Environment, packages: set[str]) -> set[str]:
 
 
 def asked_for(repo: RepoContext, folder: str, changed: Sequence[str] = ()) -> tuple[str, ...]:
-    """Canonical names of what a folder's manifests and the roots of its uv.lock ask for.
+    """Return canonical names of what a folder's manifests and the roots of its uv.lock require.
 
-    Where they name nothing, all that another client's lock has: it does not say what was asked for.
+    If they name nothing, all that another client's lock has: it does not record what was required.
     ``changed``: as for ``declared``.
     """
     sources = declared(repo, folder, changed)
@@ -412,10 +413,10 @@ def asked_for(repo: RepoContext, folder: str, changed: Sequence[str] = ()) -> tu
 
 
 def import_names(installed: Distribution) -> list[str]:
-    """The shallowest packages and modules that a distribution brings, its namesake first.
+    """Return the shallowest packages and modules of a distribution, its namesake first.
 
     Of a namespace (``google``, which many share) what it has in it. Nothing private, and no module that
-    mypyc names after a hash: it is called otherwise in each release.
+    mypyc names after a hash: it has another name in each release.
     """
     shared = set((installed.read_text("namespace_packages.txt") or "").split())
     packages: set[tuple[str, ...]] = set()
@@ -469,7 +470,7 @@ def _needing(installed: _InstalledByName, moved: set[str]) -> set[str]:
 
 
 def _in_tables(project: ProjectFiles) -> Iterator[str]:
-    """Poetry's tables and a Pipfile's: beside a lock nobody installs from them."""
+    """Yield names in Poetry's tables and a Pipfile's: with a lock nothing is installed from them."""
     for name, entries in (("pyproject.toml", poetry_entries), ("Pipfile", pipfile_entries)):
         with suppress(RecipeError):
             yield from [it.name for it in entries(parse_toml(name, project.text(name)))]

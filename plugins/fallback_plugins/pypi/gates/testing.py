@@ -126,7 +126,7 @@ class OwnTests:
 
     @property
     def way(self) -> Way:
-        """One of the ways to choose from."""
+        """The way to choose from."""
         run = self.within(self.here.context)
         if not self.commands:
             return Way("pytest or unittest, by plain discovery", run, hint=self._lacking)
@@ -137,11 +137,11 @@ class OwnTests:
         return Way(label, run, key, self._lacking, lines_of_ci(self.commands))
 
     def within(self, limits: GateContext) -> Run:
-        """Run them by the wall clock of a context."""
+        """Return how to run them by the wall clock of a context."""
         return lambda tree: self._run(self.here.in_tree(tree, limits), ())
 
     def alone(self, tests: Sequence[str]) -> Run:
-        """Run these tests, and no others."""
+        """Return how to run these tests, and no others."""
         return lambda tree: self._run(self.here.in_tree(tree), tests)
 
     def part(self) -> Part | str:
@@ -191,7 +191,7 @@ class OwnTests:
 
 
 def _whole(commands: Sequence[TestCommand]) -> TestCommand:
-    """Several commands as one, for people."""
+    """Return several commands as one, for people."""
     sources = dict.fromkeys(it.source for it in commands)
     lines = "; ".join(it.line for it in commands)
     return replace(commands[0], line=lines, source="; ".join(sources))
@@ -224,8 +224,8 @@ def _run_own(
 def _with_less(
     commands: Sequence[TestCommand], lines: Sequence["Line"], run: SuiteRun
 ) -> Iterator[tuple[Sequence[TestCommand], Sequence["Line"], Sequence[str], str]]:
-    """Other ways to run commands that ran no test: without what pytest refuses, without the project's own
-    options of pytest, without the variables of their source (which may ask for what is not built here)."""
+    """Yield other ways to run commands that ran no test: without what pytest refuses, without the project's
+    own options of pytest, without the variables of their source (which may need what is not built here)."""
     output = run.result.output
     unknown = " ".join(_UNRECOGNIZED.findall(output)).split()
     changed = [it.without(unknown) for it in lines]
@@ -285,8 +285,8 @@ def _own(
 
 
 def _script(commands: Sequence[TestCommand], lines: Sequence["Line"]) -> str:
-    """For a shell: each command in its folder, with its variables, and after its steps. It ends with the
-    last exit code that is not 0."""
+    """Return a shell script: each command in its folder, with its variables, and after its steps. It ends
+    with the last exit code that is not 0."""
     parts, done = [], set[tuple[str, str]]()
     for command, line in zip(commands, lines, strict=True):
         texts = [f"cd {shlex.quote(command.folder)} || exit"]
@@ -303,7 +303,7 @@ def _script(commands: Sequence[TestCommand], lines: Sequence["Line"]) -> str:
 
 
 def _before(step: str) -> str:
-    """A step before the tests, whose output is left out of the log unless it fails."""
+    """Return a step before the tests, whose output is left out of the log unless it fails."""
     said = '"$TMPDIR/before"'
     what = f"before the tests, {shlex.quote(step)} ended with exit code $?:"
     return f'"$shell" -c {shlex.quote(step)} >{said} 2>&1 || {{ echo {what}; tail -n 5 {said}; }}'
@@ -337,11 +337,11 @@ class Line:
 
     @property
     def text(self) -> str:
-        """For a shell."""
+        """The line for a shell."""
         return shlex.join(self.words) if self.words else self.written
 
     def without(self, left_out: Sequence[str]) -> "Line":
-        """The same, without some of its words."""
+        """Return the line without some of its words."""
         return replace(self, words=tuple(word for word in self.words if word not in left_out))
 
 
@@ -358,7 +358,7 @@ def _plain_words(written: str) -> list[str]:
 
 
 def _unwrapped(words: list[str]) -> list[str]:
-    """Without ``coverage run`` and its options: what it would measure is not asked for."""
+    """Return the words without ``coverage run`` and its options: what it would measure is not needed."""
     rest = words[2:] if words[1:2] == ["-m"] and _PYTHON.fullmatch(words[0]) else words
     if rest[:2] != ["coverage", "run"]:
         return words
@@ -369,7 +369,7 @@ def _unwrapped(words: list[str]) -> list[str]:
 
 
 def _pytest_at(words: Sequence[str]) -> int:
-    """Where the arguments of pytest begin; the end if the words run something else."""
+    """Return where the arguments of pytest begin; the end if the words run something else."""
     by_client = "run" in words[1:2]
     for at, word in enumerate(words):
         is_pytest = PurePosixPath(word).name in {"pytest", "py.test"}
@@ -448,7 +448,7 @@ _ROOT = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile
 
 
 def runs_on(context: GateContext, tree: RepoContext, argv: Sequence[str]) -> str:
-    """``EcosystemPlugin.runs_on``; empty where a manifest can't be read, so that nothing runs."""
+    """Return as ``EcosystemPlugin.runs_on``; empty if a manifest can't be read, so that nothing runs."""
     try:
         return Environment(context, tree, _folder(tree), _runner(argv)).contents()
     except (RecipeError, RepositoryError):
@@ -461,7 +461,7 @@ def run(
     argv: Sequence[str],
     timeout_s: float | None = None,
 ) -> TargetRun:
-    """``EcosystemPlugin.run``: ``python`` is the environment's, also where nothing is declared."""
+    """Run as ``EcosystemPlugin.run``: ``python`` is the environment's, even if nothing is declared."""
     try:
         project = Environment(context, tree, _folder(tree), _runner(argv))
         found = project.install()
@@ -505,7 +505,7 @@ def run(
 def run_on_another(
     context: GateContext, tree: RepoContext, argv: Sequence[str], number: int
 ) -> bool:
-    """``EcosystemPlugin.run_on_another``: another Python."""
+    """Choose another Python, as ``EcosystemPlugin.run_on_another``."""
     if number == 0:
         choose_python(context, None)
         return True
@@ -517,7 +517,8 @@ def run_on_another(
 
 
 def _folder(tree: RepoContext) -> str:
-    """Whose dependencies: the root's; where it has no project, the affected package's own."""
+    """Return the folder whose dependencies are installed: the root; if it has no project, the affected
+    package's own."""
     if any(tree.has(name) for name in _ROOT) or tree.affected is None:
         return "."
     folders = {str(PurePosixPath(own.manifest).parent) for own in tree.affected.own}
@@ -525,7 +526,7 @@ def _folder(tree: RepoContext) -> str:
 
 
 def _runner(argv: Sequence[str]) -> str | None:
-    """A test runner that the command itself names."""
+    """Return a test runner that the command itself names."""
     return "pytest" if "pytest" in argv or "py.test" in argv else None
 
 
@@ -559,7 +560,7 @@ _UNITTEST_NAME = re.compile(r"^(?:FAIL|ERROR|UNEXPECTED SUCCESS): (\S+ \(.*)$", 
 
 
 def pytest_summary(log: str) -> Summary | None:
-    """By the last line, and the short summary above it; None where there is no such line."""
+    """Read the last line, and the short summary above it; None if there is no such line."""
     endings = _PYTEST_ENDING.findall(log)
     if not endings:
         return None
@@ -573,7 +574,7 @@ def pytest_summary(log: str) -> Summary | None:
 
 
 def unittest_summary(log: str) -> Summary | None:
-    """By ``Ran … tests`` and the line below it; None where there is none."""
+    """Read ``Ran … tests`` and the line below it; None if there is none."""
     ran = _UNITTEST_RAN.findall(log)
     if not ran:
         return None
@@ -616,7 +617,7 @@ _OTHERS = tuple(
 def command_summary(
     log: str, figures: tuple[int, int] | None, failing: Sequence[str] = ()
 ) -> Summary | None:
-    """Return what the log of a command tells that may run several test runners, or one of any kind.
+    """Return the summary of the log of a command that may run several test runners, or one of any kind.
 
     ``figures``, ``failing``: tests that ran and that failed, and the names of these, as processes of the
     command report them; None: none reports them, or not to its end. Of the log's summaries so many of the
@@ -642,8 +643,8 @@ def _sum(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
 
 
 def _endings(log: str) -> list[tuple[int, tuple[int, int], int]]:
-    """Tests that ran and failed, and that were expected to fail, by each last line of pytest and unittest,
-    in the log's order."""
+    """Return the tests that ran and failed, and that were expected to fail, by each last line of pytest and
+    unittest, in the log's order."""
 
     def total(pattern: re.Pattern[str], text: str | None) -> int:
         return sum(map(int, pattern.findall(text or "")))

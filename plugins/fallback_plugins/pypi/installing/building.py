@@ -103,15 +103,15 @@ _PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 class NotBuiltError(ToolFailedError):
-    """No wheel came of an archive; ``problem`` says why, in a few words."""
+    """An archive of which no wheel was built; ``problem`` says why, in a few words."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem, next_step="Ask for a release that has a wheel.")
 
 
 class NotHadError(NotBuiltError):
-    """The registry gives no archive that is as its listing says, or not to us: the next time it will be
-    the same, until the registry is another."""
+    """The registry does not give an archive that is as its listing says, or not to us: the next time the
+    result is the same, unless the registry changes."""
 
 
 @dataclass(frozen=True)
@@ -128,13 +128,15 @@ class SourceArchive:
 
     @property
     def ending(self) -> str:
-        """Of its file's name, by which it is unpacked; empty: it is no archive of source (PEP 625)."""
+        """The ending of its file's name, by which it is unpacked; empty: it is not a source archive (PEP
+        625)."""
         return next((end for end in _ARCHIVES if self.file.endswith(end)), "")
 
 
 @dataclass(frozen=True)
 class BuildSystem:
-    """How a source is built: what its build needs, who builds it, and where that lies in the source."""
+    """How a source is built: the requirements of its build, the backend, and the backend's path in the
+    source."""
 
     needs: tuple[str, ...] = _USUAL_NEEDS
     backend: str = _USUAL_BACKEND
@@ -143,7 +145,7 @@ class BuildSystem:
 
 @dataclass(frozen=True)
 class WheelBuild:
-    """``until``: the day of the releases that its build needs; empty: any."""
+    """One build. ``until``: the day of the releases that it needs; empty: any."""
 
     context: GateContext
     archive: SourceArchive
@@ -151,10 +153,10 @@ class WheelBuild:
     until: str
 
     def into(self, made: Path) -> Installed:
-        """The wheel, put into a folder of ours.
+        """Put the wheel into a folder of ours.
 
-        Raises NotBuiltError; NotHadError, which is one, where the registry gives no archive that is as
-        listed; any other ToolFailedError where it does not answer; ToolMissingError, SandboxError.
+        Raises NotBuiltError; NotHadError, which is one, if the registry gives no archive that is as listed;
+        any other ToolFailedError if it does not answer; ToolMissingError, SandboxError.
         """
         content = fetched(self.archive.url, self.archive.hash) if self.archive.ending else None
         if content is None:
@@ -210,7 +212,7 @@ class WheelBuild:
         ask: bool,
         spent_s: float = 0.0,
     ) -> tuple[str, bytes]:
-        """The one file that a run of it left, in the sandbox."""
+        """Return the one file that a run in the sandbox left."""
         work = scratch / ("asking" if ask else "building")
         (work / "made").mkdir(parents=True)
         archive = f"archive{self.archive.ending}"
@@ -235,7 +237,7 @@ class WheelBuild:
 
 @dataclass
 class _Tried:
-    """For one Python and day: what was asked for, what was built, and what was not, with the reason."""
+    """For one Python and day: what was requested, what was built, and what was not, with the reason."""
 
     asked: set[_Asked] = field(default_factory=set)
     wheels: dict[_Asked, Path] = field(default_factory=dict)
@@ -243,8 +245,8 @@ class _Tried:
 
 
 class Building:
-    """The builds of one environment. ``indexes``: those that the project names. With one of its own nobody
-    can tell whose archive has a package's name."""
+    """The builds of one environment. ``indexes``: those that the project names. With an index of its own it
+    is unknown whose archive has a package's name."""
 
     def __init__(self, context: GateContext, indexes: Callable[[], Indexes]) -> None:
         self._context = context
@@ -255,11 +257,11 @@ class Building:
         self._listings = MAX_LISTED
 
     def build(self, python: Path, until: str, refusals: Sequence[str]) -> None:
-        """Build what uv refused for want of a wheel, what was not tried before.
+        """Build what uv refused for lack of a wheel, if it was not tried before.
 
-        Raises ToolFailedError where no registry answers, be it for a listing, an archive or what a build
-        needs: nothing is kept then. ToolMissingError, SandboxError. What no wheel comes of raises nothing:
-        ``failed`` has it.
+        Raises ToolFailedError if no registry answers, be it for a listing, an archive or what a build
+        needs: nothing is kept then. ToolMissingError, SandboxError. A failed build raises nothing: it is in
+        ``failed``.
         """
         tried = self._of(python, until)
         for asked in unbuilt("\n".join(refusals)):
@@ -273,12 +275,12 @@ class Building:
                 tried.failed[asked] = _TOO_MANY
 
     def links(self, python: Path, until: str) -> str:
-        """Lines of a requirements file that have uv find what was built; empty: nothing was."""
+        """Return lines of a requirements file by which uv finds what was built; empty: nothing was."""
         folders = (wheel.as_uri() for wheel in self._of(python, until).wheels.values())
         return "\n".join(f"--find-links {folder}" for folder in folders)
 
     def built(self, python: Path, until: str, there: Sequence[str]) -> tuple[str, ...]:
-        """Those that are there (pins), by name and version."""
+        """Return those that are installed (``there``: pins), by name and version."""
         pairs = (pin.partition("==") for pin in there)
         pins = {(canonicalize_name(name), version) for name, _, version in pairs}
         wheels = self._of(python, until).wheels
@@ -324,8 +326,8 @@ class Building:
             keep(failure, {"tried": tried_as(), "why": why})
 
     def _key(self, archive: SourceArchive, python: Path, until: str) -> str:
-        """All that decides a wheel. It is built once, so what its build needs is of that time, or of the
-        day that is asked for."""
+        """Return a key of all that decides a wheel. It is built once, so what its build needs is of that
+        time, or of the requested day."""
         by = (pythons.identity(python), until, *this_python())
         by = (*by, version_of("uv", self._context.clients))
         return (
@@ -334,7 +336,7 @@ class Building:
 
 
 def tried_as() -> str:
-    """Stands for all that a build may owe its failure to: the day, and the system's packages."""
+    """Return a key of all that may have caused a build's failure: the day, and the system's packages."""
     return gating.content_key(today(), _system())
 
 
@@ -365,7 +367,7 @@ def _named(line: str) -> Iterator[_Asked]:
 
 
 def in_words(asked: _Asked) -> str:
-    """A release (``left 1.0``), or what was asked for where none was looked for (``left==1.0``)."""
+    """Return a release (``left 1.0``), or the requirement if none was looked for (``left==1.0``)."""
     name, which = asked
     return f"{name} {which}" if which[:1].isdigit() else f"{name}{which}"
 
@@ -373,9 +375,9 @@ def in_words(asked: _Asked) -> str:
 def listed(
     context: GateContext, name: str, spec: str, python: Path, until: str
 ) -> SourceArchive | None:
-    """The archive of the newest release that a specifier and a day admit, for a Python.
+    """Return the archive of the newest release that a specifier and a day admit, for a Python.
 
-    None: the registry lists none. Raises ToolFailedError where it does not answer, ToolMissingError.
+    None: the registry lists none. Raises ToolFailedError if it does not answer, ToolMissingError.
     """
     with scratch_folder("uv") as folder:
         text = asking_for(name + spec, f"==3.{minor_of(python)}.*")
@@ -429,8 +431,8 @@ def _is_its_own(name: str) -> bool:
 
 
 def only_file(folder: Path, most: int) -> tuple[str, bytes]:
-    """Name and content of the one file that a run left there. Nothing is followed, and of anything but
-    one regular file of at most ``most`` bytes nothing is read. Raises NotBuiltError."""
+    """Return name and content of the one file that a run left there. No link is followed, and only one
+    regular file of at most ``most`` bytes is read. Raises NotBuiltError."""
     try:
         # The sandbox has ended: nothing in it changes any more.
         with os.scandir(folder) as entries:
@@ -447,7 +449,7 @@ def only_file(folder: Path, most: int) -> tuple[str, bytes]:
 
 
 def check_name(file: str, archive: SourceArchive) -> None:
-    """Is it a wheel of that release, by its name? Raises NotBuiltError."""
+    """Raise NotBuiltError if a file is not a wheel of that release, by its name."""
     try:
         name, version, _, _ = parse_wheel_filename(file)
     except InvalidWheelFilename:

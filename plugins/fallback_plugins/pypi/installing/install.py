@@ -76,13 +76,12 @@ class InstallWay:
 @dataclass(frozen=True)
 class InstallPlan:
     """What to try. ``everything``: ways to install all of it, the first that works counts; ``sources``: for
-    step 2, asked for only there; ``runner``: the test runner that the tests ask for, declared or not.
+    step 2, called only there; ``runner``: the test runner that the tests need, declared or not.
 
-    ``beside``: what every environment had, so that nobody declared it, and what tests are said to need
-    elsewhere than in a manifest; not reported if it isn't available. ``missing``: what is installed by now
-    imports and no release that is there brings, as lines.
-    ``refused``: what uv is not to read, and why: what it would have led to is missing. ``there``: what is
-    installed by now, as pins.
+    ``beside``: what every environment had, so that no project declared it, and what tests are said to need
+    elsewhere than in a manifest; not reported if it isn't available. ``missing``: lines for what installed
+    code imports and no installed release provides. ``refused``: what uv is not to read, and why: what it
+    would have led to is missing. ``there``: what is installed by now, as pins.
     """
 
     everything: tuple[InstallWay, ...]
@@ -96,8 +95,9 @@ class InstallPlan:
 
 @dataclass
 class InstallLadder:
-    """One ladder: what was had so far, and what could not be. ``write`` puts lines into a file of ours and
-    says where. Methods raise ToolFailedError where no registry answers, and what ``uv`` raises."""
+    """One ladder: what was installed so far, and what could not be. ``write`` puts lines into a file
+    of ours and returns its path. Methods raise ToolFailedError if no registry answers, and what
+    ``uv`` raises."""
 
     plan: InstallPlan
     uv: Uv
@@ -112,11 +112,11 @@ class InstallLadder:
     step: str = ""
 
     def run(self) -> Installed:
-        """Install what can be had."""
+        """Install what is available."""
         return self._with_runner(self._everything() or self._in_part())
 
     def whole(self) -> Installed | None:
-        """Install all that is declared, and the runner if it can be had; None where not all can."""
+        """Install all that is declared, and the runner if it is available; None if not all is."""
         level = self._everything()
         return None if level is None else self._with_runner(level)
 
@@ -139,7 +139,8 @@ class InstallLadder:
         return Installed(level, tuple(self.declined), step=self.step, beside=self._completed(level))
 
     def _completed(self, level: Level) -> tuple[str, ...]:
-        """Install what is missing, in place of a release that has it no more; return what came by that."""
+        """Install what is missing, in place of a release that no longer has it; return what came by
+        that."""
         before = {*self.plan.there()}
         for line in self.plan.missing() if level is not Level.METADATA else ():
             name = canonicalize_name(Requirement(line).name)
@@ -181,8 +182,8 @@ class InstallLadder:
         return Level.METADATA if self.declined else Level.EVERYTHING
 
     def _elsewhere(self, source: Source) -> Iterator[tuple[str, str]]:
-        """Lines that lead elsewhere than to a registry. Of a lock's, what its pins require is had from the
-        registry. By what only the project says, a name there may be anybody's."""
+        """Yield lines that lead elsewhere than to a registry. Of a lock's, what its pins require is taken
+        from the registry. A name that only the project states may be anybody's there."""
         there: set[str] = set()
         if source.left_out and source.pinned and self.pins and self._try(*self.pins) is None:
             there = {canonicalize_name(Requirement(pin).name) for pin in self.plan.there()}
@@ -193,7 +194,7 @@ class InstallLadder:
             yield line, f"{_ELSEWHERE}{_ALSO}" if is_there else _ELSEWHERE
 
     def _lines(self, lines: Sequence[str], pinned: bool) -> Iterator[tuple[str, str | None]]:
-        """All at once; where that can't be had, half of them, until a line that can't stands alone."""
+        """Try all at once; if that fails, each half, until a failing line is alone."""
         if not lines:
             return
         if self.tries >= MAX_TRIES:
@@ -212,9 +213,9 @@ class InstallLadder:
             yield from self._lines(lines[half:], pinned)
 
     def _try(self, *lines: str, pinned: bool = False, asked: bool = True) -> str | None:
-        """Why these can't be had together with what was had before; None: they are there.
+        """Return why these can't be installed together with what was before; None: they are installed.
 
-        ``asked``: the project asks for them, so that a registry that does not answer is an error.
+        ``asked``: the project requires them, so that a registry that does not answer is an error.
         """
         self.tries += 1
         if pinned:  # each stands for itself
@@ -225,7 +226,7 @@ class InstallLadder:
         )
 
     def _asked(self) -> list[str]:
-        """Names of all that is declared, as far as a registry is asked for it."""
+        """Return the names of all that is declared, as far as a registry is asked for it."""
         lines = (line for source in self.plan.sources() for line in source.lines)
         return [Requirement(line).name for line in lines]
 
@@ -240,14 +241,14 @@ class InstallLadder:
 
 
 def reason(output: str) -> str:
-    """uv's own reason, without what it draws around it and the advice below."""
+    """Return uv's own reason, without what it draws around it and the advice below."""
     message = " ".join(output.split())
     begin = max((match.end() for match in _BEFORE.finditer(message)), default=0)
     return gating.in_short(message[begin:].partition(_ADVICE)[0].rstrip() or message)
 
 
 def _also(line: str, why: str, there: Collection[str]) -> str:
-    """Why a line can't be had, and whether another release of its package is there all the same."""
+    """Return why a line can't be installed, and whether another release of its package is."""
     asked = requirement_in(line)
     is_there = asked is not None and canonicalize_name(asked.name) in there
     return f"{why}{_ALSO}" if is_there and not why.endswith(_ALSO) else why
@@ -260,7 +261,7 @@ def _any_release(line: str) -> str:
 
 
 def bound(line: str) -> str:
-    """A line as a constraint, which takes no extras."""
+    """Return a line as a constraint, which takes no extras."""
     asked = Requirement(line)
     return f"{asked.name}{asked.specifier}{f' ; {asked.marker}' if asked.marker else ''}"
 
@@ -272,7 +273,7 @@ def run_uv(
     until: str = "",
     env: Mapping[str, str] = MappingProxyType({}),
 ) -> CommandResult:
-    """``until``: the day of the releases (``2022-05-27``); empty: any. Raises ToolMissingError."""
+    """Run uv. ``until``: the day of the releases (``2022-05-27``); empty: any. Raises ToolMissingError."""
     if any(tuple(arguments[: len(words)]) == words for words in _INSTALLING):
         arguments = [*arguments, *_ONCE]
     of_day = {"UV_EXCLUDE_NEWER": f"{until}T23:59:59Z"} if until else {}

@@ -51,6 +51,7 @@ from fallback_plugins.pypi.manifests.pyproject import (
     texts,
 )
 from fallback_plugins.pypi.manifests.requirements import (
+    VARIABLE,
     is_plain,
     local_folders,
     requirement_in,
@@ -61,11 +62,10 @@ from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
-#: Options of a requirements file that name a file or a folder; and its variables.
+#: Options of a requirements file that name a file or a folder.
 _PATH_OPTION = re.compile(
     r"\s*(?:-r|-c|-e|-f|--requirement|--constraint|--editable|--find-links)[\s=]*(?P<path>\S+)"
 )
-_VARIABLE = re.compile(r"\$\{\w+\}")
 _TEST_FILE = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test|tests?)\.py")
 
 #: A test that only pytest finds: by its import, or a function outside any class.
@@ -94,10 +94,10 @@ MAX_PLACES = 50
 
 
 class Manifests:
-    """One project folder's manifests, and what they say about installing it.
+    """One project folder's manifests, and what they require to install it.
 
-    ``runner``: a test runner that whoever asks needs, besides that of the project's own tests. ``only``:
-    a single source's name; then nothing else is installed.
+    ``runner``: a test runner that the caller needs, besides that of the project's own tests. ``only``: a
+    single source's name; then nothing else is installed.
     """
 
     def __init__(
@@ -125,17 +125,18 @@ class Manifests:
 
     @property
     def locked(self) -> bool:
-        """Does uv.lock decide what is installed?"""
+        """Whether uv.lock decides what is installed."""
         return self._lock is not None
 
     @property
     def lock(self) -> str:
-        """Path of the uv.lock that decides what is installed; empty where none does."""
+        """The path of the uv.lock that decides what is installed; empty if none does."""
         return "" if self._lock is None else in_folder(self._lock, LOCK)
 
     @cached_property
     def pinned(self) -> frozenset[str]:
-        """Releases that the lock has from a registry (``left==1``); none where there is none to be read."""
+        """The releases that the lock has from a registry (``left==1``); none if there is none that can be
+        read."""
         if not self.locked:
             return frozenset()
         with suppress(RecipeError):
@@ -163,7 +164,7 @@ class Manifests:
         return stated_installs(self._repo, self.folder)
 
     def bounds_of(self, name: str) -> SpecifierSet:
-        """Return all that the project says of a package's release: its lock, its files."""
+        """Return all specifiers of the project for a package: of its lock, and its files."""
         lines = [it for source in self.sources for it in source.lines]
         lines += [it for it in self.pinned if it.startswith(f"{name}==")]
         asked = (requirement_in(line) for line in lines)
@@ -171,7 +172,8 @@ class Manifests:
         return reduce(and_, (it.specifier for it in named), SpecifierSet())
 
     def own_code(self) -> Iterator[bytes]:
-        """Texts of the project's Python files, except those that are run to build or to automate it."""
+        """Yield the texts of the project's Python files, except those that are run to build or to automate
+        it."""
         for path in self._repo.tracked_files:
             pure = PurePosixPath(path)
             if pure.suffix == ".py" and pure.is_relative_to(self.folder) and pure.name not in _RUN:
@@ -180,13 +182,13 @@ class Manifests:
 
     @cached_property
     def indexes(self) -> Indexes:
-        """The registries and folders that it names, or whoever set up its clients does."""
+        """The registries and folders that the project names, or its clients' settings."""
         settings = self._read(settings_of(self.places))
         return indexes_named(self.texts | settings, unread=bool(self._unread))
 
     @property
     def own(self) -> Mapping[str, str]:
-        """The folder's own manifests by file name, for what they say of the project itself."""
+        """The folder's own manifests by file name, for what they state of the project itself."""
         return self._at(self.folder)
 
     @property
@@ -195,8 +197,8 @@ class Manifests:
         return tuple(self._at(place) for place in self.places[1:])
 
     def _read_by_uv(self, changed: Sequence[str]) -> dict[str, str]:
-        """Manifests that uv comes across: this folder's, those above it, those of folders that they name,
-        and requirements files with those that they include."""
+        """Return the manifests that uv reads: this folder's, those above it, those of folders that they
+        name, and requirements files with those that they include."""
         tracked = self._repo.tracked_files
         wanted = [path for path in tracked if is_wanted(path, self.folder, changed)]
         metadata = (in_folder(self.folder, name) for name in ("pyproject.toml", "setup.cfg"))
@@ -210,7 +212,7 @@ class Manifests:
         return found | self._read([in_folder(self.folder, _TOX)])
 
     def _read(self, paths: Iterable[str]) -> dict[str, str]:
-        """The texts of those that are there, by path. One that can't be read declares nothing."""
+        """Return the texts that exist, by path. One that can't be read declares nothing."""
         found = {}
         for path in filter(self._repo.has, paths):
             try:
@@ -230,7 +232,7 @@ class Manifests:
 
     @cached_property
     def runner(self) -> str | None:
-        """pytest, where tests are written for it: whoever declares none has it installed."""
+        """pytest, if tests are written for it: it is installed even if it is not declared."""
         if self._runner is not None or self._only is not None:
             return self._runner
         tests = [path for path in self._repo.tracked_files if is_test(path, self.folder)]
@@ -250,7 +252,7 @@ class Manifests:
 
     @cached_property
     def strays(self) -> tuple[tuple[str, str], ...]:
-        """What would lead uv out of these files: it is given none of them as they are."""
+        """What would lead uv out of these files: then it gets none of them as they are."""
         return tuple(("as uv reads it", stray) for stray in dict.fromkeys(self._stray_lines()))
 
     @property
@@ -259,8 +261,8 @@ class Manifests:
         return (self.folder, *_local_places(self._repo, self.folder, self.texts))
 
     def copy_to(self, scratch: Path) -> Path:
-        """Write them below a folder, without what uv should not act on. Where uv is to be run there: in
-        the project's folder, or in its workspace's."""
+        """Write the manifests below a folder, without what uv should not act on. Return the folder to run
+        uv in: the project's, or its workspace's."""
         for path, text in self.texts.items():
             (scratch / path).parent.mkdir(parents=True, exist_ok=True)
             if kind_of(path) in {Kind.SETUP_PY, Kind.SETUP_CFG}:
@@ -273,7 +275,7 @@ class Manifests:
         return place
 
     def everything(self, write: _Write) -> Iterator[InstallWay]:
-        """The ways to install all of it, the most exact first."""
+        """Yield the ways to install all of it, the most exact first."""
         if self.locked and self.strays:
             return
         if self.locked:
@@ -303,8 +305,8 @@ class Manifests:
 
     @property
     def flattening_drops(self) -> bool:
-        """Does ``FLATTENED`` leave out something that decides versions: constraints that can't be read,
-        uv's own sources and rules, an index?"""
+        """Whether ``FLATTENED`` leaves out something that decides versions: constraints that can't be read,
+        uv's own sources and rules, an index."""
         texts = {path: self.texts[path] for path in self._requirements}
         ruled = [
             table_of(parse_toml(path, text), "tool", "uv")
@@ -315,8 +317,8 @@ class Manifests:
         return own_rules or self.indexes.own or bool(constraints(texts).left_out)
 
     def installs(self, path: str) -> bool:
-        """Is what this file says part of what is installed: the lock, a manifest of the folder, or
-        requirements that are read with it?"""
+        """Return whether this file is part of what is installed: the lock, a manifest of the folder, or
+        requirements that are read with it."""
         if path == self.lock:
             return True
         if kind_of(path) not in {None, Kind.REQUIREMENTS}:
@@ -326,13 +328,15 @@ class Manifests:
         return path in with_included([self._only], self.texts.get)
 
     def export(self, place: Path) -> Sequence[str]:
-        """The command that writes the lock's pins to a file, for what can't be installed as a whole."""
+        """Return the command that writes the lock's pins to a file, for what can't be installed as a
+        whole."""
         options = ["--no-hashes", "--no-emit-local", "--no-header", "--no-annotate"]
         options += ["--no-default-groups", *self._groups, *self._members]
         return ["export", "--frozen", *options, "-o", str(place)]
 
     def _stray_lines(self) -> Iterator[str]:
-        """Lines of requirements files that would lead uv out of them: to files, or to variables, of ours.
+        """Yield lines of requirements files that would lead uv out of them: to files, or to variables, of
+        ours.
 
         uv quotes a file that it can't read as requirements, and puts variables into addresses.
         """
@@ -347,12 +351,12 @@ class Manifests:
                 target = option and posixpath.normpath(
                     posixpath.join(posixpath.dirname(path), option["path"].strip("'\""))
                 )
-                if (target and target not in self.texts) or _VARIABLE.search(line):
+                if (target and target not in self.texts) or VARIABLE.search(line):
                     yield f"{path}, line {number} leads out of the repository's requirements files"
 
     @property
     def _is_plain(self) -> bool:
-        """Has uv the same to read in the files as was read here: requirements, each other, indexes?"""
+        """Whether uv reads the same in the files as was read here: requirements, each other, indexes."""
         return all(source.option and not source.left_out for source in self.sources) and all(
             is_plain(path, self.texts[path]) for path in self._requirements
         )
@@ -391,12 +395,12 @@ class Manifests:
 
 
 def release(name: str, version: str) -> str:
-    """One way to write it."""
+    """Return the normal form of a release."""
     return f"{canonicalize_name(name)}=={canonicalize_version(version)}"
 
 
 def pins_of(exported: str) -> tuple[Source, ...]:
-    """uv's export of a lock as one source: what comes from elsewhere than a registry is left out."""
+    """Return uv's export of a lock as one source: what comes from elsewhere than a registry is left out."""
     lines = [line.strip() for line in exported.splitlines() if line.strip()]
     pins = tuple(line for line in lines if "==" in line and "@" not in line)
     others = tuple(line[:_SHOWN] for line in lines if line not in pins)
@@ -404,7 +408,7 @@ def pins_of(exported: str) -> tuple[Source, ...]:
 
 
 def is_test(path: str, folder: str) -> bool:
-    """Is this a test file, by the names that pytest and unittest look for, in a folder?"""
+    """Return whether this is a test file, by the names that pytest and unittest look for, in a folder."""
     is_inside = folder == "." or path.startswith(f"{folder}/")
     return is_inside and _TEST_FILE.fullmatch(path) is not None
 

@@ -29,6 +29,7 @@ from fallback_plugins.pypi.manifests.pyproject import (
     texts,
 )
 from fallback_plugins.pypi.manifests.requirements import (
+    VARIABLE,
     includes,
     index_lines,
     logical_lines,
@@ -375,9 +376,6 @@ def _addresses(value: Any, key: str = "") -> Iterator[str]:
             yield address
 
 
-#: uv puts variables of its environment into the addresses of requirements (measured).
-_VARIABLE = re.compile(r"\$\{\w+\}")
-
 _NOT_IN_VARIABLES = re.compile(r"[^A-Za-z0-9]")
 
 
@@ -429,7 +427,7 @@ def _of_source(path: str, name: str, source: Mapping[str, Any]) -> Iterator[str]
 
 
 def _of_requirement(path: str, line: str) -> Iterator[str]:
-    if _VARIABLE.search(line):
+    if VARIABLE.search(line):
         yield f"{path} requires {line!r}, which names a variable of the environment."
         return
     asked = requirement_in(line)

@@ -350,7 +350,8 @@ _PER_FILE = re.compile(
     r"[ \t]*(?:--(?:no-binary|only-binary|prefer-binary|pre|require-hashes|use-)|-r|-c)"
 )
 _LONG_INCLUDE = re.compile(r"[ \t]*--(?:requirement|constraint)\b")
-_VARIABLE = re.compile(r"\$\{\w+\}")
+#: A variable of the environment, which uv puts into the addresses of requirements (measured).
+VARIABLE = re.compile(r"\$\{\w+\}")
 _CONTINUED = re.compile(r"\\\r?\n")
 #: An option of pip's, and what is after a requirement: a comment, options.
 _OPTION = re.compile(r"-(?:[rcefi]\b|-[a-z])")
@@ -392,7 +393,7 @@ def with_included(
 
 
 def _led_to(path: str, target: str) -> str:
-    if "://" in target or _VARIABLE.search(target):
+    if "://" in target or VARIABLE.search(target):
         return target
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
 
@@ -485,7 +486,7 @@ def requirement_lines(path: str, text: str) -> Iterator[str]:
         bare = line.strip()
         if not bare or _PER_FILE.match(line) or _LONG_INCLUDE.match(line):
             continue
-        if bare.startswith("-") or _VARIABLE.search(bare):
+        if bare.startswith("-") or VARIABLE.search(bare):
             raise unresolvable(path, bare)
         yield clean(path, bare_line(line))
 
@@ -529,7 +530,7 @@ def clean(path: str, requirement: str) -> str:
     except (ValueError, RecursionError):  # a marker that can't be written again
         raise unresolvable(path, requirement) from None
     # Escapes in a marker are undone when it is parsed: no line may become several, or name a variable.
-    if len(written.splitlines()) > 1 or "\\" in requirement or _VARIABLE.search(written):
+    if len(written.splitlines()) > 1 or "\\" in requirement or VARIABLE.search(written):
         raise unresolvable(path, requirement)
     return written
 

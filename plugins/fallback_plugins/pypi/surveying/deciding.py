@@ -62,7 +62,7 @@ class DecidedByLock:
         advisory: Advisory,
         patched: Mapping[str, str] = MappingProxyType({}),  # noqa: ARG002
     ) -> tuple[str, ...]:
-        """As ``PythonProject`` says: the lock decides."""
+        """Return as ``PythonProject`` says: the lock decides."""
         return advisory.packages(ECOSYSTEM)
 
     @property
@@ -84,7 +84,8 @@ class ManifestRequest:
     declaration: Declaration
 
     def answered_by(self, versions: Iterable[str]) -> bool:
-        """Is one of these versions what is asked for? A request that can't be read is."""
+        """Return whether one of these versions is what is required. A request that can't be read is
+        answered."""
         if self.declaration.refusal or not self.declaration.is_readable:
             return True
         return any(
@@ -107,8 +108,8 @@ class LockStep:
     unversioned: frozenset[str] = frozenset()
 
     def check(self, advisory: Advisory) -> None:
-        """Raises RecipeError where the lock doesn't answer a request of the advisory's packages, and a fix
-        of the lock would not come to answer it; and if it lists one of them without a version."""
+        """Raise RecipeError if the lock doesn't answer a request of the advisory's packages, and a fix of
+        the lock would not come to answer it; and if it lists one of them without a version."""
         packages = frozenset(advisory.packages(ECOSYSTEM))
         for part in unversioned(self.lock, packages & self.unversioned):
             raise unknown(self.lock, part.reason, next_step=part.next_step)
@@ -122,8 +123,8 @@ class LockStep:
                 raise self._refusal(one, f"holds {', '.join(versions)}")
 
     def doubt(self) -> RecipeError | None:
-        """The refusal to call the lock clean: it lacks what is asked for, with all that this brings in.
-        None among test data: ``check`` refuses what is asked for itself there."""
+        """Return the refusal to call the lock clean: it lacks what is required, with all that this brings
+        in. None among test data: ``check`` refuses what is required itself there."""
         if not _TEST_DATA.isdisjoint(self.lock.split("/")[:-1]):
             return None
         for one in self._wanted:
@@ -145,7 +146,7 @@ class LockStep:
 
 
 def _would_answer(advisory: Advisory, one: ManifestRequest, versions: Iterable[str]) -> bool:
-    """Does a fixed version, which an affected one has to go to anyway, answer the request?"""
+    """Return whether a fixed version, which an affected one has to go to anyway, answers the request."""
     affected = any(is_affected(advisory, ECOSYSTEM, one.name, version) for version in versions)
     fixed = fixed_versions(advisory, ECOSYSTEM, one.name)
     return affected and any(map(one.declaration.admits, fixed))
@@ -156,10 +157,9 @@ def asked_in_arrays(
     whole: Collection[str],
     recorded: Collection[tuple[str, SpecifierSet]] = (),
 ) -> tuple[ManifestRequest, ...]:
-    """What pyproject.toml files ask for in their arrays. Only of those that are ``whole`` extras and groups
-    are locked too. ``recorded``: the requests that the lock says that it was made for; of those with a
-    condition only others are returned. Raises RecipeError for text that is no TOML.
-    """
+    """Return the requests in the arrays of pyproject.toml files. Only of those that are ``whole`` extras
+    and groups are locked too. ``recorded``: the requests that the lock records as its own; of those with a
+    condition only others are returned. Raises RecipeError for text that is not TOML."""
     documents = {path: parse_toml(path, text) for path, text in texts.items()}
     own = {
         canonicalize_name(str(table_of(document, "project").get("name", "")))
@@ -181,8 +181,8 @@ def asked_in_arrays(
 def _asked_by(
     path: str, line: str, recorded: Collection[tuple[str, SpecifierSet]] = ()
 ) -> Iterator[ManifestRequest]:
-    """The request that a line makes, if it names no address, and holds in every case or is another than
-    those that were ``recorded`` (none: nothing is known of those)."""
+    """Yield the request of a line, if it names no address, and holds in every case or differs from those
+    that were ``recorded`` (none: nothing is known of those)."""
     requirement = requirement_in(line)
     if requirement is None:
         return
@@ -215,7 +215,7 @@ _VIA = re.compile(
 
 
 def decided_by(texts: Mapping[str, str]) -> dict[str, str]:
-    """Each ``.in`` of a set that has been compiled, with the ``.txt`` that was made from it."""
+    """Return each ``.in`` of a set that was compiled, with the ``.txt`` that was made from it."""
     pairs = ((path, str(PurePosixPath(path).with_suffix(".txt"))) for path in texts)
     return {
         path: target
@@ -252,7 +252,7 @@ def _is_of(name: str, path: str, text: str) -> bool:
 
 
 def steps(texts: Mapping[str, str]) -> Iterator[LockStep]:
-    """Each compiled file of a set, with what the ``.in`` beside it asks for."""
+    """Yield each compiled file of a set, with what the ``.in`` next to it requires."""
     for source, target in decided_by(texts).items():
         compiler = _UV if _UV in texts[target] else "pip-compile"
         asked = tuple(_requests(source, texts[source]))
@@ -266,7 +266,7 @@ def _requests(path: str, text: str) -> Iterator[ManifestRequest]:
 
 
 def _held(path: str, texts: Mapping[str, str]) -> dict[str, list[str]]:
-    """What a compiled file holds, and those that it includes."""
+    """Return what a compiled file holds, and those that it includes."""
     held: dict[str, list[str]] = {}
     for here, text in with_included([path], texts.get, constrain=False).items():
         for one in _requests(here, text or ""):
@@ -345,7 +345,7 @@ def _folders(repo: RepoContext, lock: Place) -> set[str]:
 
 
 def project_of(place: Place) -> str:
-    """The folder whose environment is made from a manifest."""
+    """Return the folder whose environment is made from a manifest."""
     folder = PurePosixPath(place.path).parent
     inside = place.kind is Kind.REQUIREMENTS and folder.name in _REQUIREMENTS
     return str(folder.parent if inside else folder)

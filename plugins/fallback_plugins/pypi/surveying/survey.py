@@ -655,22 +655,26 @@ def _pins(places: tuple[Declaration, ...]) -> Iterator[str]:
     return (place.pin.version for place in places if place.pin is not None)
 
 
-def locked_in_toml(path: str, text: str) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Name, version and table of each package of a lock in TOML that has both. Raises RecipeError."""
+def _toml_tables(path: str, text: str) -> list[Mapping[str, Any]]:
+    """Return the packages of a lock in TOML; none of another file. Raises RecipeError."""
     kind = kind_of(path)
-    for table in tables(parse_toml(path, text).get(_TOML_LOCKS[kind]) if kind else None):
+    return tables(parse_toml(path, text).get(_TOML_LOCKS[kind]) if kind else None)
+
+
+def locked_in_toml(path: str, text: str) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield name, version and table of each package of a lock in TOML that has both. Raises RecipeError."""
+    for table in _toml_tables(path, text):
         name, version = table.get("name"), table.get("version")
         if isinstance(name, str) and isinstance(version, str):
             yield name, version, table
 
 
 def unversioned_in_toml(path: str, text: str) -> frozenset[str]:
-    """Canonical names of packages that a lock in TOML lists without a version, and that are no folder of
-    the repository. Raises RecipeError."""
-    kind = kind_of(path)
+    """Return canonical names of packages that a lock in TOML lists without a version, except folders of the
+    repository. Raises RecipeError."""
     return frozenset(
         str(canonicalize_name(table["name"]))
-        for table in tables(parse_toml(path, text).get(_TOML_LOCKS[kind]) if kind else None)
+        for table in _toml_tables(path, text)
         if isinstance(table.get("name"), str)
         and not isinstance(table.get("version"), str)
         and not table.keys() & {"path", "editable", "directory"}
@@ -678,10 +682,9 @@ def unversioned_in_toml(path: str, text: str) -> frozenset[str]:
 
 
 def unlisted_in_toml(path: str, text: str) -> frozenset[str]:
-    """Canonical names of packages that those of a pdm.lock or pylock.toml require in every case, and that
-    it does not list. Raises RecipeError."""
-    kind = kind_of(path)
-    packages = [*tables(parse_toml(path, text).get(_TOML_LOCKS[kind]) if kind else None)]
+    """Return canonical names of packages that those of a pdm.lock or pylock.toml require in every case, and
+    that it does not list. Raises RecipeError."""
+    packages = _toml_tables(path, text)
     listed = {str(canonicalize_name(str(table.get("name", "")))) for table in packages}
     required = {name for table in packages for name in _required(table)}
     return frozenset(required - listed)
