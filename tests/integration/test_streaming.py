@@ -24,7 +24,7 @@ from fallback_plugins.messages_api.model import ClaudeModel
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.attempt.task import DraftDiscarded, DraftText, Finished, TierEvent
 from fallback_tier.budget.audited import AuditMeter
-from fallback_tier.budget.spent import spent
+from fallback_tier.budget.tally import spent
 from fallback_tier.llm.judging import PlanJudge
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.outcome import Applied, Refused
