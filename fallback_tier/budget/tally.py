@@ -161,22 +161,19 @@ def _key(scope: Scope, event: ModelCalled | ModelAnswered | ModelFailed) -> _Key
     return _Key(scope, event.attempt, event.call_type, event.call)
 
 
-class Spent(NamedTuple):
-    """``usage``: as reported. ``unreported``: pre-charges of calls whose use nobody learned."""
+def spent(audit: AuditReader, scope: Scope) -> tuple[tuple[CallUsage, ...], Charge | None]:
+    """Return what a gate transition's calls used, all attempts together: as reported; and the pre-charges
+    of calls without a report.
 
-    usage: tuple[CallUsage, ...]
-    unreported: Charge | None
-
-
-def spent(audit: AuditReader, scope: Scope) -> Spent:
-    """Answers that were found again after an interruption count once, where they were paid."""
+    An answer that is found again after an interruption counts once, at the attempt that paid for it.
+    """
     ledger = UsageLedger()
     for stored in audit.events(scope.fix_id, kinds=frozenset({"ModelAnswered"})):
         event = stored.payload
         if stored.scope == scope and isinstance(event, ModelAnswered):
             cost = event.cost_usd_estimate
             ledger.record(event.call_type, usage_of(event), None if cost is None else Decimal(cost))
-    return Spent(ledger.totals(), _unreported(audit, scope))
+    return ledger.totals(), _unreported(audit, scope)
 
 
 def _unreported(audit: AuditReader, scope: Scope) -> Charge | None:

@@ -24,9 +24,10 @@ from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import CallType, ModelFailureKind
 from fallback_tier.answers.reading import beginning
 from fallback_tier.attempt.task import AttemptTask, DraftDiscarded, DraftText, Recorder, TierEvent
+from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.calls import UsageLedger
-from fallback_tier.budget.journal import Found, Journal
-from fallback_tier.budget.meter import Meter, OverBudget
+from fallback_tier.budget.journal import AuditJournal, Found
+from fallback_tier.budget.meter import OverBudget
 from fallback_tier.budget.prices import Prices
 from fallback_tier.errors import ModelError
 from fallback_tier.limits import MAX_PARALLEL_CALLS
@@ -192,8 +193,8 @@ class Caller:
         record: Recorder,
         evidence: EvidenceStore,
         *,
-        meter: Meter | None = None,
-        journal: Journal | None = None,
+        meter: AuditMeter | None = None,
+        journal: AuditJournal | None = None,
         keep_prompts: bool = False,
     ) -> None:
         self._task = task

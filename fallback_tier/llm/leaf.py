@@ -31,9 +31,10 @@ from fallback_tier.attempt.task import (
     Refusal,
     TierEvent,
 )
+from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.calls import CallCeiling
-from fallback_tier.budget.journal import Journal
-from fallback_tier.budget.meter import Meter, OverBudget
+from fallback_tier.budget.journal import AuditJournal
+from fallback_tier.budget.meter import OverBudget
 from fallback_tier.errors import ModelError
 from fallback_tier.grounding.edit_checks import barred_reason
 from fallback_tier.grounding.support import Judgement
@@ -70,8 +71,8 @@ class LlmLeaf:
     _: KW_ONLY
     evidence: EvidenceStore
     judge: PlanJudge | None = None
-    meter: Meter | None = None
-    journal: Journal | None = None
+    meter: AuditMeter | None = None
+    journal: AuditJournal | None = None
     self_rag: "SelfRag | None" = None
     keep_prompts: bool = False
     held_author: bool = False

@@ -362,14 +362,6 @@ class _CompiledRule(NamedTuple):
     judge: Certainty
 
 
-class _Screen(NamedTuple):
-    """Rules that follow one another, and one pattern that matches wherever any of them does. Most texts
-    have no secret: one search finds that out."""
-
-    pattern: Any
-    rules: tuple[Rule, ...]
-
-
 def redact_secrets(text: str, known: frozenset[str] = frozenset()) -> tuple[str, int]:
     """The text with ``[REDACTED]`` in the place of each secret, and how many were taken out.
 
@@ -398,9 +390,9 @@ def _redact(text: str, known: frozenset[str], layers: int = _LAYERS) -> tuple[st
         found = data.count(value)
         if found:
             data, count = data.replace(value, _stand_in(value)), count + found
-    for screen in _screens():
-        if screen.pattern.search(data):
-            for rule in screen.rules:
+    for screen, rules in _screens():
+        if screen.search(data):
+            for rule in rules:
                 data, found = _replace(_compiled(rule), data)
                 count += found
     spans = named_values(data)
@@ -572,8 +564,10 @@ _SCREENED = (RULES[:TOKENS], RULES[TOKENS : TOKENS + 1], RULES[TOKENS + 1 :])
 
 
 @cache
-def _screens() -> tuple[_Screen, ...]:
-    return tuple(_Screen(_re2("|".join(map(_any_case, each))), each) for each in _SCREENED)
+def _screens() -> tuple[tuple[Any, tuple[Rule, ...]], ...]:
+    """Return groups of rules, each after one pattern that matches wherever any of its rules does: most
+    texts have no secret, and one search shows it."""
+    return tuple((_re2("|".join(map(_any_case, each))), each) for each in _SCREENED)
 
 
 def _any_case(rule: Rule) -> str:

@@ -294,7 +294,7 @@ def result_of(
     end: End, state: FixProgress, audit: AuditReader, scope: Scope, advisory_id: str
 ) -> FixResult:
     """What callers get. ``state``: the one that ``end`` was decided in; what it cost is on record."""
-    used = spent(audit, scope)
+    usage, unreported = spent(audit, scope)
     common = {
         "fix_id": scope.fix_id,
         "gate_transition_id": scope.gate_transition_id,
@@ -303,8 +303,8 @@ def result_of(
         "prior_attempts": state.prior_attempts,
         "failed_candidates": FailedCandidate.of(state.failed_candidates),
         "verdicts": state.verdicts,
-        "usage": used.usage,
-        "unreported": used.unreported,
+        "usage": usage,
+        "unreported": unreported,
     }
     match end:
         case FixVerified():

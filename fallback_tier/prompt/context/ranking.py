@@ -135,13 +135,6 @@ class _File(NamedTuple):
     used: frozenset[str] = frozenset()
 
 
-class _Evidence(NamedTuple):
-    """What a unit has: names it defines, names it has, whether it calls the package, where first."""
-
-    score: float
-    focus: int
-
-
 def ranked_units(interest: Interest, paths: Sequence[str], sources: Sources) -> list[Ranked]:
     """Units of the given files that have something of what is looked for, best first, tests last.
 
@@ -294,7 +287,8 @@ def _evidence(
     interest: Interest,
     weights: dict[str, float],
     sources: Sources,
-) -> _Evidence:
+) -> tuple[float, int]:
+    """Return a unit's score (names that it defines or has, calls of the package) and its first line."""
     body = sources.body(unit)
     score, defined, used = 0.0, [], []
     for name in file.symbols:
@@ -315,12 +309,12 @@ def _evidence(
     focus = min(defined or used or [0])
     line = unit.start + body.count("\n", 0, focus)
     if interest.own is None:
-        return _Evidence(score, line)
+        return score, line
     frames = interest.own.frames_in(unit)
     score = _MARKED * score + _FRAME * bool(frames)
     defining = (name for name in file.used if name in unit.names or defines(body, name) is not None)
     score += interest.own.of_proof(file.path, defining, weights)
-    return _Evidence(score, frames[0] if frames else line)
+    return score, frames[0] if frames else line
 
 
 def _is_about(unit: Unit, words: WordSet, sources: Sources) -> bool:
