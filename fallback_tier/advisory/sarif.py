@@ -33,6 +33,8 @@ from fallback_tier.advisory.packages import (
 )
 from fallback_tier.errors import AdvisoryError
 
+# SARIF's own indirections: a result's rule, its texts and its places, wherever the log keeps them.
+
 
 class _Result(NamedTuple):
     """A result with the rule that it refers to, and where it points."""

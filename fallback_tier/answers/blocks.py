@@ -58,7 +58,7 @@ _QUOTED_CHARS: Final = 80
 def _read_blocks(answer: ModelAnswer) -> tuple[Plan | None, tuple[str, ...]]:
     """The plan in an answer, or what is wrong with it: exactly one of the two. Never raises.
 
-    As ``plan.read_plan`` of JSON: a cut answer is never used, each problem is a sentence to act on.
+    As ``read_plan`` of JSON: a cut answer is never used, each problem is a sentence to act on.
     """
     if problem := no_text(answer, _ONE_PLAN):
         return None, (problem,)

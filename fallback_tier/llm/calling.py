@@ -37,6 +37,8 @@ from fallback_tier.ports import LanguageModel, ModelAnswer, ModelRequest
 from fallback_tier.prompt.builder import Prompt
 from fallback_tier.prompt.redact import excerpt, redact_secrets
 
+# Several model requests at the same time: threads talk to the servers, one generator reports.
+
 
 @dataclass(frozen=True)
 class Piece:

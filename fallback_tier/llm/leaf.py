@@ -303,6 +303,9 @@ def _same_edits(one: Proposal, other: Proposal) -> bool:
     return edit_digest(one.changes) == edit_digest(other.changes)
 
 
+# What the LLM tier records, and how its work on an attempt ends, if it gave no supported plan.
+
+
 @dataclass(frozen=True)
 class _Doubted:
     """A valid plan that the judge found unsupported, and how many such there were by then."""

@@ -227,6 +227,17 @@ def _line_of(text: str, offset: int) -> int:
     return text.count("\n", 0, offset) + 1
 
 
+# Edits whose old text differs from the file's in white space alone: the slips that models make, and no
+# others.
+#
+# Forgiven, together or alone: blanks at a line's end, blank lines before and after the old text, and an
+# indentation that all its lines have too much or too little of. Never forgiven: anything inside a line, a
+# tab for four spaces, a line left out. Nothing is guessed by likeness, as editors that fall back on edit
+# distance do: a fix in the wrong one of two similar branches passes for a fix.
+#
+# Whole lines are compared, so a match replaces whole lines; what old and new have in common at their
+# heads and tails keeps the file's own bytes.
+
 #: Blanks of source code. Form feeds, no-break spaces and the like are content.
 _INDENT: Final = " \t"
 _BLANKS: Final = _INDENT + "\r"

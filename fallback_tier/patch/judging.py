@@ -283,6 +283,10 @@ def _texts(value: Any) -> Iterator[str]:
                 pending.extend(items)
 
 
+# Modules of a repository's product that nothing has to import: they are named to be loaded. Entry points
+# (entry points specification, PyPA), programs that a script starts with ``python -m``, texts of the
+# product (``BACKEND = "package.module.Class"``). Nothing is run, as for imports (``imports_here``).
+
 #: Where programs are named that nothing imports.
 _SCRIPTS = re.compile(
     r"(?i:GNUmakefile|makefile|Procfile|justfile|(?:[\w.-]+\.)?Dockerfile(?:\.[\w.-]+)?)"

@@ -238,6 +238,8 @@ _LOADERS: dict[str, Callable[[str], Any]] = {
 }
 
 
+# Which artifacts of a lock file, or of a requirements file, are named without a hash.
+
 #: A digest as npm, pip, uv, Poetry, pdm and yarn classic write it. What they don't know they skip over.
 _DIGEST = re.compile(r"sha(?:1|224|256|384|512)[-:=]\S{16,}")
 

@@ -205,6 +205,12 @@ def _code_reason(path: str, before: str | None, after: str, added: list[_Added])
     return odd or (disagreement(was, now) if grammar == "python" else None)
 
 
+# Characters in code that only a text should have: names beyond ASCII, escapes in names, HTML comments.
+#
+# Names are not weighed by their looks: lists of look-alikes are never complete, a word of one script can
+# look like a word of another (four Cyrillic letters read "copy"), and Python takes a ligature for its
+# letters (PEP 3131). A fix rarely needs a new one.
+
 #: Nodes that are text to the language, of all grammars; whatever is not one of them is code.
 _TEXTS = frozenset(
     {

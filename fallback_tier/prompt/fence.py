@@ -172,6 +172,11 @@ def _lines(text: str, nonce: str) -> str:
     return PREFIX + shown.replace("\n", "\n" + PREFIX)
 
 
+# Whether a text talks to the model: the fence's header names what is found; nothing is dropped.
+#
+# Advice to a model, not a safeguard: paraphrase defeats any list of patterns, which is why the gates
+# don't trust the model. Linear time: one google-re2 set in one pass, measured in tests/campaigns/bench.
+
 #: Up to three words between two key words ("ignore all of the previous instructions"). Short on
 #: purpose: a long counted gap multiplies the automaton's states.
 _GAP = r"\W+(?:\w+\W+){0,3}"

@@ -167,6 +167,11 @@ _CALLS = (
 )
 
 
+# The table of secrets: what each issuer's credential looks like. Our own table, in RE2 syntax. Issuers
+# document their prefixes for this purpose (GitHub's "secret scanning patterns", GitLab's "token
+# prefixes", Slack's "token types" …).
+
+
 class Certainty(Enum):
     """How much the value itself must look like a secret before it is taken out."""
 

@@ -240,6 +240,8 @@ def _texts(change: RawChange, context: GateContext) -> FileChange:
     return FileChange(path=change.path, before=before, after=after)
 
 
+# JavaScript as node's own parser reads it, next to ours (``patch.parsers_agree``).
+
 #: Parsing takes milliseconds; node takes its time to start on a busy machine.
 _TIMEOUT_S = 60.0
 

@@ -368,6 +368,13 @@ def _put(tree: FileTree, path: str, content: bytes) -> None:
         ) from error
 
 
+# Why a proof that fails may show nothing: it never came to look at the flaw.
+#
+# A missing program, a test that can't be collected or an import that fails ends with a failure too, at
+# the base commit and perhaps not with the patch. Such a failure must not pass for the vulnerability. The
+# patterns are output of the interpreters and the common test runners; a proof whose *subject* is one of
+# these messages catches it and fails with its own text.
+
 #: POSIX.1-2017, XCU 2.8.2: found but not executable; not found.
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 

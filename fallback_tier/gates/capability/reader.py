@@ -33,6 +33,10 @@ class CapabilityUse(NamedTuple):
     callee: str
 
 
+# What a reader of one file can't tell the power of, each with the question that the project may answer: a
+# module that is brought in, the member that is called of a value that nothing here makes, a name that
+# nothing binds, a call of what is computed, the way from a value to its inner parts.
+
 #: What a relative import of JavaScript can run that is no source of a language that is read.
 _NATIVE = (".node", ".wasm")
 

@@ -231,6 +231,10 @@ def _bounded(text: str) -> str:
     return _cut(text, MAX_FAILURE_SUMMARY_BYTES)
 
 
+# The parts of a suite's log that are about certain tests. A retry is told what its predecessor broke.
+# Tests that fail at the base commit too (without a network in the sandbox, say) fail in the same log, and
+# their frames would mislead it.
+
 #: Where the words about one failing test begin: pytest, jest, vitest, unittest.
 _HEADING = re.compile(
     r"_{3,} (?:ERROR (?:at \w+ of|collecting) )?(?P<pytest>\S.*?) _{3,}"

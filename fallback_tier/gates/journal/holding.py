@@ -1,4 +1,7 @@
-"""One process at a time has a fix in hand: two would share a worktree, and write one trail."""
+"""Hold a fix for one process at a time: two would share a worktree, and write one trail.
+
+A fix that stops on its way stays open in the trail, and the error says how to resume it.
+"""
 
 import hashlib
 from collections.abc import Iterator

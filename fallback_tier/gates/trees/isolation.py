@@ -349,6 +349,8 @@ def in_short(output: str) -> str:
     return " ".join(output[-_QUOTED_CHARS:].split())
 
 
+# Names of files as git quotes them, and why some are left alone: not UTF-8, or not possible in a patch.
+
 #: git-config(1), core.quotePath: as C writes strings, a byte as three octal digits.
 _ESCAPE = re.compile(rb"\\(?:([0-7]{3})|(.))")
 _LETTERS = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13}

@@ -154,6 +154,10 @@ def _remove_again(place: Path, lower: Sequence[Path]) -> None:
         _remove_again(place / name, [base / name])
 
 
+# The layer that holds what a patch changes, and nothing else. git applies the patch to copies of the
+# files that it may touch. What became of it is then read from the layer itself, all of it, never from the
+# diff: a file in the layer hides the base's.
+
 _FOLDER, _GITLINK = "040000", "160000"
 
 #: Every path that a diff can name, in any of its headers. Too many do no harm: a copy that the patch

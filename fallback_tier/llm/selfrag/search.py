@@ -45,6 +45,8 @@ from fallback_tier.llm.selfrag.trying import (
 from fallback_tier.prompt.redact import excerpt
 from fallback_tier.retrieval import FewShot
 
+# Candidates that hold, judged by a critic and weighed (Self-RAG's ISREL, ISSUP and ISUSE).
+
 
 @dataclass(frozen=True)
 class _ScoredCandidate:
@@ -122,6 +124,8 @@ def _scored(one: CandidateAnswer, critique: Critique | None) -> _ScoredCandidate
     critique = critique.model_copy(update={"relevant": relevant})
     return _ScoredCandidate(one, critique, segment_score(critique, one.lm_score))
 
+
+# Retrieve: whether the next segment of a path needs examples, and which (Self-RAG's first token).
 
 _FRESH_CONTEXT = "a retry is a fresh context, without examples"
 _NO_EXAMPLES = "the memory has nothing for this advisory"
@@ -218,6 +222,8 @@ def _decided(answer: RetrieveAnswer | str, before: _Shots) -> tuple[Retrieve, st
         return Retrieve.NO, f"nothing to continue with; {answer.reason}"
     return answer.retrieve, answer.reason
 
+
+# Whether a step can be paid for, before it is asked for.
 
 #: Author calls of one search: a beam of four over four examples for four steps. What takes more is
 #: not searched for but guessed at.

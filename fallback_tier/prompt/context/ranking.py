@@ -356,6 +356,13 @@ def is_behind(path: str, interest: Interest) -> bool:
     return path not in interest.files and is_beside(inside)
 
 
+# BM25 of a few words over texts (Robertson & Zaragoza 2009), by SQLite's FTS5 in memory. FTS5 parts
+# snake_case by itself, and camelCase is parted before. Words and code meet in two ways:
+#
+# - ``_bm25`` stems both sides (Porter), so that "parsing" in an advisory finds ``parse_value``;
+# - ``_bm25_whole``, for a package's own code, takes a word that stands alone for more than a part of an
+#   identifier, and only inflected forms for the same word: by Porter "regular" finds ``regularized``.
+
 # A set of letters comes first: a search for it is quicker than one that begins by looking back.
 _CAMEL = re.compile(r"[A-Z](?<=[a-z0-9][A-Z])")
 

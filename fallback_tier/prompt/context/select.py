@@ -199,6 +199,15 @@ def _first(text: str, names: Sequence[str]) -> int | None:
     return next((at for name in names if (at := find_word(text, name)) is not None), None)
 
 
+# A package's own code, in the order in which it fills a prompt: the vulnerability is in it. A model that
+# sees the place of a vulnerability is mostly right about it, so what there is room for is shown:
+#
+# - the units that tell most;
+# - what they call, where the package defines it: guards, checks, escapes;
+# - the rest of their files: a fix seldom keeps to one function, and what it needs is imported above;
+# - all other units, until their rank falls off: code that has little of what is looked for costs as much
+#   as the place of the vulnerability, and hides it (ADR-0120).
+
 #: Units that tell most.
 _MOST_SIGNIFICANT = 12
 
