@@ -11,13 +11,12 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from fallback_tier.advisory import Advisory, load_advisory
-from fallback_tier.attempt.task import TierEvent
+from fallback_tier.attempt.task import Inputs, TierEvent
 from fallback_tier.errors import AttemptHistoryError, ConfigurationError, first_fault
 from fallback_tier.outcome import AttemptSummary, RecipeApplication, RecipeSelection
 from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import Configuration, Services, wire
-from fallback_tier.wiring.inputs import Inputs
 
 #: A prior attempt as a host has it: our class, or its fields as plain data.
 PriorAttempt = AttemptSummary | Mapping[str, Any]

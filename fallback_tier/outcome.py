@@ -1,5 +1,6 @@
 """What goes into and comes out of one attempt: selections, plans, summaries, applications."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
@@ -371,4 +372,13 @@ class Refused(_Application):
     declined: tuple[StepDeclined, ...] = ()
 
 
+#: The result of one attempt, by whichever tier: the name is the callable's contract.
 RecipeApplication = Annotated[Applied | Refused, Field(discriminator="outcome")]
+
+#: The heading in a failure summary that turns from what failed to what the patch tried.
+TRIED_HEADING = "What the patch tried:"
+
+
+def next_attempt(prior_attempts: Sequence[AttemptSummary]) -> int:
+    """Return the number of the attempt after these: 1, or one more than the last one's."""
+    return prior_attempts[-1].attempt + 1 if prior_attempts else 1

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from fallback_audit.events import ConsumerLeft
 from fallback_audit.ports import AuditStore, EvidenceStore
-from fallback_tier import chain
+from fallback_tier import links
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt import rag
 from fallback_tier.attempt.task import (
@@ -54,7 +54,7 @@ RESUME_RULE = "The attempt counts; start the next one with the same prior attemp
 
 
 @dataclass(frozen=True)
-class ChainParts:
+class TierParts:
     """What the links of the chain work with. ``retriever`` None: no memory; ``leaf`` None: no model.
 
     ``is_resumed``: the fix is on record, so that a missing client raises and refuses nothing;
@@ -83,7 +83,7 @@ class FallbackTier:
     ) -> None:
         self._plugins = plugins
         #: For an engine that takes the chain's links by itself (ADR-0088).
-        self.parts = ChainParts(retriever, leaf, audit, evidence)
+        self.parts = TierParts(retriever, leaf, audit, evidence)
 
     def resumed(self, *, needs_model: bool) -> "FallbackTier":
         """Return the tier for a fix on record, in which what is missing raises SettingMissingError or
@@ -131,7 +131,7 @@ class FallbackTier:
         try:
             application = yield from self._attempt(task, record)
         except Refusal as refusal:
-            application = yield from chain.refuse(task, refusal, record)
+            application = yield from links.refuse(task, refusal, record)
         except (GeneratorExit, KeyboardInterrupt):
             if not record.has_outcome:
                 record(ConsumerLeft(attempt=task.number, resume_rule=RESUME_RULE))
@@ -164,27 +164,27 @@ class FallbackTier:
         """Steps 2 to 7. Raises Refusal where a step ends the attempt without a patch."""
         parts = self.parts
         # 2. Cap.
-        chain.check_cap(task)
+        links.check_cap(task)
         # 3. Start.
-        yield record(chain.started(task))
+        yield record(links.started(task))
         proposal: Proposal | None = None
         declined: NotApplicable | None = None
         examples: tuple[FewShot, ...] = ()
         if task.is_retry:
             # Fresh context: neither 4 nor 5; durable before the first model request.
-            yield record(chain.rag_skipped(task))
+            yield record(links.rag_skipped(task))
         else:
             # 4. Recipe.
-            proposal, declined = yield from chain.apply_recipe(task, record)
+            proposal, declined = yield from links.apply_recipe(task, record)
             if proposal is None:
                 # 5. RAG.
                 examples = yield from rag.retrieve(parts.retriever, task, parts.evidence, record)
                 proposal = yield from rag.replay(examples, task, record)
         if proposal is None:
             # 6. LLM.
-            proposal = yield from chain.ask_model(parts.leaf, task, examples, declined, record)
+            proposal = yield from links.ask_model(parts.leaf, task, examples, declined, record)
         # 7. Seal.
-        return (yield from chain.seal(proposal, task, parts.evidence, record))
+        return (yield from links.seal(proposal, task, parts.evidence, record))
 
     def plugin_for(self, advisory: Advisory) -> EcosystemPlugin:
         """The plugin for the advisory's ecosystem. Raises ConfigurationError where none serves it."""

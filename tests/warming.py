@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import BaseModel, TypeAdapter
 
 from fallback_plugins.shared.gates.base_runs import _kept_form
-from fallback_tier.answers.plan import plan_schema
+from fallback_tier.answers.blocks import plan_schema
 from fallback_tier.ecosystem_rules import ECOSYSTEMS_GROUP
 from fallback_tier.entry_points import mounted
 from fallback_tier.installed import GATES_GROUP

@@ -8,7 +8,8 @@ that names a lockfile but no package is looked up by its rule, or skipped with t
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from fallback_tier.advisory.found import (
     MAX_MESSAGE_LENGTH,
@@ -30,8 +31,98 @@ from fallback_tier.advisory.packages import (
     ecosystem_of_type,
     from_purl,
 )
-from fallback_tier.advisory.sarif_log import Result, Rules, result_of, words
 from fallback_tier.errors import AdvisoryError
+
+# SARIF's own indirections: a result's rule, its texts and its places, wherever the log keeps them.
+
+
+class _Result(NamedTuple):
+    """A result with the rule that it refers to, and where it points."""
+
+    result: Mapping[str, Any]
+    rule: Mapping[str, Any]
+    locations: tuple[tuple[str, Mapping[str, Any]], ...]
+
+    @property
+    def message(self) -> str:
+        """What the tool says of it."""
+        return words(self.result.get("message"))
+
+    @property
+    def rule_id(self) -> str:
+        """The rule's identifier; for scanners of dependencies often an advisory's."""
+        return text(self.result.get("ruleId")) or text(self.rule.get("id"))
+
+
+class _Rules:
+    """The rules of a run, indexed once: a log may have as many as it has results."""
+
+    def __init__(self, run: Mapping[str, Any]) -> None:
+        self._tool = mapping(run.get("tool"))
+        self._by_name: dict[int, dict[str, Mapping[str, Any]]] = {}
+
+    def of(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The rule of a result: by index in the driver or an extension, else by id there."""
+        reference = mapping(result.get("rule"))
+        component = mapping(self._tool.get("driver"))
+        extension = mapping(reference.get("toolComponent")).get("index")
+        if isinstance(extension, int):
+            component = _at(self._tool.get("extensions"), extension)
+        rules = component.get("rules")
+        index = reference.get("index", result.get("ruleIndex"))
+        name = text(result.get("ruleId")) or text(reference.get("id"))
+        chosen = _at(rules, index)
+        if chosen and (not name or text(chosen.get("id")) == name):
+            return chosen
+        return self._named(rules).get(name, chosen)
+
+    def _named(self, rules: object) -> Mapping[str, Mapping[str, Any]]:
+        # The log outlives this, so an id() stands for one array. Of two rules, the first one counts.
+        if id(rules) not in self._by_name:
+            named: dict[str, Mapping[str, Any]] = {}
+            for rule in mappings(rules):
+                named.setdefault(text(rule.get("id")), rule)
+            self._by_name[id(rules)] = named
+        return self._by_name[id(rules)]
+
+
+def _result_of(run: Mapping[str, Any], result: Mapping[str, Any], rules: _Rules) -> _Result:
+    """A result of a run, with everything that it refers to."""
+    return _Result(result, rules.of(result), tuple(_locations(run, result)))
+
+
+def words(message: object) -> str:
+    """A SARIF message's text; where a tool gives only Markdown, that."""
+    reported = mapping(message)
+    return text(reported.get("text")) or text(reported.get("markdown"))
+
+
+def _locations(
+    run: Mapping[str, Any], result: Mapping[str, Any]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for location in mappings(result.get("locations")):
+        physical = mapping(location.get("physicalLocation"))
+        artifact = mapping(physical.get("artifactLocation"))
+        if "uri" not in artifact:
+            artifact = mapping(_at(run.get("artifacts"), artifact.get("index")).get("location"))
+        yield _path(text(artifact.get("uri"))), mapping(physical.get("region"))
+
+
+def _path(uri: str) -> str:
+    """A relative reference or a file URI as a path."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return uri
+    path = parts.path if parts.scheme == "file" else uri
+    return unquote(path).removeprefix("./")
+
+
+def _at(items: object, index: object) -> Mapping[str, Any]:
+    if isinstance(items, list) and isinstance(index, int) and 0 <= index < len(items):
+        return mapping(items[index])
+    return {}
+
 
 SARIF_VERSION = "2.1.0"
 
@@ -77,9 +168,9 @@ def read(log: Mapping[str, Any], source: str) -> Iterator[Found]:
         there = f"{source}: runs[{number}]"
         yield from _unfinished(run, there)
         yield from unread(run.get("results"), there)
-        rules = Rules(run)
+        rules = _Rules(run)
         for place, result in enumerate(mappings(run.get("results"))):
-            yield from _found(result_of(run, result, rules), f"{there}.results[{place}]")
+            yield from _found(_result_of(run, result, rules), f"{there}.results[{place}]")
 
 
 def _unfinished(run: Mapping[str, Any], where: str) -> Iterator[Skipped]:
@@ -101,7 +192,7 @@ def _has_failed(call: Mapping[str, Any]) -> bool:
     return failed or call.get("executionSuccessful") is False
 
 
-def _found(item: Result, where: str) -> Iterator[Found]:
+def _found(item: _Result, where: str) -> Iterator[Found]:
     set_aside = _set_aside(item.result)
     package = _package(item)
     if set_aside:
@@ -134,7 +225,7 @@ def _set_aside(result: Mapping[str, Any]) -> str:
 # --- A dependency ---------------------------------------------------------------------------------
 
 
-def _package(item: Result) -> Installed | str | None:
+def _package(item: _Result) -> Installed | str | None:
     """The package a result is about; a clause where it can't be told; None: it is about source."""
     stated = _stated(item)
     files = [path for path, _region in item.locations]
@@ -147,7 +238,7 @@ def _package(item: Result) -> Installed | str | None:
     return stated._replace(ecosystem=ecosystem)
 
 
-def _stated(item: Result) -> Installed | None:
+def _stated(item: _Result) -> Installed | None:
     """From a package URL, else from the message, else from properties; the ecosystem may be open."""
     bags = mapping(item.result.get("properties")), mapping(item.rule.get("properties"))
     urls = [purl for bag in bags for purl in _purls(bag)]
@@ -189,7 +280,7 @@ def _from_properties(bag: Mapping[str, Any]) -> Installed | None:
     return Installed(ecosystem_of_type(kind), name, version)
 
 
-def _reported(item: Result, package: Installed) -> Reported:
+def _reported(item: _Result, package: Installed) -> Reported:
     found = next((it for form in _MESSAGES if (it := form.search(item.message))), None)
     stated = found.groupdict().get("id") if found else None
     identifier = _IDENTIFIER.match(item.rule_id)
@@ -208,7 +299,7 @@ def _reported(item: Result, package: Installed) -> Reported:
     )
 
 
-def _fixes(item: Result, package: str) -> tuple[str, ...]:
+def _fixes(item: _Result, package: str) -> tuple[str, ...]:
     """Fixed versions: from the message, the rule's help, or a property; none where none is named."""
     help_text = words(item.rule.get("help"))[:MAX_HELP_LENGTH]
     bag = mapping(item.result.get("properties"))
@@ -233,7 +324,7 @@ def _table(help_text: str, package: str) -> Iterator[str]:
 # --- Source code ----------------------------------------------------------------------------------
 
 
-def _code_finding(item: Result, where: str) -> Found:
+def _code_finding(item: _Result, where: str) -> Found:
     rule = item.rule_id or "A result"
     for path, region in item.locations:
         start = region.get("startLine")

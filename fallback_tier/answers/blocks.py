@@ -7,7 +7,8 @@ block whose own lines are markers, a path without a block, a key given twice: th
 
 import re
 from dataclasses import dataclass, field
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
 
 from fallback_tier.answers.block_form import (
     DIVIDER,
@@ -25,12 +26,15 @@ from fallback_tier.answers.reading import (
     MAX_PROBLEMS,
     THINKING,
     no_text,
+    parse_one,
+    read_one,
     shown,
     text_after_thinking,
     validated,
 )
 from fallback_tier.outcome import Plan, plan_adapter
 from fallback_tier.ports import ModelAnswer
+from fallback_tier.repo import AnswerForm
 
 _ONE_PLAN: Final = "Answer with exactly one plan, in the form that was asked for, and nothing else."
 
@@ -51,10 +55,10 @@ _AROUND_A_PATH: Final = "*#>`\"': \t"
 _QUOTED_CHARS: Final = 80
 
 
-def read_blocks(answer: ModelAnswer) -> tuple[Plan | None, tuple[str, ...]]:
+def _read_blocks(answer: ModelAnswer) -> tuple[Plan | None, tuple[str, ...]]:
     """The plan in an answer, or what is wrong with it: exactly one of the two. Never raises.
 
-    As ``plan.read_plan`` of JSON: a cut answer is never used, each problem is a sentence to act on.
+    As ``read_plan`` of JSON: a cut answer is never used, each problem is a sentence to act on.
     """
     if problem := no_text(answer, _ONE_PLAN):
         return None, (problem,)
@@ -62,7 +66,7 @@ def read_blocks(answer: ModelAnswer) -> tuple[Plan | None, tuple[str, ...]]:
 
 
 def parse_blocks(text: str) -> tuple[Plan | None, tuple[str, ...]]:
-    """As ``read_blocks``, of the text alone. Two different plans are a problem, the same one repeated is
+    """As ``_read_blocks``, of the text alone. Two different plans are a problem, the same one repeated is
     not."""
     text, problem = text_after_thinking(text, _ONE_PLAN)
     if problem:
@@ -194,3 +198,36 @@ _NO_MARKERS: Final = (
     f"close each block before the next, and choose lines for an edit that are no `{SEARCH}`, "
     f"`{DIVIDER}` or `{REPLACE}` themselves"
 )
+
+
+#: What every plan has, and little else in an answer.
+_KEY = "action"
+
+
+def read_plan(
+    answer: ModelAnswer, form: AnswerForm = AnswerForm.JSON
+) -> tuple[Plan | None, tuple[str, ...]]:
+    """The plan in an answer, or what is wrong with it: exactly one of the two. Never raises."""
+    if form is AnswerForm.BLOCKS:
+        return _read_blocks(answer)
+    return read_one(answer, _KEY, plan_adapter)
+
+
+def parse_plan(text: str) -> tuple[Plan | None, tuple[str, ...]]:
+    """As ``read_plan`` of JSON, of the text alone."""
+    return parse_one(text, _KEY, plan_adapter)
+
+
+@lru_cache(maxsize=2)
+def plan_schema(*, declaring: bool = False) -> dict[str, Any]:
+    """The JSON schema of a plan, for servers that enforce one. Not to be changed: it is shared.
+
+    ``declaring``: with the field for capabilities. A model that sees it at once declares what it may
+    never need; so only a retry that was told of it does.
+    """
+    schema = plan_adapter.json_schema()
+    if not declaring:
+        for definition in schema["$defs"].values():
+            definition.get("properties", {}).pop("capabilities", None)
+        del schema["$defs"]["Capability"]
+    return schema

@@ -10,7 +10,6 @@ from fallback_audit.ports import AuditStore, Scope
 from fallback_audit.vocabulary import PromptShape, ProofLevel, RefusalReason, Tier
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import AttemptHistoryError, FallbackError
-from fallback_tier.history import next_attempt
 from fallback_tier.limits import (
     MAX_FAILURE_SUMMARY_BYTES,
     MAX_RETRIES,
@@ -29,6 +28,7 @@ from fallback_tier.outcome import (
     RecipeSelection,
     StepDeclined,
     UnreadItem,
+    next_attempt,
 )
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.prompt.redact import excerpt
@@ -63,6 +63,15 @@ class DraftDiscarded(Frozen):
     def because(cls, why: str, *, attempt: int, call: int) -> Self:
         """``why`` may hold a model's words, a client's or a server's: redacted and cut, as on record."""
         return cls(attempt=attempt, call=call, reason=excerpt(why, MAX_EXCERPT_CHARS))
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The arguments of ``FallbackTier.run``, made from an advisory and a repository."""
+
+    advisory: Advisory
+    repo_ctx: RepoContext
+    recipe_selection: RecipeSelection
 
 
 TierEvent = AuditEvent | DraftText | DraftDiscarded | Finished

@@ -281,7 +281,7 @@ class BatchRun:
     ) -> FixResult:
         with self.watch() as watcher:
             watcher.report(f"to be proved in one patch: {_some(advisory.ids)}")
-            inputs = self.services.inputs_on(
+            inputs = self.services.choose_recipe(
                 self.repo,
                 advisory,
                 fix_id=fix_id,

@@ -35,7 +35,7 @@ def utc_now() -> datetime:
 
 
 class AuditMeter:
-    """Implements Meter. Threads may share it.
+    """Watches the caps; the audit trail is its journal: it records what was used. Threads may share it.
 
     Per fix: all events of its identifier, with the caps that BudgetRaised set for it. Per day: all
     fixes of the store whose calls were announced on this UTC day.

@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict, deque
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -25,16 +25,8 @@ class Found(NamedTuple):
     answer: ModelAnswer
 
 
-class Journal(Protocol):
-    """Finds answers that were paid for before an attempt was interrupted."""
-
-    def take(self, scope: Scope, attempt: int, key: str) -> Found | None:
-        """An answer to this request from before the present run of the attempt; each is given once."""
-        ...
-
-
 class AuditJournal:
-    """Implements ``Journal`` on the audit trail and its evidence. Threads may share it.
+    """Finds earlier answers in the audit trail and its evidence. Threads may share it.
 
     An answer whose evidence is gone, altered or of another form is not offered: the model is asked
     again, and paid again. To stop the fix instead would not bring the money back. One that an earlier

@@ -1,21 +1,18 @@
-"""Caps on what model calls may use: the contract. ``fallback_tier.budget.audited`` keeps them."""
+"""Caps on what model calls may use. ``fallback_tier.budget.audited`` keeps them.
+
+A configuration has caps; a fix by recipe does not import what counts them.
+"""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import Annotated
 
 from pydantic import Field
 
 from fallback_audit.event_types import Dollars
-from fallback_audit.events import BudgetReached, Charge
+from fallback_audit.events import BudgetReached
 from fallback_audit.frozen import Frozen
-from fallback_audit.ports import Scope
 from fallback_audit.vocabulary import BudgetLimit
 from fallback_tier.errors import FallbackError
-
-if TYPE_CHECKING:
-    # A configuration has caps; a fix by recipe doesn't pay for what counts them.
-    from fallback_tier.budget.prices import Prices
-    from fallback_tier.ports import ModelRequest
 
 _DOLLARS = frozenset({BudgetLimit.USD_PER_FIX, BudgetLimit.USD_PER_DAY})
 _OF_A_DAY = frozenset({BudgetLimit.USD_PER_DAY, BudgetLimit.TOKENS_PER_DAY})
@@ -87,24 +84,3 @@ class OverBudget(FallbackError):  # noqa: N818 (control flow, not a fault)
             next_step="Raise the cap, then resume.",
         )
         self.limit, self.cap, self.used, self.wanted = limit, cap, used, wanted
-
-
-class Meter(Protocol):
-    """Watches the caps. The audit trail is its journal: what is on record there is what was used."""
-
-    @property
-    def prices(self) -> "Prices":
-        """What a call costs."""
-        ...
-
-    def charge(self, model: str, request: "ModelRequest") -> Charge:
-        """What this request may use at most: input estimated from bytes, output at its limit."""
-        ...
-
-    def check(self, scope: Scope, charge: Charge) -> None:
-        """Raises OverBudget where the charge does not fit below every cap."""
-        ...
-
-    def confirm(self, scope: Scope) -> None:
-        """After the charge is on record: raises OverBudget where others booked at the same time."""
-        ...

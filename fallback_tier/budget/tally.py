@@ -11,7 +11,9 @@ from typing import NamedTuple, Self
 from fallback_audit.events import BudgetRaised, Charge, ModelAnswered, ModelCalled, ModelFailed
 from fallback_audit.ports import AuditReader, Scope, StoredEvent
 from fallback_audit.vocabulary import CallType
+from fallback_tier.budget.calls import UsageLedger
 from fallback_tier.budget.prices import Prices
+from fallback_tier.outcome import CallUsage
 from fallback_tier.ports import Usage
 
 #: What a tally reads. AnswerReused is not among them: what is found again costs nothing.
@@ -157,3 +159,31 @@ def in_dollars(micro: int) -> str:
 
 def _key(scope: Scope, event: ModelCalled | ModelAnswered | ModelFailed) -> _Key:
     return _Key(scope, event.attempt, event.call_type, event.call)
+
+
+def spent(audit: AuditReader, scope: Scope) -> tuple[tuple[CallUsage, ...], Charge | None]:
+    """Return what a gate transition's calls used, all attempts together: as reported; and the pre-charges
+    of calls without a report.
+
+    An answer that is found again after an interruption counts once, at the attempt that paid for it.
+    """
+    ledger = UsageLedger()
+    for stored in audit.events(scope.fix_id, kinds=frozenset({"ModelAnswered"})):
+        event = stored.payload
+        if stored.scope == scope and isinstance(event, ModelAnswered):
+            cost = event.cost_usd_estimate
+            ledger.record(event.call_type, usage_of(event), None if cost is None else Decimal(cost))
+    return ledger.totals(), _unreported(audit, scope)
+
+
+def _unreported(audit: AuditReader, scope: Scope) -> Charge | None:
+    tally = Tally(audit, Prices(), fix_id=scope.fix_id)
+    tally.refresh()
+    open_calls = [b.amount for b in tally.calls if b.scope == scope and not b.reported]
+    if not open_calls:
+        return None
+    costs = [amount.microdollars for amount in open_calls if amount.microdollars is not None]
+    return Charge(
+        tokens=sum(amount.tokens for amount in open_calls),
+        cost_usd_estimate=in_dollars(sum(costs)) if len(costs) == len(open_calls) else None,
+    )

@@ -15,8 +15,8 @@ from fallback_audit.vocabulary import DeliveryPlace
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.execution import ClientRunner
+from fallback_tier.gates.journal.holding import resumable
 from fallback_tier.gates.journal.inputs import Setup
-from fallback_tier.gates.journal.stopped import resumable
 from fallback_tier.gates.result import Committed, DeliveryOutcome, OneFix, WithPatch
 from fallback_tier.handover.branch import (
     branch_for,

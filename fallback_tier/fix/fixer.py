@@ -30,8 +30,8 @@ from fallback_tier.wiring import Configuration, Services, open_services
 from fallback_tier.wiring.gates import check_proof_fails
 
 if TYPE_CHECKING:
+    from fallback_tier.attempt.task import Inputs
     from fallback_tier.budget.limiter import CallLimiter
-    from fallback_tier.wiring.inputs import Inputs
 
 _DEFAULT = Delivery()
 
@@ -197,7 +197,7 @@ class Fixer:
     def _begun(self, advisory: Advisory, repo: RepoContext, setup: Setup) -> Iterator[OpenFix]:
         """Begin the fix that ``repo`` names. Raises InputError if another process holds it, ProofError, and
         what the parts raise."""
-        inputs = self.services.inputs_on(repo, advisory, fix_id=repo.fix_id)
+        inputs = self.services.choose_recipe(repo, advisory, fix_id=repo.fix_id)
         with holding(self.services.configuration.state_dir, repo.fix_id), ExitStack() as held:
             yield self._opened(inputs, setup, None, held)
 
@@ -221,7 +221,7 @@ class Fixer:
             self._check_whose(recorded)
             repo = look_at(repository, services.clients, services.configuration.settings)
             recorded.check_base(repo.base_commit)
-            inputs = services.inputs_on(
+            inputs = services.choose_recipe(
                 repo,
                 advisory,
                 fix_id=fix_id,

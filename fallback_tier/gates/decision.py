@@ -23,9 +23,15 @@ from fallback_tier.budget.meter import reached_in_words
 from fallback_tier.gates.failure_summary.distill import distill, failure_signature, what_failed
 from fallback_tier.gates.journal.budget_raise import how_to_go_on
 from fallback_tier.gates.steps import FixProgress
-from fallback_tier.history import TRIED_HEADING
 from fallback_tier.limits import MAX_RETRIES
-from fallback_tier.outcome import Applied, AttemptSummary, Refused, StepDeclined, UnreadItem
+from fallback_tier.outcome import (
+    TRIED_HEADING,
+    Applied,
+    AttemptSummary,
+    Refused,
+    StepDeclined,
+    UnreadItem,
+)
 from fallback_tier.prompt.redact import redact_secrets
 
 #: Three identical failure signatures: a fourth attempt would learn nothing new (ADR-0014).

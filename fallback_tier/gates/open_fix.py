@@ -27,24 +27,24 @@ from fallback_audit.vocabulary import (
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import Affected
 from fallback_tier.attempt.task import Finished, TierEvent
-from fallback_tier.chain import model_missing
 from fallback_tier.ecosystem_rules import rules_of
 from fallback_tier.errors import ToolError, ToolMissingError
 from fallback_tier.execution import ClientRunner, KnowsHosts, Sandbox
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
-from fallback_tier.gates.builtin.applies import judge_application
+from fallback_tier.gates.builtin.common import judge_application
 from fallback_tier.gates.decision import EndDecision, EndEscalated, Failure, decide, with_command
+from fallback_tier.gates.journal.holding import resumable
 from fallback_tier.gates.journal.inputs import RecordedResolution, Setup
 from fallback_tier.gates.journal.recorded_fix import RecordedFix
 from fallback_tier.gates.journal.recording import FixRecord, Observer
-from fallback_tier.gates.journal.stopped import resumable
 from fallback_tier.gates.result import DeliveryOutcome, FixResult, OneFix, WithPatch
 from fallback_tier.gates.steps import APPLIES, FixProgress, StepKey, next_step
 from fallback_tier.gates.trees.own_cache import cache_of_its_own, forget_cache
 from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.gates.trees.worktrees import RunnerWorktree, Worktrees
 from fallback_tier.limits import MAX_RECIPE_CANDIDATES
+from fallback_tier.links import model_missing
 from fallback_tier.outcome import (
     Applied,
     AttemptSummary,
@@ -256,6 +256,8 @@ class OpenFix:
         """Do the keyed step. A client that can't do its work is a person's question, not a verdict. If
         it is missing, a resumed fix raises ToolMissingError."""
         self._parts.observe(key)
+        if key.name == "decide":
+            return self._decide(state)
         try:
             if key.name == "attempt":
                 return self._attempt(state)
@@ -272,6 +274,10 @@ class OpenFix:
                 EndEscalated(EscalationReason.GATE_INFRASTRUCTURE, question), self._repo.fix_id
             )
             return self._ended(ask, state)
+        raise AssertionError(f"no step is named {key.name!r}")
+
+    def _decide(self, state: FixProgress) -> FixProgress:
+        """End the fix, go on to the recipe's next candidate, or start a retry."""
         code = self._repo.affected_code
         recalls, divisible = self._repo.settings.recalls_attempts, self._parts.setup.divisible
         decision = decide(state, self._repo.fix_id, code, recalls=recalls, divisible=divisible)

@@ -7,8 +7,7 @@ from fallback_audit.events import BudgetReached, Digest, PatchProposed, RecipeCa
 from fallback_audit.vocabulary import GateStatus, LadderStep
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.result import FixResult
-from fallback_tier.history import next_attempt
-from fallback_tier.outcome import Applied, AttemptSummary, RecipeApplication, Refused
+from fallback_tier.outcome import Applied, AttemptSummary, RecipeApplication, Refused, next_attempt
 
 #: The step that puts the patch on the worktree is itself a gate, always the first.
 APPLIES = "applies"

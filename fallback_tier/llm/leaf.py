@@ -9,12 +9,18 @@ from collections.abc import Generator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from fallback_audit.events import GroundingNotEvaluated
+from fallback_audit.events import (
+    MAX_EXCERPT_CHARS,
+    BudgetReached,
+    GroundingNotEvaluated,
+    LowConfidenceFlagged,
+    MoreCodeShown,
+)
 from fallback_audit.ports import EvidenceStore
-from fallback_audit.vocabulary import CallType, FailureKind
+from fallback_audit.vocabulary import CallType, FailureKind, ModelFailureKind, RefusalReason
 from fallback_tier.answers.block_grammar import grammar_of_blocks
-from fallback_tier.answers.plan import plan_schema, read_plan
-from fallback_tier.attempt.checks import Invalid, check
+from fallback_tier.answers.blocks import plan_schema, read_plan
+from fallback_tier.attempt.checks import Invalid, check, declining
 from fallback_tier.attempt.task import (
     AttemptTask,
     Draft,
@@ -25,29 +31,22 @@ from fallback_tier.attempt.task import (
     Refusal,
     TierEvent,
 )
+from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.calls import CallCeiling
-from fallback_tier.budget.journal import Journal
-from fallback_tier.budget.meter import Meter, OverBudget
+from fallback_tier.budget.journal import AuditJournal
+from fallback_tier.budget.meter import OverBudget
 from fallback_tier.errors import ModelError
 from fallback_tier.grounding.edit_checks import barred_reason
 from fallback_tier.grounding.support import Judgement
 from fallback_tier.llm.calling import Caller, CallRequest, ModelAttempt
 from fallback_tier.llm.judging import PlanJudge
-from fallback_tier.llm.leaf_ends import (
-    Doubted,
-    flagged,
-    is_too_much,
-    more_code_shown,
-    out_of_calls,
-    refused,
-    stopped,
-    unless_too_much,
-)
-from fallback_tier.outcome import Refuse
+from fallback_tier.outcome import CallUsage, LowConfidence, Refuse
 from fallback_tier.patch.judging import Judging
 from fallback_tier.patch.normalise import edit_digest
 from fallback_tier.ports import LanguageModel, ModelRequest
 from fallback_tier.prompt.builder import Prompt, PromptBuilder
+from fallback_tier.prompt.context import Snippet
+from fallback_tier.prompt.redact import excerpt
 from fallback_tier.prompt.turns import Conversation
 from fallback_tier.repo import AnswerForm, Strategy
 from fallback_tier.retrieval import FewShot
@@ -72,8 +71,8 @@ class LlmLeaf:
     _: KW_ONLY
     evidence: EvidenceStore
     judge: PlanJudge | None = None
-    meter: Meter | None = None
-    journal: Journal | None = None
+    meter: AuditMeter | None = None
+    journal: AuditJournal | None = None
     self_rag: "SelfRag | None" = None
     keep_prompts: bool = False
     held_author: bool = False
@@ -100,8 +99,8 @@ class LlmLeaf:
             proposal = yield from self._generate(attempt, examples)
         except (OverBudget, ModelError, Refusal) as error:
             if isinstance(error, OverBudget):
-                yield record(stopped(error, task))
-            raise refused(error, caller.usage) from error
+                yield record(_stopped(error, task))
+            raise _refused(error, caller.usage) from error
         return replace(proposal, usage=caller.usage)
 
     def _generate(
@@ -110,7 +109,7 @@ class LlmLeaf:
         conversation: Conversation | None = None
         ceiling = CallCeiling()
         invalid: Invalid | None = None
-        doubted: Doubted | None = None
+        doubted: _Doubted | None = None
         declined: Refuse | None = None
         rejected: set[str] = set()
         while ceiling.take() is not None:
@@ -119,7 +118,9 @@ class LlmLeaf:
                 attempt, draft = yield from self._open(attempt, examples, ceiling)
             else:
                 again = self._ask(attempt, conversation, strict=strict)
-                draft = yield from (again if declined is None else unless_too_much(again, declined))
+                draft = yield from (
+                    again if declined is None else _unless_too_much(again, declined)
+                )
             declined = None
             task, prompt, record = attempt.task, attempt.prompt, attempt.record
             if isinstance(draft.plan, Refuse) and not strict and ceiling.left:
@@ -147,14 +148,14 @@ class LlmLeaf:
                 break  # Nobody looked anew: the doubt about these very edits stands.
             if judgement is None or judgement.supported:
                 return replace(verdict, grounding=_grounding(judgement))
-            doubted = Doubted(verdict, judgement, doubted.attempts + 1 if doubted else 1)
+            doubted = _Doubted(verdict, judgement, doubted.attempts + 1 if doubted else 1)
             if strict or not ceiling.left:
                 break
             yield _discarded(draft, task, judgement.unsupported)
             conversation = self.prompts.regenerate(prompt, draft.text, judgement.unsupported)
         if doubted is not None:
-            return (yield from flagged(doubted, attempt.task, attempt.record))
-        raise out_of_calls(invalid, ceiling.taken)
+            return (yield from _flagged(doubted, attempt.task, attempt.record))
+        raise _out_of_calls(invalid, ceiling.taken)
 
     def _prompt(self, task: AttemptTask, examples: Sequence[FewShot]) -> Prompt:
         return self.prompts.build(
@@ -175,7 +176,7 @@ class LlmLeaf:
             return attempt, (yield from self._draft(attempt, examples))
         except (OverBudget, ModelError) as error:
             less = attempt.task.with_less
-            if less is None or not is_too_much(error):
+            if less is None or not _is_too_much(error):
                 raise
             small = replace(attempt, task=less, prompt=self._prompt(less, examples))
             if small.prompt.byte_count >= attempt.prompt.byte_count and not _has_shorter_answers(
@@ -196,7 +197,7 @@ class LlmLeaf:
         )
         if more is not None:
             yield attempt.record(
-                more_code_shown(draft, more.snippets[len(prompt.snippets) :], task)
+                _more_code_shown(draft, more.snippets[len(prompt.snippets) :], task)
             )
             yield _discarded(draft, task, ["It declined for want of code."])
         return more
@@ -300,3 +301,100 @@ def _grounding(judgement: Judgement | None) -> Grounding:
 
 def _same_edits(one: Proposal, other: Proposal) -> bool:
     return edit_digest(one.changes) == edit_digest(other.changes)
+
+
+# What the LLM tier records, and how its work on an attempt ends, if it gave no supported plan.
+
+
+@dataclass(frozen=True)
+class _Doubted:
+    """A valid plan that the judge found unsupported, and how many such there were by then."""
+
+    proposal: Proposal
+    judgement: Judgement
+    attempts: int
+
+
+def _flagged(
+    doubted: _Doubted, task: AttemptTask, record: Recorder
+) -> Generator[TierEvent, None, Proposal]:
+    """Handed on, saying what to double-check: the gates prove behaviour, not reasons."""
+    judgement = doubted.judgement
+    reason = (
+        f"{len(judgement.unsupported)} of {len(judgement.claims)} claims of this plan are not supported "
+        "by the advisory and the code that the model was shown"
+    )
+    yield record(
+        LowConfidenceFlagged(
+            attempt=task.number,
+            reason=excerpt(reason, MAX_EXCERPT_CHARS),
+            attempts=doubted.attempts,
+        )
+    )
+    flag = LowConfidence(
+        reason=reason,
+        attempts=doubted.attempts,
+        double_check=tuple(excerpt(claim, MAX_EXCERPT_CHARS) for claim in judgement.unsupported),
+    )
+    return replace(
+        doubted.proposal,
+        grounding=Grounding(False, judgement.faithfulness_score, flag),
+    )
+
+
+def _out_of_calls(invalid: Invalid | None, calls: int) -> Refusal:
+    """No answer was a valid plan."""
+    assert invalid is not None  # noqa: S101 (the ceiling is at least one call)
+    return Refusal(
+        invalid.reason,
+        f"The model gave no usable plan in {calls} calls: {' '.join(invalid.problems)}",
+    )
+
+
+def _stopped(over: OverBudget, task: AttemptTask) -> BudgetReached:
+    """The cap that held the next call back, on record."""
+    return BudgetReached(
+        attempt=task.number, limit=over.limit, cap=over.cap, used=over.used, wanted=over.wanted
+    )
+
+
+def _more_code_shown(draft: Draft, snippets: Sequence[Snippet], task: AttemptTask) -> MoreCodeShown:
+    """A model declined and is asked again with these, on record."""
+    files = dict.fromkeys(snippet.path for snippet in snippets)
+    return MoreCodeShown(
+        attempt=task.number,
+        call=draft.call,
+        files=tuple(excerpt(path, MAX_EXCERPT_CHARS) for path in files),
+        byte_count=sum(len(snippet.text.encode()) for snippet in snippets),
+    )
+
+
+def _unless_too_much(
+    asking: Generator[TierEvent, None, Draft], declined: Refuse
+) -> Generator[TierEvent, None, Draft]:
+    """Return the answer of a model that was shown more code. If its window has no room for that, the model
+    has declined. Raises Refusal; OverBudget if a cap has no room, since a person may raise a cap."""
+    try:
+        return (yield from asking)
+    except ModelError as error:
+        if not _is_too_much(error):
+            raise
+        raise declining(declined) from error
+
+
+def _is_too_much(error: OverBudget | ModelError) -> bool:
+    """Would a shorter prompt be another matter?"""
+    if isinstance(error, OverBudget):
+        return bool(error.wanted)
+    return error.failure is ModelFailureKind.CONTEXT_TOO_LONG
+
+
+def _refused(error: OverBudget | ModelError | Refusal, usage: tuple[CallUsage, ...]) -> Refusal:
+    """Why the attempt ends without a patch, with what its calls used."""
+    if isinstance(error, Refusal):
+        return Refusal(error.reason, error.sentence, usage)
+    if isinstance(error, OverBudget):
+        return Refusal(RefusalReason.BUDGET_EXHAUSTED, str(error), usage)
+    too_long = error.failure is ModelFailureKind.CONTEXT_TOO_LONG
+    reason = RefusalReason.CONTEXT_TOO_LONG if too_long else RefusalReason.MODEL_UNAVAILABLE
+    return Refusal(reason, str(error), usage)

@@ -7,7 +7,7 @@ from fallback_tier.ecosystem_rules import rules_of
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import FileChange
 from fallback_tier.patch.judging import Judging
-from fallback_tier.patch.manifests.changes import manifest_problems
+from fallback_tier.patch.manifests import manifest_problems
 from fallback_tier.patch.plain_text import misread_reason
 from fallback_tier.patch.policy import changes_versions_only, check_policy, forbidden_reason
 from fallback_tier.ports import EcosystemPlugin

@@ -12,24 +12,28 @@ commit has elsewhere is not the patch's.
   HTML comments, which are comments in one kind of JavaScript and code in another.
 * Python: its own parser finds the same names and statements as ours (``parsers_agree``).
 
-A wrong refusal costs an escape (``\\u00a0``) or another name, a wrong permission what the gates prove.
+A wrong refusal costs an escape (``\u00a0``) or another name, a wrong permission what the gates prove.
 """
 
 import codecs
 import io
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fallback_tier.patch.align import changes
-from fallback_tier.patch.code_characters import Code
 from fallback_tier.patch.lines import git_lines
 from fallback_tier.patch.parsers_agree import disagreement
 from fallback_tier.patch.policy import recipe_only_reason
 from fallback_tier.prompt.characters import is_hidden
-from fallback_tier.syntax import grammar_of_text
+from fallback_tier.syntax import grammar_of_text, parse
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 #: General categories (UAX #44) that no added line needs: controls, formats, surrogates, private use, what
 #: this Python's Unicode does not know, line and paragraph separators. Paths have the same rule.
@@ -55,7 +59,7 @@ _COOKIE = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.ASCII)
 _AS_IN_EMACS = re.compile(
     r"(?i)\A(utf[-_]8|latin[-_]1|iso[-_]8859[-_]1|iso[-_]latin[-_]1)[-_].*", re.DOTALL
 )
-#: Of a declaration, in a message.
+#: Characters of a declaration, or of a name (an error node can be the whole file), in a message.
 _SHOWN = 60
 _BLANK_OR_COMMENT = re.compile(r"[ \t\f]*(?:#|$)")
 
@@ -69,7 +73,7 @@ _MARKUP = re.compile(
 _MARKUP_CHARS = 1_024
 
 
-class Added(NamedTuple):
+class _Added(NamedTuple):
     """A line that a patch adds: its number from 1 in the patched text, and its text without line feed."""
 
     number: int
@@ -101,12 +105,12 @@ def misread_reason(path: str, before: str | None, after: str) -> str | None:
     )
 
 
-def _added(before: str, after: str) -> Iterator[Added]:
+def _added(before: str, after: str) -> Iterator[_Added]:
     lines = git_lines(after)
     for change in changes(git_lines(before), lines):
         for at in range(change.j1, change.j2):
             text = lines[at].removesuffix("\n")
-            yield Added(at + 1, text, is_ended=text != lines[at])
+            yield _Added(at + 1, text, is_ended=text != lines[at])
 
 
 def _line_reason(text: str, *, is_ended: bool, is_listing: bool) -> str | None:
@@ -144,7 +148,7 @@ def _named(character: str) -> str:
     return f"U+{ord(character):04X} ({name})"
 
 
-def _encoding_reason(path: str, text: str, lines: Iterable[Added], *, is_same: bool) -> str | None:
+def _encoding_reason(path: str, text: str, lines: Iterable[_Added], *, is_same: bool) -> str | None:
     """A declared encoding in which an added line is not what it is in UTF-8, whoever declared it."""
     declared = _declared(path, text)
     if declared is None:
@@ -191,11 +195,109 @@ def _has_cookies(path: str, text: str) -> bool:
     return suffix in _WITH_COOKIES and (bool(suffix) or text.startswith("#!"))
 
 
-def _code_reason(path: str, before: str | None, after: str, added: list[Added]) -> str | None:
+def _code_reason(path: str, before: str | None, after: str, added: list[_Added]) -> str | None:
     grammar = grammar_of_text(path, after, before or "")
     if not grammar:
         return None
     was, now = ((text or "").removeprefix(_BYTE_ORDER_MARK) for text in (before, after))
     numbers = {line.number for line in added}
-    odd = Code(now, grammar).odd_name(numbers, lambda: Code(was, grammar).names())
+    odd = _Code(now, grammar).odd_name(numbers, lambda: _Code(was, grammar).names())
     return odd or (disagreement(was, now) if grammar == "python" else None)
+
+
+# Characters in code that only a text should have: names beyond ASCII, escapes in names, HTML comments.
+#
+# Names are not weighed by their looks: lists of look-alikes are never complete, a word of one script can
+# look like a word of another (four Cyrillic letters read "copy"), and Python takes a ligature for its
+# letters (PEP 3131). A fix rarely needs a new one.
+
+#: Nodes that are text to the language, of all grammars; whatever is not one of them is code.
+_TEXTS = frozenset(
+    {
+        *("comment", "string", "string_content", "string_fragment", "escape_sequence"),
+        *("template_string", "regex_pattern", "jsx_text", "html_character_reference"),
+        *("format_specifier", "hash_bang_line", "concatenated_string"),
+    }
+)
+
+#: What is looked at: beyond ASCII; the escape of a letter; where an HTML comment begins. The end of one
+#: begins a comment as well, at the beginning of a line (ECMAScript, annex B.1.1).
+_ODD = re.compile(rb"[\x80-\xff]+|\\u|<!--|^(?:.*\*/)?[ \t]*-->")
+_BEYOND_ASCII = re.compile(rb"[\x80-\xff]+")
+
+
+@dataclass(frozen=True)
+class _Code:
+    """A source text and what its parser makes of it. ``grammar``: one that ``grammar_of`` gives."""
+
+    text: str
+    grammar: str
+
+    def odd_name(self, lines: Collection[int], known: Callable[[], frozenset[str]]) -> str | None:
+        """What stands in the code of these lines (from 1) and reads as something else, as a clause.
+
+        ``known``: names beyond ASCII that are the file's own already.
+        """
+        start = 0
+        for number, line in enumerate(self._source.split(b"\n"), start=1):
+            if number in lines:
+                for found in _ODD.finditer(line):
+                    why = self._reason(start + found.start(), found[0], known)
+                    if why is not None:
+                        return f"line {number} has {why}"
+            start += len(line) + 1
+        return None
+
+    def names(self) -> frozenset[str]:
+        """The names beyond ASCII in the code."""
+        found = (self._at(match.start()) for match in _BEYOND_ASCII.finditer(self._source))
+        return frozenset(
+            self._described(node) for node in found if node and node.type not in _TEXTS
+        )
+
+    def _reason(self, at: int, odd: bytes, known: Callable[[], frozenset[str]]) -> str | None:
+        if odd.endswith((b"<!--", b"-->")):
+            return self._html_comment(at + len(odd) - 1)
+        if odd != rb"\u" and not any(map(_is_of_name, odd.decode("utf-8", "replace"))):
+            return None  # a dash or an arrow runs nowhere
+        node = self._at(at)
+        if node is not None and node.type in _TEXTS:
+            return None
+        if node is None:
+            return "characters beyond ASCII, and the file is beyond what is parsed: write escapes"
+        name = self._described(node)
+        if name in known():
+            return None
+        if odd == rb"\u":
+            return f"an escape in the name {name[:_SHOWN]!r}: write the letter itself"
+        return (
+            f"the name {name[:_SHOWN]!a}, which may read as another one and which the file does not "
+            "have: write names in ASCII"
+        )
+
+    def _html_comment(self, at: int) -> str | None:
+        node = self._at(at)
+        if self.grammar == "python" or (node is not None and node.type in _TEXTS):
+            return None
+        return "an HTML comment, which is a comment in a script and code in a module: leave it out"
+
+    def _at(self, at: int) -> "Node | None":
+        return self._root and self._root.descendant_for_byte_range(at, at + 1)
+
+    def _described(self, node: "Node") -> str:
+        return self._source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+    @cached_property
+    def _source(self) -> bytes:
+        return self.text.encode("utf-8", "replace")
+
+    @cached_property
+    def _root(self) -> "Node | None":
+        tree = parse(self._source, self.grammar)
+        return tree and tree.root_node
+
+
+def _is_of_name(character: str) -> bool:
+    """May it stand in a name? Letters, marks, numbers, connectors, and Unicode's exceptions."""
+    kind = unicodedata.category(character)
+    return kind[0] in "LMN" or kind == "Pc" or f"a{character}".isidentifier()

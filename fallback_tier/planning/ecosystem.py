@@ -3,19 +3,63 @@ over."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
 
-from fallback_audit.vocabulary import RefusalReason
+from fallback_audit.vocabulary import ProofLevel, RefusalReason
 from fallback_tier.advisory import Advisory, AdvisoryBundle, Staying, bundle, fixed_versions
-from fallback_tier.errors import RecipeError, ToolMissingError
-from fallback_tier.outcome import Left, Move, NotApplicable, OwnTests, UnreadItem
+from fallback_tier.errors import RecipeError, RepositoryError, ToolError, ToolMissingError
+from fallback_tier.outcome import (
+    ChangedDeclaration,
+    ClearedPath,
+    Left,
+    Move,
+    NotApplicable,
+    OwnTests,
+    UnreadItem,
+    declined_by,
+)
 from fallback_tier.patch.admission import check_planned, check_recipe
 from fallback_tier.planning.concern import UNKNOWN, Concern, narrowed
 from fallback_tier.planning.document import EcosystemPlan, PlannedMove, Remaining
 from fallback_tier.planning.recipe_selection import unnamed_here
-from fallback_tier.planning.resolved import RESOLVE_ERRORS, Resolved, ResolveError, refusal_of
 from fallback_tier.ports import EcosystemPlugin, NamesTests
 from fallback_tier.repo import RepoContext
+
+#: What a run of the ladder may end with.
+_ResolveError = RecipeError | RepositoryError | ToolError
+_RESOLVE_ERRORS = (RecipeError, RepositoryError, ToolError)
+
+
+@dataclass(frozen=True)
+class _Resolved:
+    """Result of a run of the ladder, or of an outline in its place. ``unread``: what may hold the packages
+    and was not read."""
+
+    moves: tuple[Move, ...]
+    left: tuple[Left, ...]
+    files: tuple[str, ...]
+    proof_level: ProofLevel | None = None
+    cleared: tuple[ClearedPath, ...] = ()
+    declarations: tuple[ChangedDeclaration, ...] = ()
+    notes: tuple[str, ...] = ()
+    unread: tuple[UnreadItem, ...] = ()
+
+
+def _refusal_of(error: _ResolveError) -> NotApplicable:
+    """As the tier would refuse it, without the next step."""
+    match error:
+        case RecipeError(reason=reason, problem=problem, unread=unread):
+            declined = declined_by(error)
+            return NotApplicable(reason=reason, sentence=problem, unread=unread, declined=declined)
+        case ToolMissingError():
+            reason = RefusalReason.TOOL_MISSING
+        case ToolError():
+            reason = RefusalReason.RESOLVER_FAILED
+        case _:
+            reason = RefusalReason.RECIPE_UNSUPPORTED
+    return NotApplicable(reason=reason, sentence=error.problem)
+
 
 #: Resolutions of one ecosystem's bundle. Each further one has fewer advisories, and the second nearly
 #: always leaves nothing over.
@@ -57,7 +101,7 @@ class EcosystemPlanner:
         #: Which of an advisory's packages the repository holds in an affected version.
         self._held: dict[str, set[str]] = {}
         self._targets: list[Advisory] = []
-        self._outline: Resolved | None = None
+        self._outline: _Resolved | None = None
         #: Targets that were resolved without the others, each once.
         self._alone: set[str] = set()
         self._alone_left = MAX_ALONE
@@ -140,7 +184,7 @@ class EcosystemPlanner:
             self._observe(f"{self._plugin.name}: {len(self._targets)} advisories together")
             try:
                 resolved = self._resolved(advisory)
-            except RESOLVE_ERRORS as error:
+            except _RESOLVE_ERRORS as error:
                 self._one_by_one(error)
                 continue
             stuck = self._beyond(resolved.left)
@@ -184,7 +228,7 @@ class EcosystemPlanner:
         others = tuple(name for name in item.advisory_ids if name not in in_part)
         return [item.model_copy(update={"advisory_ids": others})] if others else []
 
-    def _resolved(self, advisory: Advisory) -> Resolved:
+    def _resolved(self, advisory: Advisory) -> _Resolved:
         if not self._resolve:
             outline, self._outline = self._outline, None
             found = outline or self._outlined(advisory)
@@ -201,7 +245,7 @@ class EcosystemPlanner:
             )
         result = self._plugin.apply(selection, advisory, self._repo)
         check_recipe(result.changes, self._plugin, self._repo)
-        return Resolved(
+        return _Resolved(
             moves=result.moves,
             left=result.left,
             files=tuple(sorted(change.path for change in result.changes)),
@@ -212,19 +256,19 @@ class EcosystemPlanner:
             unread=result.unread,
         )
 
-    def _outlined(self, advisory: Advisory) -> Resolved:
+    def _outlined(self, advisory: Advisory) -> _Resolved:
         outline = self._plugin.outline(advisory, self._repo)
         files = tuple(dict.fromkeys(move.manifest for move in outline.moves))
-        return Resolved(outline.moves, outline.left, files, notes=outline.notes)
+        return _Resolved(outline.moves, outline.left, files, notes=outline.notes)
 
-    def _one_by_one(self, error: ResolveError) -> None:
+    def _one_by_one(self, error: _ResolveError) -> None:
         """They can't be resolved together: ask each for its own reason, or the advisories of each package
         if they are many. Those that can be fixed stay targets."""
         groups = _groups(self._targets, lambda one: one.id)
         if len(groups) > self._alone_left:
             groups = _groups(self._targets, lambda one: frozenset(self._held.get(one.id, ())))
         if len(groups) < 2 or isinstance(error, ToolMissingError) or not self._ask_alone(groups):
-            self._give_up(refusal_of(error), error.next_step)
+            self._give_up(_refusal_of(error), error.next_step)
 
     def _resolved_apart(self, stuck: Sequence[Left]) -> bool:
         """No one version may clear all advisories of a package: those with the same fixed versions are
@@ -255,8 +299,8 @@ class EcosystemPlanner:
         self._observe(f"{self._plugin.name}: {names} alone")
         try:
             resolved = self._resolved(record)
-        except RESOLVE_ERRORS as own:
-            why = refusal_of(own)
+        except _RESOLVE_ERRORS as own:
+            why = _refusal_of(own)
             self._leave([self._whole(one, why, own.next_step) for one in group])
         else:
             ids = tuple(one.id for one in group)
@@ -347,7 +391,7 @@ class EcosystemPlanner:
             return ()
         return self._plugin.test_commands(self._repo, files)
 
-    def _planned(self, resolved: Resolved) -> EcosystemPlan | None:
+    def _planned(self, resolved: _Resolved) -> EcosystemPlan | None:
         ids = [self._concern.ids(move) for move in resolved.moves]
         # The tree is resolved now: what nothing in it is about, doesn't concern the repository.
         about = {*self._held, *(name for names in ids for name in names)}

@@ -10,6 +10,7 @@ import re
 from binascii import a2b_base64
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from enum import Enum, auto
 from functools import cache
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -17,7 +18,295 @@ from urllib.parse import quote
 
 from fallback_tier.prompt.characters import drop_hidden, show_hidden
 from fallback_tier.prompt.named_values import VERSION, named_values
-from fallback_tier.prompt.secret_rules import RULES, TOKENS, Certainty, Rule
+
+_ANSI = r"\x1b\[[0-?]*[ -/]*[@-~]"
+#: What strings and URLs have for a character: it may end in a letter, too.
+_ESCAPE = r"\\[abefnrtv]|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|%[0-9a-fA-F]{2}"
+#: Where a token may begin: not inside a word or a base64 run (a hash may contain "AKIA"),
+#: but right after a terminal's colour sequence, which ends in a letter.
+_EDGE = rf"(?:{_ANSI}|{_ESCAPE}|[^0-9A-Za-z+/_-])"
+
+_TOKENS = (
+    r"sk-(?:ant|proj|svcacct|admin|or|lf)-[\w-]{8,}",  # Anthropic, OpenAI, OpenRouter, Langfuse
+    r"sk-[0-9A-Za-z]{32,}",  # OpenAI (older), DeepSeek
+    r"gh[opusr]_[0-9A-Za-z]{20,}|github_pat_\w{20,}",
+    r"gl(?:agent|cbt|dt|feat|ffct|ft|imt|oas|pat|ptt|rt|rtr|soat)-[\w.-]{16,}|GR1348941[\w-]{20,}",
+    r"(?:A3T[0-9A-Z]|ABIA|ACCA|AGPA|AIDA|AKIA|AROA|ASIA)[0-9A-Z]{16}",  # AWS
+    r"xox[abdeoprs](?:\.xox[bp])?-[0-9A-Za-z-]{10,}|xapp-[0-9A-Za-z-]{10,}",  # Slack
+    r"npm_[0-9A-Za-z]{30,}|pypi-AgE[\w-]{16,}|rubygems_[0-9a-f]{32,}|oy2[0-9a-z]{43}|crates_[\w]{20,}",
+    r"AIza[\w-]{30,}|ya29\.[\w.-]{20,}|GOCSPX-[\w-]{20,}|1//0[\w-]{30,}",  # Google
+    r"(?:sk|rk|pk)_(?:live|test|prod)_[0-9A-Za-z]{8,}|whsec_[0-9A-Za-z+/=]{20,}",  # Stripe
+    r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}(?:\.[\w-]*)?",  # JWT (RFC 7519), also unsigned
+    r"SG\.[\w-]{16,}\.[\w-]{16,}|key-[0-9a-f]{32}|(?:SK|AC)[0-9a-f]{32}|[0-9a-f]{32}-us[0-9]{1,2}",
+    r"do[opr]_v1_[0-9a-f]{40,}|hf_[0-9A-Za-z]{30,}|r8_[0-9A-Za-z]{30,}|gsk_[0-9A-Za-z]{30,}",
+    r"shp(?:at|ca|pa|ss)_[0-9A-Fa-f]{32}|sq0[a-z]{3}-[\w-]{20,}|EAAA[\w-]{56,}",
+    r"dapi[0-9a-f]{32}|dckr_pat_[\w-]{20,}|dp\.(?:pt|st|ct|sa)\.[\w.]{20,}|hv[bsr]\.[\w-]{20,}",
+    r"[0-9]{8,10}:AA[\w-]{30,}|[MNO][0-9A-Za-z]{23,25}\.[\w-]{6}\.[\w-]{27,}",  # Telegram, Discord
+    r"lin_api_[0-9A-Za-z]{30,}|ATATT3[\w=-]{20,}|PMAK-[0-9a-f-]{40,}|NRAK-[0-9A-Z]{20,}",
+    r"glsa_\w{30,}|sntry[su]_[0-9A-Za-z+/=_]{20,}|ops_eyJ[\w+/=-]{40,}|figd_[\w-]{30,}",
+    r"secret_[0-9A-Za-z]{40,}|ntn_[0-9A-Za-z]{40,}|tfp_[\w-]{30,}|[0-9A-Za-z]{14}\.atlasv1\.[\w-]{40,}",
+    r"AGE-SECRET-KEY-1[0-9A-Z]{50,}|pul-[0-9a-f]{40}|fo1_[\w-]{40,}|nvapi-[\w-]{40,}|xai-\w{40,}",
+    r"AccountKey=[0-9A-Za-z+/=]{40,}|SharedAccessKey=[0-9A-Za-z+/=]{20,}",  # Azure
+    r"LTAI[0-9A-Za-z]{16,}|AKCp[0-9A-Za-z]{60,}|cmVmd[0-9A-Za-z]{59}|CLOJARS_[0-9a-z]{60}",
+    r"A3-[0-9A-Z]{6}(?:-[0-9A-Z]{5,11}){4,}|[\w~.]{3}[0-9]Q~[\w~.-]{31,}|pat[0-9A-Za-z]{14}\.[0-9a-f]{64}",
+    r"dt0[a-z][0-9]{2}\.[0-9A-Z]{24}\.[0-9A-Z]{60,}|pscale_(?:tkn|oauth|pw)_[\w=.-]{30,}|sgp_[0-9a-f_]{40,}",
+    r"tskey-[a-z]+-[\w-]{20,}|pplx-[0-9A-Za-z]{40,}|phx_[0-9A-Za-z]{40,}|shippo_(?:live|test)_[0-9a-f]{40}",
+    # The first line of a private key without its armour: PKCS #1 and #8, SEC 1, OpenSSH.
+    r"MII[\w+/]{3}IBA(?:AKC|DANBgkqhkiG9w0BAQ)[\w+/=]{40,}|MHcCAQEEI[\w+/=]{40,}",
+    r"MI[\w+/]{1,3}AgEAMBMGByqGSM49[\w+/=]{40,}|MC4CAQAwBQYDK2VwBCIEI[\w+/=]{30,}",
+    r"b3BlbnNzaC1rZXktdjE[\w+/=]{40,}",
+    r"https://hooks\.slack\.com/[\w/]{20,}|https://discord(?:app)?\.com/api/webhooks/[\w/-]{20,}",
+)
+
+#: Hashes of passwords, in the forms of crypt(5), of frameworks, of LDAP and of databases: guessed offline.
+_CRYPT = r"[./0-9A-Za-z\\]"
+_HASHES = (
+    rf"\${{1,2}}2[abxy]?\${{1,2}}[0-9]{{2}}\${{1,2}}{_CRYPT}{{22,}}",
+    rf"\$(?:1|apr1)\${_CRYPT}{{1,8}}\${_CRYPT}{{20,}}",
+    rf"\$(?:5|6|md5|sha1)\$(?:rounds=[0-9]+\$)?{_CRYPT}{{1,24}}\$[./0-9A-Za-z$\\]{{20,}}",
+    r"\$(?:argon2(?:id|i|d)|scrypt|bcrypt-sha256|pbkdf2(?:-sha[0-9]+)?)\$[\w$=,./+\\-]{20,}",
+    r"\$(?:7|8|9|y|gy)\$[\w$./\\-]{20,}|\$[PHS]\$[./0-9A-Za-z]{28,}",
+    r"pbkdf2_sha[0-9]+\$[0-9]+\$[^\s$\"']+\$[\w+/=]{20,}|scrypt\$[0-9]+\$[\w$+/=.-]{20,}",
+    r"(?:pbkdf2:sha[0-9]+(?::[0-9]+)?|scrypt(?::[0-9]+){3}|sha(?:1|256|512))\$[\w./-]+\$[0-9a-f]{32,}",
+    r"\{(?:S?SHA(?:256|512)?|S?MD5|CRYPT|PBKDF2[\w-]*|ARGON2)\}[\w+/=.$-]{16,}",
+    r"SCRAM-SHA-[0-9]+\$[0-9]+:[\w+/=]+\$[\w+/=]+:[\w+/=]+|md5[0-9a-f]{32}|\*[0-9A-F]{40}",
+    r"[0-9a-fA-F]{32}:[0-9a-fA-F]{32}:::",
+)
+
+#: What may stand between the armour lines: base64, line ends and their escapes, quotes and joins of
+#: a literal that spans lines, the headers of an encrypted key. No brackets or underscores, so that
+#: code *about* armour lines is not swallowed up to the next one; no two dashes, so that a match
+#: never looks past the next armour line (linear time).
+_ARMOURED = rf"(?:[0-9A-Za-z+/=\s\\\"'`:,;|>.]|-[0-9A-Za-z\s]|[^\x00-\x7f]|{_ANSI})"
+_JOIN = r"[\s\\rn\"'+|>]*"
+_BASE64_LINES = rf"[0-9A-Za-z+/=]{{16,}}(?:{_JOIN}[0-9A-Za-z+/=]{{16,}})*"
+_BEGIN = r"----[- ]BEGIN [0-9A-Z ]*PRIVATE KEY(?: BLOCK)?[- ]----"
+_END = r"----[- ]END [0-9A-Z ]*PRIVATE KEY(?: BLOCK)?[- ]----"
+#: Lines of a key behind whatever stands in front of each: a comment's mark, a log's time, a number.
+_KEY_LINES = r"(?:[^\n]*[0-9A-Za-z+/]{40,}[^\n]*\n?)+"
+_KEY_HEADERS = (
+    r"(?:[^\n]*(?:Proc-Type|DEK-Info|Version|Comment|Subject):[^\n]*\n|[^0-9A-Za-z\n]*\n){0,20}"
+)
+_KEY_BLOCK = (
+    rf"{_BEGIN}{_ARMOURED}*?{_END}"
+    # Behind something: up to two shorter lines stand before the end.
+    rf"|{_BEGIN}[^\n]*\n{_KEY_HEADERS}{_KEY_LINES}(?:(?:[^\n]*\n){{0,2}}[^\n]*{_END})?"
+    # Cut off at its end, or at its beginning.
+    rf"|{_BEGIN}(?:{_JOIN}(?:Proc-Type|DEK-Info|Version|Comment): [^\n]*)*{_JOIN}{_BASE64_LINES}"
+    rf"|{_BASE64_LINES}{_JOIN}[0-9A-Za-z+/=]*{_JOIN}{_END}"
+    r"|Private-Lines: [0-9]+\s+[0-9A-Za-z+/=\s]+"  # PuTTY
+    rf"|Private-Lines: [0-9]+[^\n]*\n{_KEY_LINES}"
+)
+
+#: A rule of its own: it may look far ahead for nothing, once; not again behind each shorter match.
+_KEY_END = rf"{_KEY_LINES}(?:[^\n]*\n){{0,2}}[^\n]*{_END}"
+
+#: Words that name a secret, as the end of a key or variable name.
+_NAME = (
+    r"(?:pass(?:word|wd|phrase|code|\b)|pwd|secrets?|tokens?|credentials?|cookie"
+    r"|(?:api|access|auth|account|client|encryption|license|master|private|secret|session|shared"
+    r"|signing|ssh|storage|webhook)[_.-]?(?:key|secret|token)|apikey|_auth\b|bearer|dsn)[\w-]*"
+)
+
+
+#: A quote, also inside strings inside strings (JSON in JSON), and what closes a name.
+_QUOTE = r"\\*[\"'`]"
+_CLOSED = r"[\\\"'\]]*"
+#: What quotes are elsewhere: in JSON made for HTML, and in HTML.
+_WRITTEN_QUOTE = r"(?:\\+u002[27]|&(?:quot|#3[49]);)"
+#: White space, also inside a string.
+_SPACE = r"(?:\s|\\+[nrt])+"
+_PLAIN = r"[^\s\\]+"
+
+#: Commands whose option has the password, and that option: in the next word, or in the same one.
+_OTHER_WORD = (
+    r"(?:(?:docker|podman|buildah|skopeo|helm[ \t]+registry|oras|az)[ \t]+login|mongo(?:sh|dump|restore)?)"
+    r"\b[^\n|;&]{0,200}?\s(?-i:-p)[ \t]+"
+    r"|redis-cli\b[^\n|;&]{0,200}?\s(?-i:-a)[ \t]+"
+    r"|ldap(?:search|add|modify|delete|passwd|whoami)\b[^\n|;&]{0,200}?\s(?-i:-w)[ \t]+"
+    r"|sqlcmd\b[^\n|;&]{0,200}?\s(?-i:-P)[ \t]+"
+)
+_SAME_WORD = (
+    r"(?:mysql(?:dump|admin|import|check|show|pump)?|mariadb(?:-dump|-admin)?|7za?)\b[^\n|;&]{0,200}?\s(?-i:-p)"
+    r"|sshpass\b[^\n|;&]{0,200}?\s(?-i:-p)[ \t]*"
+    r"|smbclient\b[^\n|;&]{0,200}?\s(?-i:-U)[ \t]*[\"']?[\w.@\\-]+%"
+    r"|openssl\b[^\n|;&]{0,200}?\s-pass(?:in|out)?[ \t]+[\"']?pass:"
+)
+#: What stands behind an option of its own.
+_ARGUMENT = r"[^\s\"'<>$/-][^\s\"'<>$]{5,}"
+#: One word of a shell that is no variable.
+_WORD = r"(?:'[^'\n]{3,}'|\"[^\"$\n][^\"\n]{2,}\"|[^\s\"'<>$|;&`\\-][^\s\"'<>$|;&`\\]{2,})"
+
+
+_OPTION = (
+    r"(?:(?:\A|[\s\"'`])--?[\w.-]*(?:password|passwd|passphrase|token|secret|api-?key)"
+    r"|(?:\A|\s)--(?:from-literal|set(?:-string)?|build-arg|env)[= ]"
+    r"[\w.-]*(?:password|passwd|token|secret|key))"
+)
+_QUERY = r"[?&](?:[\w-]*(?:password|passwd|pwd|secret|api[_-]?key|token|signature|sig))"
+_NEXT_TO_USER = (
+    r"\b(?:user(?: ?id|name)?|uid|host|dbname|server|port)"
+    r"[ \t]*=[ \t]*[^;,\s\"'=]{1,100}[ \t]+"
+    r"(?:password|pwd)[ \t]*"
+)
+_SETTING = (
+    r"\$\{[\w.-]*(?:password|passwd|secret|token|api[_-]?key)[\w.-]*:[=-]?"
+    r"|(?:\A|\n)[ \t]*(?:requirepass|masterauth)[ \t]+"
+    r"|(?:\A|[:/\n])_(?:password|authToken|auth)[ \t]*=[ \t]*"
+    # The default of a variable with another name, and a bare value behind an anchor or a tag of YAML.
+    r"|(?:password|passwd|secret|token|api[_-]?key)[\w.-]{0,60}[\"']?[ \t]*[=:][ \t]*[\"']?"
+    r"(?:\$\{[\w.-]{1,80}:?[=-]|(?:&[\w-]{1,60}[ \t]+|!![a-z]{1,20}[ \t]+|!vault[ \t]+){1,3})"
+    r"|jdbc:oracle:[a-z]{1,10}:[^/\s@\"']{1,80}/"
+)
+#: Up to the quote of the argument that is a secret.
+_CALLS = (
+    rf"(?:jwt|jsonwebtoken)\.(?:sign|verify|encode|decode)\([^()\"'\n]{{1,80}},\s*"
+    rf"|(?:log_?in|authenticate|sign_?in)\(\s*{_QUOTE}[^\"'\n]{{1,80}}{_QUOTE}\s*,\s*"
+    rf"|createHmac\(\s*{_QUOTE}[\w-]+{_QUOTE}\s*,\s*|hmac\.new\(\s*|cookieParser\(\s*|Fernet\(\s*"
+    r"|(?:mysqli(?:_connect)?|PDO|getConnection)\((?:\s*[^,()\n]{1,200},){2}\s*"
+)
+
+
+# The table of secrets: what each issuer's credential looks like. Our own table, in RE2 syntax. Issuers
+# document their prefixes for this purpose (GitHub's "secret scanning patterns", GitLab's "token
+# prefixes", Slack's "token types" …).
+
+
+class Certainty(Enum):
+    """How much the value itself must look like a secret before it is taken out."""
+
+    #: The format alone is proof.
+    FORMAT = auto()
+    #: Its place says what it is; a placeholder or the place's own name ("password") is none.
+    PLACE = auto()
+    #: Its name says what it is; a version, a path or a plain word is none either.
+    LITERAL = auto()
+    #: It may be code: also no name of a variable, no call, no index.
+    BARE = auto()
+    #: As PLACE; and no group that systems have, as whose member a program is to run.
+    USER = auto()
+    #: As PLACE; and no rest of another program's option: ``find -name mysql -path``.
+    OPTION = auto()
+    #: base64 of ``name:password`` (RFC 7617).
+    BASIC = auto()
+
+
+class Rule(NamedTuple):
+    """``lead`` + ``value`` + ``tail``; only the value is taken out, less backslashes before the tail.
+
+    ``start`` replaces the lead where the search must know more: the beginning of the text.
+    """
+
+    judge: Certainty
+    lead: str
+    value: str
+    tail: str = ""
+    start: str = ""
+
+
+RULES = (
+    Rule(Certainty.FORMAT, "", f"(?:{_KEY_BLOCK})"),
+    Rule(Certainty.FORMAT, "", f"(?:{_KEY_END})"),
+    # Several where one stands right behind another. The lead is matched over bytes: an edge may be
+    # several.
+    Rule(
+        Certainty.FORMAT,
+        f"{_EDGE}*",
+        f"(?:{'|'.join((*_TOKENS, *_HASHES))})+",
+        start=rf"(?:\A|{_EDGE})",
+    ),
+    # A line of shadow(5) with a hash of the oldest form, to the end of its ages.
+    Rule(
+        Certainty.FORMAT,
+        r"(?:\A|\n)[a-z_][\w.-]*:",
+        r"[!*]{0,2}[./0-9A-Za-z]{13}:[0-9]{3,6}:[0-9]*:[0-9]*:[0-9]*",
+    ),
+    # Credentials in a URL (RFC 3986 §3.2.1): a token is the name of a user whose password says nothing.
+    Rule(
+        Certainty.PLACE,
+        r"[a-z][0-9a-z+.-]*://",
+        r"[^\s/@:\"'`<>\[\]\\]{3,}:(?:x-oauth-basic|x-oauth|oauth|api_token)?",
+        "@",
+    ),
+    Rule(Certainty.LITERAL, r"[a-z][0-9a-z+.-]*://", r"[0-9a-z_-]{16,}", "@"),
+    Rule(Certainty.PLACE, r"[a-z][0-9a-z+.-]*://[^\s/@:\"'`<>]*:", r"[^\s/\"'`<>\[\]\\]{3,}", "@"),
+    # Cookies (RFC 6265) and HTTP credentials (RFC 9110 §11), as header lines or arguments.
+    Rule(
+        Certainty.PLACE,
+        rf"\b(?:set-)?cookie(?:{_QUOTE})?:[ \t]*(?:{_QUOTE})?[\w.-]+=",
+        r"[^\r\n\"']{6,}",
+    ),
+    Rule(
+        Certainty.BARE,
+        r"(?:authorization|x-api-key|api-key|x-auth-token|x-access-token|private-token|x-vault-token"
+        rf"|x-csrf-token|x-amz-security-token)(?:{_QUOTE})?\s*[:=]\s*(?:{_QUOTE})?"
+        r"(?:(?:bearer|basic|token|digest|apikey|negotiate)\s+)?",
+        r"[0-9a-z+/=._~:!@#%^*-]{8,}",
+    ),
+    Rule(Certainty.BARE, r"\b(?:bearer|basic)\s+", r"[0-9a-z+/=._~-]{12,}"),
+    # Docker's and npm's configuration: a whole line of HTTP credentials under a short name.
+    Rule(
+        Certainty.BASIC,
+        rf"\b_?auth{_CLOSED}\s*[:=]\s*(?:{_QUOTE})?",
+        r"[0-9a-z+/_-]{8,}={0,2}",
+    ),
+    # ``curl -u name:secret``, ``--password secret``.
+    Rule(Certainty.USER, r"\s(?:-u|--(?:proxy-)?user)[ \t=]+[\"']?[\w.@-]+:", _ARGUMENT),
+    Rule(
+        Certainty.PLACE,
+        r"\s--?(?:password|passwd|passphrase|token|secret|api-?key|storepass|keypass)\s+[\"']?",
+        _ARGUMENT,
+    ),
+    Rule(Certainty.OPTION, rf"\b(?:{_OTHER_WORD}|{_SAME_WORD})", _WORD),
+    # In quotes: an option's value, a password of a connection, of a user in SQL, an argument of a call that
+    # everybody knows, a header.
+    Rule(
+        Certainty.PLACE,
+        rf"(?:(?:{_OPTION}[= ][ \t]*|{_NEXT_TO_USER}=[ \t]*|\b(?:{_CALLS})b?"
+        r"|\bidentified\s+(?:with\s+\S+\s+)?(?:by|as)\s+(?:password\s+)?|\bpassword\s+for\s+\S+\s*=\s*)"
+        rf"{_QUOTE}|{_QUOTE}(?:x-[\w-]*(?:token|secret|key|password)|api-?key|private-token):[ \t]+)",
+        r"[^\"'\n$\\][^\"'\n]{2,}",
+        r"[\"']",
+    ),
+    Rule(Certainty.PLACE, r";[ \t]*(?:password|pwd)=", r"[^;\"'\n<>{}()$=]{3,}"),
+    # Without: options, queries of a URL, connection strings, settings of a server and of npm.
+    Rule(
+        Certainty.PLACE,
+        rf"(?:{_OPTION}=|{_QUERY}=|{_NEXT_TO_USER}=[ \t]*|{_SETTING})[\"']?",
+        r"[^\s\"'`<>$&|;(){}#,=\\]{3,}",
+    ),
+    Rule(
+        Certainty.PLACE,
+        r"\bauthorization[\"']?\s*[:=]\s*[\"']?(?:bearer|basic|token|digest)[ \t]+",
+        r"[0-9a-z+/=._~!@#%^*-]{3,}",
+    ),
+    # .netrc, on one line or several; without a login before it the password has to look like one.
+    Rule(
+        Certainty.PLACE,
+        rf"(?:\b(?:machine{_SPACE}{_PLAIN}|default){_SPACE}|(?:\A|\n)[ \t]*)login{_SPACE}{_PLAIN}{_SPACE}"
+        rf"(?:account{_SPACE}{_PLAIN}{_SPACE})?password{_SPACE}",
+        r"[^\s\\\"']{3,}",
+    ),
+    Rule(
+        Certainty.LITERAL,
+        rf"\bmachine{_SPACE}{_PLAIN}{_SPACE}password{_SPACE}",
+        r"[^\s\\\"']{6,}",
+    ),
+    Rule(
+        Certainty.LITERAL,
+        rf"{_NAME}{_WRITTEN_QUOTE}\s*[:=]\s*{_WRITTEN_QUOTE}",
+        r"[^\s\"'&\\]{6,}",
+    ),
+    Rule(
+        Certainty.BARE,
+        rf"{_NAME}[\"']?[ \t]*[:=][ \t]*",
+        r"[^\s\"'`,;(){}\[\]<>$&|:][^\s\"'`,;(){}\[\]<>$&|]{5,}",
+    ),
+)
+
+#: The place of the one with the issuers' tokens.
+TOKENS = 2
+
 
 #: What stands in a secret's place.
 REDACTED = "[REDACTED]"
@@ -78,14 +367,6 @@ class _CompiledRule(NamedTuple):
     judge: Certainty
 
 
-class _Screen(NamedTuple):
-    """Rules that follow one another, and one pattern that matches wherever any of them does. Most texts
-    have no secret: one search finds that out."""
-
-    pattern: Any
-    rules: tuple[Rule, ...]
-
-
 def redact_secrets(text: str, known: frozenset[str] = frozenset()) -> tuple[str, int]:
     """The text with ``[REDACTED]`` in the place of each secret, and how many were taken out.
 
@@ -114,9 +395,9 @@ def _redact(text: str, known: frozenset[str], layers: int = _LAYERS) -> tuple[st
         found = data.count(value)
         if found:
             data, count = data.replace(value, _stand_in(value)), count + found
-    for screen in _screens():
-        if screen.pattern.search(data):
-            for rule in screen.rules:
+    for screen, rules in _screens():
+        if screen.search(data):
+            for rule in rules:
                 data, found = _replace(_compiled(rule), data)
                 count += found
     spans = named_values(data)
@@ -288,8 +569,10 @@ _SCREENED = (RULES[:TOKENS], RULES[TOKENS : TOKENS + 1], RULES[TOKENS + 1 :])
 
 
 @cache
-def _screens() -> tuple[_Screen, ...]:
-    return tuple(_Screen(_re2("|".join(map(_any_case, each))), each) for each in _SCREENED)
+def _screens() -> tuple[tuple[Any, tuple[Rule, ...]], ...]:
+    """Return groups of rules, each after one pattern that matches wherever any of its rules does: most
+    texts have no secret, and one search shows it."""
+    return tuple((_re2("|".join(map(_any_case, each))), each) for each in _SCREENED)
 
 
 def _any_case(rule: Rule) -> str:

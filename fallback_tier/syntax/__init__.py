@@ -9,5 +9,5 @@ from fallback_tier.syntax.structure import Definition as Definition
 from fallback_tier.syntax.structure import Import as Import
 from fallback_tier.syntax.structure import Structure as Structure
 from fallback_tier.syntax.structure import definitions as definitions
+from fallback_tier.syntax.structure import first_error_line as first_error_line
 from fallback_tier.syntax.structure import structure as structure
-from fallback_tier.syntax.validity import first_error_line as first_error_line

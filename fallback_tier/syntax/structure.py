@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from fallback_tier.syntax.bound import bound_names, text_of
-from fallback_tier.syntax.grammars import MAX_PARSE_STEPS, language, parse
+from fallback_tier.syntax.grammars import MAX_PARSE_STEPS, grammar_of, language, parse
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Query
@@ -176,11 +175,82 @@ def _name(node: "Node", source: bytes) -> str:
         if named is not None and named.type == "member_expression":
             named = named.child_by_field_name("property")
         if named is not None:
-            return text_of(named, source).strip("\"'`#")[:MAX_NAME_CHARS]
+            return _text_of(named, source).strip("\"'`#")[:MAX_NAME_CHARS]
     return ""
 
 
 def _imports(nodes: Iterable["Node"], source: bytes) -> Iterator[Import]:
     for node in nodes:
         lines = node.start_point.row + 1, node.end_point.row + 1
-        yield Import(text_of(node, source), bound_names(node, source), *lines)
+        yield Import(_text_of(node, source), _bound_names(node, source), *lines)
+
+
+#: Levels of patterns in patterns: ``const {a: {b: [c]}} = require(…)`` has three.
+_MAX_DEPTH = 8
+
+#: Nodes whose text is a bound name.
+_NAMES = frozenset({"identifier", "shorthand_property_identifier_pattern"})
+
+#: Nodes that rename: the field that holds the name bound (in that order of preference).
+_RENAMED = {
+    "aliased_import": ("alias",),
+    "import_specifier": ("alias", "name"),
+    "pair_pattern": ("value",),
+    "assignment_pattern": ("left",),
+    "object_assignment_pattern": ("left",),
+    # The right side is the module, not a name.
+    "variable_declarator": ("name",),
+}
+
+
+def _bound_names(node: "Node", source: bytes) -> tuple[str, ...]:
+    """Names bound by an import statement or by a declarator whose value is a ``require``, in order."""
+    return tuple(dict.fromkeys(_names(node, source)))
+
+
+def _names(statement: "Node", source: bytes) -> Iterator[str]:
+    module = statement.child_by_field_name("module_name")
+    pending = [(statement, 0)]
+    while pending:
+        node, depth = pending.pop()
+        if node.type == "dotted_name":
+            # ``import a.b`` binds a, ``from m import b`` binds b: both have the name first.
+            node = node.named_children[0] if node.named_children else node
+        if node.type in _NAMES:
+            yield _text_of(node, source)
+        elif depth < _MAX_DEPTH:
+            inner = [child for child in _inner(node) if child != module]
+            pending.extend((child, depth + 1) for child in reversed(inner))
+
+
+def _inner(node: "Node") -> list["Node"]:
+    for field in _RENAMED.get(node.type, ()):
+        child = node.child_by_field_name(field)
+        if child is not None:
+            return [child]
+    return node.named_children
+
+
+def _text_of(node: "Node", source: bytes) -> str:
+    """The node's text. ``node.text`` would ask the reader that the parser was given, byte for byte."""
+    return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+
+def first_error_line(text: str, suffix: str) -> int | None:
+    """The first line (from 1) at which the text is not of its language.
+
+    ``suffix`` is the file's (``.py``, ``.tsx``). None: it parses cleanly, the language is not one of
+    ours, or the text is beyond MAX_PARSE_STEPS. A grammar knows less than its compiler (a dialect, a
+    newer syntax), so judge an edit by what it changes: a text that had an error before proves nothing.
+    """
+    grammar = grammar_of(f"file{suffix}")
+    tree = parse(text.encode("utf-8", "replace"), grammar) if grammar else None
+    if tree is None or not tree.root_node.has_error:
+        return None
+    node = tree.root_node
+    while not (node.is_error or node.is_missing):
+        inner = next((child for child in node.children if child.has_error), None)
+        if inner is None:
+            break
+        node = inner
+    return node.start_point.row + 1

@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from fallback_tier.gates.journal.recording import Observer
     from fallback_tier.gates.open_fix import FixParts
     from fallback_tier.sandbox.runners import BubblewrapSandbox, UnsandboxedRunner
-from fallback_tier.wiring.inputs import NO_RECIPE_ASKED
-from fallback_tier.wiring.inputs import Inputs as Inputs
+from fallback_tier.attempt.task import Inputs as Inputs
 
 _P = ParamSpec("_P")
 
@@ -97,7 +96,7 @@ class Services:
                 "one ecosystem.",
                 next_step="Use `fallback-tier fix`, which proves one patch an ecosystem.",
             )
-        return self.inputs_on(
+        return self.choose_recipe(
             repo, concerned[0], fix_id=fix_id, gate_transition_id=gate_transition_id
         )
 
@@ -113,13 +112,13 @@ class Services:
         return tuple(part for part in found if self._affected(part, repo)) or found[:1]
 
     def _affected(self, advisory: Advisory, repo: RepoContext) -> bool:
-        match self.inputs_on(repo, advisory).recipe_selection:
+        match self.choose_recipe(repo, advisory).recipe_selection:
             case NotApplicable(reason=RefusalReason.NOT_AFFECTED):
                 return False
             case _:
                 return True
 
-    def inputs_on(
+    def choose_recipe(
         self,
         repo: RepoContext,
         advisory: Advisory,
@@ -129,8 +128,9 @@ class Services:
         affected: Affected | None = None,
         makes: bool = True,
     ) -> Inputs:
-        """As ``inputs``, on a repository that was looked at already. Raises ConfigurationError, and
-        StateFolderError where the ecosystem's client can't write its cache.
+        """Choose the recipe, as ``inputs``, on a repository that was looked at already.
+
+        Raises ConfigurationError, and StateFolderError if the ecosystem's client can't write its cache.
 
         ``affected``: whose code it is about, where that was decided already (a fix that is resumed).
         ``makes`` False: a patch on record is judged again, so no recipe is looked for.
@@ -147,7 +147,11 @@ class Services:
         if own.manifests:
             check_caches(self.clients, (plugin.name,), offline=repo.settings.offline)
         if not makes:
-            return Inputs(advisory, own, NO_RECIPE_ASKED)
+            no_recipe = NotApplicable(
+                reason=RefusalReason.RECIPE_UNSUPPORTED,
+                sentence="No recipe is asked: a patch on record is judged again.",
+            )
+            return Inputs(advisory, own, no_recipe)
         # A proof that fails here shows the flaw, whatever number the manifest has.
         believed = self.configuration.proof is None
         tags = tags_of(repo, self.clients)

@@ -23,7 +23,7 @@ from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring.configuration import Configuration
 
 if TYPE_CHECKING:
-    from fallback_tier.wiring.inputs import Inputs
+    from fallback_tier.attempt.task import Inputs
 
 #: Names that are taken, whether or not a gate of that name is among those of this fix.
 _RESERVED = frozenset({APPLIES, PROOF})

@@ -14,8 +14,8 @@ from fallback_tier.repo import AnswerForm, Strategy
 from fallback_tier.wiring.configuration import LOCAL_PREFIX, Configuration, is_local
 
 if TYPE_CHECKING:
+    from fallback_tier.budget.audited import AuditMeter
     from fallback_tier.budget.limiter import CallLimiter
-    from fallback_tier.budget.meter import Meter
     from fallback_tier.budget.prices import Prices
     from fallback_tier.llm.leaf import LlmLeaf
     from fallback_tier.llm.selfrag import SelfRag
@@ -149,7 +149,7 @@ def _self_rag(
     nonces: NonceSource,
     secret_values: frozenset[str],
     evidence: EvidenceStore,
-    meter: "Meter",
+    meter: "AuditMeter",
 ) -> "SelfRag | None":
     """The judge criticises, where there is one: an author is lenient with itself."""
     if configuration.settings.strategy is not Strategy.SELF_RAG:

@@ -9,8 +9,8 @@ from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.vocabulary import CallType, PromptShape, Provenance, RefusalReason
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.attempt.task import AttemptTask, Recorder, TierEvent
-from fallback_tier.budget.journal import Journal
-from fallback_tier.budget.meter import Meter
+from fallback_tier.budget.audited import AuditMeter
+from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.llm.calling import Caller, CallRequest
 from fallback_tier.outcome import NotApplicable
 from fallback_tier.ports import Message, ModelAnswer, ModelRequest, Usage
@@ -87,8 +87,8 @@ def start(
     evidence: EvidenceStore,
     *,
     fix_id: str = "fix-1",
-    meter: Meter | None = None,
-    journal: Journal | None = None,
+    meter: AuditMeter | None = None,
+    journal: AuditJournal | None = None,
 ) -> Caller:
     """A first attempt is on record as begun, and may call."""
     work = task(fix_id=fix_id)

@@ -19,8 +19,8 @@ from fallback_audit.events import (
 )
 from fallback_audit.vocabulary import CallType, ModelFailureKind, RefusalReason
 from fallback_tier.advisory import parse_advisory
+from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.journal import AuditJournal
-from fallback_tier.budget.meter import Meter
 from fallback_tier.errors import ModelError
 from fallback_tier.llm.judging import PlanJudge
 from fallback_tier.llm.leaf import LlmLeaf
@@ -139,7 +139,7 @@ class SelfRagCase:
     critic: Callable[[ModelRequest], Said] = judges
     retriever: SolvedExampleRetriever | None = field(default_factory=lambda: hit("first", "second"))
     beam_width: int = 1
-    meter: Meter | None = None
+    meter: AuditMeter | None = None
     judge: Callable[[ModelRequest], Said] | None = None
     with_journal: bool = False
     more_files: dict[str, str] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from vcr.record_mode import RecordMode
 
 from fallback_audit.vocabulary import Provenance
 from fallback_plugins.messages_api.model import ClaudeModel
-from fallback_tier.answers.plan import plan_schema
+from fallback_tier.answers.blocks import plan_schema
 from fallback_tier.demo import cassette as module
 from fallback_tier.demo.cassette import (
     REPLAY_URL,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fallback_plugins.messages_api.model import ClaudeModel
-from fallback_tier.llm.parallel import exchange
+from fallback_tier.llm.calling import exchange
 from fallback_tier.ports import ModelAnswer
 from tests.fakes.asking import REQUEST, hear
 from tests.fakes.messages_server import (

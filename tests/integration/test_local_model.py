@@ -17,7 +17,7 @@ from fallback_plugins.messages_api import local_server
 from fallback_plugins.messages_api.grammar import grammar_of
 from fallback_plugins.messages_api.local import LocalModel
 from fallback_plugins.messages_api.local_server import LocalServer
-from fallback_tier.answers.plan import plan_schema
+from fallback_tier.answers.blocks import plan_schema
 from fallback_tier.errors import ConfigurationError, ModelError, ToolMissingError
 from fallback_tier.ports import Message, ModelRequest
 from fallback_tier.repo import Settings, Strategy

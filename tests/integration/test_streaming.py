@@ -24,7 +24,7 @@ from fallback_plugins.messages_api.model import ClaudeModel
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.attempt.task import DraftDiscarded, DraftText, Finished, TierEvent
 from fallback_tier.budget.audited import AuditMeter
-from fallback_tier.budget.spent import spent
+from fallback_tier.budget.tally import spent
 from fallback_tier.llm.judging import PlanJudge
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.outcome import Applied, Refused
@@ -263,4 +263,4 @@ def test_a_consumer_that_leaves_in_mid_answer_ends_the_connection(tiers: Tiers) 
     [called] = tiers.audit.of(ModelCalled)
     assert called.reserved is not None
     scope = tiers.audit.stored[0].scope
-    assert spent(tiers.audit, scope).unreported == called.reserved
+    assert spent(tiers.audit, scope)[1] == called.reserved

@@ -25,7 +25,7 @@ from fallback_tier.fix import (
 )
 from fallback_tier.handover.vex import package_url
 from fallback_tier.patch import policy
-from fallback_tier.patch.manifests.changes import manifest_problems
+from fallback_tier.patch.manifests import manifest_problems
 from fallback_tier.planning.concern import canonical_text
 from fallback_tier.ports import EcosystemPlugin, OffersCandidates
 from tests.e2e.command import Ended, repository, run, snapshot

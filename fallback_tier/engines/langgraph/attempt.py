@@ -19,14 +19,14 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
 from fallback_audit.events import ConsumerLeft
-from fallback_tier import chain
+from fallback_tier import links
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt import rag
 from fallback_tier.attempt.task import AttemptTask, Proposal, Recorder, Refusal, TierEvent
 from fallback_tier.outcome import AttemptSummary, NotApplicable, RecipeApplication, RecipeSelection
 from fallback_tier.repo import RepoContext
 from fallback_tier.retrieval import FewShot
-from fallback_tier.tier import RESUME_RULE, ChainParts, FallbackTier
+from fallback_tier.tier import RESUME_RULE, FallbackTier, TierParts
 
 Observer = Callable[[TierEvent], None]
 
@@ -44,7 +44,7 @@ class AttemptInHand:
     """What the nodes of one run share; never in a checkpoint."""
 
     task: AttemptTask
-    parts: ChainParts
+    parts: TierParts
     record: Recorder
     observe: Observer
     declined: NotApplicable | None = None
@@ -76,16 +76,16 @@ class Node(Protocol):
 
 
 def _start(hand: AttemptInHand) -> Generator[TierEvent, None, None]:
-    chain.check_cap(hand.task)
-    yield hand.record(chain.started(hand.task))
+    links.check_cap(hand.task)
+    yield hand.record(links.started(hand.task))
 
 
 def _fresh_context(hand: AttemptInHand) -> Generator[TierEvent, None, None]:
-    yield hand.record(chain.rag_skipped(hand.task))
+    yield hand.record(links.rag_skipped(hand.task))
 
 
 def _recipe(hand: AttemptInHand) -> Generator[TierEvent, None, None]:
-    hand.proposal, hand.declined = yield from chain.apply_recipe(hand.task, hand.record)
+    hand.proposal, hand.declined = yield from links.apply_recipe(hand.task, hand.record)
 
 
 def _rag(hand: AttemptInHand) -> Generator[TierEvent, None, None]:
@@ -95,7 +95,7 @@ def _rag(hand: AttemptInHand) -> Generator[TierEvent, None, None]:
 
 
 def _llm(hand: AttemptInHand) -> Generator[TierEvent, None, None]:
-    hand.proposal = yield from chain.ask_model(
+    hand.proposal = yield from links.ask_model(
         hand.parts.leaf, hand.task, hand.examples, hand.declined, hand.record
     )
 
@@ -103,7 +103,7 @@ def _llm(hand: AttemptInHand) -> Generator[TierEvent, None, None]:
 def _seal(hand: AttemptInHand) -> Generator[TierEvent, None, None]:
     if hand.proposal is None:
         raise AssertionError("what is sealed was proposed")
-    hand.application = yield from chain.seal(
+    hand.application = yield from links.seal(
         hand.proposal, hand.task, hand.parts.evidence, hand.record
     )
 
@@ -111,7 +111,7 @@ def _seal(hand: AttemptInHand) -> Generator[TierEvent, None, None]:
 def _refuse(hand: AttemptInHand) -> Generator[TierEvent, None, None]:
     if hand.refusal is None:
         raise AssertionError("what is refused has a reason")
-    hand.application = yield from chain.refuse(hand.task, hand.refusal, hand.record)
+    hand.application = yield from links.refuse(hand.task, hand.refusal, hand.record)
 
 
 def _node(link: Link) -> Node:
@@ -152,7 +152,7 @@ def attempt_graph() -> (
     """The nodes and edges of every attempt, of whatever tier. As a node of a host's own graph it is not
     checkpointed, even where that one is."""
     graph = StateGraph(AttemptFacts, context_schema=AttemptInHand)
-    links: dict[str, Link] = {
+    nodes: dict[str, Link] = {
         "start": _start,
         "fresh_context": _fresh_context,
         "recipe": _recipe,
@@ -161,7 +161,7 @@ def attempt_graph() -> (
         "seal": _seal,
         "refuse": _refuse,
     }
-    for name, link in links.items():
+    for name, link in nodes.items():
         graph.add_node(name, _node(link))
     graph.add_edge(START, "start")
     graph.add_conditional_edges("start", _after_start, ["refuse", "fresh_context", "recipe"])

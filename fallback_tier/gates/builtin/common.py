@@ -1,19 +1,25 @@
 """The gates that every ecosystem shares: they judge the applied patch, before any of it runs.
 
-Nothing here trusts the diff's text: the patched tree is asked what really changed.
+Nothing here trusts the diff's text: the gates read the patched tree to see what really changed.
 """
 
+import json
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from fallback_audit.vocabulary import FailureKind
-from fallback_tier.errors import RepositoryError
+from fallback_tier.errors import PatchError, RepositoryError, ToolMissingError
+from fallback_tier.execution import CommandResult
 from fallback_tier.files.tree import ABSENT, RawChange
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict, failed, passed
-from fallback_tier.gates.builtin.capability import CapabilityGate
-from fallback_tier.gates.builtin.javascript import disagreement_with_node
-from fallback_tier.gates.builtin.patched_file import patched_text
+from fallback_tier.gates.capability import Project, compare
+from fallback_tier.gates.steps import APPLIES
 from fallback_tier.gates.trees.isolation import (
     GIT_TIMEOUT_S,
     USERS_CONFIGURATION,
@@ -21,14 +27,33 @@ from fallback_tier.gates.trees.isolation import (
     git_failed,
     in_short,
 )
+from fallback_tier.gates.trees.worktrees import RunnerWorktree
 from fallback_tier.limits import MAX_FILE_BYTES
+from fallback_tier.outcome import Applied, FileChange
 from fallback_tier.patch.admission import path_problems, text_problems
 from fallback_tier.patch.creation import creation_reason, text_reason
+from fallback_tier.patch.parse import parse_patch
+from fallback_tier.patch.parsers_agree import javascript_disagreement
 from fallback_tier.patch.policy import changes_versions_only, check_policy
 from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.repo import RepoContext
 from fallback_tier.syntax import grammar_of_text
 
 _REGULAR, _EXECUTABLE = "100644", "100755"
+
+
+def judge_application(application: Applied, worktree: RunnerWorktree) -> GateVerdict:
+    """Judge ``applies``, the first gate: put the patch on the base commit.
+
+    A patch that is not strictly of the kind that we make never reaches git; the gates that follow judge
+    what git made of it.
+    """
+    try:
+        parse_patch(application.diff)
+        worktree.apply(application.diff)
+    except PatchError as error:
+        return failed(APPLIES, FailureKind.PATCH_DOES_NOT_APPLY, error.problem, str(error))
+    return passed(APPLIES, "git applied the patch to the base commit")
 
 
 def common_gates(plugin: EcosystemPlugin) -> tuple[Gate, ...]:
@@ -89,7 +114,7 @@ class PolicyGate:
             return
         if change.new_mode == ABSENT:
             return
-        after = patched_text(context, path)
+        after = _patched_text(context, path)
         if after is None:
             yield f"{path!r} is not UTF-8 text of at most {MAX_FILE_BYTES:,} bytes."
             return
@@ -113,7 +138,7 @@ class PolicyGate:
 
 def _changes_versions_only(change: RawChange, context: GateContext) -> bool:
     """Return whether only versions that follow a comparison changed in a file. Raises ToolError."""
-    if change.status != "M" or (after := patched_text(context, change.path)) is None:
+    if change.status != "M" or (after := _patched_text(context, change.path)) is None:
         return False
     try:
         return changes_versions_only(context.repo.read_text(change.path), after)
@@ -163,3 +188,124 @@ def _verdict(gate: str, problems: list[str], kind: FailureKind, otherwise: str) 
         return passed(gate, otherwise)
     message = problems[0] if len(problems) == 1 else f"{len(problems)} problems: {problems[0]}"
     return failed(gate, kind, message, "\n".join(problems))
+
+
+@dataclass(frozen=True)
+class CapabilityGate:
+    """A fix starts processes, opens connections or runs made-up code only as its plan declares.
+
+    A patch by a model that was shown hostile text may do more than the fix; tests rarely notice. So the
+    gate compares the syntax of the changed files with the base commit's: the plan must declare what is
+    used more often than before, so that a reviewer reads it. A use that only moved, got other arguments, or
+    replaces another call of its kind (``execFile`` for ``exec``) is not new. Importing a listed module
+    counts as a use: what is then done with it can be hidden from a reader of one file, the import can't.
+
+    A use that is neither listed, nor known to be harmless, nor the project's own, is *unknown* and must be
+    declared too (ADR-0057): a gap in a list costs a question, not a hole.
+    """
+
+    name: str = "capability"
+
+    def judge(self, context: GateContext) -> GateVerdict:
+        """Compare the uses of all changed files with those of the base commit. Raises ToolError."""
+        changes = context.worktree.changed()
+        plan = context.application.plan
+        return compare(
+            (_texts(change, context) for change in changes),
+            frozenset(plan.capabilities if plan else ()),
+            gate=self.name,
+            project=_project(context.repo),
+        )
+
+
+def _project(repo: RepoContext) -> Project:
+    """The base commit's files; what can't be read answers nothing."""
+
+    def texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+        for path in paths:
+            with suppress(RepositoryError):
+                yield path, repo.read_text(path)
+
+    return Project(repo.tracked_files, texts)
+
+
+def _texts(change: RawChange, context: GateContext) -> FileChange:
+    """A side is None also if it is not text of a size that is read: the policy gate reports that, and
+    nothing of such a base file counts as a use before."""
+    before = None
+    if change.status != "A":
+        with suppress(RepositoryError):
+            before = context.repo.read_text(change.path)
+    after = None if change.status == "D" else _patched_text(context, change.path)
+    return FileChange(path=change.path, before=before, after=after)
+
+
+# JavaScript as node's own parser reads it, next to ours (``patch.parsers_agree``).
+
+#: Parsing takes milliseconds; node takes its time to start on a busy machine.
+_TIMEOUT_S = 60.0
+
+_PARSING = "node, asked to parse what the patch changes,"
+
+#: node ships a parser (acorn) for itself alone: what its own library can load, this lets a script load.
+_OWN_LIBRARY = "--expose-internals"
+
+#: How the probe ends on a node without that parser.
+_NO_PARSER = 42
+
+
+def disagreement_with_node(context: GateContext, before: str, after: str) -> str | None:
+    """What node's parser and ours see differently with the patch alone, as a clause; None: nothing.
+
+    None as well where there is no node, or one without that parser: then nothing of the patch runs on it
+    here either. Nothing of the texts is run. Raises ToolFailedError where node does not come to its end.
+    """
+    with TemporaryDirectory() as folder, as_file(files(__package__) / "names_of.js") as probe:
+        places = []
+        for name, text in (("before", before), ("after", after)):
+            place = Path(folder) / name
+            place.write_bytes(text.encode("utf-8", "replace"))
+            places.append(str(place))
+        try:
+            asked = [_OWN_LIBRARY, str(probe), *places]
+            reported = context.clients.run("node", asked, cwd=Path(folder), timeout_s=_TIMEOUT_S)
+        except ToolMissingError:
+            return None
+    if reported.exit_code == _NO_PARSER:
+        return None
+    if not reported.ok:
+        raise git_failed(_PARSING, _why(reported), kind="node_failed")
+    try:
+        was, now = (
+            {way: Counter(dict(found)) for way, found in json.loads(line).items()}
+            for line in reported.output.split("\n")
+            if line.startswith("{")  # node's own warnings stand in the same output
+        )
+    except ValueError as error:
+        raise git_failed(
+            _PARSING, in_short(reported.output), kind="node_answer_malformed"
+        ) from error
+    return javascript_disagreement(before, after, was, now)
+
+
+def _why(reported: CommandResult) -> str:
+    ended = (
+        f"it did not end within {_TIMEOUT_S:.0f} s"
+        if reported.timed_out
+        else in_short(reported.output)
+    )
+    return ended or f"it ended with {reported.exit_code}"
+
+
+def _patched_text(context: GateContext, path: str) -> str | None:
+    """Return a changed file as the patch left it, with the line ends that git commits.
+
+    None: a link, or not UTF-8 text of at most MAX_FILE_BYTES."""
+    place = context.worktree.tree.find(path)
+    if place is None or not place.is_file() or place.stat().st_size > MAX_FILE_BYTES:
+        return None
+    try:
+        text = context.repo.as_committed(path, place.read_bytes()).decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text

@@ -2,7 +2,6 @@
 
 from fallback_tier.gates.capability.compare import compare
 from fallback_tier.gates.capability.project import Project
-from fallback_tier.gates.capability.reader import CapabilityUses, capability_uses
-from fallback_tier.gates.capability.uses import CapabilityUse
+from fallback_tier.gates.capability.reader import CapabilityUse, CapabilityUses, capability_uses
 
 __all__ = ["CapabilityUse", "CapabilityUses", "Project", "capability_uses", "compare"]

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from fallback_audit.vocabulary import Capability, FailureKind
 from fallback_tier.gate_ports import GateVerdict, failed, passed, skipped
 from fallback_tier.gates.capability.project import About, Project, Question, answered, stems
-from fallback_tier.gates.capability.reader import capability_uses
-from fallback_tier.gates.capability.uses import CapabilityUse
+from fallback_tier.gates.capability.reader import CapabilityUse, capability_uses
 from fallback_tier.outcome import FileChange
 from fallback_tier.patch.policy import recipe_only_reason
 from fallback_tier.syntax import grammar_of_text

@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 
-from fallback_tier.gates.capability.words import words
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
 
 #: Every member, but those that begin with an underscore.
 _ALL = "*"

@@ -1,8 +1,7 @@
 """JavaScript: harmless modules of node, names that need no import, and members of its values."""
 
 from fallback_tier.gates.capability import harmless_names
-from fallback_tier.gates.capability.harmless import Harmless, modules
-from fallback_tier.gates.capability.words import words
+from fallback_tier.gates.capability.harmless import Harmless, modules, words
 
 #: Modules of node, of every version that is still met.
 _LIBRARY = words(

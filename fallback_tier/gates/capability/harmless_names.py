@@ -8,7 +8,7 @@ runs or hands on code: ``run``, ``compile``, ``gi_frame``, ``constructor``. Such
 object's: ADR-0057 says what that misses.
 """
 
-from fallback_tier.gates.capability.words import words
+from fallback_tier.gates.capability.harmless import words
 
 PYTHON = words(
     """

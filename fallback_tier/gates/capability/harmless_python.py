@@ -1,8 +1,7 @@
 """Python: harmless modules of its library, built-in names, and members of its values."""
 
 from fallback_tier.gates.capability import harmless_names
-from fallback_tier.gates.capability.harmless import Harmless, modules
-from fallback_tier.gates.capability.words import words
+from fallback_tier.gates.capability.harmless import Harmless, modules, words
 
 #: The library's top-level modules, of every version that is still met: so that what an interpreter has
 #: does not change a verdict.

@@ -4,25 +4,154 @@ A *use* is a mention, called or not: ``run = os.system`` hands the same power on
 module in counts too. What is only written in a comment or a string is no use.
 """
 
+import posixpath
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, NamedTuple
 
 from fallback_audit.vocabulary import Capability
 from fallback_tier.gates.capability import shapes, tables
-from fallback_tier.gates.capability.imports import javascript_import, python_import
+from fallback_tier.gates.capability.harmless import inner_names, plain_dunder, words
+from fallback_tier.gates.capability.literals import module_path
 from fallback_tier.gates.capability.names import Names
-from fallback_tier.gates.capability.project import Question
+from fallback_tier.gates.capability.project import About, Question, package_of
 from fallback_tier.gates.capability.shapes import FUNCTIONS, HANDED_ON, Shape
-from fallback_tier.gates.capability.tables import ANY, Table
-from fallback_tier.gates.capability.unknown import Unknown
-from fallback_tier.gates.capability.uses import CapabilityUse
+from fallback_tier.gates.capability.tables import ANY, STEERING, Table
 from fallback_tier.syntax import parse
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
+
+class CapabilityUse(NamedTuple):
+    """A capability, and what it is used by: ``process``, ``child_process.exec``."""
+
+    capability: Capability
+    callee: str
+
+
+# What a reader of one file can't tell the power of, each with the question that the project may answer: a
+# module that is brought in, the member that is called of a value that nothing here makes, a name that
+# nothing binds, a call of what is computed, the way from a value to its inner parts.
+
+#: What a relative import of JavaScript can run that is no source of a language that is read.
+_NATIVE = (".node", ".wasm")
+
+#: Members that lead from any value to what runs a text.
+_LEADING = frozenset({"constructor", "__proto__"})
+
+#: Members of node's modules that load code, whatever leads to them.
+_LOADING = words(
+    """
+    _load _resolveFilename _resolveLookupPaths _extensions _compile _findPath _nodeModulePaths _initPaths
+    _preloadModules runMain registerHooks
+    """
+)
+
+_NO_QUESTION = Question(About.NOTHING, "")
+
+
+class _Unknown:
+    """The unknown uses of one file, collected while it is read."""
+
+    def __init__(self, names: Names, table: Table, path: str, *, is_python: bool) -> None:
+        self._names, self._table, self._is_python = names, table, is_python
+        self._folder = PurePosixPath(path).parent
+        self.found: defaultdict[CapabilityUse, list[int]] = defaultdict(list)
+        self.questions: dict[CapabilityUse, Question] = {}
+
+    def brought(self, message: str, node: "Node") -> None:
+        """A module, as an import names it, that is not of the language's own library."""
+        if self._is_python:
+            if message.startswith("."):
+                self._relative(message, node)
+                return
+            top = message.partition(".")[0]
+            self._ask(message, Question(About.MODULE, top), node)
+        elif message.startswith("."):
+            place = posixpath.normpath(str(self._folder / message))
+            is_file = not place.startswith("..") and not message.endswith(_NATIVE)
+            self._ask(
+                message,
+                Question(About.FILE, _stem(place), False) if is_file else _NO_QUESTION,
+                node,
+            )
+        elif message.startswith("/") or ":" in message:
+            self._ask(message, _NO_QUESTION, node)
+        elif message:
+            self._ask(message, Question(About.MODULE, package_of(message), False), node)
+
+    def _relative(self, message: str, node: "Node") -> None:
+        """``from .a.b import c``; what ``from . import c`` brings may be a name of the package's."""
+        names = message.lstrip(".").split(".")
+        folder = self._folder
+        for _ in range(len(message) - len(message.lstrip(".")) - 1):
+            folder = folder.parent
+        if names[0]:
+            place = folder.joinpath(*names)
+            self._ask(message, Question(About.FILE, str(place), True), node)
+
+    def called_member(self, name: str, node: "Node") -> None:
+        """A member that is called of a value of which nothing is known."""
+        if name in _LEADING:
+            self._ask(f".{name}", _NO_QUESTION, node)
+            return
+        if not (name in self._table.harmless.members or _is_dunder(name) or name.startswith("#")):
+            self._ask(f".{name}", Question(About.MEMBER, name, self._is_python), node)
+
+    def unbound(self, name: str, node: "Node") -> None:
+        """A name that nothing in the file binds; Python's, its built-in ones, are in ``tables.py``."""
+        if self._is_python:
+            return
+        if name not in self._table.harmless.roots and name not in self._table.roots:
+            self._ask(name, Question(About.ROOT, name, False), node)
+
+    def inner(self, name: str, node: "Node") -> None:
+        """An attribute, if it leads to code, frames or all classes; in JavaScript, to node's loader."""
+        if not plain_dunder(name):
+            self._ask(name, _NO_QUESTION, node)
+        elif not self._is_python and name in _LOADING and not self._names.is_own(node):
+            self._ask(f".{name}", _NO_QUESTION, node)
+
+    def spelled(self, message: str | None, node: "Node") -> None:
+        """A name or a text, if it is a variable that steers what programs load."""
+        name = (message or "").partition("=")[0]
+        if name in STEERING:
+            self._ask(f"the variable {name}", _NO_QUESTION, node)
+
+    def written(self, holder: "Node | None", name: str, node: "Node") -> None:
+        """A member that is set, if code that is not the project's own is another for it. ``name``: empty if
+        it is computed."""
+        for path in self._names.holders(holder):
+            if self._table.steers(path, name):
+                self._ask(f"a change of {path}.{name or ANY}", _NO_QUESTION, node)
+
+    def text(self, message: str | None, node: "Node") -> None:
+        """A text that names such an attribute: a formatter or a getter may follow it."""
+        for name in inner_names(message or ""):
+            self._ask(f"{name} in a text", _NO_QUESTION, node)
+
+    def made(self, what: str, node: "Node") -> None:
+        """What is only made when the program runs."""
+        self._ask(what, _NO_QUESTION, node)
+
+    def _ask(self, callee: str, question: Question, node: "Node") -> None:
+        use = CapabilityUse(Capability.UNKNOWN, callee)
+        self.questions[use] = question
+        self.found[use].append(node.start_point.row + 1)
+
+
+def _stem(place: str) -> str:
+    """A path that may name a file of another ending: ``a.js`` of ``a.ts``."""
+    return place[:-3] if place.endswith((".js", ".ts")) else place.removesuffix(".mjs")
+
+
+def _is_dunder(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
 
 #: How a node stands to the one around it: an expression; the object of a member; what is called; a place
 #: that binds names; no expression at all.
@@ -71,13 +200,13 @@ class _Reader:
     def __init__(self, source: bytes, path: str, *, is_python: bool) -> None:
         self._shape: Shape = shapes.PYTHON if is_python else shapes.JAVASCRIPT
         self._table: Table = tables.PYTHON if is_python else tables.JAVASCRIPT
-        self._import = python_import if is_python else javascript_import
+        self._import = _python_import if is_python else _javascript_import
         self._names = Names(source, self._shape, self._table)
         self._seen: list[tuple[Node, int]] = []
         self._pairs: list[tuple[Node, Node]] = []
         self._excused: set[int] = set()
         self._defined: set[str] = set()
-        self.unknown = Unknown(self._names, self._table, path, is_python=is_python)
+        self.unknown = _Unknown(self._names, self._table, path, is_python=is_python)
         self.found: defaultdict[CapabilityUse, list[int]] = self.unknown.found
 
     def read(self, root: "Node") -> None:
@@ -379,3 +508,67 @@ def _is_annotation(node: "Node") -> bool:
         if around.type == "type":
             return True
     return False
+
+
+def _python_import(statement: "Node", names: Names) -> list[str]:
+    """Bind its names; the modules, or else members, that it brings in."""
+    module = statement.child_by_field_name("module_name")
+    if module is None:
+        return [_plain(child, names) for child in statement.children_by_field_name("name")]
+    inside = names.text(module)
+    if any(child.type == "wildcard_import" for child in statement.named_children):
+        return names.bind_all(inside)
+    brought = []
+    for child in statement.children_by_field_name("name"):
+        name, alias = _renamed(child, names)
+        path = names.carried(f"{inside}.{name}")
+        names.bring(alias or name, path)
+        brought.append(path)
+    return names.weighed(inside, brought)
+
+
+def _plain(child: "Node", names: Names) -> str:
+    """``import a.b`` binds ``a``, ``import a.b as c`` binds ``c``."""
+    name, alias = _renamed(child, names)
+    if alias:
+        names.bring(alias, name)
+    else:
+        root = name.partition(".")[0]
+        names.bring(root, root)
+    return name
+
+
+def _renamed(node: "Node", names: Names) -> tuple[str, str]:
+    """What is imported, and the name that it gets where that is another."""
+    name, alias = node.child_by_field_name("name"), node.child_by_field_name("alias")
+    return names.text(node if name is None else name), names.text(alias) if alias else ""
+
+
+def _javascript_import(statement: "Node", names: Names) -> list[str] | None:
+    """As ``_python_import``; None where it is no import (``export const …``)."""
+    clause = next((c for c in statement.named_children if c.type.endswith("_clause")), None)
+    source = statement.child_by_field_name("source")
+    if source is None and clause is not None and clause.type == "import_require_clause":
+        source = clause.child_by_field_name("source")
+    if source is None:
+        return None
+    if any(child.type == "type" for child in statement.children):
+        return []  # of types nothing is left when it runs
+    module = module_path(names.literal(source) or "")
+    if statement.type == "import_statement" and clause is not None:
+        _bind(clause, module, names)
+    return [module]
+
+
+def _bind(clause: "Node", module: str, names: Names) -> None:
+    for child in clause.named_children:
+        if child.type == "identifier":
+            names.bring(names.text(child), module)
+        elif child.type == "namespace_import":
+            for inner in child.named_children:
+                names.bring(names.text(inner), module)
+        elif child.type == "named_imports":
+            for one in child.named_children:
+                name, alias = _renamed(one, names)
+                member = name.strip("\"'")  # a name may be a string (ES2022)
+                names.bring(alias or name, f"{module}.{member}")

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fallback_audit.vocabulary import Capability
-from fallback_tier.gates.capability.harmless import Harmless
+from fallback_tier.gates.capability.harmless import Harmless, words
 from fallback_tier.gates.capability.harmless_javascript import JAVASCRIPT as _JAVASCRIPT
 from fallback_tier.gates.capability.harmless_python import PYTHON as _PYTHON
-from fallback_tier.gates.capability.words import words
 
 #: Constants and exceptions of a listed module: they do nothing.
 _HARMLESS = re.compile(

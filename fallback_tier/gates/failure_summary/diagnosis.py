@@ -1,16 +1,15 @@
 """Reads a failed gate's log: which tests, which assertions, where in the repository.
 
-Only lines of known shape (``log_shapes``) are taken, so that durations, progress and versions never
-get in; what is taken is cleaned of everything that differs between two runs or two machines. One
+Only lines of known shape (the patterns at the end) are taken, so that durations, progress and versions
+never get in; what is taken is cleaned of everything that differs between two runs or two machines. One
 failure gives one text, byte for byte, on every supported Python.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
-
-from fallback_tier.gates.failure_summary import log_shapes as shapes
 
 #: Lines taken of each kind: the first failures explain the others.
 MAX_TESTS, MAX_ASSERTIONS, MAX_FRAMES, MAX_DIAGNOSTICS = 20, 12, 20, 24
@@ -54,7 +53,7 @@ class Diagnosis:
 def diagnose(log: str) -> Diagnosis:
     """Take the lines of known shape; the last lines where there is none."""
     lines = [line[:_READ_CHARS] for line in clean(log).split("\n")]
-    lines = [line for line in lines if line and not shapes.DECORATION.fullmatch(line)]
+    lines = [line for line in lines if line and not _DECORATION.fullmatch(line)]
     if len(lines) > _READ_LINES:
         lines = [*lines[: _READ_LINES // 2], *lines[-_READ_LINES // 2 :]]
     found = Diagnosis(
@@ -76,7 +75,7 @@ def clean(text: str) -> str:
     """
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     cleaned = "\n".join(line[:_CLEANED_CHARS] for line in lines)
-    for pattern, replacement in shapes.NOISE:
+    for pattern, replacement in _NOISE:
         cleaned = pattern.sub(replacement, cleaned)
     return "\n".join(line.rstrip() for line in cleaned.split("\n"))
 
@@ -95,7 +94,7 @@ def _shown(line: str | None) -> str:
 
 
 def _test(line: str) -> str | None:
-    match = shapes.TEST.fullmatch(line)
+    match = _TEST.fullmatch(line)
     if match is None:
         return None
     named = ("pytest", "unittest", "tap", "spec", "jest", "file", "ava")
@@ -106,14 +105,14 @@ def _numbered(lines: Sequence[str]) -> Iterator[str]:
     """Titles of numbered failures: from the number to the colon that ends them."""
     begun, title = False, list[str]()
     for line in lines:
-        begun = begun or shapes.NUMBERED_BEGIN.fullmatch(line) is not None
+        begun = begun or _NUMBERED_BEGIN.fullmatch(line) is not None
         if not begun:
             continue
-        if first := shapes.NUMBERED.fullmatch(line):
+        if first := _NUMBERED.fullmatch(line):
             title = [first["title"]]
-        elif title and (more := shapes.NUMBERED_MORE.fullmatch(line)):
+        elif title and (more := _NUMBERED_MORE.fullmatch(line)):
             title.append(more["title"])
-        if title and (title[-1].endswith(":") or shapes.NUMBERED_END.fullmatch(line)):
+        if title and (title[-1].endswith(":") or _NUMBERED_END.fullmatch(line)):
             yield " ".join(title).removesuffix(":")
             title = []
 
@@ -153,27 +152,27 @@ class _Reader:
         if self._block is not None and indent > self._block:
             return line
         self._block = None
-        if begin := shapes.DIFF_BEGIN.fullmatch(line):
+        if begin := _DIFF_BEGIN.fullmatch(line):
             minus, plus = ("expected", "actual") if begin["minus"] else ("actual", "expected")
             self._signs = {"-": minus, "+": plus}
             return None
-        if shapes.DIFF_END.match(line):
+        if _DIFF_END.match(line):
             self._signs, self._in_message = None, False
-        if shapes.MESSAGE_BEGIN.fullmatch(line):
+        if _MESSAGE_BEGIN.fullmatch(line):
             self._message_next = self._in_message = True
             return None
         if self._message_next:
             self._message_next = False
-            return None if shapes.MESSAGE_EMPTY.fullmatch(line) else line
+            return None if _MESSAGE_EMPTY.fullmatch(line) else line
         if self._signs is not None:
-            changed = shapes.DIFF_LINE.fullmatch(line)
+            changed = _DIFF_LINE.fullmatch(line)
             return f"{self._signs[changed['sign']]}: {changed['value']}" if changed else None
-        if self._in_message and shapes.MATCHER.fullmatch(line):
+        if self._in_message and _MATCHER.fullmatch(line):
             return line
         return self._plain(line, indent)
 
     def _plain(self, line: str, indent: int) -> str | None:
-        match = shapes.ASSERTION.fullmatch(line)
+        match = _ASSERTION.fullmatch(line)
         if match is None:
             return None
         if (match["tap"] or "").endswith("|-"):
@@ -188,11 +187,11 @@ def _reasons(lines: Sequence[str]) -> Iterator[list[str]]:
         return
     reason: list[str] = []
     for line in lines:
-        match = shapes.TEST.fullmatch(line)
+        match = _TEST.fullmatch(line)
         if match is not None and match["reason"]:
             reason = [match["reason"]]
             yield reason
-        elif reason and (more := shapes.ASSERTION.fullmatch(f"E {line}")) and line[:2] == "  ":
+        elif reason and (more := _ASSERTION.fullmatch(f"E {line}")) and line[:2] == "  ":
             reason.append(more["pytest"])
         else:
             reason = []
@@ -201,9 +200,7 @@ def _reasons(lines: Sequence[str]) -> Iterator[list[str]]:
 def _shared(groups: Sequence[list[str]]) -> Iterator[str]:
     """Where there is no room for every line: the first ones of each failure, as many as fit."""
     if not _fit(groups):
-        groups = [
-            [line for line in group if not shapes.CHATTER.fullmatch(line)] for group in groups
-        ]
+        groups = [[line for line in group if not _CHATTER.fullmatch(line)] for group in groups]
     depth = _fitting_depth(groups)
     return chain.from_iterable(group[:depth] for group in groups)
 
@@ -256,10 +253,10 @@ class Frame(NamedTuple):
 
 def read_frame(line: str) -> Frame | None:
     """Return the frame that a log's line shows; None: no frame, or one in ``node_modules``."""
-    match = shapes.FRAME.fullmatch(line)
+    match = _FRAME.fullmatch(line)
     if match is None:
         return None
-    for path, number, function in shapes.FRAME_GROUPS:
+    for path, number, function in _FRAME_GROUPS:
         if match[path] and "node_modules/" not in match[path]:
             return Frame(match[path], int(match[number]), (function and match[function]) or "")
     return None
@@ -268,17 +265,17 @@ def read_frame(line: str) -> Frame | None:
 def _diagnostics(lines: Sequence[str]) -> Iterator[str]:
     more = ""  # uv wraps its explanation, tsc indents it: those lines go with the first
     for line in lines:
-        match = shapes.DIAGNOSTIC.fullmatch(line)
+        match = _DIAGNOSTIC.fullmatch(line)
         if match is None:
             if (more == "uv" and line.startswith("      ")) or (
-                more == "tsc" and shapes.TSC_MORE.fullmatch(line)
+                more == "tsc" and _TSC_MORE.fullmatch(line)
             ):
                 yield line
             else:
                 more = ""
             continue
-        more = "uv" if match["uv"] else "tsc" if shapes.TSC.fullmatch(line) else ""
-        if not (match["npm"] and shapes.NPM_CHATTER.match(match["npm"])):
+        more = "uv" if match["uv"] else "tsc" if _TSC.fullmatch(line) else ""
+        if not (match["npm"] and _NPM_CHATTER.match(match["npm"])):
             yield match["npm"] or match["uv"] or match["compiler"]
 
 
@@ -286,7 +283,7 @@ def _folded(diagnostics: Iterable[str]) -> Iterator[str]:
     """A compiler's message once, with the places that have it: an upgrade breaks every caller."""
     places: dict[str, list[str]] = {}
     for line in diagnostics:
-        match = shapes.DIAGNOSTIC.fullmatch(line)
+        match = _DIAGNOSTIC.fullmatch(line)
         if match is not None and match["compiler"]:
             places.setdefault(match["message"], []).append(match["place"])
         else:
@@ -299,3 +296,124 @@ def _folded(diagnostics: Iterable[str]) -> Iterator[str]:
         also = ", ".join(others[:MAX_PLACES])
         also += f" and {len(others) - MAX_PLACES} more" if len(others) > MAX_PLACES else ""
         yield f"{first}{message}"[: MAX_LINE_CHARS // 2] + (f" (also {also})" if also else "")
+
+
+# The lines that test runners, compilers and package clients print of a failure. Each pattern is of output
+# that was recorded from the real tool (tests/fixtures/logs), without colours and durations.
+
+_NAMES = r"(?:[^\s:'\"()<>,/]+/)"
+_INSTALLED = r"site-packages|node_modules|lib/python3[\d.]*|venvs|scratch-\w+"
+
+#: At most so many folders above what is installed: each slash of a line may be where a path begins.
+_PATH_OF_THIS_MACHINE = (
+    rf"(?<![\w.:/])/(?:(?:tmp|var/tmp|root|home|opt|usr)/|{_NAMES}{{,30}}(?:{_INSTALLED})/){_NAMES}*"
+    r"([^\s:'\"()<>,/]+)"
+)
+
+#: What differs between two runs or two machines, and what stands in its place. Of a whole log: none
+#: matches a line end.
+_NOISE = tuple(
+    (re.compile(pattern, re.MULTILINE), replacement)
+    for pattern, replacement in (
+        (r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\-_])", ""),
+        # Control, zero-width, bidi and line-separator characters.
+        (r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]", ""),
+        (r"\bfile://(?=/)", ""),
+        # A path of this machine: temporary, of a user, of an interpreter, of our cache. (Gates make
+        # the repository's own relative; /etc/passwd in an assertion is what the test is about.)
+        (_PATH_OF_THIS_MACHINE, r".../\1"),
+        (r"\b\d{4}-\d\d-\d\d[T ]\d\d[:_]\d\d[:_]\d\d(?:[.,_]\d+)?(?:Z|[+-]\d\d:?\d\d)?", "<time>"),
+        (r"\bin \d+(?:\.\d+)?m?s\b|\(\d+(?:\.\d+)? ?m?s\)|\bduration_ms:? [\d.]+", "<time>"),
+        (r"\b0x[0-9a-fA-F]{4,}\b", "0x..."),
+        (r"\btmp[a-z0-9_]{6,10}\b", "tmp..."),
+        (r"\b(pid|PID)[ =:]+\d+", r"\1 <n>"),
+        (r"\b([Pp]ython|Node\.js|node|npm|v8)[ /@]?v?\d+(?:\.\d+)+\b", r"\1"),
+        # Hints that newer Pythons add to the same exception.
+        (r"[.;]? (?:Did you (?:mean|forget)\b.*\?|\(consider renaming .*\))$", ""),
+    )
+)  # fmt: skip
+
+
+#: A test that failed, in one line.
+_TEST = re.compile(
+    r"(?:FAILED|ERROR) (?P<pytest>[^\s(](?:\S*|[^\s\[]*\[.*?\]))(?: - (?P<reason>.*))?"
+    r"|(?:FAIL|ERROR): (?P<unittest>\S+ \([\w.<>]+\).*)"
+    r"|\s*not ok \d+ (?:- )?(?P<tap>(?!.* # (?:TODO|SKIP)\b).+?)(?: # .*)?"
+    r"|\s*\u2716 (?P<spec>.+) <time>"
+    r"|  \u25cf (?P<jest>(?!Console$|Test suite failed to run$|\w+ Warning:?$).+)"
+    r"|\s*FAIL  ?(?P<file>\S+\.[cm]?[jt]sx?(?: > .+)?)(?: <time>| \[ .* \])?"
+    r"|\s*\u2718 \[fail\]: (?P<ava>.+)"
+)
+
+#: mocha and jasmine number their failures below such a line, with titles over several lines.
+_NUMBERED_BEGIN = re.compile(r"  \d+ failing|Failures:")
+_NUMBERED = re.compile(r" {0,3}\d+\) (?P<title>.+)")
+_NUMBERED_MORE = re.compile(r" {7,}(?P<title>\S.*)")
+_NUMBERED_END = re.compile(r"  Message:")
+
+_ASSERTION = re.compile(
+    r"E   (?P<pytest>\s*(?!\?[ +^-]+$)\S.*)"
+    r"|\s*(?P<raised>(?:Uncaught )?(?:[A-Za-z_][\w.]*(?:Error|Exception|Failure|Exit)|Error(?=: ))\b"
+    r"(?: \[\w+\])?(?::.*)?)"
+    r"|\s*(?P<tap>(?:expected|actual): (?!undefined).*|error: (?:['\"](?!\d+ subtests? ).*|\|-))"
+)
+
+#: Below such a line stands the failure's own message, one line.
+_MESSAGE_BEGIN = re.compile(r"  \u25cf (?!Console$).+|  Message:")
+#: What says no more than which matcher was called.
+_MESSAGE_EMPTY = re.compile(r"\s*expect\(.*")
+#: jest's facts of a failed matcher.
+_MATCHER = re.compile(r"\s{4}(?:Expected|Received|Number of)\b.*")
+
+#: Runners disagree about what - and + mean: the line that tells.
+_DIFF_BEGIN = re.compile(
+    r"\s*(?:(?P<minus>- Expected|\+ Received|--- expected|\+\+\+ actual)(?:\s+[-+] \d+)?"
+    r"|(?P<plus>\+ expected - actual|Difference \(- actual, \+ expected\):))"
+)
+_DIFF_LINE = re.compile(r"\s*(?P<sign>[-+])\s*(?P<value>\S.*)")
+_DIFF_END = re.compile(
+    r"\s*(?:at |[\u276f\u203a] |(?:>\s*)?\d+ ?\||\.\.\.$|\d+\) |\u25cf |FAIL |[A-Za-z]*Error\b)"
+)
+
+#: What pytest says around a comparison: the first to go where there is no room for all.
+_CHATTER = re.compile(
+    r"\s*(?:Omitting \d+ identical items.*|Differing items:|Full diff.*|\W{1,4}|\.\.\.Full output .*"
+    r"|Use -v+ to get .*|(?:\{|\[|\()?\.\.\.)"
+)
+
+_FRAME = re.compile(
+    r"(?P<path>[^\s:/][^\s:]*\.\w+):(?P<line>\d+): (?:in (?P<function>.+)|\w+(?:Error|Exception).*)"
+    r"|\s+File \"(?P<file>[^/<\"][^\"]*)\", line (?P<file_line>\d+)(?:, in (?P<file_function>.+))?"
+    r"|\s*(?:at |(?!\s))(?:(?:async )?(?P<js_function>[\w.$<>\[\] ]+) \()?"
+    r"(?P<js>(?!node:)[^\s:()/'][^\s:()]*\.[cm]?[jt]sx?):(?P<js_line>\d+):\d+\)?"
+    r"|\s*[\u276f\u203a] (?:(?P<arrow_function>[\w.$<>\[\] ]+) )?"
+    r"(?P<arrow>[^\s:()/'][^\s:()]*\.[cm]?[jt]sx?):(?P<arrow_line>\d+):\d+"
+    r"|\s*location: '(?P<location>[^/'][^:']*):(?P<location_line>\d+):\d+'"
+)
+
+#: Groups of _FRAME that belong together: path, line, function.
+_FRAME_GROUPS = (
+    ("path", "line", "function"),
+    ("file", "file_line", "file_function"),
+    ("js", "js_line", "js_function"),
+    ("arrow", "arrow_line", "arrow_function"),
+    ("location", "location_line", None),
+)
+
+_DIAGNOSTIC = re.compile(
+    r"npm (?:error|ERR!) (?P<npm>.*\S)"
+    r"|\s*(?P<uv>(?:error|cause): (?!['\"|]).*|\u00d7(?!.*(?: > |\d ?m?s$)).*|\u2570.*)"
+    r"|\s*(?P<compiler>(?P<place>[^\s:(]+(?:\(\d+,\d+\)|:\d+(?::\d+)?))"
+    r"(?P<message>(?:: | - )(?:fatal )?(?:error|warning)\b.*))"
+)
+_NPM_CHATTER = re.compile(
+    r"(?:code ELIFECYCLE|errno |syscall |A complete log|Log files were not|.*-debug-\d|Fix the upstream"
+    r"|this command with|to accept an incorrect|For a full report|command (?:sh|failed)|path "
+    r"|location |Lifecycle |.*-report\.txt)"
+)
+
+#: tsc explains an error in the lines below it, deeper; what begins with a number is the code.
+_TSC = re.compile(r".*\berror TS\d+: .*")
+_TSC_MORE = re.compile(r"  +(?!\d)\S.*")
+
+_DECORATION = re.compile(r"[\s~^|]*")

@@ -1,4 +1,7 @@
-"""One process at a time has a fix in hand: two would share a worktree, and write one trail."""
+"""Hold a fix for one process at a time: two would share a worktree, and write one trail.
+
+A fix that stops on its way stays open in the trail, and the error says how to resume it.
+"""
 
 import hashlib
 from collections.abc import Iterator
@@ -33,3 +36,20 @@ def holding(workspace: Path, fix_id: str) -> Iterator[None]:
             yield
         finally:
             place.unlink(missing_ok=True)  # while it is held: nobody else can be behind this name
+
+
+@contextmanager
+def resumable(fix_id: str) -> Iterator[None]:
+    """For a fix that is on record: whatever is raised, Ctrl-C among it, is noted how to resume it.
+
+    The note is added to the error (PEP 678), so that each kind stays what it was. An error that names the
+    command itself is left as it is.
+    """
+    command = f"`fallback-tier resume {fix_id}`"
+    try:
+        yield
+    except BaseException as error:
+        texts = (str(error), *getattr(error, "__notes__", ()))
+        if not any(command in text for text in texts):
+            error.add_note(f"{command} continues where it stopped.")
+        raise

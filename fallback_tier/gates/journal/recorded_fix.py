@@ -27,7 +27,6 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.affected import Affected, OwnPackage
 from fallback_tier.errors import InputError, RepositoryError, UnansweredError
 from fallback_tier.gates.journal.budget_raise import how_to_go_on
-from fallback_tier.gates.journal.ending import result_of
 from fallback_tier.gates.journal.history import read_history
 from fallback_tier.gates.journal.inputs import FixInputs, Setup
 from fallback_tier.gates.journal.rebuild import (
@@ -36,6 +35,7 @@ from fallback_tier.gates.journal.rebuild import (
     recorded_patch,
     recorded_resolutions,
 )
+from fallback_tier.gates.journal.recording import result_of
 from fallback_tier.gates.journal.review import can_be_tried_again
 from fallback_tier.gates.result import FixResult
 from fallback_tier.gates.steps import APPLIES, FixProgress

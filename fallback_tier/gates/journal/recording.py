@@ -22,7 +22,7 @@ from fallback_audit.events import (
     SandboxDisabled,
 )
 from fallback_audit.evidence.store import MAX_EVIDENCE_BYTES, put_document
-from fallback_audit.ports import AuditStore, EvidenceStore, Scope
+from fallback_audit.ports import AuditReader, AuditStore, EvidenceStore, Scope
 from fallback_audit.vocabulary import (
     TESTS_GATE,
     GateStatus,
@@ -32,6 +32,7 @@ from fallback_audit.vocabulary import (
 )
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt.task import Recorder, TierEvent
+from fallback_tier.budget.tally import spent
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.decision import (
     EndDecision,
@@ -40,9 +41,16 @@ from fallback_tier.gates.decision import (
     EndRefused,
     EndVerified,
 )
-from fallback_tier.gates.journal.ending import End, result_of
 from fallback_tier.gates.journal.inputs import FixInputs, RecordedResolution, Setup
-from fallback_tier.gates.result import FixResult, shown_by
+from fallback_tier.gates.result import (
+    Escalated,
+    FailedCandidate,
+    FixResult,
+    Patched,
+    RefusedFix,
+    Verified,
+    shown_by,
+)
 from fallback_tier.gates.steps import APPLIES, FixProgress, RecordedPatch, StepKey
 from fallback_tier.outcome import Applied, AttemptSummary, Selected
 from fallback_tier.prompt.redact import excerpt, redact_secrets
@@ -56,6 +64,9 @@ MAX_NAMED_TESTS = 100
 MAX_NAMED_PROJECTS = 100
 
 Observer = Callable[[TierEvent | StepKey], None]
+
+#: The events that end a fix.
+End = FixVerified | FixPatched | FixRefused | FixEscalated
 
 
 @dataclass(frozen=True)
@@ -276,3 +287,32 @@ def _safe(tests: JudgedTests) -> JudgedTests:
 def _some(names: Sequence[str]) -> tuple[str, ...]:
     """So many names of tests as an event has room for; a target chooses them."""
     return tuple(excerpt(name, MAX_EXCERPT_CHARS) for name in names[:MAX_NAMED_TESTS])
+
+
+def result_of(
+    end: End, state: FixProgress, audit: AuditReader, scope: Scope, advisory_id: str
+) -> FixResult:
+    """What callers get. ``state``: the one that ``end`` was decided in; what it cost is on record."""
+    usage, unreported = spent(audit, scope)
+    common = {
+        "fix_id": scope.fix_id,
+        "gate_transition_id": scope.gate_transition_id,
+        "advisory_id": advisory_id,
+        "attempts": end.attempt,
+        "prior_attempts": state.prior_attempts,
+        "failed_candidates": FailedCandidate.of(state.failed_candidates),
+        "verdicts": state.verdicts,
+        "usage": usage,
+        "unreported": unreported,
+    }
+    match end:
+        case FixVerified():
+            return Verified.model_validate({**common, "application": state.application})
+        case FixPatched():
+            return Patched.model_validate({**common, "application": state.application})
+        case FixRefused():
+            refusal = end.model_dump(include={"reason", "sentence", "unread", "declined"})
+            return RefusedFix.model_validate({**common, **refusal})
+        case FixEscalated():
+            question = {"reason": end.reason, "question": end.question}
+            return Escalated.model_validate({**common, **question, "evidence": end.evidence_sha256})

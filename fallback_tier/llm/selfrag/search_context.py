@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fallback_audit.ports import EvidenceStore
 from fallback_tier.answers.segment import Segment
-from fallback_tier.budget.meter import Meter
+from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.llm.calling import ModelAttempt
 from fallback_tier.llm.selfrag.beam import Path
 from fallback_tier.ports import LanguageModel, SolvedExampleRetriever
@@ -22,7 +22,7 @@ class SearchModels:
     prompts: SelfRagPrompts
     retriever: SolvedExampleRetriever | None
     evidence: EvidenceStore
-    meter: Meter | None = None
+    meter: AuditMeter | None = None
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,14 @@ code every unit is ranked: the flaw is in one of them.
 """
 
 import math
+import re
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 from fallback_tier.files.source_paths import is_beside, is_test
-from fallback_tier.prompt.context.bm25 import bm25, bm25_whole
 from fallback_tier.prompt.context.named import defines, find_word
 from fallback_tier.prompt.context.sources import Sources
 from fallback_tier.prompt.context.units import Unit
@@ -133,13 +135,6 @@ class _File(NamedTuple):
     used: frozenset[str] = frozenset()
 
 
-class _Evidence(NamedTuple):
-    """What a unit has: names it defines, names it has, whether it calls the package, where first."""
-
-    score: float
-    focus: int
-
-
 def ranked_units(interest: Interest, paths: Sequence[str], sources: Sources) -> list[Ranked]:
     """Units of the given files that have something of what is looked for, best first, tests last.
 
@@ -166,10 +161,10 @@ def ranked_units(interest: Interest, paths: Sequence[str], sources: Sources) -> 
             found.append((unit, *_evidence(unit, file, callees, interest, weights, sources)))
     words = WordSet(interest.words)
     texts = [(f"{unit.path} {' '.join(unit.names)}", sources.body(unit)) for unit, _, _ in found]
-    about = (bm25_whole if interest.own else bm25)(texts, interest.words)
+    about = (_bm25_whole if interest.own else _bm25)(texts, interest.words)
     if interest.own:
-        titled = bm25_whole(texts, interest.own.title)
-        tested = bm25_whole(texts, interest.own.tested)
+        titled = _bm25_whole(texts, interest.own.title)
+        tested = _bm25_whole(texts, interest.own.tested)
         near = [
             _ABOUT * a + _TITLE * b + _TESTED * c
             for a, b, c in zip(about, titled, tested, strict=True)
@@ -292,7 +287,8 @@ def _evidence(
     interest: Interest,
     weights: dict[str, float],
     sources: Sources,
-) -> _Evidence:
+) -> tuple[float, int]:
+    """Return a unit's score (names that it defines or has, calls of the package) and its first line."""
     body = sources.body(unit)
     score, defined, used = 0.0, [], []
     for name in file.symbols:
@@ -313,12 +309,12 @@ def _evidence(
     focus = min(defined or used or [0])
     line = unit.start + body.count("\n", 0, focus)
     if interest.own is None:
-        return _Evidence(score, line)
+        return score, line
     frames = interest.own.frames_in(unit)
     score = _MARKED * score + _FRAME * bool(frames)
     defining = (name for name in file.used if name in unit.names or defines(body, name) is not None)
     score += interest.own.of_proof(file.path, defining, weights)
-    return _Evidence(score, frames[0] if frames else line)
+    return score, frames[0] if frames else line
 
 
 def _is_about(unit: Unit, words: WordSet, sources: Sources) -> bool:
@@ -358,3 +354,78 @@ def is_behind(path: str, interest: Interest) -> bool:
     folders = [one for one in interest.own.folders if path.startswith(one)]
     inside = path[len(max(folders, key=len, default="")) :]
     return path not in interest.files and is_beside(inside)
+
+
+# BM25 of a few words over texts (Robertson & Zaragoza 2009), by SQLite's FTS5 in memory. FTS5 parts
+# snake_case by itself, and camelCase is parted before. Words and code meet in two ways:
+#
+# - ``_bm25`` stems both sides (Porter), so that "parsing" in an advisory finds ``parse_value``;
+# - ``_bm25_whole``, for a package's own code, takes a word that stands alone for more than a part of an
+#   identifier, and only inflected forms for the same word: by Porter "regular" finds ``regularized``.
+
+# A set of letters comes first: a search for it is quicker than one that begins by looking back.
+_CAMEL = re.compile(r"[A-Z](?<=[a-z0-9][A-Z])")
+
+#: A match in what a unit is called (its path, the names that it defines) counts for so many in its text.
+_NAME_WEIGHT = 4.0
+
+#: … and one in a part of an identifier for so many of a whole word.
+_PART_WEIGHT = 0.25
+
+#: An identifier of several words.
+_COMPOUND = re.compile(r"\b\w*(?:[a-z0-9][A-Z]|[^\W_]_+[^\W_])\w*")
+
+_INFLECTION = re.compile(r"(?<=\w{3})(?:ing|ed|es|e|s)$")
+_INFLECTED = ("", "s", "e", "es", "ed", "ing")
+
+
+def _bm25(texts: Sequence[tuple[str, str]], words: Sequence[str]) -> list[float]:
+    """Return for each (names, body) how well it matches, from 0 (not at all) to 1 (the best of them).
+
+    ``words`` are letters only.
+    """
+    rows = ((_parted(name), _parted(body), "") for name, body in texts)
+    return _scores(rows, len(texts), words, "porter unicode61")
+
+
+def _bm25_whole(texts: Sequence[tuple[str, str]], words: Sequence[str]) -> list[float]:
+    """Return the same of whole words before parts of identifiers, each in its inflected forms alone."""
+    stems = dict.fromkeys(_INFLECTION.sub("", word) for word in words)
+    forms = [f"{stem}{ending}" for stem in stems for ending in _INFLECTED]
+    rows = (
+        (_parted(name), _COMPOUND.sub(" ", body), _parted(" ".join(_COMPOUND.findall(body))))
+        for name, body in texts
+    )
+    return _scores(rows, len(texts), forms, "unicode61")
+
+
+def _scores(
+    rows: Iterable[tuple[str, str, str]], count: int, words: Sequence[str], tokenizer: str
+) -> list[float]:
+    """Of rows of (names, whole words, parts of identifiers)."""
+    scores = [0.0] * count
+    if not words or not count:
+        return scores
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
+        memory.execute(
+            # No copy of the texts is kept. (With detail=column besides, bm25() is 0: SQLite 3.40.)
+            "CREATE VIRTUAL TABLE unit USING "
+            f"fts5(name, body, part, content='', tokenize='{tokenizer}')"
+        )
+        memory.execute("BEGIN")
+        memory.executemany(
+            "INSERT INTO unit(rowid, name, body, part) VALUES (?, ?, ?, ?)",
+            ((number, *row) for number, row in enumerate(rows, start=1)),
+        )
+        found = memory.execute(
+            "SELECT rowid, bm25(unit, ?, 1.0, ?) FROM unit WHERE unit MATCH ?",
+            (_NAME_WEIGHT, _PART_WEIGHT, " OR ".join(f'"{word}"' for word in words)),
+        ).fetchall()
+    best = min((score for _, score in found), default=0.0)
+    for number, score in found:
+        scores[number - 1] = score / best if best else 0.0
+    return scores
+
+
+def _parted(text: str) -> str:
+    return _CAMEL.sub(r" \g<0>", text)

@@ -17,8 +17,7 @@ from pathlib import Path
 from fallback_audit.vocabulary import GateStatus
 from fallback_tier.errors import PatchSyntaxError
 from fallback_tier.gate_ports import GateContext
-from fallback_tier.gates.builtin.applies import judge_application
-from fallback_tier.gates.builtin.common import DeclaredSetGate, PolicyGate
+from fallback_tier.gates.builtin.common import DeclaredSetGate, PolicyGate, judge_application
 from fallback_tier.gates.trees.worktrees import RunnerWorktree, Worktrees
 from fallback_tier.patch.parse import parse_patch
 from fallback_tier.repo import RepoContext

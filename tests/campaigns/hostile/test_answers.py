@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from fallback_tier.answers.plan import parse_plan
+from fallback_tier.answers.blocks import parse_plan
 from fallback_tier.answers.reading import MAX_PROBLEM_CHARS, MAX_PROBLEMS
 
 CASES = 2_000

@@ -30,9 +30,9 @@ from fallback_plugins.pypi.resolving.uv_client import UvRefusedError, blocker_of
 from fallback_plugins.shared.gates.suite_run import Report
 from fallback_tier.execution import CommandResult
 from fallback_tier.gates.builtin import proof
-from fallback_tier.gates.builtin.proof_faults import fault
+from fallback_tier.gates.builtin.proof import fault
 from fallback_tier.gates.failure_summary.diagnosis import clean, diagnose
-from fallback_tier.gates.failure_summary.failures import of_tests
+from fallback_tier.gates.failure_summary.distill import of_tests
 from fallback_tier.sandbox.launching import MAX_OUTPUT_BYTES
 
 Log = tuple[str, ...]

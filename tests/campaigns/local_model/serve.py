@@ -31,7 +31,7 @@ from pathlib import Path
 
 from fallback_plugins.messages_api import local_fetch
 from fallback_plugins.messages_api.grammar import grammar_of
-from fallback_tier.answers.plan import plan_schema
+from fallback_tier.answers.blocks import plan_schema
 
 MODEL, MODEL_SHA256 = local_fetch.NAME, local_fetch.SHA256
 

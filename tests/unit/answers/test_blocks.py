@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from fallback_audit.vocabulary import Capability
 from fallback_tier.answers.block_form import DIVIDER, REPLACE, SEARCH
-from fallback_tier.answers.blocks import parse_blocks
-from fallback_tier.answers.plan import read_plan
+from fallback_tier.answers.blocks import parse_blocks, read_plan
 from fallback_tier.answers.reading import MAX_ANSWER_CHARS, MAX_PROBLEM_CHARS, MAX_PROBLEMS
 from fallback_tier.outcome import (
     DependencyBump,

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fallback_tier.answers.plan import parse_plan, read_plan
+from fallback_tier.answers.blocks import parse_plan, read_plan
 from fallback_tier.outcome import Refuse
 from fallback_tier.ports import ModelAnswer, Usage
 

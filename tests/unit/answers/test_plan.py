@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fallback_tier.answers.plan import parse_plan
+from fallback_tier.answers.blocks import parse_plan
 from fallback_tier.answers.reading import (
     MAX_ANSWER_CHARS,
     MAX_OBJECTS,

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallback_tier.answers.verdicts import read_graded
-from fallback_tier.grounding.sentences import sentences
 from fallback_tier.grounding.support import (
     MAX_CLAIM_CHARS,
     MAX_SENTENCES,
@@ -16,6 +15,7 @@ from fallback_tier.grounding.support import (
     Judgement,
     claims_of,
     read_verdicts,
+    sentences,
 )
 from fallback_tier.outcome import DependencyBump, Override, Refuse, SearchReplace, SourceEdit
 from fallback_tier.ports import ModelAnswer, Usage

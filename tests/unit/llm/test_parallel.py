@@ -9,7 +9,7 @@ import pytest
 from fallback_audit.vocabulary import Provenance
 from fallback_tier.errors import ModelError
 from fallback_tier.limits import MAX_PARALLEL_CALLS
-from fallback_tier.llm.parallel import Arrived, Piece, exchange
+from fallback_tier.llm.calling import Arrived, Piece, exchange
 from fallback_tier.ports import ModelAnswer, ModelRequest
 from tests.fakes.talking import TalkingModel, answer, request
 

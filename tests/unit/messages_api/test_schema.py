@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, Field, TypeAdapter
 
 from fallback_plugins.messages_api.schema import enforced
-from fallback_tier.answers.plan import parse_plan
+from fallback_tier.answers.blocks import parse_plan
 from fallback_tier.grounding.support import verdicts_adapter
 from fallback_tier.outcome import plan_adapter
 

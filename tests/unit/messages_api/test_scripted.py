@@ -7,7 +7,7 @@ import pytest
 
 from fallback_audit.vocabulary import Provenance
 from fallback_plugins.messages_api.scripted import ScriptedModel, load_script
-from fallback_tier.answers.plan import read_plan
+from fallback_tier.answers.blocks import read_plan
 from fallback_tier.errors import ConfigurationError, ModelError
 from fallback_tier.outcome import Refuse
 from fallback_tier.ports import Message, ModelRequest, Usage

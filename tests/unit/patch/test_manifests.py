@@ -6,8 +6,7 @@ import pytest
 
 from fallback_plugins.npm.ecosystem import NpmEcosystem
 from fallback_plugins.pypi.ecosystem import PyPIEcosystem
-from fallback_tier.patch.manifests.changes import manifest_problems
-from fallback_tier.patch.manifests.sources import lies_in
+from fallback_tier.patch.manifests import lies_in, manifest_problems
 from fallback_tier.patch.policy import recipe_only_reason
 from fallback_tier.sandbox.clients import SubprocessClients
 

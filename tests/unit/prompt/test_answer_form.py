@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.answers.block_form import SEARCH
-from fallback_tier.answers.blocks import parse_blocks
-from fallback_tier.answers.plan import parse_plan
+from fallback_tier.answers.blocks import parse_blocks, parse_plan
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.outcome import Plan, SearchReplace
 from fallback_tier.prompt.builder import Prompt, PromptBuilder

@@ -18,7 +18,7 @@ from fallback_tier.limits import (
     MAX_FENCED_SUMMARY_BYTES,
 )
 from fallback_tier.outcome import AttemptSummary, SearchReplace, plan_adapter
-from fallback_tier.prompt import injection
+from fallback_tier.prompt import fence
 from fallback_tier.prompt.builder import Prompt, PromptBuilder
 from fallback_tier.prompt.characters import show_hidden
 from fallback_tier.prompt.fence import MAX_FENCED_EXAMPLE_BYTES, PREFIX
@@ -166,7 +166,7 @@ def test_an_example_whose_edits_are_not_all_shown_says_so(repo: RepoContext) -> 
 
 def test_a_fence_has_room_for_a_whole_example_whatever_its_header_says() -> None:
     """What ``passage`` counts on: findings, markers and prefixes never push an example out."""
-    names = sorted((*injection._WORDING, *injection._HIDING))
+    names = sorted((*fence._WORDING, *fence._HIDING))
     header = f"<<<UNTRUSTED {1:032x} solved_example; it seems to contain: {', '.join(names)}>>>\n"
     end = f"\n<<<END {1:032x}>>>"
     assert len(header) + MAX_EXAMPLE_BYTES + len(end) <= MAX_FENCED_EXAMPLE_BYTES

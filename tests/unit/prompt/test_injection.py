@@ -2,7 +2,7 @@
 
 import pytest
 
-from fallback_tier.prompt.injection import _MAX_SEQUENCES_CUT, scan
+from fallback_tier.prompt.fence import _MAX_SEQUENCES_CUT, scan
 
 DISGUISES = {
     "plain": lambda text: text,

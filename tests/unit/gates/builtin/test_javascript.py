@@ -11,8 +11,7 @@ import pytest
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
-from fallback_tier.gates.builtin.common import PolicyGate
-from fallback_tier.gates.builtin.javascript import disagreement_with_node
+from fallback_tier.gates.builtin.common import PolicyGate, disagreement_with_node
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.integration.gate_setup import Case, advisory, patched

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.execution import CommandResult
-from fallback_tier.gates.builtin.proof_faults import fault
+from fallback_tier.gates.builtin.proof import fault
 
 PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q")
 UNITTEST = (sys.executable, "-m", "unittest")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import Capability, FailureKind, GateStatus
-from fallback_tier.answers.plan import parse_plan, plan_schema
+from fallback_tier.answers.blocks import parse_plan, plan_schema
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.builtin.capability import CapabilityGate
+from fallback_tier.gates.builtin.common import CapabilityGate
 from fallback_tier.gates.capability import CapabilityUse, capability_uses, compare
 from fallback_tier.outcome import FileChange, Plan, SourceEdit, plan_adapter
 from fallback_tier.syntax import grammar_of

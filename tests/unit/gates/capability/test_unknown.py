@@ -7,7 +7,7 @@ import pytest
 
 from fallback_audit.vocabulary import Capability, FailureKind, GateStatus
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.builtin.capability import CapabilityGate
+from fallback_tier.gates.builtin.common import CapabilityGate
 from fallback_tier.gates.capability import Project, compare
 from fallback_tier.outcome import FileChange, SourceEdit
 from tests.campaigns.capability.evasions import Evasion, evasions

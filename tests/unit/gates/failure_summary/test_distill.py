@@ -19,8 +19,7 @@ from fallback_audit.vocabulary import (
 )
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.failure_summary.diagnosis import MAX_LINE_CHARS, clean, diagnose
-from fallback_tier.gates.failure_summary.distill import distill, failure_signature
-from fallback_tier.gates.failure_summary.failures import of_tests
+from fallback_tier.gates.failure_summary.distill import distill, failure_signature, of_tests
 from fallback_tier.limits import MAX_FAILURE_SUMMARY_BYTES
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
 from fallback_tier.prompt.fence import SourceKind, fence

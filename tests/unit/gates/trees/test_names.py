@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallback_tier.errors import RepositoryError
-from fallback_tier.gates.trees.isolation import inspect_repository
-from fallback_tier.gates.trees.names import odd_name, printable, unquoted
+from fallback_tier.gates.trees.isolation import inspect_repository, odd_name, printable, unquoted
 from fallback_tier.installed import look_at
 from fallback_tier.repo import Settings
 from fallback_tier.sandbox.clients import SubprocessClients

@@ -1,4 +1,5 @@
-"""The links of the chain, one function a step of ``fallback_tier.tier``.
+"""The links of an attempt's chain of tiers, one function per step of ``fallback_tier.tier``. (The audit
+trail's hash chain is ``fallback_audit.chain``.)
 
 Each is a generator: it yields what it has recorded and returns what it made, or None where the next
 link should try. A ``Refusal`` ends the attempt.

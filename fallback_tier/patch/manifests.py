@@ -1,0 +1,510 @@
+"""Problems of a changed manifest or lock file: one sentence for each change that no fix may make.
+
+The path alone was judged before. A manifest may change at the keys that its ecosystem names; nothing may be
+fetched from a source that the base commit does not have; and what has a hash keeps one. Files are read as
+their client reads them: an address that is written with escapes is that address. A plain address of a
+registry counts by its scheme and host, so that another release of a package is not another source;
+everything else (a checkout, a path, an archive, another spelling of an address) counts as it is written.
+"""
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from configparser import ConfigParser
+from configparser import Error as IniError
+from pathlib import PurePosixPath
+from typing import Any
+
+from fallback_tier.ecosystem_rules import EcosystemRules
+from fallback_tier.files.inputs import parse_toml
+
+#: The keys that lead to a value.
+Place = tuple[str, ...]
+
+_NOTHING = object()
+
+
+def manifest_problems(
+    path: str,
+    keys: tuple[str, ...],
+    before: str,
+    after: str,
+    rules: EcosystemRules | None = None,
+    dates: Iterable[str] = (),
+) -> Iterator[str]:
+    """``keys``: what may change in a manifest, each with the dots of its tables (see ``lies_in``); none
+    for a lock file. ``dates``: keys that may change too, and hold a date.
+    ``rules``: the ecosystem's, which may have formats of its own.
+
+    Never raises: a file that can't be read as data, before or after, may not be changed.
+    """
+    try:
+        old, new = (_read_document(path, text, rules) for text in (before, after))
+    except UnreadableError as error:
+        yield f"{path!r} can't be parsed: {error}."
+        return
+    if new is None:
+        yield from _of_lines(path, before, after)
+        return
+    allowed = frozenset(tuple(key.split(".")) for key in keys)
+    if not _is_lock(path):
+        may_change = allowed.union(tuple(key.split(".")) for key in dates)
+        for place in _changed_keys(old, new, may_change):
+            if not any(lies_in(place, prefix) for prefix in may_change):
+                yield f"{path!r}: {'.'.join(place) or 'the document'} may not be changed."
+    yield from _new_sources(path, _sources_of(old, allowed), _sources_of(new, allowed))
+    if _is_lock(path):
+        yield from _lost_hashes(path, _unhashed(path, old), _unhashed(path, new))
+
+
+def _of_lines(path: str, before: str, after: str) -> Iterator[str]:
+    old, new = _sources_of_lines(before), _sources_of_lines(after)
+    if any(line.startswith("-") for line in old ^ new):
+        yield f"{path!r}: options of the client (lines that begin with `-`) may not be changed."
+    yield from _new_sources(path, old, frozenset(s for s in new if not s.startswith("-")))
+    yield from _lost_hashes(path, _unhashed_lines(before), _unhashed_lines(after))
+
+
+def _new_sources(path: str, before: frozenset[str], after: frozenset[str]) -> Iterator[str]:
+    """The same host by https is no other source: clients write it so where an old lock had http."""
+    safer = {source.replace("http://", "https://", 1) for source in before}
+    for source in sorted(after - before - safer):
+        yield f"{path!r} may not fetch from {source!r}, which the base commit does not."
+
+
+def _lost_hashes(
+    path: str, before: tuple[frozenset[str], bool], after: tuple[frozenset[str], bool]
+) -> Iterator[str]:
+    """Where nothing had a hash, nothing needs one: such a lock was made so."""
+    if before[1]:
+        for what in sorted(after[0] - before[0]):
+            yield f"{path!r}: {what!r} has no hash to be known by, where others have."
+
+
+def _changed_keys(
+    before: Any, after: Any, allowed: Collection[Place], place: Place = ()
+) -> Iterator[Place]:
+    """Where the two differ. A whole object that came or went is looked into where it may hold an allowed
+    key: what else is in it is named."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in dict.fromkeys((*before, *after)):
+            inner = (*place, key)
+            is_above = any(path[:-1][: len(inner)] == inner for path in allowed)
+            filled = before.get(key) or after.get(key)
+            absent = {} if is_above and filled else _NOTHING
+            old, new = before.get(key, absent), after.get(key, absent)
+            yield from _changed_keys(old, new, allowed, inner)
+    elif repr(before) != repr(after):  # not `==`: that takes 1, 1.0 and true for one value
+        yield place
+
+
+#: Yarn 2 and later write YAML under the same name; each of its locks has this key.
+_BERRY = re.compile(r"^__metadata:\s*$", re.MULTILINE)
+
+#: One line of a yarn classic lock: two or four spaces, a name, a value; or a name and a colon.
+_YARN_PAIR = re.compile(r'(?P<name>"(?:[^"\\]|\\.)*"|[^\s":]+) (?P<value>".*"|[^\s"]+)')
+
+#: The largest depth of an entry in a yarn classic lock, in spaces.
+_YARN_INDENTS = (2, 4)
+
+
+#: Tables within tables that are looked into. A lock of npm's first format nests two a package; some fifty
+#: is what real ones have. Readers take more (Python 3.13 some thousands), the walks here recurse.
+MAX_DEPTH = 100
+
+
+class UnreadableError(ValueError):
+    """A manifest that can't be read as data. The message is a clause."""
+
+
+#: What the readers raise; INI's an AttributeError, for a value below a key that has none.
+_UNREADABLE = (ValueError, RecursionError, IniError, AttributeError)
+
+
+def _read_document(path: str, text: str, rules: EcosystemRules | None = None) -> Any:
+    """The data of a manifest, read by the ecosystem's ``rules`` where the format is its own; None for lines
+    of requirements. Raises UnreadableError."""
+    try:
+        document = None if rules is None else rules.document(path, text)
+    except ValueError as error:
+        raise UnreadableError(" ".join(str(error).split())) from error
+    if document is not None:
+        return document
+    name = PurePosixPath(path).name
+    if name.endswith((".txt", ".in")):
+        return None
+    load = _LOADERS.get(name) or _by_ending(name)
+    if load is None:
+        raise UnreadableError("nothing here reads such a file")
+    try:
+        found = load(text.removeprefix("\ufeff"))
+    except _UNREADABLE as error:
+        raise UnreadableError(" ".join(str(error).split())) from error
+    if _nests_deeper_than(MAX_DEPTH, found):
+        raise UnreadableError(f"it nests deeper than {MAX_DEPTH} levels")
+    return found
+
+
+def _nests_deeper_than(most: int, found: Any) -> bool:
+    """Level by level: no depth is too much for the question itself."""
+    level = [found]
+    for _ in range(most + 1):
+        tables = [one.values() if isinstance(one, dict) else one for one in level if _holds(one)]
+        level = [inner for table in tables for inner in table]
+    return bool(level)
+
+
+def _holds(value: Any) -> bool:
+    return isinstance(value, dict | list)
+
+
+def _by_ending(name: str) -> Callable[[str], Any] | None:
+    endings: dict[str, Callable[[str], Any]] = {".json": json.loads, ".toml": parse_toml}
+    return next((load for ending, load in endings.items() if name.endswith(ending)), None)
+
+
+def _ini(text: str) -> Any:
+    """Sections as tables, ``[a.b]`` as a table of ``a``."""
+    parser = ConfigParser(interpolation=None, allow_no_value=True)
+    parser.read_string(text)
+    found: dict[str, Any] = {}
+    for section, pairs in parser.items():
+        table = found
+        for part in section.split("."):
+            table = table.setdefault(part, {})
+            if not isinstance(table, dict):
+                raise UnreadableError(f"{part!r} is a key and a section")
+        if clash := table.keys() & pairs.keys():
+            raise UnreadableError(f"{min(clash)!r} is a key and a section")
+        table |= dict(pairs)
+    return found
+
+
+def _yaml(text: str) -> Any:
+    """Every scalar as text, no aliases: a line could stand for gigabytes by them."""
+    import yaml
+
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=loader)):
+            raise UnreadableError("it has YAML aliases")
+        return yaml.load(text, Loader=loader)  # noqa: S506 (makes only text, lists and dicts)
+    except yaml.YAMLError as error:
+        raise UnreadableError(str(error)) from error
+
+
+def _yarn(text: str) -> Any:
+    if _BERRY.search(text):
+        return _yaml(text)
+    found: dict[str, Any] = {}
+    entry = inner = found
+    for line in text.splitlines():
+        message = line.strip()
+        if not message or message.startswith("#"):
+            continue
+        indent = len(line) - len(line.lstrip(" "))
+        if indent == 0 and message.endswith(":"):
+            entry = inner = found.setdefault(_unquoted_keys(message[:-1]), {})
+        elif indent == _YARN_INDENTS[0] and message.endswith(":") and entry is not found:
+            inner = entry.setdefault(message[:-1], {})
+        elif (
+            indent in _YARN_INDENTS and entry is not found and (m := _YARN_PAIR.fullmatch(message))
+        ):
+            table = entry if indent == _YARN_INDENTS[0] else inner
+            table[_unquoted(m["name"])] = _unquoted(m["value"])
+        else:
+            raise UnreadableError(f"{message[:80]!r} is no line of a yarn lock")
+    return found
+
+
+def _unquoted(word: str) -> str:
+    return str(json.loads(word)) if word.startswith('"') else word
+
+
+def _unquoted_keys(keys: str) -> str:
+    return ", ".join(_unquoted(key.strip()) for key in keys.split(","))
+
+
+_LOADERS: dict[str, Callable[[str], Any]] = {
+    "Pipfile": parse_toml,
+    "Pipfile.lock": json.loads,
+    "uv.lock": parse_toml,
+    "poetry.lock": parse_toml,
+    "pdm.lock": parse_toml,
+    "setup.cfg": _ini,
+    "pnpm-lock.yaml": _yaml,
+    "pnpm-workspace.yaml": _yaml,
+    "yarn.lock": _yarn,
+}
+
+
+# Which artifacts of a lock file, or of a requirements file, are named without a hash.
+
+#: A digest as npm, pip, uv, Poetry, pdm and yarn classic write it. What they don't know they skip over.
+_DIGEST = re.compile(r"sha(?:1|224|256|384|512)[-:=]\S{16,}")
+
+#: In a key of a lock: what stands behind a package's name (``left@^1``, ``/@scope/left/1.0.0``).
+_BEHIND_NAME = re.compile(r"(?<=[^/])@.*|/\d.*")
+
+#: Where Pipfile.lock keeps no packages.
+_META = "_meta"
+
+
+def _unhashed(path: str, document: Any) -> tuple[frozenset[str], bool]:
+    """What has no hash, by name: another release of it needs none either; and whether anything has one."""
+    name = PurePosixPath(path).name
+    entries = list(_entries(name, document))
+    return frozenset(what for what, known in entries if not known), any(k for _, k in entries)
+
+
+def _unhashed_lines(text: str) -> tuple[frozenset[str], bool]:
+    """The same of a requirements file."""
+    entries = [
+        (re.split(r"[\s;=<>~!]", line)[0], "--hash=" in line)
+        for line in _logical_lines(text)
+        if not line.startswith("-")
+    ]
+    return frozenset(what for what, known in entries if not known), any(k for _, k in entries)
+
+
+def _entries(name: str, document: Any) -> Iterator[tuple[str, bool]]:
+    if not isinstance(document, dict):
+        return
+    if name == "Pipfile.lock":
+        for category, table in document.items():
+            if category != _META and isinstance(table, dict):
+                for package, entry in table.items():
+                    yield from _of_pipfile(package, entry)
+    elif name == "pnpm-lock.yaml":
+        for key, entry in _tables(document.get("packages")):
+            resolution = entry.get("resolution")
+            if isinstance(resolution, dict) and not {"type", "directory"} & resolution.keys():
+                yield _BEHIND_NAME.sub("", key), _is_digest(resolution.get("integrity"))
+    elif name == "yarn.lock":
+        yield from _of_yarn(document)
+    elif name.endswith(".json"):
+        yield from _of_npm(document.get("packages"), document.get("dependencies"))
+    else:
+        yield from _of_toml(document, "")
+
+
+def _of_pipfile(package: str, entry: Any) -> Iterator[tuple[str, bool]]:
+    if isinstance(entry, dict) and isinstance(entry.get("version"), str):
+        hashes = entry.get("hashes")
+        known = isinstance(hashes, list) and bool(hashes) and all(map(_is_digest, hashes))
+        yield package, known
+
+
+def _of_npm(packages: Any, dependencies: Any) -> Iterator[tuple[str, bool]]:
+    """Of versions 2 and 3 (by folder), and of 1 (by name, one inside the other)."""
+    for key, entry in _tables(packages):
+        if "node_modules/" in key and not (entry.get("link") or entry.get("inBundle")):
+            yield _named(key.rpartition("node_modules/")[2], entry)
+    for key, entry in _tables(dependencies):
+        if not entry.get("bundled") and not str(entry.get("version", "")).startswith("file:"):
+            yield _named(key, entry)
+        yield from _of_npm(None, entry.get("dependencies"))
+
+
+def _named(name: str, entry: dict[str, Any]) -> tuple[str, bool]:
+    return name, _is_digest(entry.get("integrity"))
+
+
+def _of_yarn(document: dict[str, Any]) -> Iterator[tuple[str, bool]]:
+    for key, entry in _tables(document):
+        name = _BEHIND_NAME.sub("", key.partition(", ")[0])
+        if "resolved" in entry:  # classic
+            yield name, _is_digest(entry.get("integrity"))
+        elif "@npm:" in str(entry.get("resolution")) and "conditions" not in entry:
+            yield name, bool(entry.get("checksum"))
+        elif key != "__metadata" and "resolution" not in entry and "version" in entry:
+            yield name, False
+
+
+def _of_toml(data: Any, owner: str) -> Iterator[tuple[str, bool]]:
+    """A table that names a file or an address has a hash; a list of files is not empty."""
+    if isinstance(data, list):
+        for value in data:
+            yield from _of_toml(value, owner)
+    if not isinstance(data, dict):
+        return
+    if isinstance(data.get("name"), str):
+        owner = data["name"]
+    if data.get("files") == []:
+        yield owner, False
+    if isinstance(what := data.get("url", data.get("file")), str) and "type" not in data:
+        hashes = data.get("hashes")
+        known = any(map(_is_digest, [data.get("hash"), data.get("checksum")])) or (
+            isinstance(hashes, dict) and any(name.startswith("sha") for name in hashes)
+        )
+        yield owner or what, known
+    for key, value in data.items():
+        if key != "dependencies":  # by names: one may be called ``url``
+            yield from _of_toml(value, owner)
+
+
+def _tables(data: Any) -> list[tuple[str, dict[str, Any]]]:
+    found = data.items() if isinstance(data, dict) else ()
+    return [(key, value) for key, value in found if isinstance(value, dict)]
+
+
+def _is_digest(value: Any) -> bool:
+    """Is every word of it a digest of a kind that is known?"""
+    words = value.split() if isinstance(value, str) else []
+    return bool(words) and all(_DIGEST.match(word) for word in words)
+
+
+#: An address with nothing in it that two readers could take for two hosts.
+_PLAIN = re.compile(r"(?P<host>https?://[a-z0-9.\-]+(?::\d+)?)/[^\s\\]*", re.IGNORECASE)
+
+#: A text that begins with a scheme or a host's short name, or goes on with one behind a package's name or
+#: a user's.
+_FETCHED = re.compile(
+    r"^\s*(?:git|hg|svn|bzr)?\+?(?:https?|git|ssh|ftp|file|link|portal|patch|exec|github|gitlab|bitbucket"
+    r"|gist|hg|svn|bzr|workspace|jsr):|@(?!npm:)[\w.+\-]+:|://|\\",
+    re.IGNORECASE,
+)
+
+#: yarn's own patches of two or three packages come with yarn itself.
+_BUILT_IN_PATCH = re.compile(r"[\w@/.\-]+@patch:.*(?:!|~)builtin<[\w/]+>(?:::[\w=&%.\-]*)?")
+
+#: Keys whose value says where something comes from, in one format or another.
+_SOURCE_KEYS = frozenset(
+    {"resolved", "tarball", "registry", "url", "git", "hg", "svn", "bzr", "path", "directory", "editable",
+     "virtual", "repo", "vcs", "link", "ref", "rev", "revision", "commit", "branch", "tag", "reference",
+     "resolved_reference", "subdirectory", "verify_ssl"}
+)  # fmt: skip
+
+#: Whole tables that do.
+_SOURCE_TABLES = frozenset({"source", "sources"})
+
+#: Words for people, and what no client fetches by: addresses in them change with every release.
+_FOR_PEOPLE = frozenset(
+    {"funding", "deprecated", "license", "licenses", "description", "homepage", "author", "bugs",
+     "repository", "engines", "bin"}
+)  # fmt: skip
+
+#: Tables from packages' names to what is asked of them: a package may be called ``url`` or ``source``.
+_BY_NAME = frozenset(
+    {"dependencies", "devDependencies", "optionalDependencies", "peerDependencies", "requires", "default",
+     "develop", "overrides", "resolutions", "packages", "snapshots", "specifiers"}
+)  # fmt: skip
+
+#: In these, names stand in names.
+_NESTED = frozenset({"overrides", "resolutions"})
+
+#: In such an entry that is a table: keys that say which release, and when.
+_NO_SOURCE = frozenset(
+    {"version", "extras", "markers", "python", "platform", "optional", "allow-prereleases", "sys_platform",
+     "os_name", "platform_machine", "platform_system", "python_version", "python_full_version", "hashes"}
+)  # fmt: skip
+
+_ALIAS = re.compile(r"(?P<name>npm:@?[\w.\-/]+)@[^/:]*")
+
+#: In a version, a range or a requirement none of these stands.
+_NO_VERSION = re.compile(r"[:/\\@]")
+
+_ARCHIVES = (".whl", ".zip", ".tar.gz", ".tgz", ".tar.bz2", ".egg")
+
+
+def lies_in(place: Place, prefix: Place) -> bool:
+    """Return whether a place is at or below a prefix, in which ``*`` is any key and ``!a!b`` any key but
+    ``a`` and ``b``."""
+    return len(place) >= len(prefix) and all(
+        own in (key, "*") or (own.startswith("!") and key not in own.split("!"))
+        for own, key in zip(prefix, place, strict=False)
+    )
+
+
+def _sources_of(document: Any, dependencies: frozenset[Place]) -> frozenset[str]:
+    """Every source that a manifest's data name. ``dependencies``: where it asks for packages.
+
+    There any value that is no plain version counts, since a client takes ``owner/name`` for an address.
+    """
+    return frozenset(_walk(document, (), dependencies))
+
+
+def _sources_of_lines(text: str) -> frozenset[str]:
+    """Every source of a requirements file, and every option of the client, by its logical line."""
+    return frozenset(
+        found for line in _logical_lines(text) if (found := _of_line(line)) is not None
+    )
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """As pip reads them: joined where a backslash ends one, without comments."""
+    joined = ""
+    for line in text.splitlines():
+        is_comment = line.lstrip().startswith("#")
+        if line.endswith("\\") and not is_comment:
+            joined += line[:-1]
+            continue
+        joined += "" if is_comment else line
+        if message := re.sub(r"(^|\s+)#.*$", "", joined).strip():
+            yield message
+        joined = ""
+    if message := joined.strip():
+        yield message
+
+
+def _of_line(line: str) -> str | None:
+    if line.startswith("-"):
+        return line
+    requirement, *rest = re.split(r"\s+(?=-)", line)
+    options = [option for option in rest if not option.startswith("--hash")]
+    name = requirement.partition(";")[0].strip()
+    is_place = name.startswith(".") or "/" in name or "\\" in name or name.endswith(_ARCHIVES)
+    return line if options or is_place or "@" in name else None
+
+
+def _walk(data: Any, place: Place, dependencies: frozenset[Place]) -> Iterator[str]:
+    within = [prefix for prefix in dependencies if lies_in(place, prefix)]
+    asked = bool(within)
+    if isinstance(data, dict):
+        by_name = len(place) in map(len, within) or bool(
+            {*place[-1:]} & _BY_NAME or {*place} & _NESTED
+        )
+        for key, value in data.items():
+            if _FETCHED.search(key):
+                yield _as_source(key)
+            if not by_name and (found := _of_pair(key, value, asked=asked)) is not None:
+                yield found
+            elif by_name or key not in _FOR_PEOPLE:
+                yield from _walk(value, (*place, key), dependencies)
+    elif isinstance(data, list):
+        for value in data:
+            # Such a table has names of its own: uv.lock's dependency says its source as a package does.
+            inside = (*place, "") if isinstance(value, dict) else place
+            yield from _walk(value, inside, dependencies)
+    elif isinstance(data, str):
+        for text in data.splitlines():
+            if asked and _NO_VERSION.search(text.partition(";")[0]):
+                alias = _ALIAS.fullmatch(text)
+                yield alias["name"] if alias else _as_source(text)
+            elif _FETCHED.search(text):
+                yield _as_source(text)
+
+
+def _of_pair(key: str, value: Any, *, asked: bool) -> str | None:
+    """What a key says by its own name; None where it says no source."""
+    if isinstance(value, dict | list):
+        is_table = key in _SOURCE_TABLES
+        return f"{key} {json.dumps(value, sort_keys=True, default=str)}" if is_table else None
+    if key in _SOURCE_KEYS:
+        is_plain = isinstance(value, str) and _PLAIN.fullmatch(value) is not None
+        return _as_source(value) if is_plain else f"{key} {value}"
+    return f"{key} {value}" if asked and key not in _NO_SOURCE else None
+
+
+def _as_source(value: Any) -> str:
+    if (plain := _PLAIN.fullmatch(str(value))) is not None:
+        return plain["host"].lower()
+    return "a patch of yarn's own" if _BUILT_IN_PATCH.fullmatch(str(value)) else str(value)
+
+
+def _is_lock(path: str) -> bool:
+    """Is it a lock file, by its name: does it say what is fetched, and with which hash?"""
+    name = PurePosixPath(path).name
+    return name.endswith((".lock", "-lock.json", "-lock.yaml", "-shrinkwrap.json")) or (
+        name.startswith("pylock") and name.endswith(".toml")
+    )
