@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
@@ -309,12 +309,16 @@ OUTCOMES = st.dictionaries(
     patched=st.lists(OUTCOMES, min_size=1, max_size=3),
     base=st.lists(OUTCOMES, min_size=BASE_RUNS, max_size=BASE_RUNS),
 )
+@example(  # gone in the run after a flaky failure, and there again in the next
+    patched=[{"a": "passed", "b": "passed", "d": "failed"}, {}, {"a": "passed"}],
+    base=[{"a": "passed"}, {"a": "passed"}, {"a": "passed", "b": "passed", "d": "failed"}],
+)
 def test_no_suite_passes_that_lost_a_test_which_always_passed(
     tmp_path_factory: pytest.TempPathFactory,
     patched: list[dict[str, str]],
     base: list[dict[str, str]],
 ) -> None:
-    """In one run alone it may be gone, if it passes in the two that follow, and a note tells so."""
+    """In one run alone it may be gone, if it passes in the others and in the last, and a note says so."""
     project = Project([ended(**one) for one in patched], [ended(**one) for one in base])
     verdict = judge(tmp_path_factory.mktemp("suite"), project)
     lasting = [name for name in NAMES if all(run.get(name) == "passed" for run in base)]
@@ -323,7 +327,7 @@ def test_no_suite_passes_that_lost_a_test_which_always_passed(
     kept = [all(run.get(name) == "passed" for name in lasting) for run in runs]
     if verdict.status is PASSED and not all(kept):
         assert (sum(kept), len(kept)) >= (2, 3), "one run alone"
-        assert kept[-2:] == [True, True]
+        assert kept[-1]
         assert any("run once more before asking a person" in note for note in verdict.notes)
     excused = {name for run in base for name in run if run[name] in ("failed", "uncollected")}
     assert set(verdict.failing_before) <= excused
