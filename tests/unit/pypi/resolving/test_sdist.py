@@ -11,8 +11,7 @@ from contextlib import ExitStack
 import pytest
 
 from fallback_plugins.pypi import archives
-from fallback_plugins.pypi.resolving import registry
-from fallback_plugins.pypi.resolving.registry import ReleaseFile
+from fallback_plugins.pypi.resolving.registry import ReleaseFile, sdist_requirements, sdists_of
 from tests.fakes.endless import serving
 from tests.registry import Universe, serve
 
@@ -69,7 +68,7 @@ def given() -> Iterator[Callable[[bytes], ReleaseFile]]:
 def test_what_is_required_with_its_conditions(
     given: Callable[[bytes], ReleaseFile], content: bytes
 ) -> None:
-    assert registry.sdist_requirements(given(content)) == (
+    assert sdist_requirements(given(content)) == (
         "Requires-Dist: one>=1",
         "Provides-Extra: extra",
         "Requires-Dist: two ; (extra == 'extra')",
@@ -85,7 +84,7 @@ def test_what_is_required_with_its_conditions(
 def test_a_line_that_can_not_be_read_leaves_all_unknown(
     given: Callable[[bytes], ReleaseFile], text: str
 ) -> None:
-    assert registry.sdist_requirements(given(tarred(text=f"one\n{text}\n"))) is None
+    assert sdist_requirements(given(tarred(text=f"one\n{text}\n"))) is None
 
 
 DISTUTILS = """from distutils.core import Extension, setup
@@ -141,7 +140,7 @@ OTHERS = "tests/data/other.egg-info/requires.txt"
 def test_an_archive_that_setuptools_did_not_make(
     given: Callable[[bytes], ReleaseFile], files: dict[str, str], required: tuple[str, ...]
 ) -> None:
-    assert registry.sdist_requirements(given(packed(files))) == required
+    assert sdist_requirements(given(packed(files))) == required
 
 
 def script(more: str, *, before: str = "") -> dict[str, str]:
@@ -173,7 +172,7 @@ def script(more: str, *, before: str = "") -> dict[str, str]:
 def test_an_archive_that_computes_what_it_requires(
     given: Callable[[bytes], ReleaseFile], files: dict[str, str]
 ) -> None:
-    assert registry.sdist_requirements(given(packed(files))) is None
+    assert sdist_requirements(given(packed(files))) is None
 
 
 def test_releases_without_a_wheel_of_a_page() -> None:
@@ -183,14 +182,14 @@ def test_releases_without_a_wheel_of_a_page() -> None:
     universe.pypi("it", "4.0", tag="cp38-cp38-win32").pypi("it", "5.0", tag="cp312-abi3-win32")
     universe.pypi("it", "1.0", sdist_only=True).pypi("it", "4.0", sdist_only=True)
     with serve(universe) as registry:
-        found = registry.sdists_of(registry.pypi_url, "it", "3.9") or ()
+        found = sdists_of(registry.pypi_url, "it", "3.9") or ()
         assert [(it.version, it.requires_python) for it in found] == [("2.0", ">=3.8"), ("4.0", "")]
-        again = registry.sdists_of(registry.pypi_url, "it", "3.8") or ()
+        again = sdists_of(registry.pypi_url, "it", "3.8") or ()
         assert [it.version for it in again] == ["2.0"]
-        assert registry.sdist_requirements(found[0].file) is None
+        assert sdist_requirements(found[0].file) is None
         assert "Requires-Python: >=3.8\n" in found[0].stub(())
-        assert registry.sdists_of(registry.pypi_url, "gone", "3.9") is None
-    assert registry.sdists_of("http://registry.invalid/simple", "it", "3.9") is None
+        assert sdists_of(registry.pypi_url, "gone", "3.9") is None
+    assert sdists_of("http://registry.invalid/simple", "it", "3.9") is None
 
 
 @pytest.mark.parametrize(
@@ -207,7 +206,7 @@ def test_releases_without_a_wheel_of_a_page() -> None:
 def test_a_page_in_json_or_for_people(page: bytes, versions: list[str] | None) -> None:
     head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(page)
     with serving(head + page) as server:
-        found = registry.sdists_of(server.url, "it", "3.9")
+        found = sdists_of(server.url, "it", "3.9")
     assert (None if found is None else [it.version for it in found]) == versions
 
 
@@ -227,7 +226,7 @@ def test_what_does_not_tell(
     given: Callable[[bytes], ReleaseFile], made: Callable[[], bytes]
 ) -> None:
     """Made by the test: a bomb takes its time, and every worker that collects would make one."""
-    assert registry.sdist_requirements(given(made())) is None
+    assert sdist_requirements(given(made())) is None
 
 
 def test_another_file_than_the_listing_names_is_not_read(
@@ -235,13 +234,11 @@ def test_another_file_than_the_listing_names_is_not_read(
 ) -> None:
     file = given(tarred())
     other = ReleaseFile(file.name, "sha256:" + "0" * 64, file.url)
-    assert registry.sdist_requirements(other) is None
-    assert (
-        registry.sdist_requirements(ReleaseFile(file.name, file.hash, "file:///etc/passwd")) is None
-    )
+    assert sdist_requirements(other) is None
+    assert sdist_requirements(ReleaseFile(file.name, file.hash, "file:///etc/passwd")) is None
 
 
 def test_a_registry_that_does_not_give_it() -> None:
     with serve(Universe()) as registry:
         file = ReleaseFile("it-1.0.tar.gz", "sha256:0", f"{registry.url}/nothing/it-1.0.tar.gz")
-        assert registry.sdist_requirements(file) is None
+        assert sdist_requirements(file) is None
