@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any, Literal
 
-from fallback_eval.retrieval.tried.reciprocal_rank import RECIPROCAL_RANK_K
+from fallback_eval.retrieval.alternatives import RECIPROCAL_RANK_K
 from fallback_plugins.solved_examples.chunking.chunker import MAX_TOKENS, OVERLAP_TOKENS
 from fallback_plugins.solved_examples.search import lexical
 from fallback_plugins.solved_examples.search.settings import (

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_eval.retrieval.tried.fixed_size import (
+from fallback_eval.retrieval.fixed_size import (
     CutCount,
     FixedSizeSplitter,
     cut_units,

@@ -27,9 +27,8 @@ from fallback_audit.vocabulary import (
     RefusalReason,
     Tier,
 )
-from fallback_eval.fixes.facts import FixFacts, facts_of
 from fallback_eval.fixes.report import page
-from fallback_eval.fixes.runs import FixRun
+from fallback_eval.fixes.runs import FixFacts, FixRun, facts_of
 from fallback_tier.repo import AnswerForm
 
 DIGEST = "0" * 64

@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from fallback_eval.retrieval.tried.fixed_size import FixedSizeSplitter, cut_units, record_texts
+from fallback_eval.retrieval.fixed_size import FixedSizeSplitter, cut_units, record_texts
 from fallback_plugins.solved_examples.chunking.chunker import StructureChunker
 from fallback_plugins.solved_examples.chunking.markdown import advisory_units
 from fallback_plugins.solved_examples.chunking.passage import passage
