@@ -113,11 +113,6 @@ class FixFacts(Frozen):
         )
 
     @property
-    def model_ms(self) -> int:
-        """Wall time of the model's answers."""
-        return sum(one.duration_ms for one in self.calls)
-
-    @property
     def gates_ms(self) -> int:
         """Wall time of the gates."""
         return sum(one.gates_ms for one in self.attempts)

@@ -29,9 +29,8 @@ from fallback_plugins.solved_examples.interfaces import (
 from fallback_plugins.solved_examples.question import flaw_text
 from fallback_plugins.solved_examples.search import candidates as pool
 from fallback_plugins.solved_examples.search import selection
-from fallback_plugins.solved_examples.search.fusion import count
-from fallback_plugins.solved_examples.search.ranking import ORDER, Ranking, by_score, weighed
-from fallback_plugins.solved_examples.search.rerank.linear import PROBABILITY, Coefficients
+from fallback_plugins.solved_examples.search.linear import PROBABILITY, Coefficients
+from fallback_plugins.solved_examples.search.ranking import ORDER, Ranking, by_score, count, weighed
 from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
 from fallback_plugins.solved_examples.search.settings import RetrievalSettings
 from fallback_plugins.solved_examples.search.weakness import weaknesses

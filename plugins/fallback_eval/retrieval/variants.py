@@ -70,7 +70,7 @@ def flat(spec: VariantSpec) -> dict[str, Value]:
     return found | {
         "retrieval.reranker": spec.reranker,
         "retrieval.reciprocal_rank_k": RECIPROCAL_RANK_K,
-        "retrieval.coefficients": _digest("rerank/linear.json"),
+        "retrieval.coefficients": _digest("linear.json"),
         "retrieval.weakness_lexicon": _digest("weaknesses.toml"),
         "question.distilled": spec.distilled,
         "lexical.max_postings": lexical.MAX_POSTINGS,
