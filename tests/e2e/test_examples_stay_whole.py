@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from fallback_eval.retrieval.tried.fixed_size import FixedSizeSplitter
-from fallback_plugins.solved_examples.chunking.passage import passage
+from fallback_eval.retrieval.fixed_size import FixedSizeSplitter
 from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
+from fallback_plugins.solved_examples.search.selection import passage
 from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from fallback_tier.advisory import Advisory
 from fallback_tier.outcome import SearchReplace

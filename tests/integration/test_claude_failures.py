@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from fallback_audit.vocabulary import ModelFailureKind as Kind
-from fallback_plugins.messages_api.client import MAX_RETRY_WAIT_S
-from fallback_plugins.messages_api.model import ClaudeModel
+from fallback_plugins.messages_api.model import MAX_RETRY_WAIT_S, ClaudeModel
 from fallback_tier.errors import ModelError
 from tests.fakes.asking import hear
 from tests.fakes.endless import PATIENCE_S, Endless, serving
@@ -311,7 +310,7 @@ def test_a_limit_on_the_whole_answer_holds_whatever_keeps_coming(
 def test_an_answer_larger_than_any_is_given_up(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fallback_plugins.messages_api.client.MAX_ANSWER_BYTES", 10_000)
+    monkeypatch.setattr("fallback_plugins.messages_api.model.MAX_ANSWER_BYTES", 10_000)
     server.streams(start() + block(), Repeat(piece("x" * 1_000)))
     assert failure(server).failure.may_be_billed
     assert server.left.wait(30)
@@ -345,7 +344,7 @@ def test_a_failure_whose_body_never_ends_is_told_by_its_status(status: bytes) ->
 def test_an_answer_that_never_ends_does_so_at_the_limit(
     content: bytes, kind: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fallback_plugins.messages_api.client.MAX_ANSWER_BYTES", 200_000)
+    monkeypatch.setattr("fallback_plugins.messages_api.model.MAX_ANSWER_BYTES", 200_000)
     head = OK.replace(b"text/event-stream", kind) + CHUNKED
     many = chunk(content) * (200_000 // len(content) // 4 + 1)
     with serving(head, many) as endless:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from fallback_audit.vocabulary import ModelFailureKind
-from fallback_plugins.messages_api.client import PLACEHOLDER_KEY
-from fallback_plugins.messages_api.model import PROVIDER_URL, ClaudeModel
+from fallback_plugins.messages_api.model import PLACEHOLDER_KEY, PROVIDER_URL, ClaudeModel
 from fallback_tier.errors import ConfigurationError, ModelError
 from fallback_tier.network import TimeLimit
 from fallback_tier.outcome import plan_adapter
@@ -177,7 +176,7 @@ def test_nothing_heavy_is_imported_before_the_first_request() -> None:
         "import sys; from fallback_plugins.messages_api.model import ClaudeModel;"
         "from fallback_plugins.messages_api.scripted import ScriptedModel;"
         "import fallback_tier.demo.cassette; m = ClaudeModel('m', base_url='http://localhost');"
-        "import fallback_plugins.messages_api.client, fallback_plugins.messages_api.stream;"
+        "import fallback_plugins.messages_api.model;"
         "from tests.fakes.asking import REQUEST; m.ask(REQUEST);"
         "sys.exit(not {'anthropic', 'httpx2', 'vcr', 'yaml'}.isdisjoint(sys.modules))"
     )

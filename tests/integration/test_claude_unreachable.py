@@ -91,7 +91,7 @@ def test_a_server_that_goes_away_before_it_answers_broke_off(
 
 def test_connecting_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """The queue of a listener is full, so the kernel answers no further connection."""
-    monkeypatch.setattr("fallback_plugins.messages_api.client.CONNECT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("fallback_plugins.messages_api.model.CONNECT_TIMEOUT_S", 0.2)
     with socket.socket() as full, ExitStack() as waiting:
         full.bind(("127.0.0.1", 0))
         full.listen(0)

@@ -8,17 +8,15 @@ from pathlib import Path
 import pytest
 
 from fallback_eval.retrieval.analysis import FIGURES, summary
-from fallback_eval.retrieval.claims import CLAIMS
 from fallback_eval.retrieval.data import FILE, load_data, task
 from fallback_eval.retrieval.golden import load_golden
-from fallback_eval.retrieval.learned import judged_rows
+from fallback_eval.retrieval.learned import judged_rows, train
 from fallback_eval.retrieval.publish import RAW, Folder
 from fallback_eval.retrieval.results import Results, load_results
-from fallback_eval.retrieval.run import Options, claims, run
+from fallback_eval.retrieval.run import CLAIMS, Options, claims, run
 from fallback_eval.retrieval.stores import Stores
-from fallback_eval.retrieval.training import train
 from fallback_eval.retrieval.variants import DEFAULT, LEXICAL, code_defaults, variants
-from fallback_plugins.solved_examples.search.rerank.linear import shipped
+from fallback_plugins.solved_examples.search.linear import shipped
 from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
 from fallback_tier.cli.main import main
 from tests.unit.evaluation.planted import Row, write

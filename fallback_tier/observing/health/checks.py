@@ -136,7 +136,7 @@ def _scripted(asked: _Asked, script: Path) -> Finding:
 
 
 def _local(asked: _Asked, file: Path) -> Finding:
-    from fallback_plugins.messages_api.local_server import check_file, find_server
+    from fallback_plugins.messages_api.local import check_file, find_server
 
     try:
         check_file(file)

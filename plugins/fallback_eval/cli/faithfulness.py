@@ -15,6 +15,7 @@ from rich.console import Console
 
 from fallback_audit.disk_errors import blamed
 from fallback_audit.showing.describe import visible
+from fallback_eval.cli.reporting import print_check
 from fallback_eval.cli.retrieval import StageProgress, require_extra
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.arguments import add_json
@@ -23,7 +24,7 @@ from fallback_tier.cli.output import print_json
 from fallback_tier.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from fallback_eval.faithfulness.publish import FaithfulnessFolder
+    from fallback_eval.faithfulness.report import FaithfulnessFolder
     from fallback_eval.faithfulness.results import JudgeRun
     from fallback_tier.ports import LanguageModel
 
@@ -71,11 +72,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def faithfulness(arguments: argparse.Namespace) -> int:
     """Ask (or not: --check, --again), make the report; ENVIRONMENT where a check fails."""
     require_extra()
-    from fallback_eval.faithfulness.publish import FaithfulnessFolder
+    from fallback_eval.faithfulness.report import FaithfulnessFolder
 
     folder = FaithfulnessFolder(Path(arguments.report), Path(arguments.golden))
     if arguments.check:
-        return _check(folder, as_json=arguments.json)
+        return print_check(
+            folder.faults(),
+            as_json=arguments.json,
+            if_none="the report follows from golden set and raw answers",
+        )
     if not arguments.again:
         _ask(arguments, folder)
     return _publish(folder, as_json=arguments.json)
@@ -193,14 +198,3 @@ def _publish(folder: "FaithfulnessFolder", *, as_json: bool) -> int:
         sys.stdout.write(f"{visible(name)}: κ {kappa} over {one.graded} of {one.claims} claims\n")
     sys.stdout.write(f"report: {visible(str(folder.path / 'report.html'))}\n")
     return exit_codes.OK
-
-
-def _check(folder: "FaithfulnessFolder", *, as_json: bool) -> int:
-    faults = list(folder.faults())
-    if as_json:
-        print_json({"faults": faults})
-    for fault in () if as_json else faults:
-        sys.stdout.write(f"{visible(fault)}\n")
-    if not faults and not as_json:
-        sys.stdout.write("the report follows from golden set and raw answers\n")
-    return exit_codes.ENVIRONMENT if faults else exit_codes.OK

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fallback_audit.showing.describe import visible
+from fallback_eval.cli.reporting import add_kept_report, print_check
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.arguments import add_budget
 from fallback_tier.cli.model_options import add_model
@@ -16,26 +17,18 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be said of a run."""
+    """Add the options of a run."""
     parser.add_argument(
         "--projects",
         metavar="DIR",
         default="tests/mini_projects",
         help="folder of the projects (default: %(default)s)",
     )
-    parser.add_argument(
-        "--report",
-        metavar="DIR",
-        default="docs/evaluation/fixes",
-        help="where runs, transcripts and report are kept (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="run nothing: do report and rows follow from the transcripts? (no: 6)",
-    )
-    parser.add_argument(
-        "--again", action="store_true", help="run nothing: make the report again from the rows"
+    add_kept_report(
+        parser,
+        "docs/evaluation/fixes",
+        report_help="where runs, transcripts and report are kept",
+        check_help="do report and rows follow from the transcripts?",
     )
     parser.add_argument(
         "--only",
@@ -72,7 +65,11 @@ def fixes(arguments: argparse.Namespace) -> int:
 
     folder = FixFolder(Path(arguments.report))
     if arguments.check:
-        return _check(arguments, list(folder.faults(page(folder.runs()))))
+        return print_check(
+            folder.faults(page(folder.runs())),
+            as_json=arguments.json,
+            if_none="report and rows follow from the transcripts",
+        )
     if not arguments.again:
         _run(arguments, folder)
     folder.publish(page(folder.runs()))
@@ -97,16 +94,6 @@ def _run(arguments: argparse.Namespace, folder: "FixFolder") -> None:
         FixOptions(arguments.seed, arguments.setup, arguments.rerun),
         progress,
     )
-
-
-def _check(arguments: argparse.Namespace, faults: list[str]) -> int:
-    if arguments.json:
-        print_json({"faults": faults})
-    elif faults:
-        sys.stdout.write("".join(f"{visible(fault)}\n" for fault in faults))
-    else:
-        sys.stdout.write("report and rows follow from the transcripts\n")
-    return exit_codes.ENVIRONMENT if faults else exit_codes.OK
 
 
 def _report(arguments: argparse.Namespace, folder: "FixFolder") -> int:

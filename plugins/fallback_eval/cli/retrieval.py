@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from fallback_audit.showing.describe import visible
+from fallback_eval.cli.reporting import print_check
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import Shown
@@ -110,15 +111,11 @@ def _check(arguments: argparse.Namespace) -> int:
     from fallback_eval.retrieval.run import claims
     from fallback_eval.retrieval.variants import code_defaults
 
-    faults = list(_folder(arguments).faults(code_defaults(), claims()))
-    if arguments.json:
-        print_json({"faults": faults})
-    else:
-        for fault in faults:
-            sys.stdout.write(f"{visible(fault)}\n")
-        if not faults:
-            sys.stdout.write("the report follows from code, golden set and raw results\n")
-    return exit_codes.ENVIRONMENT if faults else exit_codes.OK
+    return print_check(
+        _folder(arguments).faults(code_defaults(), claims()),
+        as_json=arguments.json,
+        if_none="the report follows from code, golden set and raw results",
+    )
 
 
 def _unjudged(arguments: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 
 from fallback_audit.showing.describe import visible
+from fallback_eval.cli.reporting import add_kept_report, print_check
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.arguments import dollars
 from fallback_tier.cli.output import print_json
@@ -24,26 +25,18 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What can be said of a run."""
+    """Add the options of a run."""
     parser.add_argument(
         "--tasks",
         metavar="DIR",
         default="tests/campaigns/retry/tasks",
         help="folder of the tasks (default: %(default)s)",
     )
-    parser.add_argument(
-        "--report",
-        metavar="DIR",
-        default="docs/evaluation/retry",
-        help="where rows, answers and report are kept (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="run nothing: does the report follow from the rows, and is every answer kept? (no: 6)",
-    )
-    parser.add_argument(
-        "--again", action="store_true", help="run nothing: make the report again from the rows"
+    add_kept_report(
+        parser,
+        "docs/evaluation/retry",
+        report_help="where rows, answers and report are kept",
+        check_help="does the report follow from the rows, and is every answer kept?",
     )
     parser.add_argument(
         "--estimate",
@@ -243,10 +236,4 @@ def _replay(arguments: argparse.Namespace, folder: "StudyFolder") -> int:
 
 
 def _check(arguments: argparse.Namespace, faults: list[str]) -> int:
-    if arguments.json:
-        print_json({"faults": faults})
-    elif faults:
-        sys.stdout.write("".join(f"{visible(fault)}\n" for fault in faults))
-    else:
-        sys.stdout.write("all follows from what is kept\n")
-    return exit_codes.ENVIRONMENT if faults else exit_codes.OK
+    return print_check(faults, as_json=arguments.json, if_none="all follows from what is kept")

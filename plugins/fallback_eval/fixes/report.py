@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from fallback_audit.vocabulary import CallType
 from fallback_eval.document import Document, Section, Table, markdown
-from fallback_eval.fixes.facts import AttemptFacts
-from fallback_eval.fixes.runs import FixRun
+from fallback_eval.fixes.runs import AttemptFacts, FixRun
 from fallback_tier.repo import AnswerForm
 
 #: Of a failing gate's words, or of a reason, as much as a table's cell can hold.

@@ -17,9 +17,8 @@ from typing import Any
 from fallback_audit.events import GateJudged, ModelAnswered, ModelCalled, PatchProposed
 from fallback_audit.ports import EvidenceStore, StoredEvent
 from fallback_audit.vocabulary import EscalationReason, Provenance
-from fallback_eval.fixes.facts import facts_of
 from fallback_eval.fixes.projects import MiniProject
-from fallback_eval.fixes.runs import FixFolder, FixRun, events_of, pack
+from fallback_eval.fixes.runs import FixFolder, FixRun, events_of, facts_of, pack
 from fallback_eval.retrieval.results import EvaluationError
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.gates.builtin.proof import ProofGate, check_proof

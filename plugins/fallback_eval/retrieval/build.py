@@ -1,10 +1,18 @@
-"""From a variant's settings to something that answers queries: where plugin and evaluation meet."""
+"""Variants of the retrieval made from their settings, and asked every query, with times."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Literal
 
+from fallback_eval.retrieval.alternatives import (
+    CrossEncoder,
+    LateInteraction,
+    LinearRanker,
+    by_rank,
+    search,
+)
 from fallback_eval.retrieval.data import Task
 from fallback_eval.retrieval.golden import Query
 from fallback_eval.retrieval.learned import (
@@ -14,25 +22,20 @@ from fallback_eval.retrieval.learned import (
     judged_rows,
     of_query,
 )
-from fallback_eval.retrieval.results import DEPTH, EvaluationError, NotRun, VariantFacts
-from fallback_eval.retrieval.runner import Ranked, Variant
-from fallback_eval.retrieval.stores import Stores
-from fallback_eval.retrieval.tried.corrective import search
-from fallback_eval.retrieval.tried.cross_encoder import CrossEncoder
-from fallback_eval.retrieval.tried.late_interaction import LateInteraction
-from fallback_eval.retrieval.tried.learned_ranker import LinearRanker
-from fallback_eval.retrieval.tried.reciprocal_rank import by_rank
-from fallback_eval.retrieval.variants import (
-    DEFAULT,
-    FLOOR_COMPONENT,
-    LEXICAL,
-    VariantSpec,
-    flat,
+from fallback_eval.retrieval.results import (
+    DEPTH,
+    Answer,
+    EvaluationError,
+    Latency,
+    NotRun,
+    VariantFacts,
 )
+from fallback_eval.retrieval.stores import Stores
+from fallback_eval.retrieval.variants import DEFAULT, FLOOR_COMPONENT, LEXICAL, VariantSpec, flat
 from fallback_plugins.solved_examples.interfaces import Embedder, Reranker
 from fallback_plugins.solved_examples.search import selection
+from fallback_plugins.solved_examples.search.linear import PROBABILITY, Coefficients, shipped
 from fallback_plugins.solved_examples.search.ranking import Ranking
-from fallback_plugins.solved_examples.search.rerank.linear import PROBABILITY, Coefficients, shipped
 from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
 from fallback_plugins.solved_examples.search.settings import RetrievalSettings
 
@@ -74,7 +77,7 @@ class VariantBuilder:
             reason = "no weights of one are at hand (--cross-encoder MODEL TOKENIZER)"
         return NotRun(name=spec.name, component=spec.component, reason=reason) if reason else None
 
-    def variant(self, spec: VariantSpec, folds: Folds) -> Variant:
+    def variant(self, spec: VariantSpec, folds: Folds) -> "Variant":
         """The variant, its store made. Raises ExampleStoreError, EmbeddingError."""
         fixed = self._reranker(spec)
         plain = self._index(spec, fixed)
@@ -111,7 +114,7 @@ class VariantBuilder:
         return None
 
 
-def _ranked(spec: VariantSpec, ranking: Ranking, settings: RetrievalSettings) -> Ranked:
+def _ranked(spec: VariantSpec, ranking: Ranking, settings: RetrievalSettings) -> "Ranked":
     """What would be shown with room for DEPTH, and the scores that floors stand on (the chunks' only
     where floors are measured)."""
     if ranking.degraded:
@@ -140,3 +143,114 @@ def _score(settings: RetrievalSettings, ranking: Ranking, name: Literal["routing
         if floor is not None:
             return floor.score
     return PROBABILITY
+
+
+#: Askings of each query: the median of three bears one disturbance.
+REPEATS = 3
+
+#: A query that took longer is not asked again (seconds): a disturbance hardly shows in so much work.
+SLOW_SECONDS = 1.0
+
+#: Digits of a kept score: the seventh of a float32 depends on the order of a sum.
+_DIGITS = 5
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A variant's answer: ids, best first. See ``Answer`` for the fields."""
+
+    ids: Sequence[str]
+    scores: Sequence[float]
+    routing: float
+    verdict: Literal["hit", "degraded", "miss"] = "hit"
+    bounds: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A retriever under one setting. ``ask`` must answer the same to the same query."""
+
+    facts: VariantFacts
+    ask: Callable[[Query], Ranked]
+
+
+def evaluate(
+    variant: Variant,
+    queries: Sequence[Query],
+    *,
+    clock: Callable[[], float],
+    repeats: int = REPEATS,
+) -> tuple[list[Answer], Latency]:
+    """One variant over the queries; ``clock`` gives seconds.
+
+    Raises EvaluationError where it answers a query differently when asked again: no figure made from
+    such answers could be checked.
+    """
+    answers: list[Answer] = []
+    times: list[list[float]] = []
+    for query in queries:
+        taken, answer = _asked(variant, query, clock, repeats)
+        answers.append(answer)
+        times.append(taken)
+    return answers, _latency(variant.facts.name, times)
+
+
+def _asked(
+    variant: Variant, query: Query, clock: Callable[[], float], repeats: int
+) -> tuple[list[float], Answer]:
+    taken: list[float] = []
+    found: Answer | None = None
+    for _ in range(repeats):
+        begun = clock()
+        ranked = variant.ask(query)
+        taken.append((clock() - begun) * 1000)
+        again = _answer(variant.facts.name, query, ranked)
+        if found is not None and again != found:
+            raise EvaluationError(
+                f"Variant {variant.facts.name!r} answered query {query.query!r} differently when it "
+                "was asked again.",
+                next_step="Find what depends on chance or on state: its figures can't be checked.",
+                kind="not_repeatable",
+            )
+        found = again
+        if taken[-1] > SLOW_SECONDS * 1000:
+            break
+    if found is None:
+        raise ValueError("each query is asked at least once")
+    return taken, found
+
+
+def _answer(name: str, query: Query, ranked: Ranked) -> Answer:
+    ids = tuple(ranked.ids[:DEPTH])
+    if len(set(ids)) != len(ids):
+        raise EvaluationError(
+            f"Variant {name!r} returned an example twice for query {query.query!r}.",
+            next_step="Merge the chunks of an example before they are ranked.",
+            kind="duplicate_example",
+        )
+    return Answer(
+        variant=name,
+        query=query.query,
+        verdict=ranked.verdict,
+        routing=_rounded(ranked.routing),
+        ids=ids,
+        scores=tuple(map(_rounded, ranked.scores[:DEPTH])),
+        bounds=tuple(map(_rounded, ranked.bounds[:DEPTH])),
+    )
+
+
+def _latency(name: str, times: Sequence[Sequence[float]]) -> Latency:
+    medians = [median(taken) for taken in times]
+    noise = median(_spread(taken) for taken in times)
+    repeats = max(map(len, times))
+    kept = tuple(round(value, 3) for value in medians)
+    return Latency(variant=name, repeats=repeats, medians=kept, noise=round(noise, 3))
+
+
+def _spread(taken: Sequence[float]) -> float:
+    middle = median(taken)
+    return (max(taken) - min(taken)) / middle if middle else 0.0
+
+
+def _rounded(score: float) -> float:
+    return float(f"{score:.{_DIGITS}g}")

@@ -14,10 +14,10 @@ from typing import Literal
 from pydantic import JsonValue
 
 from fallback_eval.document import Document, Section, Table, number, signed
-from fallback_eval.retrieval.analysis import PRIMARY, Analysis, Comparison, Finding
-from fallback_eval.retrieval.bounds import lowest_relevant
+from fallback_eval.retrieval.analysis import PRIMARY, Analysis, Comparison, Finding, K
 from fallback_eval.retrieval.golden import GoldenSet
-from fallback_eval.retrieval.results import DEFAULT, Results, VariantFacts
+from fallback_eval.retrieval.metrics import HELPS
+from fallback_eval.retrieval.results import DEFAULT, Answer, Results, VariantFacts
 
 Settings = Mapping[str, JsonValue]
 
@@ -195,3 +195,26 @@ def _beats(comparison: Comparison | None) -> bool:
 def _lowest(bound: Bound, evidence: Evidence) -> float | None:
     answers = evidence.results.answers.get(bound.variant, {})
     return lowest_relevant(answers, evidence.golden, bound.score)
+
+
+def lowest_relevant(
+    answers: Mapping[str, Answer], golden: GoldenSet, score: Literal["routing", "chunk"]
+) -> float | None:
+    """Of a variant without floors: the lowest routing score of a query for which one of the first K
+    is relevant, or the lowest score of such an example itself. None: there is none.
+    """
+    scores = _routing if score == "routing" else _chunk
+    return min((one for name in answers for one in scores(answers[name], golden)), default=None)
+
+
+def _routing(answer: Answer, golden: GoldenSet) -> Iterator[float]:
+    grades = golden.grades.get(answer.query, {})
+    if any(grades.get(name, 0) >= HELPS for name in answer.ids[:K]):
+        yield answer.routing
+
+
+def _chunk(answer: Answer, golden: GoldenSet) -> Iterator[float]:
+    grades = golden.grades.get(answer.query, {})
+    for name, score in zip(answer.ids[:K], answer.bounds, strict=False):
+        if grades.get(name, 0) >= HELPS:
+            yield score

@@ -5,24 +5,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
-from fallback_eval.retrieval.build import CrossEncoderFiles, VariantBuilder
-from fallback_eval.retrieval.claims import CLAIMS
+from fallback_eval.retrieval.build import REPEATS, CrossEncoderFiles, VariantBuilder, evaluate
 from fallback_eval.retrieval.data import Task, load_data, task
 from fallback_eval.retrieval.defaults import Basis, Bound, Claim
+from fallback_eval.retrieval.fixed_size import FixedSizeSplitter, cut_units, record_texts
 from fallback_eval.retrieval.goals import BM25, EMBEDDINGS
 from fallback_eval.retrieval.golden import Split, load_golden
 from fallback_eval.retrieval.publish import queries_sha256
 from fallback_eval.retrieval.results import Answer, CutUnits, Latency, Results, Run, results_of
-from fallback_eval.retrieval.runner import REPEATS, evaluate
 from fallback_eval.retrieval.stores import Progress, Remembering, Stores
-from fallback_eval.retrieval.tried.fixed_size import FixedSizeSplitter, cut_units, record_texts
-from fallback_eval.retrieval.variants import (
-    DEFAULT,
-    VariantSpec,
-    alternatives,
-    variants,
-)
+from fallback_eval.retrieval.variants import DEFAULT, VariantSpec, alternatives, variants
 from fallback_plugins.solved_examples.chunking.chunker import StructureChunker
 from fallback_plugins.solved_examples.index.embedding import load_embedder
 from fallback_plugins.solved_examples.store.manifest import Manifest
@@ -169,3 +163,147 @@ def _notes(builder: VariantBuilder) -> Iterator[str]:
         f"{len(queries)} queries are about {len(groups)} repositories; intervals resample queries as if "
         "they were independent, and those of one repository are not quite."
     )
+
+
+@dataclass(frozen=True)
+class DefaultClaim:
+    """One default. ``also``: alternatives that differ in something else as well. ``bound``: the
+    variant without floors, and the score, that a floor is read from. ``despite``: why it stays
+    although an alternative is better, or a floor refuses what is right.
+    """
+
+    setting: str
+    basis: Literal["quality", "safety", "speed", "contract"]
+    reason: str
+    also: tuple[str, ...] = ()
+    bound: tuple[str, Literal["routing", "chunk"]] | None = None
+    despite: str = ""
+
+
+def _weight(component: str, reason: str) -> DefaultClaim:
+    return DefaultClaim(f"retrieval.weights.{component}", "quality", reason)
+
+
+def _floors() -> tuple[DefaultClaim, ...]:
+    unbounded = {"hybrid": "no-floors", "lexical": "lexical-no-floors"}
+    scores: tuple[Literal["routing", "chunk"], ...] = ("routing", "chunk")
+    return tuple(
+        claim
+        for score in scores
+        for mode, variant in unbounded.items()
+        for claim in (
+            DefaultClaim(
+                f"retrieval.floors.{score}.{mode}",
+                "safety",
+                "A safety bound just below the lowest relevant score, no tuned optimum.",
+                bound=(variant, score),
+            ),
+            DefaultClaim(
+                f"retrieval.floors.{score}.{mode}.score",
+                "contract",
+                "Of the scores tried it tells answerable questions best; lexical has no cosine.",
+            ),
+        )
+    )
+
+
+CLAIMS: tuple[DefaultClaim, ...] = (
+    DefaultClaim(
+        "retrieval.mode",
+        "quality",
+        "Hybrid wherever vectors can be had, words alone elsewhere; it says which.",
+    ),
+    DefaultClaim(
+        "retrieval.k",
+        "contract",
+        "What a prompt shows (MAX_EXAMPLES); the report's curve has what other values would give.",
+    ),
+    DefaultClaim(
+        "retrieval.pool",
+        "speed",
+        "Large enough that a larger one finds nothing more.",
+    ),
+    DefaultClaim(
+        "retrieval.rerank",
+        "speed",
+        "Counts only where a reranker is given; its time grows with it.",
+    ),
+    DefaultClaim(
+        "retrieval.fusion",
+        "quality",
+        "Keeps how much better a candidate is, which ranks throw away.",
+    ),
+    DefaultClaim(
+        "retrieval.reciprocal_rank_k", "contract", "As published (Cormack et al., SIGIR 2009)."
+    ),
+    DefaultClaim(
+        "retrieval.aggregation",
+        "quality",
+        "The best chunk speaks for its record; the others can't be told from it.",
+    ),
+    DefaultClaim(
+        "retrieval.ecosystem",
+        "quality",
+        "A flaw and its remedy cross ecosystems; language has a weight instead.",
+    ),
+    _weight("bm25", "Equal weights, as long as no other is better."),
+    _weight("cosine", "Equal weights, as long as no other is better."),
+    _weight("family", "Equal weights, as long as no other is better."),
+    _weight("language", "Half: an edit in another language can still show the remedy."),
+    DefaultClaim(
+        "retrieval.weights.rerank",
+        "contract",
+        "Counts only where a reranker is given; as the rest.",
+    ),
+    DefaultClaim(
+        "retrieval.reranker",
+        "quality",
+        "A reranker costs a model's run a candidate, and has to earn it.",
+        also=("learned-alone",),
+    ),
+    DefaultClaim(
+        "retrieval.max_rewrites",
+        "quality",
+        "Off: asking again has not helped, and it can only turn misses into answers.",
+    ),
+    *_floors(),
+    DefaultClaim(
+        "retrieval.coefficients",
+        "contract",
+        "Learned on the dev split alone; dev figures use coefficients of other repositories' folds.",
+    ),
+    DefaultClaim(
+        "retrieval.weakness_lexicon",
+        "contract",
+        "Written from CWE, not from the queries; no-family says what it brings.",
+    ),
+    DefaultClaim(
+        "question.distilled",
+        "quality",
+        "Boilerplate finds other advisories with the same boilerplate.",
+    ),
+    DefaultClaim(
+        "lexical.max_postings", "speed", "Bounds the time of common words (docs/benchmarks.md)."
+    ),
+    DefaultClaim("lexical.max_terms", "speed", "Each word is counted first, at up to 0.2 ms."),
+    DefaultClaim(
+        "chunking.splitter",
+        "quality",
+        "Cuts no unit that fits: a prompt never shows half a rule, which ranking can't measure.",
+    ),
+    DefaultClaim(
+        "chunking.max_tokens",
+        "quality",
+        "Whole functions and sections stay together; the model reads a long chunk's beginning.",
+    ),
+    DefaultClaim(
+        "chunking.overlap_tokens",
+        "quality",
+        "Only a unit above the cap is told twice.",
+    ),
+    DefaultClaim(
+        "chunking.code",
+        "quality",
+        "The fix's own words are found as well as its advisory's.",
+    ),
+)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zipfile import BadZipFile
 
 from fallback_audit.events import Digest
-from fallback_eval.retrieval.tried.fixed_size import FixedSizeSplitter
+from fallback_eval.retrieval.fixed_size import FixedSizeSplitter
 from fallback_eval.retrieval.variants import Chunking
 from fallback_plugins.solved_examples.chunking.chunker import StructureChunker
 from fallback_plugins.solved_examples.index.indexing import build_index

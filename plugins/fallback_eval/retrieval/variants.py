@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any, Literal
 
-from fallback_eval.retrieval.tried.reciprocal_rank import RECIPROCAL_RANK_K
+from fallback_eval.retrieval.alternatives import RECIPROCAL_RANK_K
 from fallback_plugins.solved_examples.chunking.chunker import MAX_TOKENS, OVERLAP_TOKENS
 from fallback_plugins.solved_examples.search import lexical
 from fallback_plugins.solved_examples.search.settings import (
@@ -70,7 +70,7 @@ def flat(spec: VariantSpec) -> dict[str, Value]:
     return found | {
         "retrieval.reranker": spec.reranker,
         "retrieval.reciprocal_rank_k": RECIPROCAL_RANK_K,
-        "retrieval.coefficients": _digest("rerank/linear.json"),
+        "retrieval.coefficients": _digest("linear.json"),
         "retrieval.weakness_lexicon": _digest("weaknesses.toml"),
         "question.distilled": spec.distilled,
         "lexical.max_postings": lexical.MAX_POSTINGS,

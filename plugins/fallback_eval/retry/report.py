@@ -1,21 +1,257 @@
-"""The page of the comparison of retry policies, and its plot, from its rows alone.
+"""Figures, page and plot of the comparison of retry policies, from its rows alone.
+
+A *pair* is a task and seed whose first attempt failed, continued by two policies. Tests are over tasks:
+seeds of one task are not independent (docs/evaluation/retry/plan.md).
 
 Differences between policies are shown only of a run that has ended: the plan allows no look before.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from statistics import fmean
+from typing import Final
 
+from fallback_audit.vocabulary import FailureKind
 from fallback_eval.document import Document, Section, Table, number, p_value, percent, signed
-from fallback_eval.retry import analysis
-from fallback_eval.retry.analysis import Comparison, Triple
-from fallback_eval.retry.policies import COMPARED
-from fallback_eval.retry.power import smallest_difference
+from fallback_eval.retry.policies import COMPARED, Policy
+from fallback_eval.retry.power import sign_test, smallest_difference
 from fallback_eval.retry.run import Row
+from fallback_eval.statistics import Interval, bootstrap, holm
 
-if TYPE_CHECKING:
-    from fallback_eval.statistics import Interval
+#: The product's policy against each of the others, in the plan's order.
+PRIMARY: Final = tuple((COMPARED[0], other) for other in COMPARED[1:])
+
+#: What a policy's case gives: 1 or 0.
+Endpoint = Callable[[Row], float]
+
+#: Rows of one task and seed, by policy.
+Triple = Mapping[Policy, Row]
+
+
+def is_fixed(row: Row) -> float:
+    """Return 1 if an attempt passed its gates."""
+    return float(row.fixed_at is not None)
+
+
+def is_stricter(row: Row) -> float:
+    """Return 1 if an attempt passed its gates and the hidden checks."""
+    return float(row.fixed_at is not None and row.stricter is True)
+
+
+@dataclass(frozen=True)
+class FirstTries:
+    """First attempts: how many there are, pass their gates, pass the hidden checks too."""
+
+    attempts: int
+    passed: int
+    stricter: int
+
+    @property
+    def rate(self) -> float | None:
+        """Return the share that passes, None of no attempts."""
+        return self.passed / self.attempts if self.attempts else None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two policies over their pairs. ``difference``: of the first's rate and the second's, with an interval
+    over tasks; ``p_value``: exact, over tasks; ``adjusted``: Holm's, None outside the primary ones."""
+
+    first: Policy
+    second: Policy
+    pairs: int
+    tasks: int
+    both: int
+    first_alone: int
+    second_alone: int
+    difference: Interval | None
+    p_value: float
+    adjusted: float | None = None
+
+    @property
+    def discordance(self) -> float | None:
+        """Return the share of pairs that one policy alone fixes, None of no pairs."""
+        return (self.first_alone + self.second_alone) / self.pairs if self.pairs else None
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a policy used over all triples, first attempts counted in."""
+
+    policy: Policy
+    cases: int
+    fixed: int
+    stricter: int
+    input_tokens: int
+    output_tokens: int
+    seconds: float
+
+    @property
+    def tokens_per_fix(self) -> float | None:
+        """Return tokens read and written per stricter fix, None without one."""
+        return (self.input_tokens + self.output_tokens) / self.stricter if self.stricter else None
+
+    @property
+    def seconds_per_fix(self) -> float | None:
+        """Return the server's seconds per stricter fix, None without one."""
+        return self.seconds / self.stricter if self.stricter else None
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Retries of a policy: edits equal to an earlier attempt's, failures equal to an earlier one's."""
+
+    policy: Policy
+    retries: int
+    same_edits: int
+    failed: int
+    same_failure: int
+
+
+@dataclass(frozen=True)
+class Split:
+    """Fix rates of the policies over pairs of one kind of first failure or one language."""
+
+    name: str
+    pairs: int
+    fixed: Mapping[Policy, int]
+
+
+def triples(rows: Iterable[Row], seeds: Sequence[int]) -> tuple[Triple, ...]:
+    """Return the tasks and seeds for which every compared policy has a row, by name."""
+    found: dict[tuple[str, int], dict[Policy, Row]] = defaultdict(dict)
+    for row in rows:
+        if row.seed in seeds and row.policy in COMPARED:
+            found[row.task, row.seed][row.policy] = row
+    return tuple(found[key] for key in sorted(found) if len(found[key]) == len(COMPARED))
+
+
+def first_tries(rows: Iterable[Row], seeds: Sequence[int]) -> FirstTries:
+    """Return what became of first attempts, which the policies share: one of each task and seed."""
+    firsts = {(row.task, row.seed): row for row in rows if row.seed in seeds}
+    passed = [row for row in firsts.values() if row.is_first_try]
+    return FirstTries(len(firsts), len(passed), sum(row.stricter is True for row in passed))
+
+
+def continued(found: Iterable[Triple]) -> tuple[Triple, ...]:
+    """Return those whose first attempt failed: the pairs."""
+    return tuple(one for one in found if not one[COMPARED[0]].is_first_try)
+
+
+def compare(
+    pairs: Sequence[Triple], first: Policy, second: Policy, endpoint: Endpoint = is_fixed
+) -> Comparison:
+    """Return the comparison of two policies over pairs."""
+    by_task: dict[str, list[float]] = defaultdict(list)
+    both = first_alone = second_alone = 0
+    for one in pairs:
+        ours, theirs = endpoint(one[first]), endpoint(one[second])
+        both += bool(ours and theirs)
+        first_alone += ours > theirs
+        second_alone += theirs > ours
+        by_task[one[first].task].append(ours - theirs)
+    means = [fmean(values) for values in by_task.values()]
+    wins, losses = sum(mean > 0 for mean in means), sum(mean < 0 for mean in means)
+    return Comparison(
+        first,
+        second,
+        len(pairs),
+        len(by_task),
+        both,
+        first_alone,
+        second_alone,
+        bootstrap(means),
+        sign_test(wins, losses),
+    )
+
+
+def primary(pairs: Sequence[Triple]) -> tuple[Comparison, ...]:
+    """Return the primary comparisons, with Holm's adjusted p-values."""
+    found = [compare(pairs, first, second) for first, second in PRIMARY]
+    adjusted = holm({one.second.value: one.p_value for one in found})
+    return tuple(_adjusted(one, adjusted[one.second.value]) for one in found)
+
+
+def _adjusted(one: Comparison, p_value: float) -> Comparison:
+    return Comparison(**{**vars(one), "adjusted": p_value})
+
+
+def at_equal_cost(pairs: Sequence[Triple]) -> tuple[Comparison, ...]:
+    """Return the same comparisons with the others cut off at the tokens that the product's policy used in
+    that case. The cut favours none: an attempt that begins below the limit and ends above it is lost."""
+    return tuple(
+        compare([_cut(one, first, second) for one in pairs], first, second)
+        for first, second in PRIMARY
+    )
+
+
+def _cut(one: Triple, first: Policy, second: Policy) -> Triple:
+    row, limit = one[second], _tokens(one[first])
+    if row.fixed_at is not None and _tokens(row) > limit:
+        row = row.model_copy(update={"outcome": "cut off", "stricter": None})
+    return {first: one[first], second: row}
+
+
+def _tokens(row: Row) -> int:
+    return sum(one.input_tokens + one.output_tokens for one in row.attempts)
+
+
+def cost(found: Sequence[Triple], policy: Policy) -> Cost:
+    """Return what a policy used and reached over triples."""
+    rows = [one[policy] for one in found]
+    attempts = [attempt for row in rows for attempt in row.attempts]
+    return Cost(
+        policy,
+        len(rows),
+        sum(row.fixed_at is not None for row in rows),
+        sum(row.stricter is True for row in rows),
+        sum(one.input_tokens for one in attempts),
+        sum(one.output_tokens for one in attempts),
+        round(sum(row.model_seconds for row in rows), 1),
+    )
+
+
+def repeats(pairs: Sequence[Triple], policy: Policy) -> Repeats:
+    """Return how often a policy's retries repeat an earlier attempt of their case."""
+    retries = same_edits = failed = same_failure = 0
+    for one in pairs:
+        attempts = one[policy].attempts
+        for index, attempt in enumerate(attempts[1:], start=1):
+            before = attempts[:index]
+            retries += 1
+            # An answer that repeats a patch gives no patch: it has a kind of failure in place of edits.
+            is_same = attempt.edits is not None and attempt.edits in {
+                prior.edits for prior in before
+            }
+            same_edits += is_same or attempt.failure_kind is FailureKind.REPEATED_PATCH
+            if attempt.failure_kind is not None:
+                failed += 1
+                earlier = {prior.signature for prior in before} - {None}
+                same_failure += attempt.signature in earlier
+    return Repeats(policy, retries, same_edits, failed, same_failure)
+
+
+def split(pairs: Iterable[Triple], name: Callable[[Row], str]) -> tuple[Split, ...]:
+    """Return fixes by a name of each pair's first row: its first failure, its language."""
+    groups: dict[str, list[Triple]] = defaultdict(list)
+    for one in pairs:
+        groups[name(one[COMPARED[0]])].append(one)
+    return tuple(
+        Split(
+            key,
+            len(group),
+            {policy: sum(one[policy].fixed_at is not None for one in group) for policy in COMPARED},
+        )
+        for key, group in sorted(groups.items())
+    )
+
+
+def first_failure(row: Row) -> str:
+    """Return the kind of a case's first failure."""
+    kind = row.attempts[0].failure_kind if row.attempts else None
+    return kind.value if kind else "none"
+
 
 #: The plot's name.
 DIFFERENCES: Final = "differences"
@@ -44,9 +280,9 @@ def is_complete(rows: Sequence[Row], study: Study) -> bool:
 def page(rows: Sequence[Row], study: Study) -> Document:
     """Return the page."""
     sections = [_pilot(rows, study), _progress(rows, study)]
-    found = analysis.triples(rows, study.seeds)
+    found = triples(rows, study.seeds)
     if _is_shown(rows, study):
-        pairs = analysis.continued(found)
+        pairs = continued(found)
         sections += [
             _main(pairs),
             _equal_cost(pairs),
@@ -69,8 +305,8 @@ def plots(rows: Sequence[Row], study: Study) -> dict[str, str]:
     """Return name → SVG; none before the run has ended."""
     if not _is_shown(rows, study):
         return {}
-    pairs = analysis.continued(analysis.triples(rows, study.seeds))
-    return {DIFFERENCES: _forest(analysis.primary(pairs), _stricter(pairs))}
+    pairs = continued(triples(rows, study.seeds))
+    return {DIFFERENCES: _forest(primary(pairs), _stricter(pairs))}
 
 
 def _is_shown(rows: Sequence[Row], study: Study) -> bool:
@@ -80,9 +316,9 @@ def _is_shown(rows: Sequence[Row], study: Study) -> bool:
 def _verdict(rows: Sequence[Row], study: Study) -> str:
     if not _is_shown(rows, study):
         return "**The main run has not ended. No difference between policies is shown yet.**"
-    pairs = analysis.continued(analysis.triples(rows, study.seeds))
+    pairs = continued(triples(rows, study.seeds))
     words = []
-    for one in analysis.primary(pairs):
+    for one in primary(pairs):
         if one.difference is None or one.adjusted is None:
             words.append(f"no pair compares {one.first} with {one.second}")
         elif one.adjusted < _SIGNIFICANT:
@@ -96,9 +332,9 @@ def _verdict(rows: Sequence[Row], study: Study) -> str:
 
 def _pilot(rows: Sequence[Row], study: Study) -> Section:
     seeds = (study.pilot_seed,)
-    tries = analysis.first_tries(rows, seeds)
-    pairs = analysis.continued(analysis.triples(rows, seeds))
-    found = [analysis.compare(pairs, *both) for both in analysis.PRIMARY]
+    tries = first_tries(rows, seeds)
+    pairs = continued(triples(rows, seeds))
+    found = [compare(pairs, *both) for both in PRIMARY]
     return Section(
         "Pilot",
         [
@@ -113,7 +349,7 @@ def _pilot(rows: Sequence[Row], study: Study) -> Section:
 
 def _progress(rows: Sequence[Row], study: Study) -> Section:
     done = sum(row.seed in study.seeds for row in rows)
-    tries = analysis.first_tries(rows, study.seeds)
+    tries = first_tries(rows, study.seeds)
     failing = tries.attempts - tries.passed
     shown = [(share, smallest_difference(failing, share)) for share in (0.1, 0.2, 0.3, 0.4)]
     return Section(
@@ -143,20 +379,20 @@ def _main(pairs: Sequence[Triple]) -> Section:
                 "over tasks, and Holm's correction over the two primary comparisons."
             )
         ],
-        [_counts(analysis.primary(pairs)), _counts(_stricter(pairs), "stricter: ")],
+        [_counts(primary(pairs)), _counts(_stricter(pairs), "stricter: ")],
         DIFFERENCES,
     )
 
 
 def _stricter(pairs: Sequence[Triple]) -> tuple[Comparison, ...]:
-    return tuple(analysis.compare(pairs, *both, analysis.is_stricter) for both in analysis.PRIMARY)
+    return tuple(compare(pairs, *both, is_stricter) for both in PRIMARY)
 
 
 def _equal_cost(pairs: Sequence[Triple]) -> Section:
     return Section(
         "At equal cost",
         [f"The others are cut off at the tokens that {COMPARED[0]} used in the same case."],
-        [_counts(analysis.at_equal_cost(pairs))],
+        [_counts(at_equal_cost(pairs))],
     )
 
 
@@ -187,7 +423,7 @@ def _interval(value: "Interval | None") -> str:
 def _cost(found: Sequence[Triple]) -> Section:
     head = ["policy", "cases", "fixed", "stricter", "tokens read", "written", "server's seconds"]
     rows = []
-    for one in (analysis.cost(found, policy) for policy in COMPARED):
+    for one in (cost(found, policy) for policy in COMPARED):
         counts = (one.cases, one.fixed, one.stricter, one.input_tokens, one.output_tokens)
         per_fix = (one.tokens_per_fix, one.seconds_per_fix)
         ends = [_whole(one.seconds), *map(_whole, per_fix)]
@@ -203,7 +439,7 @@ def _whole(value: float | None) -> str:
 def _repeats(pairs: Sequence[Triple]) -> Section:
     head = ["policy", "retries", "same edits", "share", "failed", "same failure", "share"]
     rows = []
-    for one in (analysis.repeats(pairs, policy) for policy in COMPARED):
+    for one in (repeats(pairs, policy) for policy in COMPARED):
         edits = one.same_edits / one.retries if one.retries else None
         failures = one.same_failure / one.failed if one.failed else None
         rows.append(
@@ -226,8 +462,8 @@ def _splits(pairs: Sequence[Triple], study: Study) -> Section:
 
     tables = []
     for name, found in (
-        ("first failure", analysis.split(pairs, analysis.first_failure)),
-        ("language", analysis.split(pairs, language)),
+        ("first failure", split(pairs, first_failure)),
+        ("language", split(pairs, language)),
     ):
         head = [name, "pairs", *(policy.value for policy in COMPARED)]
         rows = [

@@ -12,7 +12,7 @@ from fallback_audit.events import AttemptFailed, Digest, PatchProposed
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import StoredEvent
 from fallback_audit.vocabulary import AffectedCode, EscalationReason, FailureKind, GateStatus
-from fallback_eval.fixes.facts import facts_of
+from fallback_eval.fixes.runs import facts_of
 from fallback_eval.retrieval.results import EvaluationError
 from fallback_eval.retry.calls import CachedModel, Calls, Sampling, Server
 from fallback_eval.retry.policies import Policy, tier_for

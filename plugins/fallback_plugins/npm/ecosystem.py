@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from fallback_plugins.npm import usage
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, is_manifest
-from fallback_plugins.npm.manifests.manifest import SECTIONS
+from fallback_plugins.npm.manifests.manifest import ECOSYSTEM, MANIFEST, SECTIONS, is_manifest
 from fallback_plugins.npm.manifests.pnpm_workspace import FILE as WORKSPACE
 from fallback_plugins.shared.ecosystem import Recipe, RecipeEcosystem
 from fallback_tier.advisory import Advisory
@@ -90,9 +89,9 @@ class NpmEcosystem(RecipeEcosystem):
         timeout_s: float | None = None,
     ) -> TargetRun:
         """Run a command in the root, with ``node_modules/.bin`` first on the path."""
-        from fallback_plugins.npm.gates import running
+        from fallback_plugins.npm.gates import testing
 
-        return running.run(context, tree, argv, timeout_s)
+        return testing.run(context, tree, argv, timeout_s)
 
     def runs_on(
         self,
@@ -101,9 +100,9 @@ class NpmEcosystem(RecipeEcosystem):
         argv: Sequence[str],  # noqa: ARG002 (nothing more is installed for a command)
     ) -> str:
         """What is installed, to the byte."""
-        from fallback_plugins.npm.gates import running
+        from fallback_plugins.npm.gates import testing
 
-        return running.runs_on(context, tree)
+        return testing.runs_on(context, tree)
 
     def tests_ran(self, output: str) -> int | None:
         """By the last lines of node's runner, jest, vitest, mocha and the like.

@@ -8,8 +8,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fallback_plugins.npm.clients.scratch import scratch_project
-from fallback_plugins.npm.manifests.layout import MANIFEST, is_manifest, names_any
-from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
+from fallback_plugins.npm.manifests.manifest import (
+    MANIFEST,
+    entries,
+    is_manifest,
+    names_any,
+    parse_manifest,
+)
 from fallback_plugins.npm.manifests.specs import is_package_name
 from fallback_plugins.npm.surveying.projects import members_of_root
 from fallback_plugins.shared.identity import (

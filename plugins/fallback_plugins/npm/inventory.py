@@ -5,11 +5,13 @@ from collections.abc import Collection, Iterator, Mapping
 
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.locks.entries import unlisted_names
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder
 from fallback_plugins.npm.manifests.manifest import (
+    ECOSYSTEM,
     INSTALLED_SECTIONS,
+    MANIFEST,
     MEMBER_SECTIONS,
     entries,
+    in_folder,
     parse_manifest,
 )
 from fallback_plugins.npm.project import NpmProject

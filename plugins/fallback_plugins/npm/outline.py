@@ -4,15 +4,14 @@ from collections.abc import Iterator
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.npm.manifests.declaring import blocked_by, no_fix
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM
+from fallback_plugins.npm.manifests.manifest import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, compatible
 from fallback_plugins.npm.project import NpmProject
 from fallback_plugins.npm.refusals import no_project_affected
 from fallback_plugins.npm.strategies.bundles import bundled
 from fallback_plugins.npm.strategies.pins import move, raise_pins, unfixed
 from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.npm.surveying.projects import discover
-from fallback_plugins.npm.surveying.reading import files_of, left_out
+from fallback_plugins.npm.surveying.projects import discover, files_of, left_out
 from fallback_plugins.shared.ages import unchecked
 from fallback_plugins.shared.ladder import Tried, whole_project_left
 from fallback_plugins.shared.tree import DependencyTree, Node

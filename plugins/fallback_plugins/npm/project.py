@@ -19,19 +19,17 @@ from fallback_plugins.npm.locks.entries import (
     unlisted_names,
 )
 from fallback_plugins.npm.locks.lockfile import parse_lock
-from fallback_plugins.npm.manifests.layout import (
+from fallback_plugins.npm.manifests.manifest import (
     BINARY_LOCKS,
     ECOSYSTEM,
     MANIFEST,
-    in_folder,
-    names_any,
-    readable_text,
-)
-from fallback_plugins.npm.manifests.manifest import (
     MEMBER_SECTIONS,
     SECTIONS,
     entries,
+    in_folder,
+    names_any,
     parse_manifest,
+    readable_text,
 )
 from fallback_plugins.npm.manifests.pnpm_workspace import workspace_text
 from fallback_plugins.npm.manifests.specs import admits
@@ -41,8 +39,7 @@ from fallback_plugins.npm.strategies.pins import pinned, raise_pins
 from fallback_plugins.npm.strategies.resolving import NpmPosition, Resolver, judge_of
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.origins import local_copies
-from fallback_plugins.npm.surveying.projects import Site
-from fallback_plugins.npm.surveying.reading import files_of, left_out
+from fallback_plugins.npm.surveying.projects import Site, files_of, left_out
 from fallback_plugins.npm.surveying.resolutions import (
     CommandResolution,
     blank_lock,

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.manifests.declaring import no_fix
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM, is_manifest
+from fallback_plugins.npm.manifests.manifest import ECOSYSTEM, is_manifest
 from fallback_plugins.npm.project import InStep, NpmProject, declared_in
 from fallback_plugins.npm.refusals import no_project_affected, unsupported
 from fallback_plugins.npm.strategies.pins import (
@@ -17,8 +17,7 @@ from fallback_plugins.npm.strategies.pins import (
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.elsewhere import Elsewhere
 from fallback_plugins.npm.surveying.origins import LocalCopy, unreached
-from fallback_plugins.npm.surveying.projects import discover
-from fallback_plugins.npm.surveying.reading import files_of, left_out
+from fallback_plugins.npm.surveying.projects import discover, files_of, left_out
 from fallback_plugins.shared import bumping
 from fallback_plugins.shared.ladder import (
     HeldToAges,

@@ -20,8 +20,8 @@ import pytest
 
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.words import blockers_in, own_words
-from fallback_plugins.npm.gates.running import read_jest
 from fallback_plugins.npm.gates.summaries import summary
+from fallback_plugins.npm.gates.testing import read_jest
 from fallback_plugins.pypi.gates.testing import pytest_summary, unittest_summary
 from fallback_plugins.pypi.installing.building import unbuilt
 from fallback_plugins.pypi.installing.install import reason

@@ -30,7 +30,7 @@ import urllib.request
 from pathlib import Path
 
 from fallback_plugins.messages_api import local_fetch
-from fallback_plugins.messages_api.grammar import grammar_of
+from fallback_plugins.messages_api.local import grammar_of
 from fallback_tier.answers.blocks import plan_schema
 
 MODEL, MODEL_SHA256 = local_fetch.NAME, local_fetch.SHA256

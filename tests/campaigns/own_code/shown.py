@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from fallback_audit.frozen import Frozen
 from fallback_plugins.solved_examples.chunking.units import lines_of
-from fallback_plugins.solved_examples.sources.line_edits import Change, changes_between
+from fallback_plugins.solved_examples.sources.release_files import Change, changes_between
 from fallback_tier.prompt.fence import PREFIX
 from tests.campaigns.own_code.upstream import FileFix
 

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 from fallback_audit.frozen import Frozen
 from fallback_plugins.solved_examples.chunking.units import lines_of
-from fallback_plugins.solved_examples.sources.line_edits import Change
+from fallback_plugins.solved_examples.sources.release_files import Change
 from fallback_tier.errors import EditError
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason

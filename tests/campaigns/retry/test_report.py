@@ -8,7 +8,7 @@ import pytest
 
 from fallback_audit.vocabulary import FailureKind
 from fallback_eval.document import markdown
-from fallback_eval.retry import analysis
+from fallback_eval.retry import report as analysis
 from fallback_eval.retry.calls import Call
 from fallback_eval.retry.policies import COMPARED, Policy
 from fallback_eval.retry.report import DIFFERENCES, Study, is_complete, page, plots

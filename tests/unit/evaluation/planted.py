@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fallback_eval.retrieval.data import Identity
 from fallback_eval.retrieval.golden import MIN_QUERIES
-from fallback_eval.retrieval.leakage import Identity
 
 Row = dict[str, Any]
 

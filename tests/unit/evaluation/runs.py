@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from fallback_eval.retrieval.build import Ranked, Variant, evaluate
 from fallback_eval.retrieval.golden import Query, Split, load_golden
 from fallback_eval.retrieval.publish import queries_sha256
 from fallback_eval.retrieval.results import (
@@ -17,7 +18,6 @@ from fallback_eval.retrieval.results import (
     VariantFacts,
     results_of,
 )
-from fallback_eval.retrieval.runner import Ranked, Variant, evaluate
 
 CODE: Mapping[str, JsonValue] = {"k": 4, "mode": "hybrid", "routing_floor": 0.49}
 DIGEST = "0" * 64

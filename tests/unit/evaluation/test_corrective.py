@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_eval.retrieval.tried.corrective import search
+from fallback_eval.retrieval.alternatives import search
 from fallback_plugins.solved_examples.interfaces import Question
 from fallback_plugins.solved_examples.search.ranking import Ranking
 from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex

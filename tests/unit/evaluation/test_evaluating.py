@@ -9,9 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 from fallback_eval.retrieval.data import Task
+from fallback_eval.retrieval.fixed_size import FixedSizeSplitter
 from fallback_eval.retrieval.golden import load_golden
 from fallback_eval.retrieval.learned import (
     FOLDS,
+    Judged,
     fold_coefficients,
     judged_by,
     judged_rows,
@@ -19,8 +21,6 @@ from fallback_eval.retrieval.learned import (
 )
 from fallback_eval.retrieval.results import EvaluationError
 from fallback_eval.retrieval.stores import Remembering, Stores, chunker_of
-from fallback_eval.retrieval.training import Judged
-from fallback_eval.retrieval.tried.fixed_size import FixedSizeSplitter
 from fallback_eval.retrieval.variants import (
     DEFAULT,
     Chunking,
@@ -30,8 +30,8 @@ from fallback_eval.retrieval.variants import (
     variants,
 )
 from fallback_plugins.solved_examples.interfaces import Candidate, ChunkKind, Question
+from fallback_plugins.solved_examples.search.linear import Coefficients
 from fallback_plugins.solved_examples.search.ranking import Ranking
-from fallback_plugins.solved_examples.search.rerank.linear import Coefficients
 from fallback_tier.advisory.osv import advisory_from
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.retrieval import SolvedExample

@@ -25,7 +25,7 @@ from fallback_eval.faithfulness.golden import (
     PlanRef,
     load_faithfulness,
 )
-from fallback_eval.faithfulness.publish import FaithfulnessFolder
+from fallback_eval.faithfulness.report import FaithfulnessFolder
 from fallback_eval.faithfulness.results import (
     AnswerFile,
     JudgeRun,

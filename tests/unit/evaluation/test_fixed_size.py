@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_eval.retrieval.tried.fixed_size import (
+from fallback_eval.retrieval.fixed_size import (
     CutCount,
     FixedSizeSplitter,
     cut_units,
@@ -12,8 +12,7 @@ from fallback_eval.retrieval.tried.fixed_size import (
 )
 from fallback_plugins.solved_examples.chunking.chunker import StructureChunker
 from fallback_plugins.solved_examples.chunking.markdown import advisory_units
-from fallback_plugins.solved_examples.chunking.tokens import count_tokens
-from fallback_plugins.solved_examples.chunking.units import UnitKind, one_line_end
+from fallback_plugins.solved_examples.chunking.units import UnitKind, count_tokens, one_line_end
 from fallback_tier.errors import ConfigurationError
 from tests.kinds import OfKind
 from tests.unit.solved_examples.chunking.texts import ANY_TEXT, edit, example

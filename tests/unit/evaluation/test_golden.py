@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from fallback_eval.retrieval.data import Identity, LeakRule, corpus_faults, corpus_ids
 from fallback_eval.retrieval.golden import (
     GoldenSetError,
     ensure,
     load_golden,
     load_opinions,
 )
-from fallback_eval.retrieval.leakage import Identity, LeakRule, corpus_faults, corpus_ids
 from tests.kinds import OfKind
 from tests.unit.evaluation.planted import (
     Row,

@@ -17,8 +17,7 @@ from fallback_eval.retrieval.abstention import (
     auroc,
     operating_curve,
 )
-from fallback_eval.retrieval.agreement import agreement, weighted_kappa
-from fallback_eval.retrieval.golden import Opinion
+from fallback_eval.retrieval.golden import Opinion, agreement, weighted_kappa
 
 REFERENCE = json.loads((Path(__file__).parent / "reference.json").read_text())
 

@@ -15,6 +15,7 @@ from fallback_eval.retrieval.analysis import (
     summary,
     unjudged,
 )
+from fallback_eval.retrieval.build import Ranked, evaluate
 from fallback_eval.retrieval.golden import Query, load_golden
 from fallback_eval.retrieval.results import (
     DEFAULT,
@@ -24,7 +25,6 @@ from fallback_eval.retrieval.results import (
     Results,
     load_results,
 )
-from fallback_eval.retrieval.runner import Ranked, evaluate
 from tests.kinds import OfKind
 from tests.unit.evaluation.planted import write
 from tests.unit.evaluation.runs import RANKS, run_all, variant

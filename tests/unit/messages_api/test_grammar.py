@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fallback_plugins.messages_api.grammar import KEY_ORDER, grammar_of
+from fallback_plugins.messages_api.local import KEY_ORDER, grammar_of
 from fallback_tier.answers.blocks import parse_plan, plan_schema
 from fallback_tier.grounding.support import verdicts_adapter
 from fallback_tier.outcome import Plan

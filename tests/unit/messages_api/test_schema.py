@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter
 
-from fallback_plugins.messages_api.schema import enforced
+from fallback_plugins.messages_api.model import enforced
 from fallback_tier.answers.blocks import parse_plan
 from fallback_tier.grounding.support import verdicts_adapter
 from fallback_tier.outcome import plan_adapter

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fallback_plugins.npm import build_ecosystem as npm
-from fallback_plugins.npm.gates import checks
-from fallback_plugins.npm.installing.inputs import Inputs
+from fallback_plugins.npm.gates import all_gates
+from fallback_plugins.npm.installing.commands import Inputs
 from fallback_plugins.npm.surveying.survey import survey as npm_survey
 from fallback_plugins.pypi import build_ecosystem as pypi
 from fallback_plugins.pypi.gates.checks import configured
@@ -48,8 +48,8 @@ def read_npm(repo: RepoContext) -> None:
     asked(partial(npm_survey, repo, "left"))
     for folder in folders(repo):
         asked(partial(installed, repo, folder))
-        asked(partial(checks.declares_typescript, repo, folder))
-        asked(partial(checks.configurations, repo, folder))
+        asked(partial(all_gates.declares_typescript, repo, folder))
+        asked(partial(all_gates.configurations, repo, folder))
 
 
 def installed(repo: RepoContext, folder: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm import build_ecosystem as npm
-from fallback_plugins.npm.surveying.reading import left_out as npm_left_out
+from fallback_plugins.npm.surveying.projects import left_out as npm_left_out
 from fallback_plugins.npm.surveying.survey import survey as npm_survey
 from fallback_plugins.pypi import build_ecosystem as pypi
 from fallback_plugins.pypi.surveying.survey import left_out as pypi_left_out

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fallback_plugins.npm.clients.scratch import scratch_project
 from fallback_plugins.npm.locks.entries import lock_entries
-from fallback_plugins.npm.manifests.layout import FOREIGN_LOCKS, LOCKS, MANIFEST
+from fallback_plugins.npm.manifests.manifest import FOREIGN_LOCKS, LOCKS, MANIFEST
 from fallback_plugins.npm.manifests.specs import is_package_name
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult, allowing

@@ -12,7 +12,7 @@ from fallback_plugins.npm.clients.archives import Bundled, bundled_in, unreadabl
 from fallback_plugins.npm.clients.npm_run import NpmRunner
 from fallback_plugins.npm.clients.scratch import scratch_project
 from fallback_plugins.npm.clients.words import own_words
-from fallback_plugins.npm.manifests.layout import MANIFEST
+from fallback_plugins.npm.manifests.manifest import MANIFEST
 from fallback_plugins.npm.manifests.specs import is_package_name
 from fallback_plugins.shared.ages import moment_in
 from fallback_plugins.shared.ladder import refused_for

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.scratch import scratch_project
-from fallback_plugins.npm.manifests.layout import MANIFEST
+from fallback_plugins.npm.manifests.manifest import MANIFEST
 from fallback_plugins.npm.refusals import unresolved
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult

@@ -22,8 +22,8 @@ from fallback_plugins.npm.locks.yarn_lock import (
     split_pattern,
     yarn_tree,
 )
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.manifest import (
+    ECOSYSTEM,
     LATER_YARN,
     SECTIONS,
     entries,

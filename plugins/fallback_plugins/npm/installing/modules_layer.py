@@ -14,8 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fallback_plugins.npm.manifests.layout import MANIFEST
-from fallback_plugins.npm.manifests.manifest import INSTALLED_SECTIONS, entries, parse_manifest
+from fallback_plugins.npm.manifests.manifest import (
+    INSTALLED_SECTIONS,
+    MANIFEST,
+    entries,
+    parse_manifest,
+)
 from fallback_tier.errors import RecipeError
 from fallback_tier.files.tree import FileTree
 from fallback_tier.limits import MAX_FILE_BYTES

@@ -12,7 +12,7 @@ from typing import Any
 from fallback_plugins.npm.locks.lockfile import parse_lock
 from fallback_plugins.npm.locks.pnpm_lock import parse_yaml
 from fallback_plugins.npm.locks.yarn_berry import is_berry
-from fallback_plugins.npm.manifests.layout import LOCKS, PNPM_LOCK, YARN_LOCK
+from fallback_plugins.npm.manifests.manifest import LOCKS, PNPM_LOCK, YARN_LOCK
 
 _VERSION = "lockfileVersion"
 

@@ -21,7 +21,7 @@ from fallback_plugins.npm.locks.lockfile import (
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
 from fallback_plugins.npm.locks.yarn_berry import is_berry
 from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock, real_name, split_pattern
-from fallback_plugins.npm.manifests.layout import LOCKS, PNPM_LOCK, YARN_LOCK
+from fallback_plugins.npm.manifests.manifest import LOCKS, PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.manifests.manifest import entries as strings
 from fallback_plugins.npm.manifests.specs import plain_version
 from fallback_plugins.shared.ladder import unknown

@@ -6,12 +6,14 @@ from posixpath import dirname, join
 
 from fallback_audit.vocabulary import BlockerKind, RefusalReason
 from fallback_plugins.npm.client import Client, Files, OverridePlace
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, may_name
 from fallback_plugins.npm.manifests.manifest import (
+    ECOSYSTEM,
+    MANIFEST,
     PEER_SECTION,
     SECTIONS,
     Declared,
     every_declared,
+    may_name,
     parse_manifest,
     with_value,
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM
+from fallback_plugins.npm.manifests.manifest import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import compatible
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.targets import Targets

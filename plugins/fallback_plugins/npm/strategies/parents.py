@@ -14,7 +14,7 @@ from fallback_plugins.npm.manifests.declaring import (
     no_fix,
     raise_overrides,
 )
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM
+from fallback_plugins.npm.manifests.manifest import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits
 from fallback_plugins.npm.strategies.bundles import Bundles, bundler_of
 from fallback_plugins.npm.strategies.resolving import NpmPosition, NpmStep

@@ -9,11 +9,12 @@ from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.locks.addresses import origin_of
 from fallback_plugins.npm.manifests.declaring import declarations, no_fix, raise_place
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM, may_name
 from fallback_plugins.npm.manifests.manifest import (
+    ECOSYSTEM,
     PEER_SECTION,
     Declared,
     every_declared,
+    may_name,
     parse_manifest,
 )
 from fallback_plugins.npm.manifests.specs import admits, floor, foreign

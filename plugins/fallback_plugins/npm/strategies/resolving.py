@@ -7,7 +7,7 @@ from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.client import Client, Files, WantedVersions
 from fallback_plugins.npm.clients.npm_run import peer_options
 from fallback_plugins.npm.manifests.declaring import declared_in
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM
+from fallback_plugins.npm.manifests.manifest import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, foreign
 from fallback_plugins.npm.strategies.bundles import bundler_of
 from fallback_plugins.npm.strategies.targets import Targets

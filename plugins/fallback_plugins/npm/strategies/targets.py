@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fallback_plugins.npm.clients.archives import Bundled
 from fallback_plugins.npm.clients.registry import NpmRegistry, Release
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM
+from fallback_plugins.npm.manifests.manifest import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, compatible, is_tag, split_alias
 from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node

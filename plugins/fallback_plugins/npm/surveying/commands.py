@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from itertools import groupby
 from pathlib import PurePosixPath
 
-from fallback_plugins.npm.manifests.layout import MANIFEST, readable_text
+from fallback_plugins.npm.manifests.manifest import MANIFEST, readable_text
 from fallback_plugins.npm.manifests.specs import foreign, is_package_name
 from fallback_plugins.shared.commands import SCRIPTS, SHELL_CELL, code_cells
 from fallback_plugins.shared.identity import is_aside

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.by_lock import client_for
-from fallback_plugins.npm.manifests.layout import (
+from fallback_plugins.npm.manifests.manifest import (
     ECOSYSTEM,
     MANIFEST,
     PNPM_LOCK,

@@ -18,8 +18,13 @@ from fallback_plugins.npm.locks.lockfile import (
     entries_of,
     parse_lock,
 )
-from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST, in_folder, readable_text
-from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_plugins.npm.manifests.manifest import (
+    LOCKS,
+    MANIFEST,
+    in_folder,
+    parse_manifest,
+    readable_text,
+)
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 

@@ -1,4 +1,4 @@
-"""The npm projects of a repository: which files one client resolves together."""
+"""The npm projects of a repository: which files one client resolves together, and what can't be read."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,18 +13,26 @@ from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.npm_run import AGE_LINE
 from fallback_plugins.npm.clients.scopes import SCOPE_LINE
 from fallback_plugins.npm.locks.always import nothing_in
-from fallback_plugins.npm.manifests.layout import (
+from fallback_plugins.npm.locks.yarn_berry import is_berry
+from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock
+from fallback_plugins.npm.manifests.manifest import (
+    BINARY_LOCKS,
     FOREIGN_LOCKS,
+    LATER_YARN,
     LOCKS,
     MANIFEST,
+    YARN_LOCK,
     in_folder,
     is_manifest,
     names_any,
+    parse_manifest,
     readable_text,
+    texts_of,
 )
-from fallback_plugins.npm.manifests.manifest import LATER_YARN, parse_manifest, texts_of
+from fallback_plugins.npm.refusals import unreadable
 from fallback_plugins.npm.surveying.commands import Commands
 from fallback_plugins.npm.surveying.origins import local_folders
+from fallback_plugins.shared.unread import LeftOut, Reader
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
@@ -314,3 +322,43 @@ def _harmless(path: str, text: str) -> str:
     lines = (_HARMLESS, AGE_LINE, SCOPE_LINE)
     kept = (it for it in text.splitlines() if any(line.fullmatch(it) for line in lines))
     return "".join(f"{line}\n" for line in kept)
+
+
+_LOCKS = frozenset({*LOCKS, *FOREIGN_LOCKS})
+
+
+def left_out(packages: Sequence[str], repo: RepoContext) -> LeftOut:
+    """Collects what is left out by someone who looks for these packages."""
+    return LeftOut(Reader(repo, packages, _kind, names_any, _parse))
+
+
+def files_of(site: Site) -> tuple[str, ...]:
+    """The files that decide what a project holds. None of one with a binary lock: that one is never read,
+    and speaks for the project all the same."""
+    locks = [path for path in (site.lock, *site.others) if path is not None]
+    if any(PurePosixPath(path).name in BINARY_LOCKS for path in locks):
+        return ()
+    return (*site.manifests, *locks, *site.settings)
+
+
+def _kind(path: str) -> str | None:
+    return PurePosixPath(path).name if is_manifest(path) else None
+
+
+def _parse(path: str, text: str) -> None:
+    """Raises RecipeError. A format that isn't read (yarn 2's, another lockfileVersion) is no damage."""
+    name = PurePosixPath(path).name
+    if name == MANIFEST:
+        parse_manifest(path, text)
+    try:
+        why = nothing_in(path, text) if name in _LOCKS else ""
+        if name == YARN_LOCK and not is_berry(text):
+            parse_yarn_lock(text)
+    except RecipeError as error:
+        raise _broken(path, f"can't be read: {error.problem.rstrip('.')}") from error
+    if why:
+        raise _broken(path, f"{why}, so what is installed is unknown")
+
+
+def _broken(path: str, why: str) -> RecipeError:
+    return unreadable(path, why, "Make a new one with its client, or remove it.")

@@ -23,20 +23,18 @@ from fallback_plugins.npm.clients.scopes import Scopes
 from fallback_plugins.npm.locks.entries import lock_entries, unlisted_bundles
 from fallback_plugins.npm.locks.lockfile import parse_lock
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
-from fallback_plugins.npm.manifests.layout import (
+from fallback_plugins.npm.manifests.manifest import (
     ECOSYSTEM,
     MANIFEST,
-    PNPM_LOCK,
-    YARN_LOCK,
-    in_folder,
-    may_name,
-)
-from fallback_plugins.npm.manifests.manifest import (
     MEMBER_SECTIONS,
     PEER_SECTION,
+    PNPM_LOCK,
     SECTIONS,
+    YARN_LOCK,
     Declared,
     entries,
+    in_folder,
+    may_name,
     parse_manifest,
 )
 from fallback_plugins.npm.manifests.pnpm_workspace import catalogs, settings

@@ -15,27 +15,31 @@ from fallback_plugins.npm.locks.lockfile import (
 from fallback_plugins.npm.locks.pnpm_lock import pnpm_tree
 from fallback_plugins.npm.locks.yarn_berry import bun_tree
 from fallback_plugins.npm.locks.yarn_lock import yarn_tree
-from fallback_plugins.npm.manifests.layout import (
+from fallback_plugins.npm.manifests.manifest import (
     BINARY_LOCKS,
     FOREIGN_LOCKS,
     LOCKS,
     MANIFEST,
+    PEER_SECTION,
     PNPM_LOCK,
     YARN_LOCK,
-    in_folder,
-    may_name,
-)
-from fallback_plugins.npm.manifests.manifest import (
-    PEER_SECTION,
     Declared,
     declared,
+    in_folder,
+    may_name,
     parse_manifest,
 )
 from fallback_plugins.npm.manifests.specs import admits, foreign, is_tag
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.surveying.origins import local_copies, running_bundle
-from fallback_plugins.npm.surveying.projects import Site, discover, locked_members, manifest_folders
-from fallback_plugins.npm.surveying.reading import files_of, left_out
+from fallback_plugins.npm.surveying.projects import (
+    Site,
+    discover,
+    files_of,
+    left_out,
+    locked_members,
+    manifest_folders,
+)
 from fallback_plugins.npm.surveying.resolutions import ANSWERED
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.unread import LeftOut

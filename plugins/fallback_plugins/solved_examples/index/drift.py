@@ -5,19 +5,24 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from fallback_audit.frozen import Frozen
-from fallback_plugins.solved_examples.index.embedded import described
-from fallback_plugins.solved_examples.index.indexing import nearest
+from fallback_plugins.solved_examples.index.indexing import described, nearest
 from fallback_plugins.solved_examples.interfaces import (
     Embedder,
     EmbeddingError,
     ExampleStoreError,
 )
 from fallback_plugins.solved_examples.store import manifest as manifests
-from fallback_plugins.solved_examples.store.connection import write_transaction
 from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from fallback_plugins.solved_examples.store.ingestion import chunk_rows, columns
 from fallback_plugins.solved_examples.store.records import as_ingested
-from fallback_plugins.solved_examples.store.schema import TABLES, Meta, State, get_meta, number
+from fallback_plugins.solved_examples.store.schema import (
+    TABLES,
+    Meta,
+    State,
+    get_meta,
+    number,
+    write_transaction,
+)
 
 #: Records that are held at once, and looked at in one snapshot: a writer never waits long.
 _PAGE = 100

@@ -7,6 +7,10 @@ A build goes in batches, and each is durable before the next begins:
 3. in one transaction of the store: write the vectors behind the last row that has a name, sync the
    file, name the rows in ``vectors``.
 
+Advisory chunks are embedded as they are; code with the advisory's first words and the fix's own summary
+above the changed lines, and without the lines that a diff only shows around them: code alone has few
+words of a flaw, so its vector would lie far from every question (ADR-0019 has the figures).
+
 The store's commit is the only one (``vectors.VectorFile``): whatever moment a build is killed or the
 disk fills at, what was indexed before stands, and the next build does one batch again at most.
 
@@ -17,14 +21,13 @@ another, the next *generation* is written beside it and named by one commit.
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fallback_plugins.solved_examples.index.build_lock import only_builder
-from fallback_plugins.solved_examples.index.embedded import described, embedded_text
 from fallback_plugins.solved_examples.index.vectors import Neighbour, VectorFile, Vectors
 from fallback_plugins.solved_examples.interfaces import (
     Chunk,
@@ -32,6 +35,7 @@ from fallback_plugins.solved_examples.interfaces import (
     Embedder,
     ExampleStoreError,
 )
+from fallback_plugins.solved_examples.question import flaw_text
 from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from fallback_plugins.solved_examples.store.schema import Meta, get_meta, number, set_meta
 from fallback_tier.retrieval import SolvedExample
@@ -39,6 +43,7 @@ from fallback_tier.retrieval import SolvedExample
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
 
 #: Called with (chunks that have a vector, chunks in all).
 Progress = Callable[[int, int], None]
@@ -288,3 +293,49 @@ def _next_generation(
     generation = int(get_meta(connection, Meta.VECTORS_GENERATION) or 0)
     set_meta(connection, Meta.VECTORS_GENERATION, str(generation + 1))
     return _vector_file(store, connection, embedder)
+
+
+#: Raise it with every change of the text: vectors of another one are drift.
+EMBEDDED_TEXT = "flaw-and-changes-1"
+
+#: Characters of the flaw above a piece of code: a title and a sentence, a quarter of what the model
+#: reads.
+_FLAW_CHARS = 300
+
+#: Characters of changed lines: with the flaw more than the model reads of most code.
+_CODE_CHARS = 1_500
+
+
+def described(embedder: Embedder) -> dict[Meta, str]:
+    """What the store's ``meta`` says of vectors that this model made."""
+    return {
+        Meta.EMBEDDING_MODEL: embedder.model,
+        Meta.EMBEDDING_SHA256: embedder.sha256,
+        Meta.EMBEDDING_DIMENSION: str(embedder.dimension),
+        Meta.EMBEDDING_TEXT: EMBEDDED_TEXT,
+    }
+
+
+def embedded_text(example: SolvedExample, chunk: Chunk) -> str:
+    """One chunk's text for the model. ``chunk``: of this record."""
+    if chunk.kind is ChunkKind.ADVISORY:
+        return f"{chunk.context}\n{chunk.text}" if chunk.context else chunk.text
+    flaw = flaw_text(example.advisory_text, (example.package,))[:_FLAW_CHARS]
+    summary = flaw_text(example.fix_summary, (example.package,))
+    return "\n".join((flaw, summary, _changed_lines(example, chunk)[:_CODE_CHARS]))
+
+
+def _changed_lines(example: SolvedExample, chunk: Chunk) -> str:
+    """The chunk's lines that its edits write; where they write none, those that they take away."""
+    shown = [example.edits[number] for number in chunk.edits]
+    pairs = [(set(edit.old.splitlines()), set(edit.new.splitlines())) for edit in shown]
+    added = {line for old, new in pairs for line in new - old}
+    removed = {line for old, new in pairs for line in old - new}
+    lines = chunk.text.splitlines()
+    return "\n".join(
+        _stripped(lines, added) or _stripped(lines, removed) or _stripped(lines, lines)
+    )
+
+
+def _stripped(lines: Sequence[str], wanted: Container[str]) -> list[str]:
+    return [line.strip() for line in lines if line in wanted]

@@ -1,7 +1,8 @@
-"""One question, one order of the memory's records: pool, components, fusion, reranker."""
+"""One question, one order of the memory's records: pool, components, fusion, reranker (ADR-0019)."""
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fallback_audit.events import Digest
@@ -18,8 +19,7 @@ from fallback_plugins.solved_examples.interfaces import (
     Reranker,
 )
 from fallback_plugins.solved_examples.search import candidates as pool
-from fallback_plugins.solved_examples.search import fusion
-from fallback_plugins.solved_examples.search.rerank.linear import PROBABILITY, Coefficients, shipped
+from fallback_plugins.solved_examples.search.linear import PROBABILITY, Coefficients, shipped
 from fallback_plugins.solved_examples.search.settings import Mode, RetrievalSettings
 from fallback_plugins.solved_examples.search.weakness import weaknesses
 from fallback_plugins.solved_examples.store import manifest
@@ -191,7 +191,7 @@ def weighed(
 def _ordered(found: Sequence[Candidate], settings: RetrievalSettings) -> list[Candidate]:
     """By the fused score of all components."""
     components, weights = weighed(found, settings)
-    scores = fusion.weighted(components, weights)
+    scores = weighted(components, weights)
     scored = [
         pool.with_scores(candidate, {ORDER: score})
         for candidate, score in zip(found, scores, strict=bool(components))
@@ -213,7 +213,7 @@ def _reranked(
     """The best ones again, with one component more; the rest keeps its place behind them."""
     head, tail = found[: settings.rerank], found[settings.rerank :]
     scores = reranker.scores(question, head)
-    fused = fusion.weighted(
+    fused = weighted(
         {ORDER: [c.scores[ORDER] for c in head], reranker.name: scores},
         {ORDER: 1.0, reranker.name: settings.weights.rerank},
     )
@@ -222,3 +222,34 @@ def _reranked(
         for candidate, score, total in zip(head, scores, fused, strict=True)
     ]
     return [*by_score(again), *tail]
+
+
+def weighted(
+    components: Mapping[str, Sequence[float]], weights: Mapping[str, float]
+) -> list[float]:
+    """Σ weight · standardised score (CombSUM over z-scores: Renda and Straccia, SAC 2003).
+
+    A component that says the same of every candidate says nothing.
+    """
+    fused = [0.0] * count(components)
+    for name, scores in components.items():
+        for position, score in enumerate(standardised(scores)):
+            fused[position] += weights.get(name, 0.0) * score
+    return fused
+
+
+def standardised(scores: Sequence[float]) -> list[float]:
+    """Distance from the mean in standard deviations; all 0 where there is no spread."""
+    if not scores:
+        return []
+    mean = statistics.fmean(scores)
+    spread = statistics.pstdev(scores, mean)
+    return [(score - mean) / spread if spread > 1e-12 else 0.0 for score in scores]
+
+
+def count(components: Mapping[str, Sequence[float]]) -> int:
+    """How many candidates all of them score. Raises ValueError where they don't agree."""
+    found = {len(scores) for scores in components.values()}
+    if len(found) > 1:
+        raise ValueError("components score different numbers of candidates")
+    return max(found, default=0)

@@ -6,8 +6,12 @@
 4. a reranker, where one is given, looks at the best of them;
 5. the routing floor decides whether there is an answer, the chunk floor what stays in it, and
    neither the same fix nor more than ``k`` records are shown.
+
+Identical code (records of a named package, made on files that this repository has unchanged) is only listed
+first and marked; the tier itself judges whether it may be replayed (ADR-0013).
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from fallback_plugins.solved_examples.index.embedding import load_embedder
@@ -19,13 +23,14 @@ from fallback_plugins.solved_examples.interfaces import (
 )
 from fallback_plugins.solved_examples.question import question_of
 from fallback_plugins.solved_examples.search import selection
-from fallback_plugins.solved_examples.search.identity import identical
 from fallback_plugins.solved_examples.search.ranking import Ranking, rank
 from fallback_plugins.solved_examples.search.settings import RetrievalSettings
 from fallback_plugins.solved_examples.store.example_store import ExampleStore, StoredExample
+from fallback_plugins.solved_examples.store.records import text_sha256
 from fallback_tier.advisory import Advisory
+from fallback_tier.errors import RepositoryError
 from fallback_tier.repo import RepoContext
-from fallback_tier.retrieval import RagDegraded, RagHit, RagMiss, Retrieval
+from fallback_tier.retrieval import RagDegraded, RagHit, RagMiss, Retrieval, SolvedExample
 
 _DEFAULTS = RetrievalSettings()
 
@@ -94,3 +99,34 @@ def open_index(path: Path, *, routing_floor: float | None = None) -> SolvedExamp
     """
     settings = _DEFAULTS.with_routing_floor(routing_floor)
     return SolvedExampleIndex(ExampleStore(path), embedder=load_embedder(), settings=settings)
+
+
+def identical(
+    store: ExampleStore, advisory: Advisory, repo: RepoContext
+) -> Iterator[StoredExample]:
+    """Live records of the advisory's packages whose files this repository has, byte for byte.
+
+    Raises ExampleStoreError.
+    """
+    digests: dict[str, str | None] = {}
+    for ecosystem in advisory.ecosystems:
+        for stored in store.of_package(ecosystem, advisory.packages(ecosystem)):
+            if _same_files(stored.example, repo, digests):
+                yield stored
+
+
+def _same_files(example: SolvedExample, repo: RepoContext, digests: dict[str, str | None]) -> bool:
+    """``digests``: of this repository's files, filled as they are read; each is read once."""
+    for path, digest in example.file_sha256.items():
+        if path not in digests:
+            digests[path] = _digest(repo, path)
+        if digests[path] != digest:
+            return False
+    return bool(example.file_sha256)
+
+
+def _digest(repo: RepoContext, path: str) -> str | None:
+    try:
+        return text_sha256(repo.read_text(path))
+    except RepositoryError:
+        return None

@@ -40,11 +40,11 @@ class Weights(Frozen):
 
 
 #: Just below the lowest score of a relevant record that was shown for a development question
-#: (``floors.floors``; probabilities by coefficients that had not seen the question). Cosine tells
-#: questions with an answer from those without better than any combination that was tried. Without
-#: vectors BM25 would, but its shares shrink with the store: among five records all are near 0. At these
-#: bounds fewer than half of the questions with nothing to find miss: ``with_routing_floor`` is for
-#: whoever wants more of them to; the evaluation report has the price.
+#: (``lowest_relevant`` of the evaluation; probabilities by coefficients that had not seen the question).
+#: Cosine tells questions with an answer from those without better than any combination that was tried.
+#: Without vectors BM25 would, but its shares shrink with the store: among five records all are near 0. At
+#: these bounds fewer than half of the questions with nothing to find miss: ``with_routing_floor`` raises
+#: that share; the evaluation report has the price.
 FLOORS = (
     Floor(name="routing", score="cosine", mode="hybrid", value=0.335),
     Floor(name="chunk", score="probability", mode="hybrid", value=0.047),

@@ -25,8 +25,7 @@ from fallback_audit.evidence.checking import kept_digests
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import EvidenceStore, Scope, StoredEvent
 from fallback_audit.vocabulary import Tier
-from fallback_plugins.solved_examples.sources.line_edits import edits_between
-from fallback_plugins.solved_examples.sources.release_files import LANGUAGES
+from fallback_plugins.solved_examples.sources.release_files import LANGUAGES, edits_between
 from fallback_plugins.solved_examples.store.records import text_sha256
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import FallbackError, PatchError, RepositoryError

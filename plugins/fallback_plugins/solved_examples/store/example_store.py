@@ -13,13 +13,16 @@ from pathlib import Path
 
 from fallback_audit.events import Digest
 from fallback_plugins.solved_examples.interfaces import Chunker, ExampleStoreError
-from fallback_plugins.solved_examples.store import ingestion, manifest, schema, withdrawal
-from fallback_plugins.solved_examples.store.connection import read_snapshot, write_transaction
-from fallback_plugins.solved_examples.store.ingestion import IngestCounts
+from fallback_plugins.solved_examples.store import ingestion, manifest, schema
+from fallback_plugins.solved_examples.store.ingestion import IngestCounts, Withdrawal
 from fallback_plugins.solved_examples.store.manifest import Manifest
 from fallback_plugins.solved_examples.store.records import as_ingested
-from fallback_plugins.solved_examples.store.schema import Meta, State
-from fallback_plugins.solved_examples.store.withdrawal import Withdrawal
+from fallback_plugins.solved_examples.store.schema import (
+    Meta,
+    State,
+    read_snapshot,
+    write_transaction,
+)
 from fallback_tier.errors import InputError
 from fallback_tier.retrieval import SolvedExample
 
@@ -131,8 +134,8 @@ class ExampleStore:
         Raises InputError for an id that is not there or was withdrawn before, or without a reason
         and a name; ExampleStoreError.
         """
-        reason = withdrawal.require_text(reason, "reason")
-        by = withdrawal.require_text(by, "name")
+        reason = ingestion.require_text(reason, "reason")
+        by = ingestion.require_text(by, "name")
         with self.writing(as_is=True) as connection:
             found = connection.execute(
                 "SELECT id, content_sha256, state FROM examples WHERE example_id = ? "
@@ -148,7 +151,7 @@ class ExampleStore:
                 by=by,
                 at=self._clock(),
             )
-            withdrawal.withdraw(connection, taken, found[0])
+            ingestion.withdraw(connection, taken, found[0])
         return taken
 
     def rechunk(self, progress: Progress | None = None) -> int:
@@ -237,7 +240,7 @@ class ExampleStore:
     def withdrawals(self) -> tuple[Withdrawal, ...]:
         """Every withdrawal, oldest first. Raises ExampleStoreError."""
         with self.reading(as_is=True) as connection:
-            return withdrawal.all_withdrawals(connection)
+            return ingestion.all_withdrawals(connection)
 
 
 def _stored_where(

@@ -13,7 +13,7 @@ from pathlib import Path
 from fallback_audit.errors import FallbackError
 from fallback_eval.retrieval.golden import Query, read_lines
 from fallback_plugins.messages_api.scripted import load_script
-from fallback_plugins.solved_examples.sources.archives import read_release
+from fallback_plugins.solved_examples.sources.release_pair import read_release
 from fallback_plugins.solved_examples.store.records import lines
 from fallback_tier.advisory import load_advisories
 from fallback_tier.advisory.osv import load_advisory

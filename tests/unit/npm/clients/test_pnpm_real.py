@@ -13,9 +13,8 @@ from fallback_plugins.npm.clients.registry import NpmRegistry
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
 from fallback_plugins.npm.manifests.declaring import declare, of_other_lines
 from fallback_plugins.npm.manifests.pnpm_workspace import FILE
-from fallback_plugins.npm.strategies.overriding import Override
+from fallback_plugins.npm.strategies.all_strategies import Override, RefreshOrBump
 from fallback_plugins.npm.strategies.parents import ParentWalk
-from fallback_plugins.npm.strategies.refresh_or_bump import RefreshOrBump
 from fallback_plugins.npm.strategies.resolving import Resolver, judge_of
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_tier.errors import RecipeError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.npm.gates.running import laid_out
+from fallback_plugins.npm.gates.testing import laid_out
 from tests.fakes.repository import write
 
 TELLING = "console.log(JSON.stringify(process.argv.slice(2)));\n"

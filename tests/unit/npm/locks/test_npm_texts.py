@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from semantic_version import NpmSpec, Version
 
+from fallback_plugins.npm.clients.npm_client import as_found, without
 from fallback_plugins.npm.locks.lockfile import lock_tree
-from fallback_plugins.npm.locks.lockshape import as_found, without
 from fallback_plugins.npm.manifests import specs
 
 GIT = "git+https://github.com/o/r.git#" + "a" * 40

@@ -9,12 +9,13 @@ import pytest
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.clients.pnpm import PnpmClient, forces_of
-from fallback_plugins.npm.clients.pnpm_settings import (
+from fallback_plugins.npm.clients.pnpm import (
+    PnpmClient,
     carried_manifest,
     carried_options,
     carried_text,
     check_carried,
+    forces_of,
 )
 from fallback_plugins.npm.locks.pnpm_lock import (
     in_form_of,

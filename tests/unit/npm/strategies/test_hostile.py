@@ -10,7 +10,7 @@ import pytest
 
 from fallback_audit.vocabulary import BlockerKind, LadderStep, RefusalReason
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.clients.pnpm_settings import carried_text
+from fallback_plugins.npm.clients.pnpm import carried_text
 from fallback_plugins.npm.clients.registry import NpmRegistry
 from fallback_plugins.npm.clients.scratch import NEST, check_paths, check_places, scratch_project
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fallback_plugins.npm.gates import running as npm_running
+from fallback_plugins.npm.gates import testing as npm_testing
 from fallback_plugins.pypi.installing import building, environment
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.shared.installed import interpreters
@@ -123,7 +123,7 @@ def test_what_the_base_commit_did_is_of_one_python_and_one_node(
         return (
             Made(found, repo, ".").contents()
             if files is FILES
-            else npm_running.runs_on(found, repo)
+            else npm_testing.runs_on(found, repo)
         )
 
     runs = [runs_on("v18.0.0"), runs_on("v22.0.0"), runs_on("v22.0.0")]

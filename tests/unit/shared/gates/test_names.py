@@ -2,8 +2,8 @@
 
 import pytest
 
-from fallback_plugins.npm.gates.running import read_jest
 from fallback_plugins.npm.gates.summaries import MAX_LEVELS, summary
+from fallback_plugins.npm.gates.testing import read_jest
 from fallback_plugins.shared.gates import suite_run as names
 from fallback_plugins.shared.gates.suite_run import MAX_NAME_CHARS, Names, Report, shortened
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fallback_plugins.npm.gates import testing
-from fallback_plugins.npm.manifests.layout import is_manifest
+from fallback_plugins.npm.manifests.manifest import is_manifest
 from fallback_plugins.shared.gates import reaching
 from fallback_plugins.shared.gates.reaching import Change, Reaching, changed_sources, find
 from fallback_tier.repo import RepoContext

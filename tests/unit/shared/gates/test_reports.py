@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_plugins.npm.gates.running import plain_runner, read_jest, reporting
 from fallback_plugins.npm.gates.summaries import summary
+from fallback_plugins.npm.gates.testing import plain_runner, read_jest, reporting
 from fallback_plugins.pypi.gates.testing import pytest_summary, unittest_summary
 from fallback_plugins.pypi.probes import witness_probe
 from fallback_plugins.pypi.probes.observed import read_suite

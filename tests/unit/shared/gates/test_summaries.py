@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fallback_plugins.npm.ecosystem import NpmEcosystem
-from fallback_plugins.npm.gates import checks
+from fallback_plugins.npm.gates import all_gates
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.ecosystem import PyPIEcosystem
 from fallback_plugins.pypi.gates.checks import findings, is_blocked
@@ -357,7 +357,7 @@ def result(output: str, exit_code: int = 1) -> CommandResult:
 
 def test_a_complaint_has_the_same_key_wherever_an_edit_moved_it() -> None:
     lines = "a.ts(1,14): error TS2322: no\n  because\na.ts(9,2): error TS2322: no\n"
-    first, second = checks.findings(lines)
+    first, second = all_gates.findings(lines)
     assert first.key == second.key == "a.ts: error TS2322: no"
     first, second = findings("a.py:1: error: no  [x]\na.py:1: note: b\na.py:2:3: error: no  [x]\n")
     assert first.key == second.key == "a.py: no  [x]"
@@ -375,7 +375,7 @@ def test_a_complaint_has_the_same_key_wherever_an_edit_moved_it() -> None:
     ],
 )
 def test_a_compiler_that_stops_short_is_known(line: str, blocked: bool) -> None:
-    assert checks.is_blocked(result(line)) is blocked
+    assert all_gates.is_blocked(result(line)) is blocked
 
 
 def test_a_type_checker_that_stops_short_is_known() -> None:

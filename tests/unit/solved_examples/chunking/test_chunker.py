@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fallback_plugins.solved_examples.chunking.chunker import StructureChunker
 from fallback_plugins.solved_examples.chunking.markdown import advisory_units
-from fallback_plugins.solved_examples.chunking.tokens import count_tokens
+from fallback_plugins.solved_examples.chunking.units import count_tokens
 from fallback_plugins.solved_examples.interfaces import Chunk, ChunkKind
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.outcome import SearchReplace

@@ -4,11 +4,11 @@ from itertools import islice
 
 import pytest
 
-from fallback_eval.retrieval.tried.fixed_size import FixedSizeSplitter, cut_units, record_texts
+from fallback_eval.retrieval.fixed_size import FixedSizeSplitter, cut_units, record_texts
 from fallback_plugins.solved_examples.chunking.chunker import StructureChunker
 from fallback_plugins.solved_examples.chunking.markdown import advisory_units
-from fallback_plugins.solved_examples.chunking.passage import passage
 from fallback_plugins.solved_examples.chunking.units import UnitKind, one_line_end
+from fallback_plugins.solved_examples.search.selection import passage
 from fallback_tier.prompt.fence import SourceKind, fence
 from fallback_tier.retrieval import SolvedExample, example_text
 from tests.unit.solved_examples.chunking.texts import check_tree

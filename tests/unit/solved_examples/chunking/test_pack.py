@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fallback_plugins.solved_examples.chunking.chunker import Piece, pack
 from fallback_plugins.solved_examples.chunking.code import code_units
 from fallback_plugins.solved_examples.chunking.markdown import advisory_units
-from fallback_plugins.solved_examples.chunking.pack import Piece, pack
-from fallback_plugins.solved_examples.chunking.tokens import count_tokens
-from fallback_plugins.solved_examples.chunking.units import Unit
+from fallback_plugins.solved_examples.chunking.units import Unit, count_tokens
 from tests.unit.solved_examples.chunking.texts import ANY_TEXT, CODE_LIKE, PATHS
 
 LIMITS = st.integers(16, 80)

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_eval.retrieval.tried.fixed_size import FixedSizeSplitter
-from fallback_plugins.solved_examples.chunking.passage import LEFT_OUT, passage
+from fallback_eval.retrieval.fixed_size import FixedSizeSplitter
 from fallback_plugins.solved_examples.chunking.units import one_line_end
 from fallback_plugins.solved_examples.interfaces import Chunk, ChunkKind
+from fallback_plugins.solved_examples.search.selection import LEFT_OUT, passage
 from fallback_tier.limits import MAX_EXAMPLE_BYTES
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.prompt.fence import SourceKind, fence

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_plugins.solved_examples.chunking.tokens import count_tokens
+from fallback_plugins.solved_examples.chunking.units import count_tokens
 from fallback_tier.retrieval import SolvedExample
 
 

@@ -1,6 +1,6 @@
 """What of a chunk is embedded."""
 
-from fallback_plugins.solved_examples.index.embedded import embedded_text
+from fallback_plugins.solved_examples.index.indexing import embedded_text
 from fallback_plugins.solved_examples.interfaces import Chunk, ChunkKind
 from fallback_tier.outcome import SearchReplace
 from tests.unit.solved_examples.builders import example

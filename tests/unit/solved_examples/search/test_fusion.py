@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_eval.retrieval.tried.reciprocal_rank import reciprocal_rank
-from fallback_plugins.solved_examples.search.fusion import standardised, weighted
+from fallback_eval.retrieval.alternatives import reciprocal_rank
+from fallback_plugins.solved_examples.search.ranking import standardised, weighted
 
 SCORES = st.lists(st.floats(-100, 100).map(lambda x: round(x, 3)), min_size=1, max_size=12)
 

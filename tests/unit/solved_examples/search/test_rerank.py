@@ -7,13 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_eval.retrieval.training import Judged, cross_validated, train
-from fallback_eval.retrieval.tried.cross_encoder import CrossEncoder
-from fallback_eval.retrieval.tried.late_interaction import LateInteraction
-from fallback_eval.retrieval.tried.learned_ranker import LinearRanker
-from fallback_eval.retrieval.tried.shown import CODE_CHARS, TEXT_CHARS, shown
+from fallback_eval.retrieval.alternatives import (
+    CODE_CHARS,
+    TEXT_CHARS,
+    CrossEncoder,
+    LateInteraction,
+    LinearRanker,
+    shown,
+)
+from fallback_eval.retrieval.learned import Judged, train
 from fallback_plugins.solved_examples.interfaces import Candidate, EmbeddingError, Question
-from fallback_plugins.solved_examples.search.rerank.linear import Coefficients, shipped
+from fallback_plugins.solved_examples.search.linear import Coefficients, shipped
 from fallback_tier.outcome import SearchReplace
 from tests.kinds import OfKind
 from tests.unit.solved_examples.builders import example
@@ -101,25 +105,6 @@ def test_training_finds_what_matters_and_is_repeatable() -> None:
     assert json.loads(learned.model_dump_json())["provenance"] == "here"
     with pytest.raises(ValueError, match="all relevant"):
         train([row for row in rows() if row.relevant], ["good"], "here")
-
-
-def test_cross_validation_never_trains_on_a_group_it_scores() -> None:
-    pytest.importorskip("numpy")
-    seen: list[set[str]] = []
-
-    def spy(train_rows: object, components: object, provenance: str) -> Coefficients:
-        seen.append({row.group for row in train_rows})  # type: ignore[attr-defined]
-        return Coefficients(bias=len(seen), weights={}, provenance=provenance)
-
-    data = rows()
-    scores = cross_validated(data, ["good"], folds=3, trainer=spy)  # type: ignore[arg-type]
-    for row, score in zip(data, scores, strict=True):
-        fold = next(
-            n
-            for n in range(3)
-            if Coefficients(bias=n + 1, weights={}, provenance="").probability({}) == score
-        )
-        assert row.group not in seen[fold]
 
 
 # --- The cross-encoder -----------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.solved_examples.sources import archives
-from fallback_plugins.solved_examples.sources.archives import ArchiveError, read_release
+from fallback_plugins.solved_examples.sources import release_pair
+from fallback_plugins.solved_examples.sources.release_pair import ArchiveError, read_release
 from tests.kinds import OfKind
 
 Entries = list[tuple[str, bytes]]
@@ -111,7 +111,7 @@ def test_two_files_of_one_name(tmp_path: Path, make: Callable[[Path, Entries], P
 def test_too_many_members(
     tmp_path: Path, make: Callable[[Path, Entries], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archives, "MAX_MEMBERS", 1)
+    monkeypatch.setattr(release_pair, "MAX_MEMBERS", 1)
     place = tmp_path / ("r.zip" if make is zipped else "r.tgz")
     with pytest.raises(ArchiveError, check=OfKind("too_many_members")):
         read_release(make(place, FILES), any_file)
@@ -126,7 +126,7 @@ def test_a_bomb_costs_no_more_than_the_limit(
     wanted: bool,
 ) -> None:
     """Also where none of it is wanted: unpacking is what costs."""
-    monkeypatch.setattr(archives, "MAX_UNPACKED_BYTES", 1 << 20)
+    monkeypatch.setattr(release_pair, "MAX_UNPACKED_BYTES", 1 << 20)
     place = tmp_path / ("r.zip" if make is zipped else "r.tgz")
     make(place, [*FILES, ("package/bomb.js", bytes(4 << 20))])
     assert place.stat().st_size < 1 << 16
@@ -168,8 +168,8 @@ def test_headers_and_members_within_the_limits(tmp_path: Path) -> None:
     with tarfile.open(place, "w:gz", format=tarfile.PAX_FORMAT) as tar:
         for n in range(3):
             entry = tarfile.TarInfo(f"{name}{n}")
-            entry.size = archives.MAX_HEADER_BYTES
-            entry.pax_headers = {"comment": "x" * (archives.MAX_HEADER_BYTES // 2)}
+            entry.size = release_pair.MAX_HEADER_BYTES
+            entry.pax_headers = {"comment": "x" * (release_pair.MAX_HEADER_BYTES // 2)}
             tar.addfile(entry, io.BytesIO(bytes(entry.size)))
     assert [len(content) for content in read_release(place, any_file).values()] == [1 << 20] * 3
 
@@ -187,13 +187,13 @@ def test_a_zip_that_is_damaged_in_another_method(tmp_path: Path, method: int) ->
 
 
 def test_a_file_too_large_to_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "MAX_FILE_BYTES", 1)
+    monkeypatch.setattr(release_pair, "MAX_FILE_BYTES", 1)
     with pytest.raises(ArchiveError, check=OfKind("files_too_large")):
         read_release(tgz(tmp_path / "r.tgz", FILES), any_file)
 
 
 def test_an_archive_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "MAX_ARCHIVE_BYTES", 10)
+    monkeypatch.setattr(release_pair, "MAX_ARCHIVE_BYTES", 10)
     with pytest.raises(ArchiveError, check=OfKind("archive_too_large")):
         read_release(tgz(tmp_path / "r.tgz", FILES), any_file)
 

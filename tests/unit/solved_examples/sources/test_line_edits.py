@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_plugins.solved_examples.sources import line_edits
-from fallback_plugins.solved_examples.sources.line_edits import edits_between
+from fallback_plugins.solved_examples.sources import release_files
+from fallback_plugins.solved_examples.sources.release_files import edits_between
 from fallback_tier.errors import EditError
 from fallback_tier.patch.edits import replace_once
 
@@ -61,7 +61,7 @@ def test_other_line_separators_are_text() -> None:
 
 
 def test_a_text_too_large_for_difflib_is_one_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_edits, "MAX_CELLS", 4)
+    monkeypatch.setattr(release_files, "MAX_CELLS", 4)
     lines = ["0\n", *(f"{n // 2}\n" for n in range(14)), "8\n"]
     changed = ["0\n", "x\n", *lines[2:-2], "y\n", "8\n"]
     (edit,) = edits_between("f.py", "".join(lines), "".join(changed))
@@ -83,7 +83,7 @@ def test_distant_changes_of_a_large_file_stay_edits_of_their_own() -> None:
 def test_edits_are_right_whatever_the_bound(old: list[str], new: list[str], cells: int) -> None:
     before, after = "".join(old), "".join(new)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(line_edits, "MAX_CELLS", cells)
+        patch.setattr(release_files, "MAX_CELLS", cells)
         if before:
             assert applied("f.py", before, after) == after
 
@@ -99,11 +99,11 @@ def test_difflib_compares_no_more_than_the_bound_in_all(monkeypatch: pytest.Monk
         compared += len(before) * len(after)
         return SequenceMatcher(None, before, after, autojunk=autojunk)
 
-    monkeypatch.setattr(line_edits, "MAX_CELLS", 100)
-    monkeypatch.setattr(line_edits, "SequenceMatcher", counted)
+    monkeypatch.setattr(release_files, "MAX_CELLS", 100)
+    monkeypatch.setattr(release_files, "SequenceMatcher", counted)
     old = [part for n in range(400) for part in (f"{n}\n", "old\n")]
     new = [part for n in range(400) for part in (f"{n}\n", "new\n")]
-    assert len(list(line_edits.changes_between(old, new))) == 400
+    assert len(list(release_files.changes_between(old, new))) == 400
     assert compared == 100
 
 

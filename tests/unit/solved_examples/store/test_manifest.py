@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from fallback_plugins.solved_examples import ExampleStore
 from fallback_plugins.solved_examples.index.drift import DriftKind, validate
-from fallback_plugins.solved_examples.index.embedded import EMBEDDED_TEXT
-from fallback_plugins.solved_examples.index.indexing import build_index
+from fallback_plugins.solved_examples.index.indexing import EMBEDDED_TEXT, build_index
 from fallback_plugins.solved_examples.interfaces import EmbeddingError, ExampleStoreError
-from fallback_plugins.solved_examples.store.connection import read_snapshot
 from fallback_plugins.solved_examples.store.manifest import recorded_sha256
 from fallback_plugins.solved_examples.store.records import content_sha256
+from fallback_plugins.solved_examples.store.schema import read_snapshot
 from tests.kinds import OfKind
 from tests.unit.solved_examples.builders import WholeRecordChunker, example, store_at
 
@@ -202,7 +201,7 @@ def test_on_a_read_only_medium_the_words_are_counted_alone(
 def test_validate_waits_for_no_one_for_ever(
     store: ExampleStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fallback_plugins.solved_examples.store.connection.BUSY_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("fallback_plugins.solved_examples.store.schema.BUSY_TIMEOUT_S", 0.01)
     with (
         store.writing(),
         pytest.raises(ExampleStoreError, check=OfKind("unusable"), match="locked"),

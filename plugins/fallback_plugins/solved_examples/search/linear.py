@@ -37,7 +37,5 @@ class Coefficients(Frozen):
 @cache
 def shipped(mode: str) -> Coefficients:
     """The committed coefficients of a mode (``hybrid``, ``lexical``)."""
-    text = (
-        files("fallback_plugins.solved_examples.search.rerank").joinpath("linear.json").read_bytes()
-    )
+    text = files("fallback_plugins.solved_examples.search").joinpath("linear.json").read_bytes()
     return TypeAdapter(dict[str, Coefficients]).validate_json(text)[mode]

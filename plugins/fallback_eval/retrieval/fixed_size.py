@@ -5,17 +5,22 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from fallback_plugins.solved_examples.chunking.chunker import (
     MAX_TOKENS,
     OVERLAP_TOKENS,
+    StructureChunker,
     check_sizes,
     units_by_file,
 )
 from fallback_plugins.solved_examples.chunking.markdown import advisory_units
-from fallback_plugins.solved_examples.chunking.tokens import COUNTING, count_tokens
-from fallback_plugins.solved_examples.chunking.units import Unit, UnitKind, one_line_end
+from fallback_plugins.solved_examples.chunking.units import (
+    COUNTING,
+    Unit,
+    UnitKind,
+    count_tokens,
+    one_line_end,
+)
 from fallback_plugins.solved_examples.interfaces import Chunk, ChunkKind
 from fallback_tier.retrieval import SolvedExample
 
@@ -36,24 +41,6 @@ COUNTED = (
     UnitKind.BRANCH,
     UnitKind.LITERAL,
 )
-
-
-class Splitter(Protocol):
-    """Anything that parts a text into chunks of limited size."""
-
-    @property
-    def version(self) -> str:
-        """Its name and sizes."""
-        ...
-
-    @property
-    def max_tokens(self) -> int:
-        """The cap."""
-        ...
-
-    def spans(self, units: Sequence[Unit]) -> Sequence[tuple[int, int]]:
-        """Where its chunks of the units' text begin and end, in order (characters)."""
-        ...
 
 
 class FixedSizeSplitter:
@@ -149,7 +136,9 @@ def record_texts(example: SolvedExample) -> Iterator[tuple[Unit, ...]]:
         yield tuple(unit for _, unit in edits)
 
 
-def cut_units(texts: Iterable[Sequence[Unit]], splitter: Splitter) -> CutReport:
+def cut_units(
+    texts: Iterable[Sequence[Unit]], splitter: FixedSizeSplitter | StructureChunker
+) -> CutReport:
     """How many structural units of each counted kind the splitter cuts.
 
     By our own notion of a unit, of course: ours cuts only what is above the cap by construction, and

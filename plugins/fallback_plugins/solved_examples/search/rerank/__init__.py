@@ -1,1 +1,0 @@
-"""The learned ranker: what it says of a candidate is what floors stand on."""
