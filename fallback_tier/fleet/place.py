@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from pydantic import SecretStr
+from pydantic import ConfigDict, SecretStr
 
 from fallback_audit.frozen import Frozen
 from fallback_tier.advisory import AdvisorySet, parse_advisory
@@ -32,6 +32,8 @@ _SHORT = 16
 
 class DatabaseSecrets(Frozen):
     """Addresses of databases, from the environment and from no file: the record's, and the list's."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     database: SecretStr | None = None
     store: SecretStr | None = None
@@ -71,7 +73,9 @@ class Place(Frozen):
 
 
 class PipedJob(Frozen):
-    """What the process of one fix is given on its standard input."""
+    """What the process of one fix is given on its standard input. Errors don't quote it: they go to logs."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     place: Place
     secrets: DatabaseSecrets

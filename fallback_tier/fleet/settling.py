@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from fallback_tier.fleet.engine import EngineState, Phase
-from fallback_tier.workers.problem import MAX_TAKES, PASSING, Problem
+from fallback_tier.workers.problem import MAX_TAKES, PASSING, TIME_LIMIT, Problem
 
 
 class Becomes(StrEnum):
@@ -44,8 +44,11 @@ def settle(
     as a clause.
     """
     why = found.problem
-    if found.phase is Phase.FAILED and why is not None:
-        if retries and why.code in PASSING:
+    is_passing = retries and why is not None and why.code in PASSING
+    is_late = why is not None and why.code == TIME_LIMIT
+    gives_way = cancelling and (is_passing or is_late)
+    if found.phase is Phase.FAILED and why is not None and not gives_way:
+        if is_passing:
             return Settlement(Becomes.AGAIN, max(0, takes - 1), why)
         return Settlement(Becomes.FAILED, takes, why)
     if cancelling or found.phase is Phase.CANCELLED:

@@ -102,8 +102,8 @@ class EcosystemPlanner:
         self._held: dict[str, set[str]] = {}
         self._targets: list[Advisory] = []
         self._outline: _Resolved | None = None
-        #: Targets that were resolved without the others, each once.
-        self._alone: set[str] = set()
+        #: Groups of targets that were resolved without the others, each once.
+        self._alone: set[frozenset[str]] = set()
         self._alone_left = MAX_ALONE
         #: What of the targets no step could fix, though it fixed something else of them.
         self._staying: set[tuple[str, str]] = set()
@@ -177,7 +177,8 @@ class EcosystemPlanner:
 
     def resolve(self) -> EcosystemPlan | None:
         """What can be done for the targets together; what can't goes to ``left``. None: nothing can."""
-        for _ in range(MAX_ROUNDS):
+        rounds = 0
+        while rounds < MAX_ROUNDS:
             if not self._targets:
                 return None
             advisory = self._together(self._targets)
@@ -185,6 +186,7 @@ class EcosystemPlanner:
             try:
                 resolved = self._resolved(advisory)
             except _RESOLVE_ERRORS as error:
+                rounds += 1
                 self._one_by_one(error)
                 continue
             stuck = self._beyond(resolved.left)
@@ -194,6 +196,7 @@ class EcosystemPlanner:
                 return self._planned(resolved)
             if stuck and self._resolved_apart(stuck):
                 continue
+            rounds += 1
             before = len(self._targets), len(self._staying)
             for item in map(self._remaining, over):
                 self._leave(self._without_fixed(item, resolved.moves) if stuck else [item])
@@ -201,8 +204,8 @@ class EcosystemPlanner:
                 # What is left names none of them, so nobody knows which it concerns: unknown, not clean.
                 first = over[0]
                 self._give_up(first.why, first.next_step)
-        rounds = f"{MAX_ROUNDS} rounds of planning each left something over."
-        why_not = NotApplicable(reason=RefusalReason.RESOLVER_FAILED, sentence=rounds)
+        why = f"{MAX_ROUNDS} rounds of planning each left something over."
+        why_not = NotApplicable(reason=RefusalReason.RESOLVER_FAILED, sentence=why)
         self._give_up(why_not, "Fix these one by one.")
         return None
 
@@ -272,25 +275,27 @@ class EcosystemPlanner:
 
     def _resolved_apart(self, stuck: Sequence[Left]) -> bool:
         """No one version may clear all advisories of a package: those with the same fixed versions are
-        resolved without the others. Return False if that was done, or if there are no others."""
-        groups = []
+        resolved without the others, package by package. Return False if nothing was, or could be, resolved
+        so."""
+        resolved = False
         for item in map(self._remaining, stuck):
             package = self._concern.canonical(item.package)
             versions = partial(fixed_versions, ecosystem=self._plugin.name, package=package)
             members = [one for one in self._targets if one.id in item.advisory_ids]
-            by_version = _groups(members, versions)
-            groups += by_version if len(by_version) > 1 else []
-        return self._ask_alone(groups)
+            groups = _groups(members, versions)
+            resolved |= len(groups) > 1 and self._ask_alone(groups)
+        return resolved
 
     def _ask_alone(self, groups: Sequence[tuple[Advisory, ...]]) -> bool:
         """Resolve each group without the other targets, and leave those that can't be fixed so. Return
         False, and do nothing, if that was done before or takes too many resolutions."""
-        new = [group for group in groups if not self._alone.issuperset(one.id for one in group)]
+        named = {frozenset(one.id for one in group): group for group in groups}
+        new = {ids: group for ids, group in named.items() if ids not in self._alone}
         if not new or len(new) > self._alone_left:
             return False
         self._alone_left -= len(new)
-        for group in new:
-            self._alone |= {one.id for one in group}
+        self._alone |= new.keys()
+        for group in new.values():
             self._ask(group, self._together(group))
         return True
 

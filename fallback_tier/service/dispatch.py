@@ -63,7 +63,7 @@ class Dispatcher:
 
     def start(self) -> None:
         """Take up what the last service left, then begin."""
-        self._engine.forget_all_but({line.fix_id for line in self._queue.running()})
+        self._engine.forget_unless(self._queue.is_running)
         self._take_up()
         self._thread.start()
 
@@ -117,9 +117,9 @@ class Dispatcher:
     def _start(self, order: Order) -> bool:
         """Return whether it runs. A process that is about to end may still have its lock: then this take
         does not count."""
-        if self._engine.state(order.fix_id).phase is Phase.ACTIVE:
-            return self._queue.not_taken(order.fix_id)
         try:
+            if self._engine.state(order.fix_id).phase is Phase.ACTIVE:
+                return self._queue.not_taken(order.fix_id)
             self._engine.submit(self._ordered(order))
         except NotFoundError as error:
             return not self._queue.fail(order.fix_id, problem_of(error))

@@ -62,6 +62,11 @@ def end_late(limit_s: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, limit_s)
 
 
+def not_late() -> None:
+    """Its work is done: the limit ends nothing any more."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
 def _stop(*_: object) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise _Stopped

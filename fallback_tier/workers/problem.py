@@ -7,6 +7,9 @@ from fallback_audit.errors import AuditStoreError, DiskError, OvertakenError
 from fallback_audit.frozen import Frozen
 from fallback_tier.errors import FallbackError, HeldError, StateFolderError
 
+#: The code of a fix that took too long.
+TIME_LIMIT = "time_limit"
+
 #: Codes of what passes by itself or by an administrator's hand, and is not the fix's fault: a store or a
 #: disk that is away or full, another process that has the fix or took it over. Such a fix is tried again,
 #: without an end.
@@ -46,7 +49,7 @@ MAX_FIX_S = 7 * 86_400.0
 def took_too_long(limit_s: float, resume: str) -> Problem:
     """Why a fix was ended. ``resume``: how it continues, as a clause."""
     return Problem(
-        code="time_limit",
+        code=TIME_LIMIT,
         problem=f"The fix took longer than {limit_s:,.0f} seconds (limits.fix_s).",
         next_step=f"Raise the limit, then {resume}: what is on record is not run again.",
     )

@@ -3,7 +3,7 @@ whether it lives, and its word how it ended, to whoever comes next."""
 
 import contextlib
 import json
-from collections.abc import Collection
+from collections.abc import Callable
 
 from fallback_tier.files.folders import remove_tree
 from fallback_tier.fleet.engine import EngineState, Phase
@@ -81,6 +81,9 @@ class LocalEngine:
         if gone is None or gone.code == 0:
             return EngineState(phase=Phase.UNKNOWN)
         why = without_a_word(gone.code, place.locks.log(fix_id), place.resume)
+        update = {"phase": Phase.UNKNOWN, "problem": why}
+        with contextlib.suppress(OSError):  # then the next look knows no reason
+            leave_word(place, fix_id, word.model_copy(update=update))
         return EngineState(phase=Phase.UNKNOWN, problem=why)
 
     def word(self, fix_id: str) -> Word:
@@ -113,12 +116,13 @@ class LocalEngine:
             with contextlib.suppress(OSError):  # it costs some blocks of the disk, and no more
                 path.unlink(missing_ok=True)
 
-    def forget_all_but(self, running: Collection[str]) -> None:
-        """Remove the words of other fixes: their end is known, and a fix that continues must not end by a
-        word of an earlier worker."""
+    def forget_unless(self, is_running: Callable[[str], bool]) -> None:
+        """Remove the words of fixes that don't run: their end is known, and a fix that continues must not
+        end by a word of an earlier worker."""
         for path in self._place.locks.path("*").parent.glob("*.end"):
-            if path.stem not in running:
-                self.forget(path.stem)
+            fix_id = path.stem
+            if not self._workers.is_alive(fix_id) and not is_running(fix_id):
+                self.forget(fix_id)
 
     def close(self) -> None:
         """End this process's workers in good order. Their fixes are unknown then, and can be submitted."""

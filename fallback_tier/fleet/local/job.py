@@ -54,12 +54,15 @@ def keep_room(place: Place, fix_id: str) -> None:
 
 
 def leave_word(place: Place, fix_id: str, state: EngineState) -> None:
-    """In the room that is kept for it, which takes no more of the disk. Half a word says nothing. Raises
-    OSError."""
+    """In the room that is kept for it, which takes no more of the disk. Half a word says nothing. Durable:
+    the commit that it names is decided once. Raises OSError."""
     said = state.model_dump_json().encode()
     there = os.open(word_path(place, fix_id), os.O_WRONLY | os.O_CREAT, 0o666)
     with os.fdopen(there, "wb") as file:
         file.write(said.ljust(_ROOM_BYTES))
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read_word(place: Place, fix_id: str) -> Word:

@@ -14,7 +14,7 @@ from fallback_tier.fleet.local.job import Job, Word, document_path, leave_word
 from fallback_tier.fleet.place import ordered_fix
 from fallback_tier.gates.result import OneFix, RefusedFix
 from fallback_tier.gates.trees.state_folder import writing_below
-from fallback_tier.workers.ending import carry_out, end_late, ending_in_order
+from fallback_tier.workers.ending import carry_out, end_late, ending_in_order, not_late
 from fallback_tier.workers.locks import write_holder
 from fallback_tier.workers.problem import Problem
 
@@ -47,6 +47,7 @@ def work(job: Job) -> None:
         if place.keeps_documents:
             with writing_below(place.state_dir):
                 document_path(place, fix_id).write_text(json.dumps(document(result)))
+        not_late()  # what is ended is not called late
         is_unknown = isinstance(result, RefusedFix) and result.is_unknown
         tell(phase=Phase.ENDED, outcome="unknown" if is_unknown else result.outcome)
 

@@ -118,6 +118,12 @@ class OrderQueue:
             ).fetchall()
         return tuple(_line(row) for row in rows)
 
+    def is_running(self, fix_id: str) -> bool:
+        """Return whether a worker has it, or had it when the service died."""
+        with self.database.reading() as db:
+            found = db.execute("SELECT state FROM orders WHERE fix_id = ?", (fix_id,)).fetchone()
+        return found is not None and found["state"] == OrderState.RUNNING
+
     def take_next(self) -> Order | None:
         """The oldest that waits becomes one that runs; None: none waits."""
         with self.database.writing() as db:
