@@ -305,13 +305,26 @@ class EcosystemPlanner:
         try:
             resolved = self._resolved(record)
         except _RESOLVE_ERRORS as own:
-            why = _refusal_of(own)
-            self._leave([self._whole(one, why, own.next_step) for one in group])
+            if not self._asked_in_parts(group):
+                why = _refusal_of(own)
+                self._leave([self._whole(one, why, own.next_step) for one in group])
         else:
+            if resolved.left and self._asked_in_parts(group):
+                return
             ids = tuple(one.id for one in group)
             for item in resolved.left:
                 left = self._remaining(item, ids if len(ids) == 1 else ())
                 self._leave(self._without_fixed(left, resolved.moves))
+
+    def _asked_in_parts(self, group: Sequence[Advisory]) -> bool:
+        """As ``_ask_alone``, with the group parted by the fixed versions of what the repository holds."""
+
+        def versions(one: Advisory) -> tuple[tuple[str, ...], ...]:
+            held = sorted(self._held.get(one.id, ()))
+            return tuple(fixed_versions(one, self._plugin.name, package) for package in held)
+
+        parts = _groups(group, versions)
+        return len(parts) > 1 and self._ask_alone(parts)
 
     def _give_up(self, why: NotApplicable, next_step: str) -> None:
         self._leave(self._whole(advisory, why, next_step) for advisory in self._targets)

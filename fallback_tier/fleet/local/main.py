@@ -38,7 +38,8 @@ def work(job: Job) -> None:
         leave_word(place, fix_id, word)
 
     def failed(problem: Problem) -> None:
-        tell(phase=Phase.FAILED, problem=problem)
+        if word.phase is not Phase.ENDED:
+            tell(phase=Phase.FAILED, problem=problem)
 
     def to_its_end() -> None:
         with writing_below(place.state_dir):

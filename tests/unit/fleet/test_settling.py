@@ -5,7 +5,7 @@ import pytest
 from fallback_audit.errors import DiskError
 from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.fleet.settling import Becomes, Settlement, settle
-from fallback_tier.workers.problem import MAX_TAKES, Problem
+from fallback_tier.workers.problem import MAX_TAKES, Problem, took_too_long
 
 BROKE = Problem(code="tool", problem="It broke.", next_step="Mend it.")
 FULL = Problem(code=DiskError.code, problem="The disk is full.", next_step="Free some.")
@@ -62,3 +62,11 @@ def test_what_passes_is_retried_where_nobody_waits_for_an_answer() -> None:
 def test_who_submitted_a_fix_hears_that_its_worker_was_killed() -> None:
     assert settled(Phase.UNKNOWN, KILLED) == (Becomes.AGAIN, 1, None)
     assert settled(Phase.UNKNOWN, KILLED, retries=False) == (Becomes.FAILED, 1, KILLED)
+
+
+def test_what_is_to_be_cancelled_is_neither_late_nor_retried() -> None:
+    late = took_too_long(60.0, "resume it")
+    for retries in (True, False):
+        found = settled(Phase.FAILED, late, cancelling=True, retries=retries)
+        assert found.becomes is Becomes.CANCELLED
+    assert settled(Phase.FAILED, FULL, cancelling=True).becomes is Becomes.CANCELLED

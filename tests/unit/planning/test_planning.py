@@ -331,6 +331,30 @@ def test_advisories_are_resolved_apart_a_bounded_number_of_times(tmp_path: Path)
     assert len(plugin.resolved) == 2
 
 
+def test_the_bound_is_for_each_package_while_it_lasts(tmp_path: Path) -> None:
+    given = [
+        advisory(f"{name}{patch}", f"{name}@1.0.{patch}")
+        for name, count in (("left", 3), ("right", MAX_ALONE))
+        for patch in range(1, count + 1)
+    ]
+    plugin = LadderEcosystem(highest={"left": "1.0.2", "right": "1.0.2"})
+    result = planned(tmp_path, *given, pypi=plugin)
+    assert moves(result) == {"left": "1.0.2"}
+    fixed = {name for fix in result.fixes for name in fix.advisory_ids}
+    assert fixed == {"left1", "left2"}
+
+
+def test_what_was_resolved_with_others_may_be_resolved_in_smaller_groups(tmp_path: Path) -> None:
+    """All fail together, so each package is resolved; then what is left of a package is."""
+    error = RecipeError(RefusalReason.RESOLVER_FAILED, "Down.", next_step="Wait.")
+    plugin = LadderEcosystem(failing={"right": error}, highest={"left": "1.0.2"})
+    given = [advisory(f"L{patch}", f"left@1.0.{patch}") for patch in (1, 2, 3)]
+    others = [advisory(f"R{number}", "right") for number in range(MAX_ALONE)]
+    result = planned(tmp_path, *given, *others, pypi=plugin)
+    assert moves(result) == {"left": "1.0.2"}
+    assert ("L3",) in left(result)
+
+
 def test_many_that_fail_together_are_resolved_package_by_package(tmp_path: Path) -> None:
     error = RecipeError(RefusalReason.RESOLVER_FAILED, "Down.", next_step="Wait.")
     plugin = LadderEcosystem(failing={"left": error})

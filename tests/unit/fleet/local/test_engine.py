@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 
 from fallback_tier.errors import StateFolderError
 from fallback_tier.files.locks import try_hold
@@ -93,7 +93,10 @@ def test_a_worker_that_was_killed_leaves_its_fix_to_anybody(
     at_work(engine, place)
     engine._workers._children["fix-0"].kill()
     engine._workers._children["fix-0"].wait(PATIENCE_S)
-    assert phase(engine) is Phase.UNKNOWN
+    told = engine.state("fix-0")
+    assert told.phase is Phase.UNKNOWN
+    assert told.problem is not None
+    assert engine.state("fix-0") == told  # who could not write it down reads it again
 
 
 def test_what_is_cancelled_ends_and_can_be_submitted_again(
@@ -220,6 +223,28 @@ def test_keys_are_in_the_pipe_and_nowhere_else(place: Place) -> None:
     assert read.secrets.api_key == SecretStr("the-key")
     assert read.whole_place().record.database == secrets.database
     assert read.order == ORDER
+
+
+def test_no_key_is_in_an_error_about_a_job(place: Place) -> None:
+    """Its traceback goes to the worker's log."""
+    secrets = FleetSecrets(api_key=SecretStr("the-key"))
+    job = Job(order=ORDER, place=place, lock=7, secrets=secrets).to_pipe()
+    for broken in (
+        job[:-3],
+        job.replace(b'"secrets"', b'"keys"'),
+        job.replace(b'"api_key"', b'"x"'),
+    ):
+        with pytest.raises(ValidationError) as caught:
+            Job.model_validate_json(broken)
+        assert "the-key" not in str(caught.value)
+
+
+def test_a_short_word_after_a_long_one_is_read(place: Place) -> None:
+    word_path(place, "fix-0").parent.mkdir(parents=True)
+    long = Problem(code="x", problem="y" * 6_000, next_step="")
+    leave_word(place, "fix-0", EngineState(phase=Phase.FAILED, problem=long))
+    leave_word(place, "fix-0", EngineState(phase=Phase.ENDED))
+    assert read_word(place, "fix-0").phase is Phase.ENDED
 
 
 def test_checkouts_in_use_outlive_the_engine(engine: LocalEngine, place: Place) -> None:
