@@ -121,7 +121,7 @@ class ClaudeModel:
         try:
             with (
                 TimeLimit(self._timeout_s) as limit,
-                _make_client(self._failures, limit, max_retries=self._max_retries) as client,
+                self._client(limit) as client,
                 client.messages.stream(
                     model=self._model,
                     max_tokens=request.max_output_tokens,
@@ -142,6 +142,9 @@ class ClaudeModel:
         if request.effort is not None:
             config["effort"] = request.effort.value
         return config
+
+    def _client(self, limit: "TimeLimit") -> "Anthropic":
+        return _make_client(self._failures, limit, max_retries=self._max_retries)
 
 
 def _turns(messages: Sequence[Message]) -> "list[MessageParam]":

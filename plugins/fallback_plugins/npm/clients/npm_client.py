@@ -1,7 +1,7 @@
 """npm as the ladder's client (``client.Client``), over package-lock.json and npm-shrinkwrap.json.
 
 Newer clients respell and reorder what they don't change, and what a fix doesn't need isn't in its diff:
-so a lock that npm wrote gets its former spelling wherever that means the same (``_as_found``).
+so a lock that npm wrote gets its former spelling wherever that means the same (``as_found``).
 """
 
 import json
@@ -138,7 +138,7 @@ class NpmClient:
         new = self._npm.lock_after(words, reported)
         if files.lock_text:
             root = parse_manifest(files.root_manifest, files.manifests[files.root_manifest])
-            new = _as_found(files.lock_text, new, specs, root)
+            new = as_found(files.lock_text, new, specs, root)
         lock = files.lock or in_folder(files.folder, DEFAULT_LOCK)
         return Files(files.folder, files.manifests, lock, new, files.settings)
 
@@ -301,7 +301,7 @@ _FLAGS = ("dev", "optional", "devOptional", "peer")
 _DESCRIBING = "license"
 
 
-def _as_found(old: str, new: str, specs: _Specs, manifest: Mapping[str, Any]) -> str:
+def as_found(old: str, new: str, specs: _Specs, manifest: Mapping[str, Any]) -> str:
     """``new`` with the asks' own words put back, and what npm only respelled. ``manifest``: the root's, of
     which each section has its own words."""
     lock, before = json.loads(new), json.loads(old.removeprefix(BOM))
