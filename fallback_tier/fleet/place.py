@@ -73,7 +73,7 @@ class Place(Frozen):
 
 
 class PipedJob(Frozen):
-    """What the process of one fix is given on its standard input. Errors don't quote it: they go to logs."""
+    """What the process of one fix is given on its standard input. No error quotes it: they go to logs."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 

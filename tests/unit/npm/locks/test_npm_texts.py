@@ -154,4 +154,4 @@ def test_a_lock_with_null_in_an_objects_place_is_empty_there(lock: dict[str, Any
     text = json.dumps(lock, indent=2) + "\n"
     keys = ["node_modules/a/node_modules/b", "node_modules/a"]
     assert not (json.loads(without(text, keys)).get("dependencies") or {}).get("a")
-    assert json.loads(as_found(text, text, {}, {})) == lock
+    assert json.loads(_as_found(text, text, {}, {})) == lock
