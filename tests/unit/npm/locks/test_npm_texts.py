@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from semantic_version import NpmSpec, Version
 
-from fallback_plugins.npm.clients.npm_client import _as_found, without
+from fallback_plugins.npm.clients.npm_client import as_found, without
 from fallback_plugins.npm.locks.lockfile import lock_tree
 from fallback_plugins.npm.manifests import specs
 
@@ -33,7 +33,7 @@ def test_what_npm_only_respelled_is_put_back() -> None:
         leaf={"version": "1.2.0", "requires": {"x": "1"}},
         x={"version": "1.0.0"},
     )
-    assert _as_found(old, new, {}, {}) == v1(
+    assert as_found(old, new, {}, {}) == v1(
         b_b={"version": "1.0.0"},
         bb={"version": "1.0.0", "dev": True},
         g={"version": GIT, "from": GIT},
@@ -53,7 +53,7 @@ def test_what_describes_and_decides_nothing_is_as_it_was() -> None:
     """A lock that is behind its project's version, made by a client that copied no licences."""
     old = v2("1.0.1", leaf={"version": "1.0.0"})
     new = v2("1.0.2", leaf={"version": "1.2.0", "license": "MIT"})
-    assert _as_found(old, new, {}, {}) == v2("1.0.1", leaf={"version": "1.2.0"})
+    assert as_found(old, new, {}, {}) == v2("1.0.1", leaf={"version": "1.2.0"})
 
 
 def test_licences_are_kept_where_a_lock_has_them() -> None:
@@ -63,19 +63,19 @@ def test_licences_are_kept_where_a_lock_has_them() -> None:
         leaf={"version": "1.2.0", "license": "MIT"},
         other={"version": "1.0.0", "license": "MIT"},
     )
-    assert _as_found(old, new, {}, {}) == new
+    assert as_found(old, new, {}, {}) == new
 
 
 def test_another_commit_is_no_respelling() -> None:
     old = v1(g={"version": GIT, "from": GIT})
     new = v1(g={"version": GIT.replace("aaaa", "bbbb"), "from": GIT})
-    assert _as_found(old, new, {}, {}) == new
+    assert as_found(old, new, {}, {}) == new
 
 
 def test_a_package_that_is_now_installed_for_more_keeps_the_new_mark() -> None:
     old = v1(a={"version": "1.0.0", "dev": True})
     new = v1(a={"version": "1.0.0"})
-    assert _as_found(old, new, {}, {}) == new
+    assert as_found(old, new, {}, {}) == new
 
 
 def test_a_version_1_lock_is_read_as_nested_as_it_is() -> None:
@@ -154,4 +154,4 @@ def test_a_lock_with_null_in_an_objects_place_is_empty_there(lock: dict[str, Any
     text = json.dumps(lock, indent=2) + "\n"
     keys = ["node_modules/a/node_modules/b", "node_modules/a"]
     assert not (json.loads(without(text, keys)).get("dependencies") or {}).get("a")
-    assert json.loads(_as_found(text, text, {}, {})) == lock
+    assert json.loads(as_found(text, text, {}, {})) == lock
