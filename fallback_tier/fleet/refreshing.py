@@ -43,8 +43,10 @@ def anybody() -> None:
 def refresh(
     store: FleetStore, name: str, facts: Facts, *, only: frozenset[str] | None = None
 ) -> int:
-    """What is over, as the record has it now: of ``only`` these the escalated, failed and cancelled ones,
-    or (None) all that are escalated. Returns how many go on: they are queued, and a runner starts them."""
+    """Bring the list up to date with the audit trail, and return how many fixes were queued again.
+
+    ``only``: look at these fixes, if they are escalated, failed or cancelled; None: at all escalated ones.
+    """
     go_on = 0
     for fix in worth_reading(store, name, only):
         known = facts(fix.fix_id)

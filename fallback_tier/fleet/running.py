@@ -122,8 +122,8 @@ class Runner:
                 return True
 
     def _is_stuck(self) -> bool:
-        """Nothing runs anywhere, and what waits can't start: its money is not there. One whose time has
-        not come may need none: it is proved, and its patch is to be delivered."""
+        """Return whether no fix runs, and no queued fix can start within the budget. A fix that is to start
+        later may need no budget: it is proved, and only its patch has to be delivered."""
         if self._running():
             return False
         limits = self.campaign.start_limits()

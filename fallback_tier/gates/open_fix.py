@@ -78,9 +78,9 @@ def _with_code(repo: RepoContext, selection: RecipeSelection) -> RepoContext:
 class FixParts:
     """What a fix is made and judged with.
 
-    ``setup``: what a run that resumes the fix must know
-    of this one, kept as evidence. ``report`` is called with what takes time. ``layered``: worktrees in
-    layers, or plain checkouts; None: layers if they can be mounted.
+    ``setup``: what a run that resumes the fix must know of this one, kept as evidence. ``report`` is called
+    with what takes time. ``layered``: worktrees in layers, or plain checkouts; None: layers if they can be
+    mounted.
     """
 
     tier: FallbackTier

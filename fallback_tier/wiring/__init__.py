@@ -271,4 +271,5 @@ def _closed_at_its_end(
 
 
 #: ``wire``, and release everything at the end.
+#: ``with open_services(…) as services``: as ``wire``, and what it opened is closed at the end.
 open_services = _closed_at_its_end(wire)

@@ -32,11 +32,11 @@ _RESERVED = frozenset({APPLIES, PROOF})
 def gates_for(
     plugin: EcosystemPlugin, repo: RepoContext, configuration: Configuration, clients: ClientRunner
 ) -> tuple[Gate, ...]:
-    """Cheapest first, what rests on the others last: behind the ecosystem's those that are installed by
-    entry point, then the user's own.
+    """Return the gates in the order in which they judge, the cheapest first: the common ones
+    (``builtin/common.py``), the ecosystem's, those that are installed by entry point, then the user's own.
 
-    The user's own are the configuration's; where it has none, the base commit's. Raises
-    ConfigurationError, RepositoryError where those can't be read; PluginError.
+    The user's own gates come from the configuration or, if it has none, from the base commit. Raises
+    ConfigurationError, RepositoryError if those can't be read; PluginError.
     """
     before_them = (*common_gates(plugin), *plugin.gates())
     by_entry_point = installed_gates(plugin)

@@ -128,5 +128,5 @@ class LocalEngine:
         """End this process's workers in good order. Their fixes are unknown then, and can be submitted."""
         self._workers.end_all()
         for fix_id in self._workers.own:
-            self.state(fix_id)  # one that was too stuck to say that it was late is late
+            self.state(fix_id)  # if a worker did not notice its time limit, the engine records it
         remove_unused(self._place.home)

@@ -40,7 +40,7 @@ _ASIDE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 
-#: What a retry is shown more than a first attempt, as a part of that; at least two places in full.
+#: The code that a failure names may take this part of the budget (one fourth); at least two whole snippets.
 _SHARE_OF_A_FAILURE = 4
 MIN_FAILURE_BYTES = 2 * MAX_SNIPPET_BYTES
 
@@ -59,8 +59,8 @@ def select_snippets(
 ) -> tuple[Snippet, ...]:
     """A first attempt's: at most MAX_SNIPPETS, together ``repo.settings.snippet_budget_bytes`` (UTF-8).
 
-    A retry is shown what a first attempt is, and before that what its failure names besides: as much again
-    as a quarter of it, and two places in full.
+    A retry shows the same code, and before it other code that the failure names: up to a quarter of the
+    budget or two whole snippets, whichever is more, and never more than the budget.
 
     ``own_code``: the flaw is in this repository. Then no manifest is shown but a short one at the root,
     behind the code: a plan may not touch it. The code fills ``own_code_budget_bytes``.

@@ -164,8 +164,9 @@ def touched(context: GateContext) -> tuple[str, ...]:
 
 
 def beside_base(project: Installation, judge: Callable[[], GateVerdict]) -> GateVerdict:
-    """Return what ``judge`` says. If another step of the ladder installed the base commit, a failure is
-    undecided (ADR-0077), and so is a pass whose failing tests had less there. Raises as ``judge`` and
+    """Return the verdict of ``judge``. If the base commit was installed by another step of the ladder than
+    the patch, the two can't be compared (ADR-0077): a failure is undecided, and so is a pass in which tests
+    fail that failed at the base commit with fewer packages installed. Raises as ``judge`` and
     ``Installation.install`` do."""
     verdict = judge()
     if not gating.depends_on_setting(verdict):
