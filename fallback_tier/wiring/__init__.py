@@ -270,6 +270,5 @@ def _closed_at_its_end(
     return lambda *given, **named: closing(wire(*given, **named))
 
 
-#: ``wire``, and release everything at the end.
 #: ``with open_services(…) as services``: as ``wire``, and what it opened is closed at the end.
 open_services = _closed_at_its_end(wire)
