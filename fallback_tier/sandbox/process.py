@@ -73,13 +73,13 @@ def _own_words(command: Sequence[str]) -> list[str]:
     """Return the words by which a person knows a command: without a shell that only becomes it, program
     text, files of ours, and the folders of what it names."""
     words = [*command]
-    if words[:2] == ["sh", "-c"] and words[2].endswith(_BECOMES):
+    if words[:2] == ["sh", "-c"] and words[2:] and words[2].endswith(_BECOMES):
         words = words[4 + words[2].count("shift") :]
     while (
-        words[:2] == ["sh", "-c"] and "\n" in words[2] and words[4:]
+        words[:2] == ["sh", "-c"] and words[4:] and "\n" in words[2]
     ):  # a script of ours around what it is given
         words = [word for word in words[4:] if word != words[4] or not word.startswith("/")]
-    if words[1:2] == ["-c"] and words[0] in _SHELLS and not words[3:]:
+    if len(words) == 3 and words[0] in _SHELLS and words[1] == "-c":
         return next(
             iter(words[2].strip().splitlines()), ""
         ).split()  # a command of the project's own

@@ -18,6 +18,7 @@ from tests.integration.gate_setup import needs_sandbox
 from tests.integration.test_cli_scan import record
 from tests.registry import Universe, serve
 from tests.unit.npm.world import at, project
+from tests.unit.shared.locks_support import poetry_block, poetry_lock
 
 pytestmark = pytest.mark.sandbox
 
@@ -178,6 +179,24 @@ def test_one_is_fixed_as_fix_would(scenario: Scenario) -> None:
     git(scenario.repo, "switch", "--quiet", "fix/left")
     again = scenario.run("scan", "--json")
     assert (again.code, again.json["findings"]) == (exit_codes.OK, [])
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_what_is_patched_alone_is_not_called_fixed(scenario: Scenario, several: bool) -> None:
+    """The lock of a fixture has a format that is not read, so no gate sees the flaw gone."""
+    lock = poetry_lock(poetry_block(UNIVERSE, "left", "1.0.0")).replace('"2.0"', '"9.0"')
+    manifest = '[tool.poetry]\nname = "a"\n[tool.poetry.dependencies]\nleft = ">=1.0"\n'
+    fixture = "tests/fixtures/a"
+    packages = ("left", "right") if several else ("left",)
+    files = {f"{fixture}/poetry.lock": lock, f"{fixture}/pyproject.toml": manifest}
+    scenario.commit({**python(*packages), **files})
+    scenario.lists("left", LEFT)
+    if several:
+        scenario.lists("right", RIGHT)
+    needs_sandbox()
+    ended = scenario.run("scan", "--fix", "--dry-run")
+    assert f"fixed: 0 of {len(packages)} findings; patched" in ended.out, ended
+    assert ended.code == exit_codes.PATCHED
 
 
 def test_what_can_not_be_fixed_is_listed_and_the_rest_is_fixed(scenario: Scenario) -> None:

@@ -23,7 +23,7 @@ from fallback_tier.cli.progress import CommandWatch
 from fallback_tier.cli.scan.report import show, show_not_fixed
 from fallback_tier.fix.delivery import Fixed, SeveralFixes
 from fallback_tier.fix.fixer import open_fixer
-from fallback_tier.gates.result import Escalated, OneFix, RefusedFix
+from fallback_tier.gates.result import Escalated, OneFix, RefusedFix, Verified
 from fallback_tier.scan.document import Finding, NotFixed, ScanResult, WhyLeft
 from fallback_tier.scan.scanning import Scanned
 from fallback_tier.wiring import Configuration
@@ -68,7 +68,10 @@ def _finish(
         }
         print_json(document)
     else:
-        show_not_fixed(not_fixed, len(result.findings), Console())
+        left = {(one.id, one.package) for one in not_fixed}
+        gone = [it for it in result.findings if (it.id, it.package) not in left]
+        shown = sum(_is_shown_gone(fixed, finding) for finding in gone)
+        show_not_fixed(not_fixed, shown, len(result.findings), Console())
     return code
 
 
@@ -82,7 +85,15 @@ def _exit_code(result: ScanResult, of_fix: int | None, not_fixed: Sequence[NotFi
     return exit_codes.worst(codes, exit_codes.OK)
 
 
-#: Why a finding is left, and the reason as a sentence; None: it is fixed.
+def _is_shown_gone(fixed: Fixed | None, finding: Finding) -> bool:
+    """Whether a gate saw the flaw of a finding that does not stay gone; otherwise it is patched."""
+    if isinstance(fixed, OneFix):
+        return isinstance(fixed.result, Verified)
+    parts = [] if fixed is None else [it for it in fixed.end.parts if finding.id in it.ids]
+    return bool(parts) and all(part.fixed and isinstance(part.fixed[0], Verified) for part in parts)
+
+
+#: Why a finding is left, and the reason as a sentence; None: it is fixed, or patched.
 _End = tuple[WhyLeft, str] | None
 
 

@@ -30,9 +30,11 @@ def show(result: ScanResult, console: Console) -> None:
         line(console, escape(text), verbatim=True)
 
 
-def show_not_fixed(remaining: Sequence[NotFixed], findings: int, console: Console) -> None:
+def show_not_fixed(
+    remaining: Sequence[NotFixed], fixed: int, findings: int, console: Console
+) -> None:
     """Print the findings that a fix left, those of a package with the same reason together, and how many
-    of all are fixed."""
+    of all are fixed: a gate saw their flaw gone. The others are patched."""
     together: dict[tuple[str, str], list[str]] = {}
     for one in remaining:
         together.setdefault((one.package, one.reason), []).append(one.id)
@@ -40,7 +42,9 @@ def show_not_fixed(remaining: Sequence[NotFixed], findings: int, console: Consol
         f"not fixed: {package} ({', '.join(ids)}): {reason}"
         for (package, reason), ids in together.items()
     ]
-    for text in (*texts, f"fixed: {findings - len(remaining)} of {findings} findings"):
+    patched = findings - fixed - len(remaining)
+    also = f"; patched, and nothing shows the flaw gone: {patched}" if patched else ""
+    for text in (*texts, f"fixed: {fixed} of {findings} findings{also}"):
         for part in _wrapped(text):
             line(console, escape(part), verbatim=True)
 

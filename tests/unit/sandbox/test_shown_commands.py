@@ -20,6 +20,8 @@ AROUND = 'start_a_server\n"$@"\nexit $?'
         (["sh", "-c", AROUND, "sh", "sh", "-c", "x\ny", "sh", "/env/stand-ins", "tox"], "tox"),
         (["sh", "-c", AROUND, "sh", "sh", "-c", "npm test"], "npm test"),
         (["sh", "-c", "\nfirst\nsecond"], "first"),
+        (["sh", "-c"], "sh -c"),
+        (["bash", "-c"], "bash -c"),
     ],
 )
 def test_a_command_is_called_as_its_project_calls_it(command: list[str], shown: str) -> None:
