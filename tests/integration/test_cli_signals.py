@@ -71,7 +71,8 @@ def test_a_signal_ends_it_with_how_it_goes_on(
         seen.append(lines.get(timeout=_PATIENCE_S))
     waiting = next(line for line in seen if "tests so far" in line)
     assert re.fullmatch(
-        r"  waiting    gate:tests: \d+ s; .*unittest.*: \d+ s; 2 tests so far\n", waiting
+        r"  waiting    gate:tests: \d+ s; .*unittest.*: \d+ s of at most 3,600 s; 2 tests so far\n",
+        waiting,
     ), waiting
     # A line an event: a detail is longer than a pipe's 80 columns, and is not cut into pieces.
     assert all(line.startswith(("attempt", "  ", "\n")) for line in seen), seen

@@ -21,7 +21,7 @@ _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _NOT_ASKED: dict[str, Any] = {"prompt_shape": PromptShape.NONE, "shape": PromptShape.NONE.label}
 
 #: Raised when the words of any event change: an export of before is then not held to today's.
-WORDS = 2
+WORDS = 3
 
 
 def visible(text: str, *, lines: bool = False) -> str:
