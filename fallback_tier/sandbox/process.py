@@ -80,9 +80,8 @@ def _own_words(command: Sequence[str]) -> list[str]:
     ):  # a script of ours around what it is given
         words = [word for word in words[4:] if word != words[4] or not word.startswith("/")]
     if len(words) == 3 and words[0] in _SHELLS and words[1] == "-c":
-        return next(
-            iter(words[2].strip().splitlines()), ""
-        ).split()  # a command of the project's own
+        # A command of the project's own.
+        return next(iter(words[2].strip().splitlines()), "").split()
     short = [Path(word).name if word.startswith("/") else word for word in words]
     kept = [
         word

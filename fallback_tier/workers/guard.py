@@ -49,7 +49,8 @@ def stand_guard(limit_s: float) -> None:
 
 @contextmanager
 def keeping_imports() -> Iterator[None]:
-    """For a worker's imports. What they make stays: looking for garbage among it takes half as long."""
+    """For a worker's imports. What they make stays: with the garbage collector at work they take half as
+    long again (docs/benchmarks.md, `import-gc`)."""
     gc.disable()
     try:
         yield
