@@ -1,8 +1,9 @@
 """SARIF 2.1.0: findings in source code (CodeQL, Semgrep …), and dependencies as scanners put them there.
 
-SARIF has no place for "package X, version Y". osv-scanner, Trivy and Grype each write it in words of
-their own into the message, the rule's help and the property bags; it is read from there, and a result
-that names a lockfile but no package is looked up by its rule, or skipped with that reason.
+SARIF has no place for "package X, version Y". osv-scanner, Trivy, Grype, Snyk and uv each write it in
+words of their own into the message, the rule's texts, logical locations and property bags; it is read from
+there. A result of which the rule is a database's advisory is about a dependency, whatever file it points
+to: without a package it is looked up by its rule, or skipped with that reason.
 """
 
 import re
@@ -42,6 +43,8 @@ class _Result(NamedTuple):
     result: Mapping[str, Any]
     rule: Mapping[str, Any]
     locations: tuple[tuple[str, Mapping[str, Any]], ...]
+    #: What the result calls its logical locations: a function, or a package.
+    logical_names: tuple[str, ...]
 
     @property
     def message(self) -> str:
@@ -88,7 +91,13 @@ class _Rules:
 
 def _result_of(run: Mapping[str, Any], result: Mapping[str, Any], rules: _Rules) -> _Result:
     """A result of a run, with everything that it refers to."""
-    return _Result(result, rules.of(result), tuple(_locations(run, result)))
+    places = [
+        place
+        for location in mappings(result.get("locations"))
+        for place in mappings(location.get("logicalLocations"))
+    ]
+    names = (text(place.get("fullyQualifiedName")) for place in places)
+    return _Result(result, rules.of(result), tuple(_locations(run, result)), tuple(names))
 
 
 def words(message: object) -> str:
@@ -129,7 +138,7 @@ SARIF_VERSION = "2.1.0"
 #: A rule's help is searched once a result; osv-scanner's tables take a few thousand characters.
 MAX_HELP_LENGTH = 65_536
 
-#: How osv-scanner, Trivy and Grype name a package in a result's message.
+#: How osv-scanner, Trivy, Grype and its versions before 0.60 name a package in a result's message.
 _MESSAGES = (
     re.compile(r"Package '(?P<name>[^']+)@(?P<version>[^'@]+)' is vulnerable to '(?P<id>[^']+)'"),
     re.compile(
@@ -138,19 +147,40 @@ _MESSAGES = (
     re.compile(
         r"vulnerability in (?P<type>\S+) package: (?P<name>\S+), version (?P<version>\S+) was found"
     ),
+    re.compile(
+        r" reports (?P<name>\S+) at version (?P<version>\S+) +which (?:is|would result in) "
+        r"a vulnerable \((?P<type>[^()]+)\) package"
+    ),
 )
+
+#: How Snyk's rules, and logical locations of Snyk and uv, name one.
+_NAME_AT_VERSION = re.compile(r"(?:\([^()]*\) )?(?P<name>@?[^\s@]+)@(?P<version>[^\s@]+)")
 _ALSO_KNOWN_AS = re.compile(r"\(also known as ([^()]*)\)")
 _QUOTED = re.compile(r"'([^']+)'")
 
 #: Fixed versions: Trivy's message and help, Grype's help; several are parted by commas.
 _FIXED = re.compile(r"^Fix(?:ed)? Version: *(.+)$", re.MULTILINE)
 
+#: Snyk's advice in a rule's help.
+_UPGRADE = re.compile(
+    r"^Upgrade `?(?P<name>[^\s`]+)`? to version (?P<fixes>.+?) or higher", re.MULTILINE
+)
+
 #: A row of osv-scanner's table, split at its bars: nothing, advisory, package, version, nothing.
 _CELLS = 5
 
-#: Identifiers that databases give; Grype appends the package's name to them.
-_IDENTIFIER = re.compile(r"(?:CVE|PYSEC|MAL)-\d{4}-\d+|GHSA(?:-[0-9a-z]{4}){3}")
+#: Identifiers that databases give.
+_IDENTIFIER = re.compile(r"(?:CVE|GO|MAL|OSV|PYSEC|RUSTSEC)-\d{4}-\d+|GHSA(?:-[0-9a-z]{4}){3}")
+
+#: Rules of which the whole is one: Grype appends the package's name, and Trivy once wrote ``[HIGH]`` before
+#: it. ``SNYK-CC-…`` is about the configuration of infrastructure.
+_ADVISORY_RULE = re.compile(
+    rf"(?:\[[A-Z]+\] )?(?:{_IDENTIFIER.pattern}|SNYK-(?!CC-)[A-Z0-9]+-|[a-z]+:[^\s:]+:\d{{8}}(?:-\d+)?$)"
+)
 _CWE = re.compile(r"\bcwe[-/]0*(\d+)", re.IGNORECASE)
+
+#: uv's rules about projects (archived, quarantined …).
+_UV_STATUS = "uv/project-status/"
 
 #: Results that say "no problem here", or "not any more".
 _NO_FINDING = frozenset({"pass", "notApplicable", "informational"})
@@ -164,6 +194,8 @@ def read(log: Mapping[str, Any], source: str) -> Iterator[Found]:
             next_step=f"Have the scanner write SARIF {SARIF_VERSION}.",
         )
     yield from unread(log.get("runs"), f"{source}: runs")
+    if not log.get("runs"):
+        yield Skipped(source=source, reason="It has no runs: nothing was scanned.")
     for number, run in enumerate(mappings(log.get("runs"))):
         there = f"{source}: runs[{number}]"
         yield from _unfinished(run, there)
@@ -197,10 +229,13 @@ def _found(item: _Result, where: str) -> Iterator[Found]:
     package = _package(item)
     if set_aside:
         yield Skipped(source=where, reason=f"{item.rule_id or 'A result'}: {set_aside}.")
+    elif item.rule_id.startswith(_UV_STATUS):
+        reason = f"{item.message or item.rule_id}, which is not a vulnerability."
+        yield Skipped(source=where, reason=reason, unknown=False)
     elif isinstance(package, Installed):
         yield from records(iter((_reported(item, package),)), where)
-    elif isinstance(package, str) and (identifier := _IDENTIFIER.match(item.rule_id)):
-        yield Named((identifier[0],), where, lacks=package)
+    elif isinstance(package, str) and (ids := _identifiers(item)):
+        yield Named(ids, where, lacks=package)
     elif isinstance(package, str):
         yield Skipped(source=where, reason=f"{item.rule_id or 'A result'}: {package}.")
     else:
@@ -230,9 +265,13 @@ def _package(item: _Result) -> Installed | str | None:
     stated = _stated(item)
     files = [path for path, _region in item.locations]
     by_file = next(filter(None, map(ecosystem_of_file, files)), "")
+    if stated is None and by_file:
+        return "it points into a dependency file and names no package"
     if stated is None:
-        return "it points into a dependency file and names no package" if by_file else None
-    ecosystem = stated.ecosystem or by_file
+        is_advisory = _ADVISORY_RULE.match(item.rule_id)
+        return "its rule is an advisory, and it names no package" if is_advisory else None
+    tags = texts(mapping(item.rule.get("properties")).get("tags"))
+    ecosystem = stated.ecosystem or by_file or next(filter(None, map(ecosystem_of_type, tags)), "")
     if not ecosystem:
         return f"the ecosystem of {stated.name} {stated.version} can't be determined from it"
     return stated._replace(ecosystem=ecosystem)
@@ -242,7 +281,7 @@ def _stated(item: _Result) -> Installed | None:
     """From a package URL, else from the message, else from properties; the ecosystem may be open."""
     bags = mapping(item.result.get("properties")), mapping(item.rule.get("properties"))
     urls = [purl for bag in bags for purl in _purls(bag)]
-    named = _from_message(item.message) or _from_properties(bags[0])
+    named = _from_message(item.message) or _from_properties(bags[0]) or _from_names(item)
     if named is None:
         # A rule's package URLs are those of all its results: alone they tell only if there is one.
         return urls[0] if len(set(urls)) == 1 else None
@@ -270,8 +309,25 @@ def _from_message(message: str) -> Installed | None:
     return None
 
 
+def _from_names(item: _Result) -> Installed | None:
+    """The package of an advisory's result from a logical location, else from the rule's description."""
+    if not _ADVISORY_RULE.match(item.rule_id):
+        return None
+    for name in (*item.logical_names, words(item.rule.get("fullDescription"))):
+        if (url := from_purl(name)) is not None:
+            return url
+        if found := _NAME_AT_VERSION.fullmatch(name):
+            return Installed("", found["name"], found["version"])
+    return None
+
+
+def _plain(bag: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties by the letters of their names alone: ``uv/fixVersions`` is ``fixversions``."""
+    return {re.sub(r"[^a-z]", "", key.lower().rpartition("/")[2]): it for key, it in bag.items()}
+
+
 def _from_properties(bag: Mapping[str, Any]) -> Installed | None:
-    plain = {re.sub(r"[^a-z]", "", key.lower()): text(value) for key, value in bag.items()}
+    plain = {key: text(value) for key, value in _plain(bag).items()}
     name = plain.get("packagename") or plain.get("pkgname") or plain.get("package")
     version = plain.get("packageversion") or plain.get("installedversion") or plain.get("version")
     if not name or not version:
@@ -280,18 +336,34 @@ def _from_properties(bag: Mapping[str, Any]) -> Installed | None:
     return Installed(ecosystem_of_type(kind), name, version)
 
 
+def _identifiers(item: _Result) -> tuple[str, ...]:
+    """What the result's advisory can be looked up by: the rule's identifier, or those that Snyk's rule has
+    in parentheses."""
+    if identifier := _IDENTIFIER.search(item.rule_id):
+        return (identifier[0],)
+    if not _ADVISORY_RULE.match(item.rule_id):
+        return ()
+    listed, closed, _rest = words(item.rule.get("fullDescription")).partition(")")
+    return tuple(_IDENTIFIER.findall(listed)) if closed else ()
+
+
 def _reported(item: _Result, package: Installed) -> Reported:
     found = next((it for form in _MESSAGES if (it := form.search(item.message))), None)
-    stated = found.groupdict().get("id") if found else None
-    identifier = _IDENTIFIER.match(item.rule_id)
+    bag = _plain(mapping(item.result.get("properties")))
+    stated = (found.groupdict().get("id") if found else None) or text(bag.get("displayid"))
+    rule = _IDENTIFIER.search(item.rule_id)
     aliases = _ALSO_KNOWN_AS.search(item.message)
     return Reported(
-        id=stated or (identifier[0] if identifier else item.rule_id),
+        id=stated or (rule[0] if rule else item.rule_id),
         ecosystem=package.ecosystem,
         package=package.name,
         versions=(package.version,),
         fixes=_fixes(item, package.name),
-        aliases=_QUOTED.findall(aliases[1]) if aliases else (),
+        aliases=(
+            *(_QUOTED.findall(aliases[1]) if aliases else ()),
+            *_identifiers(item),
+            *texts(bag.get("aliases")),
+        ),
         summary=words(item.rule.get("shortDescription")),
         details=words(item.rule.get("fullDescription")),
         cwe=_cwe(item.rule),
@@ -301,13 +373,17 @@ def _reported(item: _Result, package: Installed) -> Reported:
 
 def _fixes(item: _Result, package: str) -> tuple[str, ...]:
     """Fixed versions: from the message, the rule's help, or a property; none where none is named."""
-    help_text = words(item.rule.get("help"))[:MAX_HELP_LENGTH]
-    bag = mapping(item.result.get("properties"))
-    stated = [
-        value for key, value in bag.items() if key.lower() in ("fixedversion", "fixedversions")
-    ]
+    help_of = mapping(item.rule.get("help"))
+    help_text = words(help_of)[:MAX_HELP_LENGTH]
+    bag = _plain(mapping(item.result.get("properties")))
+    stated = [bag.get(key) for key in ("fixedversion", "fixedversions", "fixversions")]
     lines = _FIXED.findall(item.message) or _FIXED.findall(help_text)
-    found = [*lines, *(it for value in stated for it in texts(value))]
+    advice = [
+        found["fixes"].replace("`", "")
+        for found in _UPGRADE.finditer(text(help_of.get("markdown"))[:MAX_HELP_LENGTH])
+        if found["name"] == package
+    ]
+    found = [*lines, *advice, *(it for value in stated for it in texts(value))]
     parts = (part.strip() for it in found for part in it.split(","))
     return tuple(dict.fromkeys([*filter(None, parts), *_table(help_text, package)]))
 
