@@ -162,9 +162,7 @@ _QUOTED = re.compile(r"'([^']+)'")
 _FIXED = re.compile(r"^Fix(?:ed)? Version: *(.+)$", re.MULTILINE)
 
 #: Snyk's advice in a rule's help.
-_UPGRADE = re.compile(
-    r"^Upgrade `?(?P<name>[^\s`]+)`? to version (?P<fixes>.+?) or higher", re.MULTILINE
-)
+_UPGRADE = re.compile(r"\bUpgrade `?(?P<name>[^\s`]+)`? to version (?P<fixes>[^\n]+?) or higher")
 
 #: A row of osv-scanner's table, split at its bars: nothing, advisory, package, version, nothing.
 _CELLS = 5
@@ -310,15 +308,15 @@ def _from_message(message: str) -> Installed | None:
 
 
 def _from_names(item: _Result) -> Installed | None:
-    """The package of an advisory's result from a logical location, else from the rule's description."""
+    """The package of a logical location, else of the rule's description. Without a URL, a name and a version
+    are a package's only if the rule is an advisory."""
+    if url := next(filter(None, map(from_purl, item.logical_names)), None):
+        return url
     if not _ADVISORY_RULE.match(item.rule_id):
         return None
-    for name in (*item.logical_names, words(item.rule.get("fullDescription"))):
-        if (url := from_purl(name)) is not None:
-            return url
-        if found := _NAME_AT_VERSION.fullmatch(name):
-            return Installed("", found["name"], found["version"])
-    return None
+    names = (*item.logical_names, words(item.rule.get("fullDescription")))
+    found = next(filter(None, map(_NAME_AT_VERSION.fullmatch, names)), None)
+    return None if found is None else Installed("", found["name"], found["version"])
 
 
 def _plain(bag: Mapping[str, Any]) -> dict[str, Any]:

@@ -148,6 +148,126 @@ def test_properties_name_a_package(tmp_path: Path, properties: dict[str, str]) -
     assert lowest_fixed_version(record, "npm", "@s/pkg", "1.0.0") == "1.0.1"
 
 
+def test_grype_before_its_message_named_the_type_first(tmp_path: Path) -> None:
+    words = "The path /app/x reports lodash at version 4.17.20  which would result in a vulnerable (npm)"
+    result = {
+        "ruleId": "CVE-2026-1234-lodash",
+        "message": {"text": f"{words} package installed"},
+        "locations": [place("app/x", 1)],
+    }
+    found = read(tmp_path, run(result))
+    assert (found.skipped, found.findings) == ((), ())
+    assert found.advisories[0].id == "CVE-2026-1234"
+    assert found.advisories[0].ids_affecting("npm", "lodash", "4.17.20")
+
+
+def snyk(
+    uri: str = "package.json", manager: str = "npm", *, says_where: bool = True
+) -> dict[str, Any]:
+    logical = {"logicalLocations": [{"fullyQualifiedName": "@s/pkg@1.1.0"}]} if says_where else {}
+    rule = {
+        "id": "SNYK-JS-SPKG-1234567",
+        "shortDescription": {"text": "High severity - Prototype Pollution vulnerability in @s/pkg"},
+        "fullDescription": {"text": "(CVE-2026-1234,CVE-2026-1235) @s/pkg@1.1.0"},
+        "help": {
+            "text": "",
+            "markdown": "# Overview\nUpgrade `other` to version 9.9.9 or higher.\n# Remediation\n"
+            "Upgrade `@s/pkg` to version 2.0.1, `1.1.2` or higher.\n",
+        },
+        "properties": {"tags": ["security", "CWE-1321", manager]},
+    }
+    words = "This file introduces a vulnerable @s/pkg package with a high severity vulnerability."
+    result = {
+        "ruleId": rule["id"],
+        "message": {"text": words},
+        "locations": [place(uri, 1) | logical],
+    }
+    return run(result, rules=[rule])
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        snyk(),
+        snyk(says_where=False),
+        snyk("registry.example/app", "npm"),
+    ],
+)
+def test_snyk(tmp_path: Path, log: dict[str, Any]) -> None:
+    found = read(tmp_path, log)
+    assert (found.skipped, found.findings) == ((), ())
+    (record,) = found.advisories
+    assert (record.id, record.cwe) == ("SNYK-JS-SPKG-1234567", ("CWE-1321",))
+    assert record.aliases == ("CVE-2026-1234", "CVE-2026-1235")
+    assert lowest_fixed_version(record, "npm", "@s/pkg", "1.1.0") == "1.1.2"
+    assert is_affected(record, "npm", "@s/pkg", "9.9.9")
+
+
+def uv(**more: Any) -> dict[str, Any]:
+    logical = {"fullyQualifiedName": "idna@3.6", "kind": "package", "name": "idna"}
+    return {
+        "ruleId": "GHSA-jjg7-2v4v-x38h",
+        "kind": "fail",
+        "message": {"text": "idna 3.6 is vulnerable to PYSEC-2024-60: Denial of service"},
+        "locations": [place("uv.lock", 1) | {"logicalLocations": [logical]}],
+        "properties": {
+            "uv/id": "GHSA-jjg7-2v4v-x38h",
+            "uv/displayId": "PYSEC-2024-60",
+            "uv/aliases": ["CVE-2024-3651"],
+            "uv/package": "idna",
+            "uv/version": "3.6",
+            "uv/fixVersions": ["3.7"],
+        },
+        **more,
+    }
+
+
+def test_uv(tmp_path: Path) -> None:
+    found = read(tmp_path, run(uv()))
+    assert (found.skipped, found.findings) == ((), ())
+    (record,) = found.advisories
+    assert record.id == "PYSEC-2024-60"
+    assert set(record.aliases) == {"GHSA-jjg7-2v4v-x38h", "CVE-2024-3651"}
+    assert lowest_fixed_version(record, "PyPI", "idna", "3.6") == "3.7"
+
+
+def test_a_project_that_uv_calls_archived_is_no_vulnerability(tmp_path: Path) -> None:
+    properties = {"uv/package": "idna", "uv/status": "archived"}
+    (note,) = read(
+        tmp_path, run(uv(ruleId="uv/project-status/archived", properties=properties))
+    ).skipped
+    assert not note.unknown
+
+
+def test_a_package_url_of_a_logical_location(tmp_path: Path) -> None:
+    logical = {"logicalLocations": [{"fullyQualifiedName": "pkg:npm/%40s/pkg@1.0.0?a=b"}]}
+    (record,) = read(tmp_path, run({"ruleId": "INT-1", "locations": [logical]})).advisories
+    assert record.ids_affecting("npm", "@s/pkg", "1.0.0") == ("INT-1",)
+
+
+@pytest.mark.parametrize(
+    ("rule", "path"),
+    [
+        ("CVE-2026-1-some-java-package", "lib/some.jar"),
+        ("GO-2026-4864", "go.mod"),
+        ("[MEDIUM] CVE-2026-1", "Dockerfile"),
+        ("SNYK-LINUX-BZIP2-106947", "Dockerfile"),
+        ("npm:ms:20170412", "src/app.js"),
+    ],
+)
+def test_an_advisory_is_never_a_finding_in_own_code(tmp_path: Path, rule: str, path: str) -> None:
+    found = read(tmp_path, run({"ruleId": rule, "locations": [place(path, 1)]}))
+    assert (found.advisories, found.findings, len(found.skipped)) == ((), (), 1)
+    assert found.skipped[0].unknown
+
+
+@pytest.mark.parametrize("rule", ["SNYK-CC-K8S-6", "js/sql-injection", "custom.CVE-2026-1"])
+def test_a_rule_about_code_or_configuration_stays_a_finding(tmp_path: Path, rule: str) -> None:
+    logical = {"logicalLocations": [{"fullyQualifiedName": "run@2"}]}
+    found = read(tmp_path, run({"ruleId": rule, "locations": [place("a.yaml", 3) | logical]}))
+    assert (found.skipped, found.findings[0].rule_id) == ((), rule)
+
+
 @pytest.mark.parametrize(
     ("results", "reason"),
     [
@@ -173,6 +293,7 @@ def test_what_gives_no_advisory_says_why(tmp_path: Path, results: Any, reason: s
 
 def test_a_run_that_was_not_carried_out_is_not_clean(tmp_path: Path) -> None:
     assert read(tmp_path, run()) == AdvisorySet()
+    assert [it.unknown for it in read(tmp_path).skipped] == [True]
     failed = run(invocations=[{"executionSuccessful": False}])
     broken: list[dict[str, Any]] = [{"tool": {}}, run() | {"results": None}, failed]
     for bad in broken:
