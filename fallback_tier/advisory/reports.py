@@ -12,6 +12,7 @@ The second and third say nothing of other release lines: these count as affected
 record is found (``found.unstated``).
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -35,7 +36,9 @@ from fallback_tier.advisory.found import (
 from fallback_tier.advisory.npm_ranges import NPM, osv_ranges
 from fallback_tier.advisory.osv import advisory_from
 from fallback_tier.advisory.packages import Installed, ecosystem_of_type, from_purl
+from fallback_tier.advisory.ranges import is_affected
 from fallback_tier.advisory.versions import is_orderable, served, sort_key, successor
+from fallback_tier.ecosystem_rules import base_ecosystem, ecosystems, rules_of
 from fallback_tier.errors import AdvisoryError
 
 #: pip-audit and uv audit read this ecosystem alone.
@@ -72,8 +75,8 @@ def read(document: object, source: str) -> Iterator[Found] | None:
 
 
 def array(items: Sequence[object], source: str) -> Iterator[Found]:
-    """A JSON array, or JSON lines: OSV records, GitHub's objects, pages of either, or an older pip-audit
-    report."""
+    """A JSON array, or JSON lines: OSV records, GitHub's objects, pages of either, or a report of an older
+    pip-audit, an older Trivy or of yarn."""
     if items and all(isinstance(it, list) for it in items):
         items = [one for page in items if isinstance(page, list) for one in page]
     audited = [
@@ -81,6 +84,11 @@ def array(items: Sequence[object], source: str) -> Iterator[Found]:
     ]
     if audited and all(audited):
         return pip_audit({"dependencies": items}, source)
+    found = [mapping(it) for it in items]
+    if found and all(isinstance(it.get("Target"), str) for it in found):
+        return trivy({"Results": items}, source)
+    if any(map(_is_yarn_audit, found)):
+        return yarn_audit(items, source)
     return _each(items, source)
 
 
@@ -151,24 +159,70 @@ def osv_scanner(report: Mapping[str, Any], source: str) -> Iterator[Found]:
         yield from unread(result.get("packages"), where)
         for package in mappings(result.get("packages")):
             name = text(mapping(package.get("package")).get("name"))
-            yield from osv_records(package.get("vulnerabilities"), f"{where} {name}")
+            yield from _osv_scanner_flaws(package, f"{where} {name}")
             yield from _osv_scanner_groups(package, f"{where} {name}")
+
+
+def _osv_scanner_flaws(package: Mapping[str, Any], where: str) -> Iterator[Found]:
+    """Yield the records of a package. Where one does not cover the installed version, or can't be used,
+    that version is stated, too."""
+    flaws = package.get("vulnerabilities")
+    yield from unread(flaws, where, (object,))
+    installed = _osv_scanner_installed(package)
+    for place, item in enumerate(flaws if isinstance(flaws, list) else ()):
+        source, flaw = f"{where}[{place}]", mapping(item)
+        ids = tuple(filter(None, (text(flaw.get("id")), *texts(flaw.get("aliases")))))
+        for found in _osv_record(item, source):
+            is_withdrawn = isinstance(found, Skipped) and not found.unknown
+            if installed is None or not ids or is_withdrawn:
+                yield found
+            elif not isinstance(found, FoundAdvisory):
+                stated = _osv_scanner_stated(installed, ids)
+                yield Named(ids, source, stated, lacks="its record can't be used")
+            else:
+                yield found
+                if not is_affected(found.advisory, *installed):
+                    yield from _osv_scanner_stated(installed, ids)
+
+
+def _osv_scanner_installed(package: Mapping[str, Any]) -> Installed | None:
+    """Return the package, if it has a version and its ecosystem is served."""
+    found = mapping(package.get("package"))
+    ecosystem = base_ecosystem(text(found.get("ecosystem")))
+    name, version = text(found.get("name")), text(found.get("version"))
+    is_served = rules_of(ecosystem) is not None
+    return Installed(ecosystem, name, version) if is_served and name and version else None
+
+
+def _osv_scanner_stated(installed: Installed, ids: Sequence[str]) -> tuple[FoundAdvisory, ...]:
+    reported = Reported(
+        id=ids[0],
+        ecosystem=installed.ecosystem,
+        package=installed.name,
+        versions=(installed.version,),
+        aliases=ids[1:],
+    )
+    found = records(iter((reported,)), ids[0])
+    return tuple(it for it in found if isinstance(it, FoundAdvisory))
 
 
 def _osv_scanner_groups(package: Mapping[str, Any], where: str) -> Iterator[Found]:
     """Yield the identifiers of a package's groups of which the report has no record."""
     yield from unread(package.get("groups"), where)
+    installed = _osv_scanner_installed(package)
     held = {text(it.get("id")) for it in mappings(package.get("vulnerabilities"))}
     for group in mappings(package.get("groups")):
         ids = texts(group.get("ids"))
         if not ids:
             yield Skipped(source=where, reason="A group of vulnerabilities has no identifiers.")
         elif not held.issuperset(ids):
-            yield Named(ids, where)
+            yield Named(ids, where, _osv_scanner_stated(installed, ids) if installed else ())
 
 
 def pip_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
     """Versions and the versions that fix them; a package that was not audited is unknown."""
+    if not report["dependencies"]:
+        yield Skipped(source=source, reason="It names no package: nothing was audited.")
     for number, item in enumerate(report["dependencies"]):
         dependency = mapping(item)
         name = text(dependency.get("name")) or f"dependencies[{number}]"
@@ -261,15 +315,18 @@ def _npm_advisory(advisory: Mapping[str, Any], package: str, where: str) -> Iter
         yield Skipped(source=where, reason=error.problem)
         return
     link = text(advisory.get("url"))
-    ghsa = text(advisory.get("github_advisory_id")) or _ghsa(link)
+    ids = (text(advisory.get("github_advisory_id")) or _ghsa(link), *texts(advisory.get("cves")))
+    if not package and any(ids):
+        yield Named(tuple(filter(None, ids)), where, lacks="it names no package")
+        return
     number = advisory.get("source") or advisory.get("id")
     reported = Reported(
-        id=ghsa or f"npm-advisory-{number}",
+        id=ids[0] or f"npm-advisory-{number}",
         ecosystem=NPM,
         package=package,
         ranges=ranges,
         versions=_versions_found(advisory),
-        aliases=texts(advisory.get("cves")),
+        aliases=ids[1:],
         summary=text(advisory.get("title")),
         details=text(advisory.get("overview")),
         cwe=texts(advisory.get("cwe")),
@@ -277,6 +334,27 @@ def _npm_advisory(advisory: Mapping[str, Any], package: str, where: str) -> Iter
         cvss=text(mapping(advisory.get("cvss")).get("vectorString")),
     )
     yield from records(iter((reported,)), where)
+
+
+def yarn_audit(items: Sequence[object], source: str) -> Iterator[Found]:
+    """Lines of yarn 1: an advisory once a path to it, as npm 6 has it, then the counts."""
+    advisories, counted, failed = {}, False, False
+    yield from unread(items, source)
+    for line in mappings(items):
+        kind, data = text(line.get("type")), mapping(line.get("data"))
+        if kind == "auditAdvisory":
+            advisory = mapping(data.get("advisory"))
+            key = json.dumps(advisory, sort_keys=True)
+            advisories[key] = advisory
+        counted = counted or kind == "auditSummary"
+        failed = failed or kind == "error"
+        if kind == "auditSummary":
+            yield from _npm_uncounted({"metadata": data}, source, advisories)
+    if failed or not counted:
+        yield Skipped(source=source, reason="It has an error or no summary: it may be incomplete.")
+    for advisory in advisories.values():
+        where = f"{source}: {advisory.get('id')}"
+        yield from _npm_advisory(advisory, text(advisory.get("module_name")), where)
 
 
 def _ghsa(link: str) -> str:
@@ -295,7 +373,10 @@ def _versions_found(advisory: Mapping[str, Any]) -> tuple[str, ...]:
 def uv_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
     """One report, or one for each tool (`uv tool audit`). Statuses of projects are no vulnerabilities."""
     yield from unread(report.get("tools"), source)
-    for body in (report, *mappings(report.get("tools"))):
+    bodies = (report, *mappings(report.get("tools")))
+    if not any(mapping(body.get("summary")).get("audited_packages") for body in bodies):
+        yield Skipped(source=source, reason="It counts no audited package: nothing was audited.")
+    for body in bodies:
         yield from unread(body.get("vulnerabilities"), source)
         for flaw in mappings(body.get("vulnerabilities")):
             dependency = mapping(flaw.get("dependency"))
@@ -481,8 +562,15 @@ def _is_github_advisory(document: Mapping[str, Any]) -> bool:
 
 
 def trivy(report: Mapping[str, Any], source: str) -> Iterator[Found]:
-    """Vulnerabilities of Trivy's results; misconfigurations, secrets and licences are not advisories."""
+    """Vulnerabilities of Trivy's results; misconfigurations, secrets and licences are not advisories.
+
+    Without a target that has packages of an ecosystem that is served, none was looked at: Trivy may have
+    scanned for other things, or found no lock.
+    """
     yield from unread(report.get("Results"), source)
+    if not any(map(_has_packages, mappings(report.get("Results")))):
+        served = " or ".join(ecosystems())
+        yield Skipped(source=source, reason=f"It names no target that has packages of {served}.")
     for result in mappings(report.get("Results")):
         where = f"{source}: {text(result.get('Target'))}"
         yield from unread(result.get("Vulnerabilities"), where)
@@ -505,6 +593,14 @@ def trivy(report: Mapping[str, Any], source: str) -> Iterator[Found]:
                 url=text(flaw.get("PrimaryURL")),
                 cvss=_trivy_cvss(mapping(flaw.get("CVSS"))),
             )
+
+
+def _has_packages(result: Mapping[str, Any]) -> bool:
+    """Are packages that are served in a target, or vulnerabilities, which are named one by one? Targets of
+    old reports have no class."""
+    is_packages = text(result.get("Class")) in ("", "lang-pkgs")
+    is_served = is_packages and bool(ecosystem_of_type(text(result.get("Type"))))
+    return is_served or bool(result.get("Vulnerabilities"))
 
 
 def _trivy_ignored(result: Mapping[str, Any], where: str) -> Iterator[Skipped]:
@@ -599,10 +695,11 @@ _SETTLED = frozenset({"not_affected", "false_positive", "resolved", "resolved_wi
 def cyclonedx(bom: Mapping[str, Any], source: str) -> Iterator[Found]:
     """The vulnerabilities of a CycloneDX document. It has no fixed versions: each is looked up by its id.
 
-    A document without ``vulnerabilities`` lists components; whether these are affected is unknown.
+    A document without ``vulnerabilities`` lists components; whether these are affected is unknown. So it is
+    if the list is empty: Trivy writes it so where it was not told to look for any.
     """
-    if bom.get("vulnerabilities") is None:
-        reason = "It lists components and has no `vulnerabilities`: have a scanner add them."
+    if bom.get("vulnerabilities") in (None, []):
+        reason = "It lists components and no `vulnerabilities`: have a scanner add them."
         yield Skipped(source=source, reason=reason)
         return
     yield from unread(bom["vulnerabilities"], source)
@@ -618,6 +715,9 @@ def cyclonedx(bom: Mapping[str, Any], source: str) -> Iterator[Found]:
             continue
         stated = list(_cyclonedx_affected(flaw, ids, components, where))
         yield from (it for it in stated if isinstance(it, Skipped))
+        affects = [*mappings(flaw.get("affects"))]
+        if affects and all(map(_is_unaffected, affects)):
+            continue
         whole = tuple(it for it in stated if isinstance(it, FoundAdvisory))
         if ids:
             yield Named(ids, where, whole)
@@ -634,6 +734,11 @@ def _cyclonedx_affected(
         ref = text(affects.get("ref"))
         local = unquote(ref.rpartition("#")[2]) if ref.startswith("urn:cdx:") else ref
         package = from_purl(components.get(local, "")) or from_purl(local)
+        if _is_unaffected(affects):
+            name = ids[0] if ids else "A vulnerability"
+            reason = f"{name}: the document calls {ref[:200]!r} unaffected."
+            yield Skipped(source=where, reason=reason)
+            continue
         if package is None:
             continue
         yield from _of_package(
@@ -647,6 +752,12 @@ def _cyclonedx_affected(
             url=text(mapping(flaw.get("source")).get("url")),
             cvss=_cyclonedx_cvss(flaw),
         )
+
+
+def _is_unaffected(affects: Mapping[str, Any]) -> bool:
+    """Does a document call all versions of a component unaffected that it lists?"""
+    states = {text(it.get("status")) for it in mappings(affects.get("versions"))}
+    return states == {"unaffected"}
 
 
 def _cyclonedx_cvss(flaw: Mapping[str, Any]) -> str:
@@ -688,6 +799,22 @@ def _is_trivy(document: Mapping[str, Any]) -> bool:
     )
 
 
+def _is_npm6_audit(document: Mapping[str, Any]) -> bool:
+    # Composer has a list of advisories a package.
+    found = document.get("advisories")
+    return isinstance(found, dict) and not any(isinstance(it, list) for it in found.values())
+
+
+def _is_yarn_audit(line: Mapping[str, Any]) -> bool:
+    return text(line.get("type")) in ("auditAdvisory", "auditSummary") and "data" in line
+
+
+def _is_grype(document: Mapping[str, Any]) -> bool:
+    # Xeol, which looks for packages that are no longer maintained, has Grype's form.
+    name = mapping(document.get("descriptor")).get("name", "grype")
+    return isinstance(document.get("matches"), list) and name == "grype"
+
+
 def _webhook(event: Mapping[str, Any], source: str) -> Iterator[Found]:
     return github_alert(mapping(event.get("alert")), source)
 
@@ -704,10 +831,11 @@ FORMATS: tuple[Format, ...] = (
     Format("Dependabot alerts", lambda it: _is_alert(mapping(it.get("alert"))), _webhook),
     Format("GitHub advisories", _is_github_advisory, github_advisory),
     Format("Trivy JSON", _is_trivy, trivy),
-    Format("Grype JSON", _has("matches", list), grype),
+    Format("Grype JSON", _is_grype, grype),
     Format("uv audit JSON", _is_uv_audit, uv_audit),
     Format("npm audit JSON", _has("vulnerabilities", dict), npm_audit),
-    Format("npm audit JSON", _has("advisories", dict), npm6_audit),
+    Format("npm audit JSON", _is_npm6_audit, npm6_audit),
+    Format("yarn audit JSON", _is_yarn_audit, lambda it, source: yarn_audit([it], source)),
     Format("pip-audit JSON", _has("dependencies", list), pip_audit),
     Format("osv-scanner JSON", _has("results", list), osv_scanner),
     Format(

@@ -308,8 +308,8 @@ def _from_message(message: str) -> Installed | None:
 
 
 def _from_names(item: _Result) -> Installed | None:
-    """The package of a logical location, else of the rule's description. Without a URL, a name and a version
-    are a package's only if the rule is an advisory."""
+    """The package of a logical location, else of the rule's description. Without a URL, a name and a
+    version are a package's only if the rule is an advisory."""
     if url := next(filter(None, map(from_purl, item.logical_names)), None):
         return url
     if not _ADVISORY_RULE.match(item.rule_id):

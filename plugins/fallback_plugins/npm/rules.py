@@ -57,7 +57,7 @@ class NpmRules(EcosystemRules):
 
     range_type: Literal["SEMVER"] = "SEMVER"
     above_all = "999999.0.0"
-    package_types = ("npm", "node", "javascript", "node-pkg", "yarn", "pnpm")
+    package_types = ("npm", "node", "javascript", "node-pkg", "yarn", "pnpm", "bun")
     # Of pnpm-workspace.yaml, a recipe changes entries of catalogs and overrides alone.
     manifest_globs = ("package.json", "pnpm-workspace.yaml")
     lock_globs = (

@@ -54,7 +54,7 @@ class PyPIRules(EcosystemRules):
 
     range_type: Literal["ECOSYSTEM"] = "ECOSYSTEM"
     above_all = "999999.0.0"
-    package_types = ("pypi", "python", "pip", "python-pkg", "pipenv", "poetry", "uv")
+    package_types = ("pypi", "python", "pip", "python-pkg", "pipenv", "poetry", "uv", "pylock")
     manifest_globs = (
         *("requirements*.txt", "requirements*.in", "*requirements.txt", "*requirements.in"),
         *(

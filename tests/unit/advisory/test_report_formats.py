@@ -368,9 +368,47 @@ def test_the_alert_of_a_webhook(tmp_path: Path) -> None:
 # --- Trivy, Grype, uv -----------------------------------------------------------------------------
 
 
-def test_a_clean_trivy_report_has_no_results(tmp_path: Path) -> None:
-    found = read(tmp_path, {key: TRIVY[key] for key in ("SchemaVersion", "ArtifactName")})
+@pytest.mark.parametrize("target", [{"Class": "lang-pkgs", "Type": "npm"}, {"Type": "pipenv"}])
+def test_a_trivy_report_is_clean_if_it_has_a_target_with_packages(
+    tmp_path: Path, target: dict[str, str]
+) -> None:
+    other = {"Target": "Dockerfile", "Class": "config", "Type": "dockerfile"}
+    found = read(tmp_path, edited(TRIVY, {"Results": [other, {"Target": "x", **target}]}))
     assert found == AdvisorySet()
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        None,
+        [],
+        [
+            {
+                "Target": "Dockerfile",
+                "Class": "config",
+                "Type": "dockerfile",
+                "Misconfigurations": [],
+            }
+        ],
+        [{"Target": "app.py", "Class": "secret", "Secrets": [{"RuleID": "aws"}]}],
+        [{"Target": "package-lock.json", "Class": "license", "Licenses": []}],
+        [{"Target": "alpine", "Class": "os-pkgs", "Type": "alpine"}],
+        [{"Target": "app", "Class": "lang-pkgs", "Type": "gobinary"}],
+        [{"Name": "deployment", "Namespace": "default", "Results": {}}],
+    ],
+)
+def test_a_trivy_report_that_looked_at_no_packages_is_unknown(tmp_path: Path, results: Any) -> None:
+    found = read(tmp_path, edited(TRIVY, {"Results": results}))
+    assert [it.unknown for it in found.skipped] == [True]
+
+
+def test_trivys_array_before_schema_version_2(tmp_path: Path) -> None:
+    flaw = {"VulnerabilityID": CVE, "PkgName": "idna", "InstalledVersion": "3.6"}
+    target = {"Target": "Pipfile.lock", "Type": "pipenv", "Vulnerabilities": [flaw]}
+    found = read(tmp_path, [{"Target": "alpine", "Type": "alpine"}, target])
+    assert not found.skipped
+    assert only(found).ids_affecting("PyPI", "idna", "3.6") == (CVE,)
+    assert read(tmp_path, [target | {"Vulnerabilities": None}]) == AdvisorySet()
 
 
 def test_packages_of_the_system_are_unknown(tmp_path: Path) -> None:
@@ -411,6 +449,20 @@ def test_what_grype_ignores_is_named(tmp_path: Path) -> None:
     assert GHSA in skipped.reason
 
 
+def test_another_tool_with_grypes_form_is_not_grype(tmp_path: Path) -> None:
+    with pytest.raises(AdvisoryError):
+        read(tmp_path, edited(GRYPE, {"matches": [], "descriptor": {"name": "xeol"}}))
+
+
+def test_a_uv_audit_of_nothing_is_unknown(tmp_path: Path) -> None:
+    summary = {"audited_packages": 0, "vulnerabilities": 0, "adverse_statuses": 0}
+    clean = edited(UV_AUDIT, {"vulnerabilities": [], "adverse_statuses": []})
+    nothing = edited(clean, {"summary": summary})
+    for document in (nothing, {"schema": {"version": "preview"}, "tools": []}):
+        assert [it.unknown for it in read(tmp_path, document).skipped] == [True]
+    assert read(tmp_path, clean) == AdvisorySet()
+
+
 def test_the_report_of_uv_tools(tmp_path: Path) -> None:
     body = {key: UV_AUDIT[key] for key in ("summary", "vulnerabilities", "adverse_statuses")}
     report = {"schema": {"version": "preview"}, "tools": [{"name": "httpie", **body}]}
@@ -428,6 +480,13 @@ def test_a_project_that_is_archived_is_no_vulnerability(tmp_path: Path) -> None:
 
 def lookup_at(url: str, tmp_path: Path) -> OsvLookup:
     return OsvLookup(OsvServer(url, pause=lambda _: None), lambda: tmp_path / "kept")
+
+
+def test_an_npm_advisory_without_a_package_is_looked_up_by_its_ids(tmp_path: Path) -> None:
+    advisory = {"module_name": None, "github_advisory_id": GHSA}
+    with osv_api(RECORDS) as api:
+        found = read(tmp_path, {"advisories": {"1": advisory}}, lookup_at(api.url, tmp_path))
+    assert is_affected(only(found), "PyPI", "idna", "3.6")
 
 
 def test_cyclonedx_is_looked_up(tmp_path: Path) -> None:
@@ -488,10 +547,23 @@ def test_what_an_analysis_settled_is_named(tmp_path: Path, state: str) -> None:
     assert state in found.skipped[0].reason
 
 
-def test_a_list_of_components_alone_is_unknown_and_an_empty_result_is_not(tmp_path: Path) -> None:
+def test_a_list_of_components_alone_is_unknown_whether_or_not_it_has_an_empty_list(
+    tmp_path: Path,
+) -> None:
+    """Trivy writes the empty list where it was not told to look for vulnerabilities."""
     bom = {key: value for key, value in CYCLONEDX.items() if key != "vulnerabilities"}
-    assert [item.unknown for item in read(tmp_path, bom).skipped] == [True]
-    assert read(tmp_path, edited(CYCLONEDX, {"vulnerabilities": []})) == AdvisorySet()
+    for document in (bom, edited(bom, {"vulnerabilities": []})):
+        assert [item.unknown for item in read(tmp_path, document).skipped] == [True]
+
+
+def test_a_component_whose_versions_are_unaffected_is_named(tmp_path: Path) -> None:
+    flaw = CYCLONEDX["vulnerabilities"][0]
+    affects = {**flaw["affects"][0], "versions": [{"version": "3.6", "status": "unaffected"}]}
+    found = read(tmp_path, edited(CYCLONEDX, {"vulnerabilities": [{**flaw, "affects": [affects]}]}))
+    assert (found.advisories, [item.unknown for item in found.skipped]) == ((), [True])
+    mixed = [*affects["versions"], {"version": "3.5", "status": "affected"}]
+    flaw = {**flaw, "affects": [{**affects, "versions": mixed}]}
+    assert read(tmp_path, edited(CYCLONEDX, {"vulnerabilities": [flaw]})).advisories
 
 
 def test_offline_the_address_and_the_file_are_in_the_reason(tmp_path: Path) -> None:

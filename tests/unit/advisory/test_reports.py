@@ -18,6 +18,7 @@ from fallback_tier.advisory import (
     lowest_fixed_version,
 )
 from fallback_tier.advisory.found import Reported, unstated
+from fallback_tier.errors import AdvisoryError
 from tests.unit.shared.recipes import advisory
 
 
@@ -58,6 +59,39 @@ def test_osv_scanner_holds_whole_records_each_once(tmp_path: Path) -> None:
     assert (record.id, record.aliases) == ("GHSA-1", ("CVE-1",))
     assert len(record.affected) == 1
     assert lowest_fixed_version(record, "npm", "pkg", "1.0.0") == "1.5.0"
+
+
+INSTALLED = {"name": "pkg", "version": "1.2.3", "ecosystem": "npm"}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"id": "CVE-2026-1", "aliases": ["GHSA-2222-3333-4444"]},
+        osv("CVE-2026-1", "other", aliases=["GHSA-2222-3333-4444"]),
+        {"id": "CVE-2026-1", "aliases": ["GHSA-2222-3333-4444"], "affected": [{"package": None}]},
+    ],
+)
+def test_the_version_that_osv_scanner_found_is_affected_whatever_its_record_says(
+    tmp_path: Path, record: dict[str, Any]
+) -> None:
+    package = {"package": INSTALLED, "vulnerabilities": [record]}
+    (found,) = read(tmp_path, {"results": [{"packages": [package]}]}).advisories
+    assert found.ids_affecting("npm", "pkg", "1.2.3") == ("CVE-2026-1",)
+    assert "GHSA-2222-3333-4444" in found.aliases
+
+
+def test_a_group_of_osv_scanner_without_records_states_the_version(tmp_path: Path) -> None:
+    package = {"package": INSTALLED, "groups": [{"ids": ["CVE-2026-1", "GHSA-2222-3333-4444"]}]}
+    (found,) = read(tmp_path, {"results": [{"packages": [package]}]}).advisories
+    assert found.ids_affecting("npm", "pkg", "1.2.3") == ("CVE-2026-1",)
+
+
+def test_a_withdrawn_record_of_osv_scanner_states_nothing(tmp_path: Path) -> None:
+    record = osv("CVE-2026-1", withdrawn="2026-01-01T00:00:00Z")
+    package = {"package": INSTALLED, "vulnerabilities": [record]}
+    found = read(tmp_path, {"results": [{"packages": [package]}]})
+    assert (found.advisories, [it.unknown for it in found.skipped]) == ((), [False])
 
 
 def test_osv_scanner_without_findings(tmp_path: Path) -> None:
@@ -220,6 +254,56 @@ def test_npm_6_and_pnpm(tmp_path: Path, cwe: Any) -> None:
     assert not is_affected(record, "npm", "minimatch", "3.0.2")
 
 
+def test_composers_audit_is_not_npms(tmp_path: Path) -> None:
+    with pytest.raises(AdvisoryError):
+        read(tmp_path, {"advisories": {"vendor/pkg": [{"cve": "CVE-2026-1"}]}, "abandoned": []})
+
+
+def test_a_pip_audit_of_nothing_is_unknown(tmp_path: Path) -> None:
+    found = read(tmp_path, {"dependencies": [], "fixes": []})
+    assert [it.unknown for it in found.skipped] == [True]
+
+
+def yarn_line(path: str) -> dict[str, Any]:
+    advisory = {
+        "id": 1179,
+        "module_name": "minimist",
+        "vulnerable_versions": "<0.2.1 || >=1.0.0 <1.2.3",
+        "findings": [{"version": "0.0.10", "paths": ["a>minimist"]}],
+        "github_advisory_id": "GHSA-2222-3333-4444",
+    }
+    data = {"resolution": {"id": 1179, "path": path}, "advisory": advisory}
+    return {"type": "auditAdvisory", "data": data}
+
+
+SUMMARY = {"type": "auditSummary", "data": {"vulnerabilities": {"low": 1}}}
+
+
+def test_the_lines_of_yarn_1(tmp_path: Path) -> None:
+    found = read(tmp_path, [yarn_line("a>minimist"), yarn_line("b>minimist"), SUMMARY])
+    assert not found.skipped
+    record = only(found)
+    versions = ("0.2.0", "0.2.1", "1.2.2", "1.2.3")
+    affected = [it for it in versions if is_affected(record, "npm", "minimist", it)]
+    assert (record.id, affected) == ("GHSA-2222-3333-4444", ["0.2.0", "1.2.2"])
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [yarn_line("a")],
+        [yarn_line("a"), {"type": "error", "data": "network"}, SUMMARY],
+        [SUMMARY],
+        SUMMARY,
+    ],
+)
+def test_a_yarn_report_that_is_not_whole_is_unknown(tmp_path: Path, lines: Any) -> None:
+    assert any(it.unknown for it in read(tmp_path, lines).skipped)
+
+
 def test_clean_audits(tmp_path: Path) -> None:
+    clean = {"type": "auditSummary", "data": {"vulnerabilities": {"low": 0}}}
+    assert read(tmp_path, clean) == AdvisorySet()
+    assert read(tmp_path, [{"type": "info", "data": "x"}, clean]) == AdvisorySet()
     assert read(tmp_path, {"auditReportVersion": 2, "vulnerabilities": {}}) == AdvisorySet()
     assert read(tmp_path, {"advisories": {}, "actions": []}) == AdvisorySet()
