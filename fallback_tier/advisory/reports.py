@@ -143,6 +143,10 @@ _OSV_SCANNER = frozenset(
 )
 
 
+#: What osv-scanner has of a package that it looked up and found something about.
+_SCANNED = frozenset({"groups", "license_violations", "licenses", "vulnerabilities"})
+
+
 def osv_scanner(report: Mapping[str, Any], source: str) -> Iterator[Found]:
     """``results`` of osv-scanner (whole OSV records per package), or of an OSV batch answer."""
     if report.get("errors"):
@@ -153,7 +157,7 @@ def osv_scanner(report: Mapping[str, Any], source: str) -> Iterator[Found]:
         where = f"{source}: results[{number}]"
         result = mapping(item)
         # Other tools have `results` too; an empty one is a batch answer's "nothing known".
-        if item != {} and result.keys().isdisjoint({"packages", "vulns"}):
+        if item != {} and not _is_osv_result(result, is_report="experimental_config" in report):
             yield Skipped(source=where, reason="It is neither osv-scanner's nor an OSV answer.")
         yield from osv_answer(result, where)
         yield from unread(result.get("packages"), where)
@@ -161,6 +165,16 @@ def osv_scanner(report: Mapping[str, Any], source: str) -> Iterator[Found]:
             name = text(mapping(package.get("package")).get("name"))
             yield from _osv_scanner_flaws(package, f"{where} {name}")
             yield from _osv_scanner_groups(package, f"{where} {name}")
+
+
+def _is_osv_result(result: Mapping[str, Any], *, is_report: bool) -> bool:
+    """Is it an OSV answer, or a source as osv-scanner has it? Prisma Cloud lists an image's vulnerabilities
+    beside its packages, and osv-scanner's own input lists packages alone, with none that was looked up."""
+    packages = [*mappings(result.get("packages"))]
+    found = any(not _SCANNED.isdisjoint(it) for it in packages)
+    is_scanned = is_report or found or not packages
+    is_source = "packages" in result and all(isinstance(it.get("package"), dict) for it in packages)
+    return "vulns" in result or (is_source and is_scanned and "vulnerabilities" not in result)
 
 
 def _osv_scanner_flaws(package: Mapping[str, Any], where: str) -> Iterator[Found]:
@@ -287,10 +301,17 @@ def _npm_without_advisory(found: Mapping[str, Any]) -> set[str]:
     return left
 
 
+#: What npm 6, npm 7 and later, pnpm or yarn have beside their findings.
+_NPM_AUDIT = frozenset({"actions", "auditReportVersion", "metadata", "muted", "runId"})
+
+
 def _npm_uncounted(
     report: Mapping[str, Any], source: str, found: Mapping[str, Any]
 ) -> Iterator[Skipped]:
-    """A report that counts vulnerabilities has to hold some; one with an error may hold fewer."""
+    """A report that counts vulnerabilities has to hold some; one with an error may hold fewer; and an empty
+    object may be another tool's, or a part of a report."""
+    if not found and report.keys().isdisjoint(_NPM_AUDIT):
+        yield Skipped(source=source, reason="Nothing in it says that it is npm's report.")
     if report.get("error"):
         yield Skipped(source=source, reason="It has an error, so it may be incomplete.")
     counts = mapping(mapping(report.get("metadata")).get("vulnerabilities")).values()

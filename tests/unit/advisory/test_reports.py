@@ -104,6 +104,35 @@ def test_another_tools_results_are_not_called_clean(tmp_path: Path) -> None:
     assert len(found.skipped) == 2
 
 
+@pytest.mark.parametrize(
+    "result",
+    [
+        {
+            "packages": [{"name": "inflect", "version": "7.3.1"}],
+            "vulnerabilities": [{"id": "CVE-1"}],
+        },
+        {"packages": [], "vulnerabilities": [{"id": "CVE-2026-1"}]},
+        {"packages": [{"package": INSTALLED}]},
+    ],
+    ids=["Prisma Cloud", "Prisma Cloud without packages", "osv-scanner's input"],
+)
+def test_packages_that_osv_scanner_did_not_look_up_are_unknown(
+    tmp_path: Path, result: dict[str, Any]
+) -> None:
+    found = read(tmp_path, {"results": [result]})
+    assert (found.advisories, [it.unknown for it in found.skipped]) == ((), [True])
+
+
+def test_all_packages_of_osv_scanner_without_a_vulnerability(tmp_path: Path) -> None:
+    report = {"results": [{"packages": [{"package": INSTALLED}]}], "experimental_config": {}}
+    assert read(tmp_path, report) == AdvisorySet()
+
+
+@pytest.mark.parametrize("key", ["vulnerabilities", "advisories"])
+def test_an_empty_object_is_no_audit(tmp_path: Path, key: str) -> None:
+    assert [it.unknown for it in read(tmp_path, {key: {}}).skipped] == [True]
+
+
 def test_answers_of_the_osv_api(tmp_path: Path) -> None:
     answer = {"vulns": [osv("OSV-1"), osv("OSV-2", withdrawn="2026-01-01T00:00:00Z")]}
     found = read(tmp_path, answer)
