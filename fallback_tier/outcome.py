@@ -132,6 +132,11 @@ class Left(Frozen):
         return self.reason is RefusalReason.UNKNOWN
 
     @property
+    def is_outside(self) -> bool:
+        """Whether it is of a project that a person left out (``Settings.paths``)."""
+        return self.reason is RefusalReason.OUTSIDE_PATHS
+
+    @property
     def why(self) -> NotApplicable:
         """The same as the selection of a recipe that leaves nothing."""
         return NotApplicable(

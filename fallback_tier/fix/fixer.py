@@ -176,6 +176,7 @@ class Fixer:
         if is_one:
             services.plugin_for(given.advisories[0])  # an ecosystem without a plugin: bad input
         repo = look_at(repository, services.clients, services.configuration.settings)
+        is_one = is_one and not repo.settings.paths  # what is outside of them is left, by a plan
         if fix_id is not None:
             repo = repo.model_copy(update={"fix_id": fix_id})
         concerned = services.concerned(given.advisories[0], repo) if is_one else ()
