@@ -124,7 +124,7 @@ class Scanner:
                 packages=len(installed),
                 unread=tuple(dict.fromkeys(unread)),
                 paths=repo.settings.paths,
-                outside=tuple(outside),
+                outside=tuple(sorted(outside)),
                 skipped=tuple(skipped),
                 resolved=self.resolve,
                 asked=answer,

@@ -140,7 +140,7 @@ def _projects(
         each = [NpmProject(it, repo, clients, terms, unread) for it in site.each]
         if not repo.selects(path for it in site.each for path in (it.path, *files_of(it))):
             for it in each:
-                stays = LeftAsItIs(it.path, partial(_left_of, it))
+                stays = LeftAsItIs(it.path, ECOSYSTEM, partial(_left_of, it))
                 yield Lenient(stays, files_of(it.site), unread)
             continue
         yield from (Lenient(HeldToAges(it), files_of(it.site), unread) for it in each)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from packaging.utils import canonicalize_name
 
@@ -127,7 +128,22 @@ def _in_scope(project: PythonProject, repo: RepoContext) -> Project:
     """The project, or what is left of it if it is outside of the folders of ``--path``."""
     if repo.selects((project.path, *project.manifests)):
         return HeldToAges(project)
-    return LeftAsItIs(project.path, lambda it: left_of(project.resolution, project.path, it))
+    return LeftAsItIs(project.path, ECOSYSTEM, partial(_left_of, project))
+
+
+def _left_of(project: PythonProject, advisory: Advisory) -> Iterator[Left]:
+    """Yield what is affected of a project outside of ``--path``: as its files declare, and of what they
+    bring in. Raises RecipeError, RepositoryError."""
+    declared = left_as_it_is(project.outline(advisory)).left
+    yield from declared
+    known = {item.package for item in declared}
+    try:
+        found = [*left_of(project.resolution, project.path, advisory)]
+    except (RecipeError, RepositoryError):
+        if not declared:
+            raise
+    else:
+        yield from (item for item in found if not (item.is_unknown and item.package in known))
 
 
 def _left_out(advisory: Advisory, repo: RepoContext) -> LeftOut:
