@@ -15,7 +15,7 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.wiring import audit_db
 from tests.e2e.command import Ended, run
 from tests.fakes.osv_api import osv_api
-from tests.fakes.repository import commit_all
+from tests.fakes.repository import commit_all, git
 from tests.integration.gate_setup import needs_sandbox
 from tests.integration.test_cli_scan_fix import LEAF, LEFT, UNIVERSE, Scenario, python
 from tests.registry import serve
@@ -190,3 +190,79 @@ def test_a_folder_without_a_tracked_file_is_an_error(scenario: Scenario, folder:
 def test_a_folder_outside_of_the_repository_is_no_folder(scenario: Scenario, folder: str) -> None:
     ended = ask(scenario, "plan", LEAF, "--path", folder)
     assert (ended.code, folder in ended.err) == (exit_codes.BAD_INPUT, True), ended
+
+
+#: A project that its client can't resolve, by ecosystem: nobody publishes the package.
+UNRESOLVABLE = {
+    "npm": {"package.json": json.dumps({"name": "x", "dependencies": {"nowhere": "^1.0.0"}})},
+    "PyPI": {"requirements.txt": "nowhere>=1\n"},
+}
+BROKEN = {
+    "npm": {"package.json": "{", "package-lock.json": "{"},
+    "PyPI": {"uv.lock": "version = ["},
+}
+
+
+@pytest.mark.parametrize("files", [UNRESOLVABLE, BROKEN])
+@pytest.mark.parametrize(
+    ("ecosystem", "name", "folder", "mine"),
+    [
+        ("npm", LEAF, "web", "web/package-lock.json"),
+        ("PyPI", LEFT, "api", "api/requirements.txt"),
+    ],
+)
+def test_a_project_outside_that_nobody_can_read_stops_no_fix(
+    scenario: Scenario,
+    ecosystem: str,
+    name: str,
+    folder: str,
+    mine: str,
+    files: Mapping[str, Mapping[str, str]],
+) -> None:
+    (scenario.repo / "legacy").mkdir()
+    write(scenario, below("legacy", files[ecosystem]))
+    document = ask(scenario, "plan", name, "--path", folder).json
+    assert [fix["files"] for fix in document["fixes"]] == [[mine]]
+    unread = {it["path"] for it in document["unread"]}
+    assert any(path.startswith("legacy/") for path in unread), document
+
+
+@pytest.mark.parametrize("files", [UNRESOLVABLE, BROKEN])
+@pytest.mark.parametrize(("ecosystem", "name"), [("npm", LEAF), ("PyPI", LEFT)])
+def test_what_is_outside_and_unknown_is_not_called_not_affected(
+    scenario: Scenario, ecosystem: str, name: str, files: Mapping[str, Mapping[str, str]]
+) -> None:
+    (scenario.repo / "legacy").mkdir()
+    for folder in ("web", "admin", "api", "jobs"):
+        git(scenario.repo, "rm", "-rq", folder)
+    (scenario.repo / "here").mkdir()
+    here = project({"bough": "^1.0.0"}, {"bough": at("1.0.0")}) | {"requirements.txt": ""}
+    write(scenario, below("here", here) | below("legacy", files[ecosystem]))
+    ended = ask(scenario, "plan", name, "--path", "here")
+    assert ended.code == exit_codes.UNKNOWN, ended
+    assert ended.json["not_affected"] == []
+
+
+def test_a_member_names_the_project_that_its_workspace_is(scenario: Scenario) -> None:
+    """One lock for all: it is resolved as a whole, from whichever folder it is named."""
+    members = {"workspaces": ["packages/*"]}
+    root = project({"bough": "^1.0.0"}, {"bough": at("1.0.0", leaf="^1.0.0"), "leaf": at("1.0.0")})
+    lock = json.loads(root["package-lock.json"])
+    lock["packages"][""] |= members
+    lock["packages"]["packages/one"] = {"name": "one", "version": "1.0.0"}
+    lock["packages"]["node_modules/one"] = {"resolved": "packages/one", "link": True}
+    (scenario.repo / "packages/one").mkdir(parents=True)
+    write(
+        scenario,
+        {
+            "package.json": json.dumps(json.loads(root["package.json"]) | members),
+            "package-lock.json": json.dumps(lock),
+            "packages/one/package.json": json.dumps({"name": "one", "version": "1.0.0"}),
+        },
+    )
+    document = ask(scenario, "plan", LEAF, "--path", "packages/one").json
+    assert [fix["files"] for fix in document["fixes"]] == [["package-lock.json"]], document
+    assert {it["manifest"] for it in document["left"]} == {
+        "web/package-lock.json",
+        "admin/package-lock.json",
+    }
