@@ -825,9 +825,10 @@ def schema() -> dict[str, Any]:
         if not SETTING_KEYS[key].in_repositories:
             field["description"] += "; no repository may set it"
     line = {"type": "string", "minLength": 1}
-    listed = table["properties"]["test_command"]
-    text = {key: listed.pop(key) for key in ("description", "examples", "title")}
-    table["properties"]["test_command"] = {**text, "anyOf": [line, listed]}
+    for key in ("test_command", "paths"):
+        listed = table["properties"][key]
+        text = {name: listed.pop(name) for name in ("description", "examples", "title")}
+        table["properties"][key] = {**text, "anyOf": [line, listed]}
     for key in ("max_usd", "max_usd_per_day"):
         table["properties"][key]["anyOf"].insert(0, {"type": "number", "minimum": 0})
 

@@ -266,3 +266,13 @@ def test_a_member_names_the_project_that_its_workspace_is(scenario: Scenario) ->
         "web/package-lock.json",
         "admin/package-lock.json",
     }
+
+
+def test_one_attempt_is_of_the_whole_repository(scenario: Scenario) -> None:
+    """Attempts, campaigns and the service have no plan, which alone leaves something: the file says nothing
+    to them."""
+    write(scenario, {".fallback-tier.toml": '[tool.fallback-tier]\npaths = "web"\n'})
+    task = {"advisory": scenario.api.records[LEAF], "repository": str(scenario.repo)}
+    ended = run("attempt", *scenario.own, stdin=json.dumps(task), env=scenario.environ)
+    assert ended.code == exit_codes.OK, ended
+    assert {"web/package-lock.json", "admin/package-lock.json"} <= {*ended.json["files"]}
