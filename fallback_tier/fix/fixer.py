@@ -158,7 +158,7 @@ class Fixer:
             with self._resumed(fix_id, inputs.advisory, repository, inputs.setup) as fix:
                 yield fix
             return
-        repo, one = self._look(given, repository, fix_id)
+        repo, one = self._look(given, repository, fix_id, for_engine=True)
         if one is None:
             raise SeveralFixesError(
                 "An engine takes the steps of one advisory's fix in one ecosystem, and these are several.",
@@ -168,7 +168,12 @@ class Fixer:
             yield fix
 
     def _look(
-        self, given: AdvisorySet, repository: Path, fix_id: str | None
+        self,
+        given: AdvisorySet,
+        repository: Path,
+        fix_id: str | None,
+        *,
+        for_engine: bool = False,
     ) -> tuple[RepoContext, Advisory | None]:
         """Return the repository, and the one advisory, narrowed to the one ecosystem that it concerns
         there; None: several are planned together."""
@@ -176,6 +181,8 @@ class Fixer:
         if is_one:
             services.plugin_for(given.advisories[0])  # an ecosystem without a plugin: bad input
         repo = look_at(repository, services.clients, services.configuration.settings)
+        # What is outside of the folders is left, by a plan; an engine has none, and fixes all of it.
+        is_one = is_one and (for_engine or not repo.settings.paths)
         if fix_id is not None:
             repo = repo.model_copy(update={"fix_id": fix_id})
         concerned = services.concerned(given.advisories[0], repo) if is_one else ()

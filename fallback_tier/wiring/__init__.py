@@ -15,7 +15,7 @@ from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.events import BudgetRaised
 from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.vocabulary import RefusalReason
-from fallback_tier.advisory import Advisory
+from fallback_tier.advisory import Advisory, AdvisoryBundle
 from fallback_tier.affected import Affected
 from fallback_tier.errors import AdvisoryError
 from fallback_tier.execution import ClientRunner
@@ -136,6 +136,9 @@ class Services:
         ``makes`` False: a patch on record is judged again, so no recipe is looked for.
         """
         plugin = self.plugin_for(advisory)
+        if not isinstance(advisory, AdvisoryBundle):  # a plan's: only that leaves something
+            whole = repo.settings.model_copy(update={"paths": ()})
+            repo = repo.model_copy(update={"settings": whole})
         own = repo.model_copy(
             update={
                 "manifests": plugin.manifests(repo.tracked_files),

@@ -122,6 +122,7 @@ class FixRecord:
                 allowed_hosts=tuple(allowed_hosts),
                 age_exceptions=repo.settings.age_exceptions,
                 release_age_days=repo.settings.release_age_days,
+                paths=repo.settings.paths,
             )
         )
 
