@@ -138,7 +138,7 @@ SARIF_VERSION = "2.1.0"
 #: A rule's help is searched once a result; osv-scanner's tables take a few thousand characters.
 MAX_HELP_LENGTH = 65_536
 
-#: How osv-scanner, Trivy, Grype and its versions before 0.60 name a package in a result's message.
+#: How osv-scanner, Trivy, Grype and an older Grype (0.34) name a package in a result's message.
 _MESSAGES = (
     re.compile(r"Package '(?P<name>[^']+)@(?P<version>[^'@]+)' is vulnerable to '(?P<id>[^']+)'"),
     re.compile(

@@ -27,6 +27,7 @@ KNOWN = {
     "audit/fallback_audit/stores/postgres_location.py": _HELP,
     "fallback_tier/advisory/npm_ranges.py": _REPORT,
     "fallback_tier/advisory/reports.py": _REPORT,
+    "fallback_tier/advisory/sarif.py": _REPORT,
     "fallback_tier/cli/serve/command.py": _HELP,
     "fallback_tier/cli/serve/parser.py": _HELP,
     "fallback_tier/cli/mcp/command.py": _HELP,
