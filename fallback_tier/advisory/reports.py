@@ -89,6 +89,8 @@ def array(items: Sequence[object], source: str) -> Iterator[Found]:
         return trivy({"Results": items}, source)
     if any(map(_is_yarn_audit, found)):
         return yarn_audit(items, source)
+    if found and all(map(_is_berry_audit, found)):
+        return berry_audit(found, source)
     return _each(items, source)
 
 
@@ -376,6 +378,25 @@ def yarn_audit(items: Sequence[object], source: str) -> Iterator[Found]:
     for advisory in advisories.values():
         where = f"{source}: {advisory.get('id')}"
         yield from _npm_advisory(advisory, text(advisory.get("module_name")), where)
+
+
+def berry_audit(lines: Sequence[Mapping[str, Any]], source: str) -> Iterator[Found]:
+    """Lines of yarn 4 (`yarn npm audit --json`): an advisory each, or a release that is deprecated."""
+    for line in lines:
+        package, flaw = text(line.get("value")), mapping(line.get("children"))
+        where = f"{source}: {package}"
+        if text(flaw.get("ID")).endswith("(deprecation)"):
+            reason = f"{package} is deprecated, which is not a vulnerability."
+            yield Skipped(source=where, reason=reason, unknown=False)
+            continue
+        advisory = {
+            "id": flaw.get("ID"),
+            "range": flaw.get("Vulnerable Versions"),
+            "title": flaw.get("Issue"),
+            "url": flaw.get("URL"),
+            "findings": [{"version": it} for it in texts(flaw.get("Tree Versions"))],
+        }
+        yield from _npm_advisory(advisory, package, where)
 
 
 def _ghsa(link: str) -> str:
@@ -830,6 +851,12 @@ def _is_yarn_audit(line: Mapping[str, Any]) -> bool:
     return text(line.get("type")) in ("auditAdvisory", "auditSummary") and "data" in line
 
 
+def _is_berry_audit(line: Mapping[str, Any]) -> bool:
+    return isinstance(line.get("value"), str) and {"ID", "Vulnerable Versions"} <= set(
+        mapping(line.get("children"))
+    )
+
+
 def _is_grype(document: Mapping[str, Any]) -> bool:
     # Xeol, which looks for packages that are no longer maintained, has Grype's form.
     name = mapping(document.get("descriptor")).get("name", "grype")
@@ -857,6 +884,7 @@ FORMATS: tuple[Format, ...] = (
     Format("npm audit JSON", _has("vulnerabilities", dict), npm_audit),
     Format("npm audit JSON", _is_npm6_audit, npm6_audit),
     Format("yarn audit JSON", _is_yarn_audit, lambda it, source: yarn_audit([it], source)),
+    Format("yarn audit JSON", _is_berry_audit, lambda it, source: berry_audit([it], source)),
     Format("pip-audit JSON", _has("dependencies", list), pip_audit),
     Format("osv-scanner JSON", _has("results", list), osv_scanner),
     Format(

@@ -317,6 +317,26 @@ def test_the_lines_of_yarn_1(tmp_path: Path) -> None:
     assert (record.id, affected) == ("GHSA-2222-3333-4444", ["0.2.0", "1.2.2"])
 
 
+def test_the_lines_of_yarn_4(tmp_path: Path) -> None:
+    flaw = {
+        "ID": 1096536,
+        "Issue": "Prototype Pollution",
+        "URL": "https://github.com/advisories/GHSA-2222-3333-4444",
+        "Severity": "low",
+        "Vulnerable Versions": "<1.2.3",
+        "Tree Versions": ["1.0.0"],
+    }
+    deprecated = {**flaw, "ID": "@s/old (deprecation)", "Vulnerable Versions": "7.18.6"}
+    line = {"value": "@s/pkg", "children": flaw}
+    found = read(tmp_path, [line, {"value": "@s/old", "children": deprecated}])
+    assert [it.unknown for it in found.skipped] == [False]
+    (record,) = found.advisories
+    assert record.id == "GHSA-2222-3333-4444"
+    assert is_affected(record, "npm", "@s/pkg", "1.0.0")
+    assert not is_affected(record, "npm", "@s/pkg", "1.2.3")
+    assert only(read(tmp_path, line)) == record
+
+
 @pytest.mark.parametrize(
     "lines",
     [
