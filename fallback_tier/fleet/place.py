@@ -9,15 +9,15 @@ from pydantic import ConfigDict, SecretStr
 
 from fallback_audit.frozen import Frozen
 from fallback_tier.advisory import AdvisorySet, parse_advisory
+from fallback_tier.files.folders import writing_below
 from fallback_tier.files.locks import hold
 from fallback_tier.fix.delivery import Delivery
 from fallback_tier.fix.fixer import EndedFix, SeveralFixesError, open_fixer
+from fallback_tier.fix.open_fix import OpenFix
 from fallback_tier.fleet.limiter import StoreLimiter
 from fallback_tier.fleet.order import FixOrder
 from fallback_tier.fleet.refusals import OrderError
 from fallback_tier.fleet.store.store import FleetStore, open_store
-from fallback_tier.gates.open_fix import OpenFix
-from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.installed import clients_and_plugins
 from fallback_tier.wiring import RecordSettings
 from fallback_tier.workers.checkouts import Checkouts, lock_path

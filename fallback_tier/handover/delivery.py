@@ -16,9 +16,9 @@ from fallback_audit.vocabulary import DeliveryPlace
 from fallback_tier.errors import ConfigurationError, PatchError, RepositoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.files.whole import write_whole
-from fallback_tier.gates.result import WithPatch
+from fallback_tier.fix_result import WithPatch
 from fallback_tier.gates.trees.isolation import USERS_CONFIGURATION, inspect_repository
-from fallback_tier.gates.trees.private_index import private_index
+from fallback_tier.handover.private_index import private_index
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
 

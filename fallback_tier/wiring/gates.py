@@ -1,29 +1,20 @@
 """Which gates a patch is put to, in order: ours, the ecosystem's (a proof before its tests), own ones."""
 
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 
 from fallback_audit.vocabulary import TESTS_GATE
 from fallback_tier.configured import check_names, of_base
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.gate_ports import Gate
+from fallback_tier.gate_ports import APPLIES, Gate
 from fallback_tier.gates.builtin.common import common_gates
 from fallback_tier.gates.builtin.custom import CustomGate
-from fallback_tier.gates.builtin.proof import ProofGate, check_proof
+from fallback_tier.gates.builtin.proof import ProofGate
 from fallback_tier.gates.builtin.proof_given import PROOF
-from fallback_tier.gates.failure_summary.proof_failure import proof_failure
-from fallback_tier.gates.open_fix import FixParts
-from fallback_tier.gates.steps import APPLIES
 from fallback_tier.installed import installed_gates
-from fallback_tier.outcome import RecipeSelection, Selected
 from fallback_tier.ports import EcosystemPlugin
-from fallback_tier.repo import ProofFailure, RepoContext
-from fallback_tier.tier import FallbackTier
+from fallback_tier.repo import RepoContext
 from fallback_tier.wiring.configuration import Configuration
-
-if TYPE_CHECKING:
-    from fallback_tier.attempt.task import Inputs
 
 #: Names that are taken, whether or not a gate of that name is among those of this fix.
 _RESERVED = frozenset({APPLIES, PROOF})
@@ -61,40 +52,3 @@ def _check_unique(gates: Sequence[Gate], taken: Collection[str]) -> None:
                 next_step="Uninstall the distribution that brought it, or have it renamed.",
             )
         seen.add(gate.name)
-
-
-def check_proof_fails(
-    parts: FixParts, inputs: "Inputs", report: Callable[[str], None]
-) -> ProofFailure | None:
-    """Check that the proof fails at the base commit, before anything is spent on a patch, and return how.
-
-    If nothing here can make a patch (the recipe's "no" is final, or no model is configured), the proof is
-    not run, and the result is None, as without a proof: the attempt says at once what is missing.
-    ``report`` is called with what takes time. Raises ProofError where it can't prove anything;
-    SandboxError, RepositoryError, ToolError.
-    """
-    if not _may_be_patched(parts.tier, inputs.recipe_selection):
-        return None
-    for gate in parts.gates:
-        if isinstance(gate, ProofGate):
-            report("checking that it fails at the base commit")
-            output = check_proof(
-                gate,
-                inputs.advisory,
-                inputs.repo_ctx,
-                clients=parts.clients,
-                sandbox=parts.sandbox,
-                workspace=parts.workspace,
-                timeout_s=parts.timeout_s,
-                report=parts.report,
-            )
-            return proof_failure(output, gate.proof.files, inputs.repo_ctx.tracked_files)
-    return None
-
-
-def _may_be_patched(tier: FallbackTier, selection: RecipeSelection) -> bool:
-    """Return whether a recipe, a solved example or a model may make a patch."""
-    if isinstance(selection, Selected):
-        return True
-    has_more = tier.parts.leaf is not None or tier.parts.retriever is not None
-    return has_more and not selection.reason.ends_chain

@@ -42,7 +42,7 @@ _PRELOADED = (
     "fallback_tier.cli.review.command",
     "fallback_tier.advisory.npm_ranges",
     "fallback_tier.advisory.reports",
-    "fallback_tier.gates.open_fix",
+    "fallback_tier.fix.open_fix",
     "fallback_tier.sandbox.runners",
     "fallback_tier.prompt.retry_instructions",
     "fallback_tier.prompt.turns",

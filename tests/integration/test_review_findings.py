@@ -16,8 +16,8 @@ from fallback_plugins.pypi.installing import environment
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.manifests.pyproject import harmless
 from fallback_tier.errors import PatchError
+from fallback_tier.fix_result import Escalated, RefusedFix, Verified
 from fallback_tier.gate_ports import GateContext
-from fallback_tier.gates.result import Escalated, RefusedFix, Verified
 from fallback_tier.gates.trees.checkout import CheckoutWorktree
 from fallback_tier.handover import delivery
 from fallback_tier.sandbox.clients import SubprocessClients

@@ -24,8 +24,8 @@ from fallback_tier.engines.langgraph.people import answer_to, question_of
 from fallback_tier.engines.langgraph.strict import strictly
 from fallback_tier.engines.opened import OpenedFix
 from fallback_tier.errors import ConfigurationError, InputError, UnansweredError
-from fallback_tier.gates.result import WithPatch
-from fallback_tier.gates.steps import StepKey
+from fallback_tier.fix.steps import StepKey
+from fallback_tier.fix_result import WithPatch
 from fallback_tier.outcome import Applied
 
 #: Nodes of one call of the graph. Four attempts of a dozen gates are 60, and each candidate of a recipe

@@ -4,7 +4,7 @@ from fallback_audit.events import FixEscalated, ReviewDecided
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AuditReader
 from fallback_audit.vocabulary import EscalationReason
-from fallback_tier.gates.journal.history import read_history
+from fallback_tier.fix.journal.history import read_history
 
 
 class Question(Frozen):

@@ -15,7 +15,7 @@ from tests.e2e.command import run as command
 from tests.integration.service.test_requests import problem
 from tests.service.scenario import ServiceScenario, service_scenario
 from tests.unit.audit import trails as t
-from tests.unit.gates.journal.review_record import FIX, Record
+from tests.unit.fix.journal.review_record import FIX, Record
 
 
 @pytest.fixture

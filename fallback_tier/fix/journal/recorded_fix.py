@@ -25,20 +25,21 @@ from fallback_audit.evidence.store import get_document
 from fallback_audit.ports import AuditReader, EvidenceStore
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import Affected, OwnPackage
+from fallback_tier.budget.meter import how_to_go_on
 from fallback_tier.errors import InputError, RepositoryError, UnansweredError
-from fallback_tier.gates.journal.budget_raise import how_to_go_on
-from fallback_tier.gates.journal.history import read_history
-from fallback_tier.gates.journal.inputs import FixInputs, Setup
-from fallback_tier.gates.journal.rebuild import (
+from fallback_tier.fix.journal.history import read_history
+from fallback_tier.fix.journal.inputs import FixInputs, Setup
+from fallback_tier.fix.journal.rebuild import (
     last_failure,
     rebuild,
     recorded_patch,
     recorded_resolutions,
 )
-from fallback_tier.gates.journal.recording import result_of
-from fallback_tier.gates.journal.review import can_be_tried_again
-from fallback_tier.gates.result import FixResult
-from fallback_tier.gates.steps import APPLIES, FixProgress
+from fallback_tier.fix.journal.recording import result_of
+from fallback_tier.fix.journal.review import can_be_tried_again
+from fallback_tier.fix.steps import FixProgress
+from fallback_tier.fix_result import FixResult
+from fallback_tier.gate_ports import APPLIES
 
 #: The parts of a configuration that say what a patch is judged by.
 _JUDGED_BY = ("gates", "proof")

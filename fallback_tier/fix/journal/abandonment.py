@@ -1,7 +1,7 @@
 """A person ends a fix for good that was interrupted and that is not to be resumed (ADR-0138).
 
 Its record stays as it is, with one more event; its worktree is removed. The caller holds the fix
-(``fallback_tier.gates.journal.holding``), so that no process of this machine runs it.
+(``fallback_tier.fix.journal.holding``), so that no process of this machine runs it.
 """
 
 from contextlib import suppress
@@ -10,10 +10,9 @@ from pathlib import Path
 from fallback_audit.events import FixAbandoned, FixEscalated
 from fallback_audit.ports import AuditStore
 from fallback_tier.errors import InputError
-from fallback_tier.gates.journal.history import read_history
-from fallback_tier.gates.journal.review import Signature, answer_to, check_signature
-from fallback_tier.gates.trees.own_cache import forget_cache
-from fallback_tier.gates.trees.worktrees import remove_leftovers
+from fallback_tier.fix.journal.history import read_history
+from fallback_tier.fix.journal.review import Signature, answer_to, check_signature
+from fallback_tier.gates.trees.worktrees import forget_cache, remove_leftovers
 
 
 def abandon(audit: AuditStore, workspace: Path, fix_id: str, signature: Signature) -> FixAbandoned:

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from fallback_audit.vocabulary import EscalationReason, RefusalReason
 from fallback_tier.advisory import Advisory
-from fallback_tier.batch.outcome import Part
-from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, WithPatch
+from fallback_tier.fix.batch.outcome import Part
+from fallback_tier.fix_result import Escalated, FixResult, RefusedFix, WithPatch
 from fallback_tier.planning import EcosystemPlan, Remaining
 
 _UnitT = TypeVar("_UnitT")

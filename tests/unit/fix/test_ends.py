@@ -14,8 +14,7 @@ from fallback_audit.vocabulary import (
     RefusalReason,
     Tier,
 )
-from fallback_tier.gate_ports import GateVerdict, undecided
-from fallback_tier.gates.decision import (
+from fallback_tier.fix.decision import (
     Decision,
     EndEscalated,
     EndPatched,
@@ -24,7 +23,8 @@ from fallback_tier.gates.decision import (
     Failure,
     decide,
 )
-from fallback_tier.gates.steps import FixProgress
+from fallback_tier.fix.steps import FixProgress
+from fallback_tier.gate_ports import GateVerdict, undecided
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
 
 DIGEST = "a" * 64

@@ -2,19 +2,22 @@
 
 Each answer is one event, with who and why, and the last word on its gate transition: an approved patch
 is not reopened, and a rejected one stays rejected. An approval is no proof. A fix that stopped at its
-budget can be rejected, or tried again with a higher cap (``fallback_tier.gates.journal.budget_raise``).
+budget can be rejected, or tried again with a higher cap (``raise_budget``).
 
-Whoever records an answer holds the fix (``fallback_tier.gates.journal.holding``), so that what was read
+Whoever records an answer holds the fix (``fallback_tier.fix.journal.holding``), so that what was read
 here is still true when the answer is appended.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from fallback_audit.contract.trail import attempt_was_not_made, is_budget_stop
 from fallback_audit.events import (
     MAX_WORDS_CHARS,
     AttemptFailed,
+    BudgetRaised,
+    BudgetReached,
     FixEscalated,
     FixRefused,
     FixVerified,
@@ -26,11 +29,11 @@ from fallback_audit.events import (
     reopened_words,
 )
 from fallback_audit.ports import AuditStore, EvidenceStore
-from fallback_audit.vocabulary import EscalationReason, ReviewVerdict
+from fallback_audit.vocabulary import BudgetLimit, EscalationReason, ReviewVerdict
+from fallback_tier.budget.meter import CAP_OPTIONS, amount, how_to_go_on, least_cap
 from fallback_tier.errors import InputError
-from fallback_tier.gates.journal.budget_raise import how_to_go_on
-from fallback_tier.gates.journal.history import History, Transition, read_history
-from fallback_tier.gates.journal.rebuild import recorded_patch
+from fallback_tier.fix.journal.history import History, Transition, read_history
+from fallback_tier.fix.journal.rebuild import recorded_patch
 
 #: Shortest beginning of a digest that names a patch: no accident among a fix's few patches.
 MIN_PATCH_PREFIX = 8
@@ -139,6 +142,68 @@ def run_gates_again(
     )
     audit.append(transition.scope, event)
     return event
+
+
+def raise_budget(audit: AuditStore, fix_id: str, raised: BudgetRaised) -> BudgetReached:
+    """Record that a person raised a cap; returns what had been reached.
+
+    Raises InputError, and records nothing: no such fix, one that did not stop at its budget, was rejected
+    there or abandoned, no name or reason, a cap that is not higher. After a cap per day no number is
+    needed: that one is an option of ``fix``, and the record says who let the fix continue.
+    """
+    history = read_history(audit, fix_id)
+    history.check_not_abandoned()
+    transition = history.current
+    if (decision := transition.last_of(ReviewDecided)) is not None:
+        raise InputError(
+            f"Fix {fix_id} was answered already: {' '.join(decided_words(decision).split())}.",
+            next_step="Start a new fix to try again.",
+            kind="answered",
+        )
+    reached = transition.stopped
+    if reached is None:
+        raise InputError(
+            f"Fix {fix_id} did not stop at its budget: its last event is {transition.last_kind}.",
+            next_step="Only a fix that was escalated with budget_exhausted can be given more.",
+            kind="not_at_budget",
+        )
+    if not (raised.by.strip() and raised.reason.strip()):
+        raise InputError(
+            "A raised budget needs a name and a reason.",
+            next_step="Give --by NAME and --because TEXT: both go on record.",
+            kind="signature_empty",
+        )
+    for limit, given in (
+        (BudgetLimit.USD_PER_FIX, raised.usd_per_fix),
+        (BudgetLimit.TOKENS_PER_FIX, raised.tokens_per_fix),
+    ):
+        _check_higher(transition, reached, limit, None if given is None else str(given))
+    audit.append(transition.scope, raised)
+    return reached
+
+
+def _check_higher(
+    transition: Transition, reached: BudgetReached, limit: BudgetLimit, given: str | None
+) -> None:
+    """The cap that was reached must be raised; another one may be, and then truly so."""
+    standing = [reached.cap] if reached.limit is limit else []
+    for raised in transition.of(BudgetRaised):
+        earlier = getattr(raised, limit.value)
+        standing += [] if earlier is None else [str(earlier)]
+    cap = max(standing, key=Decimal, default=None)
+    if given is None:
+        # Raised before, and nothing was asked since: that one stands.
+        needed = reached.limit is limit and cap == reached.cap
+    else:
+        needed = cap is not None and Decimal(given) <= Decimal(cap)
+    if needed and cap is not None:
+        message = "" if given is None else f", and {amount(limit, given)} is not more"
+        raise InputError(
+            f"The present cap is {amount(limit, cap)}{message}.",
+            next_step=f"Give {CAP_OPTIONS[limit]} {least_cap(reached) if reached.limit is limit else 'N'} "
+            "or more.",
+            kind="cap_not_given" if given is None else "cap_not_higher",
+        )
 
 
 def _reopening(

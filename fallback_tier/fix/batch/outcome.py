@@ -7,8 +7,8 @@ from enum import StrEnum
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory, AdvisoryBundle, Staying
+from fallback_tier.fix_result import Escalated, FixResult, Patched, RefusedFix, WithPatch
 from fallback_tier.gates.failure_summary.distill import what_failed
-from fallback_tier.gates.result import Escalated, FixResult, Patched, RefusedFix, WithPatch
 from fallback_tier.outcome import Applied
 from fallback_tier.planning import Remaining, RemediationPlan
 

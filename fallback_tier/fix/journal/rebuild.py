@@ -26,10 +26,10 @@ from fallback_audit.evidence.store import get_document
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import CallType, Tier
 from fallback_tier.errors import InputError
+from fallback_tier.fix.journal.history import History, Transition
+from fallback_tier.fix.journal.inputs import RecordedResolution
+from fallback_tier.fix.steps import FixProgress, RecordedPatch
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.journal.history import History, Transition
-from fallback_tier.gates.journal.inputs import RecordedResolution
-from fallback_tier.gates.steps import FixProgress, RecordedPatch
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
 
 

@@ -33,16 +33,16 @@ from fallback_audit.vocabulary import (
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt.task import Recorder, TierEvent
 from fallback_tier.budget.tally import spent
-from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.decision import (
+from fallback_tier.fix.decision import (
     EndDecision,
     EndEscalated,
     EndPatched,
     EndRefused,
     EndVerified,
 )
-from fallback_tier.gates.journal.inputs import FixInputs, RecordedResolution, Setup
-from fallback_tier.gates.result import (
+from fallback_tier.fix.journal.inputs import FixInputs, RecordedResolution, Setup
+from fallback_tier.fix.steps import FixProgress, RecordedPatch, StepKey
+from fallback_tier.fix_result import (
     Escalated,
     FailedCandidate,
     FixResult,
@@ -51,7 +51,7 @@ from fallback_tier.gates.result import (
     Verified,
     shown_by,
 )
-from fallback_tier.gates.steps import APPLIES, FixProgress, RecordedPatch, StepKey
+from fallback_tier.gate_ports import APPLIES, GateVerdict
 from fallback_tier.outcome import Applied, AttemptSummary, Selected
 from fallback_tier.prompt.redact import excerpt, redact_secrets
 from fallback_tier.repo import RepoContext

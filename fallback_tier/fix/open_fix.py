@@ -1,4 +1,4 @@
-"""A fix in a process's hands: one gate transition as keyed steps (``fallback_tier.gates.steps``), and their
+"""A fix in a process's hands: one gate transition as keyed steps (``fallback_tier.fix.steps``), and their
 loop, until an attempt is proved, none can be made, or a person must decide.
 
 Per attempt: ``attempt`` → ``isolate`` → ``gate:applies`` → ``gate:…`` in order → ``decide``. If there is no
@@ -12,11 +12,10 @@ attempt's context; nothing else of it survives.
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from fallback_audit.events import MAX_EXCERPT_CHARS, BudgetReached
-from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.vocabulary import (
     AffectedCode,
     DecidedBy,
@@ -26,23 +25,27 @@ from fallback_audit.vocabulary import (
 )
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import Affected
-from fallback_tier.attempt.task import Finished, TierEvent
+from fallback_tier.attempt.task import Finished
 from fallback_tier.ecosystem_rules import rules_of
 from fallback_tier.errors import ToolError, ToolMissingError
-from fallback_tier.execution import ClientRunner, KnowsHosts, Sandbox
-from fallback_tier.files.entries import say_nothing
-from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
+from fallback_tier.execution import KnowsHosts
+from fallback_tier.files.folders import writing_below
+from fallback_tier.fix.decision import EndDecision, EndEscalated, Failure, decide, with_command
+from fallback_tier.fix.journal.holding import resumable
+from fallback_tier.fix.journal.inputs import RecordedResolution
+from fallback_tier.fix.journal.recorded_fix import RecordedFix
+from fallback_tier.fix.journal.recording import FixRecord
+from fallback_tier.fix.parts import FixParts
+from fallback_tier.fix.steps import FixProgress, StepKey, next_step
+from fallback_tier.fix_result import DeliveryOutcome, FixResult, OneFix, WithPatch
+from fallback_tier.gate_ports import APPLIES, GateContext, GateVerdict
 from fallback_tier.gates.builtin.common import judge_application
-from fallback_tier.gates.decision import EndDecision, EndEscalated, Failure, decide, with_command
-from fallback_tier.gates.journal.holding import resumable
-from fallback_tier.gates.journal.inputs import RecordedResolution, Setup
-from fallback_tier.gates.journal.recorded_fix import RecordedFix
-from fallback_tier.gates.journal.recording import FixRecord, Observer
-from fallback_tier.gates.result import DeliveryOutcome, FixResult, OneFix, WithPatch
-from fallback_tier.gates.steps import APPLIES, FixProgress, StepKey, next_step
-from fallback_tier.gates.trees.own_cache import cache_of_its_own, forget_cache
-from fallback_tier.gates.trees.state_folder import writing_below
-from fallback_tier.gates.trees.worktrees import RunnerWorktree, Worktrees
+from fallback_tier.gates.trees.worktrees import (
+    RunnerWorktree,
+    Worktrees,
+    cache_of_its_own,
+    forget_cache,
+)
 from fallback_tier.limits import MAX_RECIPE_CANDIDATES
 from fallback_tier.links import model_missing
 from fallback_tier.outcome import (
@@ -55,14 +58,6 @@ from fallback_tier.outcome import (
 from fallback_tier.ports import OffersCandidates
 from fallback_tier.prompt.redact import excerpt
 from fallback_tier.repo import RepoContext
-from fallback_tier.tier import FallbackTier
-
-#: One gate's wall clock. Long enough for a real test suite, short enough to notice a hang.
-GATE_TIMEOUT_S = 600.0
-
-
-def _ignore(_event: TierEvent | StepKey) -> None:
-    """Nobody watches."""
 
 
 def _with_code(repo: RepoContext, selection: RecipeSelection) -> RepoContext:
@@ -72,36 +67,6 @@ def _with_code(repo: RepoContext, selection: RecipeSelection) -> RepoContext:
             own = Affected(code=AffectedCode.OWN, decided_by=DecidedBy.MANIFEST)
             return repo.model_copy(update={"affected": own})
     return repo
-
-
-@dataclass(frozen=True)
-class FixParts:
-    """What a fix is made and judged with.
-
-    ``setup``: what a run that resumes the fix must know of this one, kept as evidence. ``report`` is called
-    with what takes time. ``layered``: worktrees in layers, or plain checkouts; None: layers if they can be
-    mounted.
-    """
-
-    tier: FallbackTier
-    gates: Sequence[Gate]
-    sandbox: Sandbox
-    clients: ClientRunner
-    audit: AuditStore
-    evidence: EvidenceStore
-    workspace: Path
-    tool_version: str
-    sandbox_waiver: str | None = None
-    observe: Observer = _ignore
-    report: Callable[[str], None] = say_nothing
-    timeout_s: float = GATE_TIMEOUT_S
-    layered: bool | None = None
-    setup: Setup = field(default_factory=Setup)
-
-    @property
-    def gate_names(self) -> tuple[str, ...]:
-        """In order, without ``applies``."""
-        return tuple(gate.name for gate in self.gates)
 
 
 class OpenFix:

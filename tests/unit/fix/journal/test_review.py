@@ -26,11 +26,11 @@ from fallback_audit.stores.appending import utc_now
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import EscalationReason, RefusalReason, ReviewVerdict, Tier
 from fallback_tier.errors import InputError
-from fallback_tier.gates.journal.budget_raise import raise_budget
-from fallback_tier.gates.journal.questions import Questions, questions, review, why_asked
-from fallback_tier.gates.journal.review import (
+from fallback_tier.fix.journal.questions import Questions, questions, review, why_asked
+from fallback_tier.fix.journal.review import (
     Signature,
     approve,
+    raise_budget,
     reject,
     reopen,
     run_gates_again,
@@ -43,7 +43,7 @@ from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
 from tests.unit.audit.proof_trails import undecided_and_asked
 from tests.unit.audit.trails import Events
-from tests.unit.gates.journal.review_record import FIX, Record, diff, summary
+from tests.unit.fix.journal.review_record import FIX, Record, diff, summary
 
 ADA = Signature("Ada", "read it line by line")
 

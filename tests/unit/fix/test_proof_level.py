@@ -4,8 +4,8 @@ import pytest
 
 from fallback_audit.vocabulary import GateStatus, ProofLevel
 from fallback_plugins.shared.gates import gating
+from fallback_tier.fix_result import shown_by
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.result import shown_by
 
 
 def verdict(level: ProofLevel | None, status: GateStatus = GateStatus.PASSED) -> GateVerdict:

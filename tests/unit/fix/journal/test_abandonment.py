@@ -9,17 +9,16 @@ from fallback_audit.contract.table import violations
 from fallback_audit.contract.trail import Entry, Trail
 from fallback_audit.events import BudgetRaised, FixAbandoned
 from fallback_tier.errors import InputError
-from fallback_tier.gates.journal.abandonment import abandon
-from fallback_tier.gates.journal.budget_raise import raise_budget
-from fallback_tier.gates.journal.questions import questions, review
-from fallback_tier.gates.journal.recorded_fix import RecordedFix
-from fallback_tier.gates.journal.review import Signature, reject, reopen
+from fallback_tier.fix.journal.abandonment import abandon
+from fallback_tier.fix.journal.questions import questions, review
+from fallback_tier.fix.journal.recorded_fix import RecordedFix
+from fallback_tier.fix.journal.review import Signature, raise_budget, reject, reopen
 from tests.kinds import OfKind
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
 from tests.unit.audit.trails import SCOPE, Events
-from tests.unit.gates.journal.review_record import FIX, Record
+from tests.unit.fix.journal.review_record import FIX, Record
 
 ADA = Signature("Ada", "the project is archived")
 

@@ -19,10 +19,9 @@ from fallback_audit.vocabulary import (
     RefusalReason,
     Tier,
 )
-from fallback_tier.budget.meter import reached_in_words
+from fallback_tier.budget.meter import how_to_go_on, reached_in_words
+from fallback_tier.fix.steps import FixProgress
 from fallback_tier.gates.failure_summary.distill import distill, failure_signature, what_failed
-from fallback_tier.gates.journal.budget_raise import how_to_go_on
-from fallback_tier.gates.steps import FixProgress
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.outcome import (
     TRIED_HEADING,

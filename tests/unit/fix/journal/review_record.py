@@ -16,7 +16,7 @@ from fallback_audit.evidence.store import put_document
 from fallback_audit.ports import AuditStore, EvidenceStore, Scope
 from fallback_audit.vocabulary import ProofLevel
 from fallback_tier.advisory import Advisory
-from fallback_tier.gates.journal.inputs import FixInputs
+from fallback_tier.fix.journal.inputs import FixInputs
 from fallback_tier.outcome import Applied
 from tests.fakes.audit import MemoryAudit, MemoryEvidence
 from tests.unit.audit.trails import SCOPE, Events

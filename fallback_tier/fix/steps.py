@@ -5,12 +5,9 @@ from dataclasses import dataclass
 
 from fallback_audit.events import BudgetReached, Digest, PatchProposed, RecipeCandidateFailed
 from fallback_audit.vocabulary import GateStatus, LadderStep
-from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.result import FixResult
+from fallback_tier.fix_result import FixResult
+from fallback_tier.gate_ports import APPLIES, GateVerdict
 from fallback_tier.outcome import Applied, AttemptSummary, RecipeApplication, Refused, next_attempt
-
-#: The step that puts the patch on the worktree is itself a gate, always the first.
-APPLIES = "applies"
 
 
 @dataclass(frozen=True)

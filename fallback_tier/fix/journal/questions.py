@@ -35,11 +35,11 @@ from fallback_audit.vocabulary import (
     RefusalReason,
 )
 from fallback_tier.advisory.vulnerability import Vulnerability
+from fallback_tier.budget.meter import raising_command
 from fallback_tier.errors import InputError
-from fallback_tier.gates.journal.budget_raise import raising_command
-from fallback_tier.gates.journal.history import Transition, read_history
-from fallback_tier.gates.journal.inputs import recorded_vulnerabilities
-from fallback_tier.gates.journal.review import answer_to, asked_about, can_be_tried_again
+from fallback_tier.fix.journal.history import Transition, read_history
+from fallback_tier.fix.journal.inputs import recorded_vulnerabilities
+from fallback_tier.fix.journal.review import answer_to, asked_about, can_be_tried_again
 
 #: What a list of questions is read from.
 _KINDS = frozenset(

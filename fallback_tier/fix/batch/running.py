@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -22,16 +22,16 @@ from fallback_audit.evidence.store import get_document, put_document
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AuditReader, EvidenceStore
 from fallback_tier.advisory import Advisory, AdvisoryBundle, AdvisorySet
-from fallback_tier.attempt.task import TierEvent
-from fallback_tier.batch.outcome import Part, held_back
-from fallback_tier.batch.proving import EcosystemProof, Ended
 from fallback_tier.errors import InputError
-from fallback_tier.gates.journal.holding import holding
-from fallback_tier.gates.journal.inputs import Setup
-from fallback_tier.gates.journal.recorded_fix import RecordedFix, check_judged_by
-from fallback_tier.gates.open_fix import run_fix
-from fallback_tier.gates.result import FixResult
-from fallback_tier.gates.steps import StepKey
+from fallback_tier.fix.batch.outcome import Part, held_back
+from fallback_tier.fix.batch.proving import EcosystemProof, Ended
+from fallback_tier.fix.journal.holding import holding
+from fallback_tier.fix.journal.inputs import Setup
+from fallback_tier.fix.journal.recorded_fix import RecordedFix, check_judged_by
+from fallback_tier.fix.open_fix import run_fix
+from fallback_tier.fix.parts import fix_parts
+from fallback_tier.fix.watching import Watcher
+from fallback_tier.fix_result import FixResult
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.gates.trees.worktrees import remove_leftovers
 from fallback_tier.installed import as_found, look_at, new_id, tags_of
@@ -119,22 +119,6 @@ def _starts(audit: AuditReader) -> Iterator[tuple[str, FixStarted]]:
     for stored in audit.events(kinds=_STARTS):
         if isinstance(stored.payload, FixStarted):
             yield stored.scope.fix_id, stored.payload
-
-
-class Watcher(Protocol):
-    """Progress callbacks of a running part."""
-
-    def __call__(self, event: TierEvent | StepKey, /) -> None:
-        """Each step and event."""
-        ...
-
-    def report(self, what: str, /) -> None:
-        """What is waited for."""
-        ...
-
-    def report_proof(self, what: str, /) -> None:
-        """What is done before there are events: the proof that was given is tried."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -288,7 +272,8 @@ class BatchRun:
                 gate_transition_id=recorded.gate_transition_id if recorded else None,
                 affected=recorded.affected if recorded else None,
             )
-            parts = self.services.fix_parts(
+            parts = fix_parts(
+                self.services,
                 advisory,
                 watcher,
                 Setup(several=True, batch_sha256=self.digest, divisible=divisible),

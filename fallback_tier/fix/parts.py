@@ -1,0 +1,133 @@
+"""What a fix is made and judged with: the tier, the gates in order, a sandbox, the audit trail; and whether
+the proof that was given can show anything."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+
+from fallback_audit.ports import AuditStore, EvidenceStore
+from fallback_tier.advisory import Advisory
+from fallback_tier.attempt.task import Inputs, TierEvent
+from fallback_tier.execution import ClientRunner, Sandbox
+from fallback_tier.files.entries import say_nothing
+from fallback_tier.fix.journal.inputs import Setup
+from fallback_tier.fix.journal.recording import Observer
+from fallback_tier.fix.steps import StepKey
+from fallback_tier.gate_ports import Gate
+from fallback_tier.gates.builtin.proof import ProofGate, check_proof
+from fallback_tier.gates.failure_summary.proof_failure import proof_failure
+from fallback_tier.outcome import RecipeSelection, Selected
+from fallback_tier.repo import ProofFailure, RepoContext
+from fallback_tier.tier import FallbackTier
+from fallback_tier.wiring import Services
+from fallback_tier.wiring.gates import gates_for
+
+#: One gate's wall clock. Long enough for a real test suite, short enough to notice a hang.
+GATE_TIMEOUT_S = 600.0
+
+
+def _ignore(_event: TierEvent | StepKey) -> None:
+    """Nobody watches."""
+
+
+@dataclass(frozen=True)
+class FixParts:
+    """What a fix is made and judged with.
+
+    ``setup``: what a run that resumes the fix must know of this one, kept as evidence. ``report`` is called
+    with what takes time. ``layered``: worktrees in layers, or plain checkouts; None: layers if they can be
+    mounted.
+    """
+
+    tier: FallbackTier
+    gates: Sequence[Gate]
+    sandbox: Sandbox
+    clients: ClientRunner
+    audit: AuditStore
+    evidence: EvidenceStore
+    workspace: Path
+    tool_version: str
+    sandbox_waiver: str | None = None
+    observe: Observer = _ignore
+    report: Callable[[str], None] = say_nothing
+    timeout_s: float = GATE_TIMEOUT_S
+    layered: bool | None = None
+    setup: Setup = field(default_factory=Setup)
+
+    @property
+    def gate_names(self) -> tuple[str, ...]:
+        """In order, without ``applies``."""
+        return tuple(gate.name for gate in self.gates)
+
+
+def fix_parts(
+    services: Services,
+    advisory: Advisory,
+    observe: Observer,
+    setup: Setup | None = None,
+    *,
+    repo: RepoContext,
+    report: Callable[[str], None] = say_nothing,
+) -> FixParts:
+    """Return the parts for a fix of ``advisory``: its gates, and those that ``repo``'s base commit
+    describes.
+
+    ``setup``: what to keep for a run that resumes it, beside the services' configuration; ``report`` hears
+    what is waited for. Raises SandboxError where no sandbox can be had, ConfigurationError where the
+    user's own gates can't be read.
+    """
+    configuration = services.configuration
+    plugin, sandbox = services.plugin_for(advisory), services.sandbox()
+    kept = {"configuration": configuration.recorded(), "bounds": sandbox.bounds}
+    return FixParts(
+        tier=services.tier,
+        gates=gates_for(plugin, repo, configuration, services.clients),
+        sandbox=sandbox,
+        clients=services.clients,
+        audit=services.audit,
+        evidence=services.evidence,
+        workspace=configuration.state_dir,
+        tool_version=version("fallback-tier"),
+        sandbox_waiver=configuration.sandbox_waiver,
+        observe=observe,
+        report=report,
+        setup=(setup or Setup()).model_copy(update=kept),
+    )
+
+
+def check_proof_fails(
+    parts: FixParts, inputs: Inputs, report: Callable[[str], None]
+) -> ProofFailure | None:
+    """Check that the proof fails at the base commit, before anything is spent on a patch, and return how.
+
+    If nothing here can make a patch (the recipe's "no" is final, or no model is configured), the proof is
+    not run, and the result is None, as without a proof: the attempt says at once what is missing.
+    ``report`` is called with what takes time. Raises ProofError where it can't prove anything;
+    SandboxError, RepositoryError, ToolError.
+    """
+    if not _may_be_patched(parts.tier, inputs.recipe_selection):
+        return None
+    for gate in parts.gates:
+        if isinstance(gate, ProofGate):
+            report("checking that it fails at the base commit")
+            output = check_proof(
+                gate,
+                inputs.advisory,
+                inputs.repo_ctx,
+                clients=parts.clients,
+                sandbox=parts.sandbox,
+                workspace=parts.workspace,
+                timeout_s=parts.timeout_s,
+                report=parts.report,
+            )
+            return proof_failure(output, gate.proof.files, inputs.repo_ctx.tracked_files)
+    return None
+
+
+def _may_be_patched(tier: FallbackTier, selection: RecipeSelection) -> bool:
+    """Return whether a recipe, a solved example or a model may make a patch."""
+    if isinstance(selection, Selected):
+        return True
+    has_more = tier.parts.leaf is not None or tier.parts.retriever is not None
+    return has_more and not selection.reason.ends_chain
