@@ -28,7 +28,7 @@ from fallback_tier.execution import ClientRunner
 from fallback_tier.fix.open_fix import run_fix
 from fallback_tier.fix.parts import fix_parts
 from fallback_tier.fix_result import DeliveryOutcome, Verified
-from fallback_tier.handover.delivery import put_on_working_tree
+from fallback_tier.handover.working_tree import put_on_working_tree
 from fallback_tier.ports import LanguageModel, NonceSource
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.wiring import Configuration, audit_db, open_services, random_nonce

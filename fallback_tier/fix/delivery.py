@@ -25,8 +25,8 @@ from fallback_tier.handover.branch import (
     commit_to_branch,
     committed_as,
 )
-from fallback_tier.handover.delivery import check_output, record_delivery, write_patch
 from fallback_tier.handover.folder import check_folder, handover_files, write_folder
+from fallback_tier.handover.working_tree import check_output, record_delivery, write_patch
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Services

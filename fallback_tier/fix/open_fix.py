@@ -25,6 +25,7 @@ from fallback_audit.vocabulary import (
 )
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import Affected
+from fallback_tier.attempt.chain import model_missing
 from fallback_tier.attempt.task import Finished
 from fallback_tier.ecosystem_rules import rules_of
 from fallback_tier.errors import ToolError, ToolMissingError
@@ -47,7 +48,6 @@ from fallback_tier.gates.trees.worktrees import (
     forget_cache,
 )
 from fallback_tier.limits import MAX_RECIPE_CANDIDATES
-from fallback_tier.links import model_missing
 from fallback_tier.outcome import (
     Applied,
     AttemptSummary,

@@ -13,10 +13,10 @@ from fallback_tier.fix.batch.running import BatchEnd, BatchRun, BatchStarter
 from fallback_tier.fix.delivery import Deliver, Delivery, SeveralFixes, deliver_fixes
 from fallback_tier.fix.journal.holding import holding
 from fallback_tier.fix.journal.inputs import Setup
-from fallback_tier.fix.planning import check_clients
+from fallback_tier.fix.preview import check_clients
 from fallback_tier.fix.watching import Watch
 from fallback_tier.fix_result import DeliveryOutcome
-from fallback_tier.handover.delivery import complete, put_on_working_tree
+from fallback_tier.handover.working_tree import complete, put_on_working_tree
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Services
 

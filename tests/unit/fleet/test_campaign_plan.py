@@ -12,8 +12,8 @@ from fallback_tier.advisory import parse_advisory
 from fallback_tier.cli.fleet.showing import status_document
 from fallback_tier.fleet.campaign import Campaign
 from fallback_tier.fleet.campaign_file import parse_campaign
+from fallback_tier.fleet.campaign_plan import CampaignPlan, Planner
 from fallback_tier.fleet.order import listed_order, order_of
-from fallback_tier.fleet.planning import CampaignPlan, Planner
 from fallback_tier.fleet.proofs import MAX_PROOF_BYTES
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.reporting import report_document, report_page

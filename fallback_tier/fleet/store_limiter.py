@@ -14,7 +14,8 @@ from secrets import token_hex
 
 from fallback_audit.vocabulary import ModelFailureKind
 from fallback_tier.errors import FallbackError, ModelError
-from fallback_tier.fleet.policies import (
+from fallback_tier.fleet.store.tables import Session, Tables
+from fallback_tier.fleet.token_bucket import (
     Ahead,
     Bucket,
     ProviderLimits,
@@ -23,7 +24,6 @@ from fallback_tier.fleet.policies import (
     settle,
     take,
 )
-from fallback_tier.fleet.store.tables import Session, Tables
 
 #: The longest that a call waits for its turn (seconds): what holds it back then is no passing overload.
 MAX_WAIT_S = 3_600.0

@@ -19,9 +19,9 @@ from fallback_tier.fleet.campaign import Campaign, CampaignRepository
 from fallback_tier.fleet.feeds import Feeds, read_feeds
 from fallback_tier.fleet.looking import Look
 from fallback_tier.fleet.model import FleetFix, LeftOut
-from fallback_tier.fleet.policies import Candidate, in_order, priority
 from fallback_tier.fleet.proofs import ProofTable
 from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.scheduling import Candidate, in_order, priority
 from fallback_tier.fleet.store.planned import Planned, PlannedFix, PlannedRepository
 from fallback_tier.gates.builtin.proof_given import Proof
 from fallback_tier.installed import new_id

@@ -1,13 +1,12 @@
-"""The links of an attempt's chain of tiers, one function per step of ``fallback_tier.tier``. (The audit
-trail's hash chain is ``fallback_audit.chain``.)
+"""The steps of an attempt's chain of tiers, one function per step of ``fallback_tier.tier``; those of
+retrieval are in ``rag``. (The audit trail's hash chain is ``fallback_audit.chain``.)
 
-Each is a generator: it yields what it has recorded and returns what it made, or None where the next
-link should try. A ``Refusal`` ends the attempt.
+Each is a generator: it yields what it has recorded and returns what it made, or None if the next
+tier should try. A ``Refusal`` ends the attempt.
 """
 
 import hashlib
-from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Generator
 
 from fallback_audit.events import (
     MAX_EXCERPT_CHARS,
@@ -45,11 +44,6 @@ from fallback_tier.patch.diff import unified_diff
 from fallback_tier.patch.normalise import edit_digest
 from fallback_tier.prompt.prose import without_secrets
 from fallback_tier.prompt.redact import excerpt
-from fallback_tier.retrieval import FewShot
-
-if TYPE_CHECKING:
-    # A fix by recipe never pays for importing what asks a model.
-    from fallback_tier.llm.leaf import LlmLeaf
 
 #: Longest sentence of a refusal: a client's own words fit, a log does not.
 MAX_SENTENCE_CHARS = 1_500
@@ -135,21 +129,6 @@ def _try_recipe(task: AttemptTask) -> Proposal | NotApplicable:
         if not lets_stay(task.advisory, task.plugin.name, left.package, left.advisory_ids):
             return left.why
     return Proposal(Tier.RECIPE, result.changes, result.proof_level, recipe=result)
-
-
-def ask_model(
-    leaf: "LlmLeaf | None",
-    task: AttemptTask,
-    examples: Sequence[FewShot],
-    declined: NotApplicable | None,
-    record: Recorder,
-) -> Generator[TierEvent, None, Proposal]:
-    """The LLM tier, where one is configured. Raises SettingMissingError if a fix on record needs one."""
-    if leaf is None and task.needs_model:
-        raise model_missing(task.repo.fix_id)
-    if leaf is None:
-        raise _no_model(declined)
-    return (yield from leaf.write(task, examples, record))
 
 
 def seal(
@@ -278,8 +257,11 @@ def model_missing(fix_id: str) -> SettingMissingError:
     )
 
 
-def _no_model(declined: NotApplicable | None) -> Refusal:
-    """No model is configured: why the recipe declined says more, where it was asked."""
+def no_model(task: AttemptTask, declined: NotApplicable | None) -> SettingMissingError | Refusal:
+    """Return what ends an attempt that has no model to ask: an error if the fix is on record and needs one.
+    Why the recipe declined says more, if it was asked."""
+    if task.needs_model:
+        return model_missing(task.repo.fix_id)
     how = "No model is configured (--model, --base-url)."
     if declined is None:
         return Refusal(RefusalReason.MODEL_NOT_CONFIGURED, f"A retry needs a model. {how}")
