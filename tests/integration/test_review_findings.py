@@ -179,7 +179,7 @@ def test_a_delivery_that_fails_half_way_puts_the_tree_back(
         working_tree.put_on_working_tree(result.application, repo, DiskFull())
     assert git(bench.repo_root, "status", "--porcelain") == ""
 
-    monkeypatch.setattr(delivery, "put_back", lambda *_: "")
+    monkeypatch.setattr(working_tree, "put_back", lambda *_: "")
     with pytest.raises(PatchError):
         working_tree.put_on_working_tree(result.application, repo, DiskFull())
     assert "app.py" in git(bench.repo_root, "status", "--porcelain")
