@@ -46,7 +46,7 @@ _PRELOADED = (
     "fallback_tier.sandbox.runners",
     "fallback_tier.prompt.retry_instructions",
     "fallback_tier.prompt.turns",
-    "fallback_tier.wiring.gates",
+    "fallback_tier.fix.parts",
     "fallback_plugins.npm.ecosystem",
     "fallback_plugins.pypi.ecosystem",
     "cryptography.hazmat.primitives.asymmetric.ed25519",
