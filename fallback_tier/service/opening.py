@@ -7,8 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from fallback_tier.errors import HeldError
-from fallback_tier.files.folders import remove_tree
-from fallback_tier.gates.trees.state_folder import writing_below
+from fallback_tier.files.folders import remove_tree, writing_below
 from fallback_tier.installed import clients_and_plugins
 from fallback_tier.service.configuring import Secrets, configuration, record_settings
 from fallback_tier.service.database import Database, service_db, service_dir

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fallback_tier.errors import FallbackError
+from fallback_tier.files.folders import writing_below
 from fallback_tier.files.locks import try_hold
-from fallback_tier.gates.trees.state_folder import writing_below
 
 
 @contextmanager

@@ -26,11 +26,11 @@ from fallback_tier.cli.results import print_shown
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.fleet.campaign import Campaign, EngineKind
 from fallback_tier.fleet.campaign_file import read_campaign
+from fallback_tier.fleet.campaign_plan import CampaignPlan, Planner
 from fallback_tier.fleet.engine import FleetEngine
 from fallback_tier.fleet.local.engine import LocalEngine
 from fallback_tier.fleet.model import CampaignState, FixState
 from fallback_tier.fleet.place import FleetSecrets, Place
-from fallback_tier.fleet.planning import CampaignPlan, Planner
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.running import Runner
 from fallback_tier.fleet.store.store import FleetStore, check_same_list

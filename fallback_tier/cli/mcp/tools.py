@@ -19,10 +19,10 @@ from fallback_audit.verifying.report import VerificationReport
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel, TestsLevel
 from fallback_tier.advisory import AdvisorySource
 from fallback_tier.advisory.identifiers import identifier
-from fallback_tier.batch.outcome import AdvisoryEnd
 from fallback_tier.cli.options import checkout_of
 from fallback_tier.errors import ConfigurationError, InputError, first_fault
-from fallback_tier.gates.journal.questions import Question, Review
+from fallback_tier.fix.batch.outcome import AdvisoryEnd
+from fallback_tier.fix.journal.questions import Question, Review
 from fallback_tier.limits import MAX_PATHS_GIVEN
 from fallback_tier.planning import Remaining, RemediationPlan
 from fallback_tier.scan.document import ScanResult
