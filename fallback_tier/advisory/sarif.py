@@ -162,7 +162,9 @@ _QUOTED = re.compile(r"'([^']+)'")
 _FIXED = re.compile(r"^Fix(?:ed)? Version: *(.+)$", re.MULTILINE)
 
 #: Snyk's advice in a rule's help.
-_UPGRADE = re.compile(r"\bUpgrade `?(?P<name>[^\s`]+)`? to version (?P<fixes>[^\n]+?) or higher")
+_UPGRADE = re.compile(
+    r"\bUpgrade `?(?P<name>[^\s`]{1,214})`? to version (?P<fixes>[^\n]{1,500}?) or higher"
+)
 
 #: A row of osv-scanner's table, split at its bars: nothing, advisory, package, version, nothing.
 _CELLS = 5
