@@ -483,9 +483,9 @@ def test_kept_answers_are_used_with_their_date(opened: Opener, api: OsvApi, offl
     after = load_advisories([Path(GHSA)], opened(offline=offline))
     assert after.advisories == before.advisories
     assert sorted(api.requests) == ([] if offline else sorted(RECORDS))
-    source = next(it for it in after.sources if it.id == GHSA)
+    source, first = (next(it for it in one.sources if it.id == GHSA) for one in (after, before))
     assert source.kept
-    assert source.fetched == before.sources[0].fetched
+    assert source.fetched == first.fetched
     # The other kept answers have dates too: that there is no record may no longer be so.
     kept = {it.id: it.missing for it in after.sources if it.kept}
     assert kept == ({GHSA: False, CVE: False, PYSEC: True} if offline else {GHSA: False})
