@@ -25,7 +25,6 @@ from fallback_tier.ecosystem_rules import installed_rules
 from fallback_tier.outcome import FileChange
 from fallback_tier.patch.paths import folded, unsafe_reason
 
-
 _WILDCARD = re.compile(r"[*?\[]")
 
 
