@@ -4,7 +4,7 @@ import errno
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ParamSpec, TypeVar
 
 from fallback_tier.errors import FallbackError, PluginError, place_of
@@ -76,19 +76,13 @@ class Mounted:
 
 
 @cache
-def _installed() -> EntryPoints:
-    """Return all entry points: finding them reads a file of each installed distribution."""
-    return entry_points()
-
-
-@cache
 def mounted(group: str) -> Mapping[str, Mounted]:
     """The entry points of a group by name. What is installed does not change while a process runs.
 
     Of two with one name only neither can be meant: whoever loads it gets a PluginError.
     """
     found: dict[str, Mounted] = {}
-    for entry in _installed().select(group=group):
+    for entry in entry_points(group=group):
         known = found.get(entry.name)
         if known is not None and known.entry.value != entry.value:
             both = f"{known.distribution} and {Mounted(entry).distribution}"

@@ -123,11 +123,6 @@ def test_a_hook_that_is_only_inherited_is_missed_too() -> None:
         guarded(Half(), OWNER, Hooks)
 
 
-def _forget() -> None:
-    entry_points._installed.cache_clear()
-    entry_points.mounted.cache_clear()
-
-
 def test_two_of_one_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Which of them is meant nobody can say; the same one, found twice, is one."""
     group = "fallback_tier.test_group"
@@ -137,10 +132,9 @@ def test_two_of_one_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
         (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {dist}\nVersion: 1.0\n")
         (facts / "entry_points.txt").write_text(f"[{group}]\ntoy = {value}\n")
     monkeypatch.syspath_prepend(tmp_path)
-    _forget()
+    entry_points.mounted.cache_clear()
     with pytest.raises(PluginError, check=OfKind("name_taken")):
         mounted(group)
     (tmp_path / "third-1.0.dist-info" / "entry_points.txt").write_text("")
-    _forget()
     assert list(mounted(group)) == ["toy"]
-    _forget()
+    entry_points.mounted.cache_clear()
