@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from fallback_tier.lazy_patterns import lazy_pattern
+
 #: Hosts that a person allowed, separated by commas or blanks (``--allow-host``).
 ALLOW_HOST = "FALLBACK_TIER_ALLOW_HOST"
 
@@ -19,21 +21,21 @@ ALLOWED_HOST = rf"^(?:{_NAME})(?::\d{{1,5}})?$"
 
 #: An address that every reader of addresses reads alike. What is written in another way is not admitted:
 #: clients leave out blanks, take ``\`` for ``/``, and read ``http:host`` and numbers as hosts.
-_ADDRESS = re.compile(
+_ADDRESS = lazy_pattern(
     rf"(?P<scheme>https?)://(?:[^/@\s\\?#]*@)?(?P<host>{_NAME})(?::(?P<port>\d{{1,5}}))?(?:[/?#][^\s\\]*)?",
     re.IGNORECASE,
 )
 
 #: An address in a user's own settings; npm's have credentials by an address without its scheme. A path
 #: (``file:///opt``) names no host.
-_IN_SETTINGS = re.compile(
+_IN_SETTINGS = lazy_pattern(
     rf"(?:(?P<scheme>https?):|(?<![:/]))//(?:[^/@\s\"']*@)?(?P<host>{_NAME})(?::(?P<port>\d{{1,5}}))?",
     re.IGNORECASE,
 )
-_COMMENT = re.compile(r"\s*[#;]")
-_PROXY = re.compile(r"\s*[\w.-]*proxy[\"']?\s*[=:\s]", re.IGNORECASE)
-_NO_PROXY = re.compile(r"\s*[\w.-]*no[-_]?proxy[\"']?\s*[=:\s]", re.IGNORECASE)
-_FILE = re.compile(r".*config(?:_file)?", re.IGNORECASE)
+_COMMENT = lazy_pattern(r"\s*[#;]")
+_PROXY = lazy_pattern(r"\s*[\w.-]*proxy[\"']?\s*[=:\s]", re.IGNORECASE)
+_NO_PROXY = lazy_pattern(r"\s*[\w.-]*no[-_]?proxy[\"']?\s*[=:\s]", re.IGNORECASE)
+_FILE = lazy_pattern(r".*config(?:_file)?", re.IGNORECASE)
 
 #: Of a file that is searched for hosts (bytes), of such files, and of an address in a message (characters).
 _MAX_TEXT = 50_000_000

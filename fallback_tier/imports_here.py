@@ -19,26 +19,27 @@ from pathlib import PurePosixPath
 
 from fallback_tier.errors import RepositoryError
 from fallback_tier.files.source_paths import PYTHON_SUFFIXES, SOURCE_SUFFIXES
+from fallback_tier.lazy_patterns import lazy_pattern
 from fallback_tier.repo import RepoContext
 
 _START = r"(?:^|[;:])[ \t]*"
-_FROM = re.compile(
+_FROM = lazy_pattern(
     rf"{_START}from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|(?:[^\n#;\\]|\\\n)*)", re.MULTILINE
 )
-_IMPORT = re.compile(rf"{_START}import[ \t]+((?:[^\n#;\\]|\\\n)+)", re.MULTILINE)
-_BY_CALL = re.compile(r"\b(?:import_module|importorskip|__import__)\(\s*['\"]([\w.]+)['\"]")
-_NAME = re.compile(r"[A-Za-z_][\w.]{0,1000}+")
-_COMMENT = re.compile(r"#[^\n]*")
+_IMPORT = lazy_pattern(rf"{_START}import[ \t]+((?:[^\n#;\\]|\\\n)+)", re.MULTILINE)
+_BY_CALL = lazy_pattern(r"\b(?:import_module|importorskip|__import__)\(\s*['\"]([\w.]+)['\"]")
+_NAME = lazy_pattern(r"[A-Za-z_][\w.]{0,1000}+")
+_COMMENT = lazy_pattern(r"#[^\n]*")
 
 #: Characters of a name that is looked for: each of its parts is tried.
 _MAX_NAME = 1_000
 
-_SPECIFIER = re.compile(
+_SPECIFIER = lazy_pattern(
     r"(?:\bfrom|\bimport|\b(?:require(?:\.resolve|Actual)?|import|mock|importActual)\s*\()\s*"
     r"['\"`]([^'\"`\n]{1,1000})['\"`]"
 )
 #: Aliases that settings of bundlers give to a source folder.
-_ALIAS = re.compile(r"^(?:[@~#]/|[~#](?=\w))")
+_ALIAS = lazy_pattern(r"^(?:[@~#]/|[~#](?=\w))")
 
 #: Folders that are put on search paths, below any folder above the file that imports.
 _ROOTS = ("", "src", "lib", "python", "app")
@@ -50,7 +51,7 @@ _MAX_ROOTS = 20
 _SOURCE_FOLDERS = ("", "src", "lib")
 
 _ENDINGS = ("", ".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx", ".json", ".vue")
-_BUILT = re.compile(r"\.([cm]?)js(x?)$")
+_BUILT = lazy_pattern(r"\.([cm]?)js(x?)$")
 
 
 @dataclass

@@ -2,28 +2,30 @@
 
 import re
 
+from fallback_tier.lazy_patterns import lazy_pattern
+
 PYTHON_SUFFIXES = frozenset({".py", ".pyi", ".pyx"})
 SOURCE_SUFFIXES = PYTHON_SUFFIXES | {
     *(".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx", ".vue", ".svelte")
 }
 
 #: Names of files and folders that are there for secrets.
-_SECRETS = re.compile(
+_SECRETS = lazy_pattern(
     r"(?:^|[/._-])(?:secrets?|credentials?|passwords|(?:private|service|api)[-_]?(?:account)?[-_]?keys?"
     r"|id_(?:rsa|dsa|ecdsa|ed25519)|local[-_]settings|settings[-_]local)(?=[/._-])"
     r"|(?:^|/)\.(?:env|aws|ssh|gnupg)(?=[/._-])|(?:^|/)config/keys\.",
     re.IGNORECASE,
 )
-_TEST = re.compile(r"(?:^|[/._-])(?:tests?|specs?|__tests__|__mocks__|fixtures?)(?:[/._-]|$)")
+_TEST = lazy_pattern(r"(?:^|[/._-])(?:tests?|specs?|__tests__|__mocks__|fixtures?)(?:[/._-]|$)")
 #: Folders and files at a project's root that are no part of what it ships; deeper, ``tools`` may be.
-_BESIDE = re.compile(
+_BESIDE = lazy_pattern(
     r"(?:docs?|documentation|website|site|examples?|demos?|samples?|playground|bench(?:marks?)?|perf"
     r"|scripts?|tools?|tutorials?|e2e|stories)/"
     r"|(?:setup|noxfile|tasks|fabfile)\.py$"
     r"|(?:Gruntfile|gulpfile|[\w.-]+\.conf(?:ig)?)\.[cm]?[jt]s$"
     r"|(?:.*/)?(?:\.[\w-]+/|conftest\.py$|\.[\w-]+\.[cm]?[jt]s$|[^/]*(?:\.d\.[cm]?ts|\.stories\.\w+)$)"
 )
-_LOCK = re.compile(r"(?:\.lock|[-_]lock\.(?:json|ya?ml)|npm-shrinkwrap\.json|\.lockb)$")
+_LOCK = lazy_pattern(r"(?:\.lock|[-_]lock\.(?:json|ya?ml)|npm-shrinkwrap\.json|\.lockb)$")
 
 
 def is_test(path: str) -> bool:

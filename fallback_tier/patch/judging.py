@@ -28,12 +28,13 @@ from typing import Any
 
 from fallback_tier.files.source_paths import SOURCE_SUFFIXES, is_beside
 from fallback_tier.imports_here import Imports
+from fallback_tier.lazy_patterns import lazy_pattern
 from fallback_tier.patch.policy import is_test, recipe_only_reason
 from fallback_tier.repo import RepoContext
 
 #: Words of a name, as people join them: ``setupTests``, ``test_utils``, ``jest-setup``.
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_SIGNIFICANT = re.compile(
+_WORDS = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_SIGNIFICANT = lazy_pattern(
     r"(?:unit)?test(?:s|ing|er|ers|(?:s|ing)?(?:utils?|helpers?|libs?|cases?|kit|bed|suites?|data|support|"
     r"tools?|base|setup|runner|client|server|app|env))?"
     r"|fixtures?|mock(?:s|ed|ing|er)?|stub(?:s|bed)?|fakes?|dumm(?:y|ies)|specs?|e2e|snapshots?|golden"
@@ -41,13 +42,13 @@ _SIGNIFICANT = re.compile(
 )
 
 #: Folders of source, from which entries are built as often as not.
-_SOURCES = re.compile(r"(?:.*/)?(?:src|lib|libs|source|sources|app|packages|dist|build)/")
+_SOURCES = lazy_pattern(r"(?:.*/)?(?:src|lib|libs|source|sources|app|packages|dist|build)/")
 
 #: Folders of what is shown to people.
-_SHOWN = re.compile(r"(?:.*/)?(?:examples?|demos?|samples?|docs?|website|tutorials?|playground)/")
+_SHOWN = lazy_pattern(r"(?:.*/)?(?:examples?|demos?|samples?|docs?|website|tutorials?|playground)/")
 
 #: What test runners read, beside what ``policy`` counts as a test's configuration.
-_RUNNERS = re.compile(
+_RUNNERS = lazy_pattern(
     r"(?:jest|vitest|ava|playwright|cypress|nyc|wdio|web-test-runner|vite|karma)[\w.-]*"
     r"\.(?:[cm]?[jt]s|json)"
     r"|\.(?:mocharc|taprc|c8rc|nycrc)[\w.-]*|mocha\.opts|karma\.conf[\w.]*"
@@ -60,19 +61,19 @@ _IN_PACKAGE_JSON = frozenset(
 )
 _ENTRIES = ("main", "module", "browser", "bin", "exports", "source")
 
-_QUOTED = re.compile(r"""["'`]([^"'`\n]+)["'`]""")
-_WORD = re.compile(r"""[^\s"'`,=\[\]]+""")
-_ROOT_DIR = re.compile(r"^<rootDir>/?")
+_QUOTED = lazy_pattern(r"""["'`]([^"'`\n]+)["'`]""")
+_WORD = lazy_pattern(r"""[^\s"'`,=\[\]]+""")
+_ROOT_DIR = lazy_pattern(r"^<rootDir>/?")
 
 #: pytest's options, ``-p NAME`` among them, and the names that a conftest.py lists. Other programs have a
 #: ``-p`` as well.
-_OPTIONS = re.compile(
+_OPTIONS = lazy_pattern(
     r"^\s*addopts\s*=.*(?:\n[ \t]+.*)*|^.*\b(?:pytest|py\.test) .*$", re.MULTILINE
 )
-_PLUGIN = re.compile(r"(?:^|[\s\"'=,])-p[\s\"',]*(?!no:)([A-Za-z_][\w.]*)")
-_PLUGINS = re.compile(r"^pytest_plugins\b[^=\n]*=\s*(\[[^\]]*\]|\([^)]*\)|[^\n]*)", re.MULTILINE)
+_PLUGIN = lazy_pattern(r"(?:^|[\s\"'=,])-p[\s\"',]*(?!no:)([A-Za-z_][\w.]*)")
+_PLUGINS = lazy_pattern(r"^pytest_plugins\b[^=\n]*=\s*(\[[^\]]*\]|\([^)]*\)|[^\n]*)", re.MULTILINE)
 
-_OWN_NAME = re.compile(r"""^\s*name\s*=\s*["']?([\w.-]+)""", re.MULTILINE)
+_OWN_NAME = lazy_pattern(r"""^\s*name\s*=\s*["']?([\w.-]+)""", re.MULTILINE)
 _MANIFESTS = frozenset({"package.json", "pyproject.toml", "setup.py", "setup.cfg"})
 
 
@@ -288,24 +289,24 @@ def _texts(value: Any) -> Iterator[str]:
 # product (``BACKEND = "package.module.Class"``). Nothing is run, as for imports (``imports_here``).
 
 #: Where programs are named that nothing imports.
-_SCRIPTS = re.compile(
+_SCRIPTS = lazy_pattern(
     r"(?i:GNUmakefile|makefile|Procfile|justfile|(?:[\w.-]+\.)?Dockerfile(?:\.[\w.-]+)?)"
     r"|[\w.-]+\.(?:sh|bash|service)|pyproject\.toml|setup\.cfg|setup\.py"
 )
 #: ``name = package.module:function``, and ``python -m package.module``, also as a list of words.
-_ENTRY_POINT = re.compile(r"""([\w.-]+)["']?\s*=\s*["']?([A-Za-z_][\w.]*):[A-Za-z_]""")
+_ENTRY_POINT = lazy_pattern(r"""([\w.-]+)["']?\s*=\s*["']?([A-Za-z_][\w.]*):[A-Za-z_]""")
 #: Python's ``-m``, and no other program's: git's text, pytest's marker.
-_STARTED = re.compile(
+_STARTED = lazy_pattern(
     r"""(?i:python[\d.]*|executable)\b(?:[^\n;&|]*?|["',\s]*)["'\s]-m["',]*\s+["']?([A-Za-z_][\w.]*)"""
 )
 #: A rule of a makefile: what it is called, and its lines.
-_RULE = re.compile(r"^([\w.-]+(?:[ \t]+[\w.-]+)*)[ \t]*::?(?!=).*(?:\n\t.*)*", re.MULTILINE)
+_RULE = lazy_pattern(r"^([\w.-]+(?:[ \t]+[\w.-]+)*)[ \t]*::?(?!=).*(?:\n\t.*)*", re.MULTILINE)
 #: What is called so runs tests, like what is called after them.
-_CHECKING = re.compile(r"(?i)(?:^|.*[\W_])(?:ci|checks?|verify|qa|cov(?:erage)?)(?:[\W_].*|$)")
+_CHECKING = lazy_pattern(r"(?i)(?:^|.*[\W_])(?:ci|checks?|verify|qa|cov(?:erage)?)(?:[\W_].*|$)")
 #: Entry points of pytest's own: their modules judge.
 _PYTEST_GROUP = "pytest11"
 #: A text that may be the name of a module, or of something in it.
-_DOTTED = re.compile(r"""["']([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)["']""")
+_DOTTED = lazy_pattern(r"""["']([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)["']""")
 
 
 def _named_modules(

@@ -17,6 +17,7 @@ from typing import Any
 
 from fallback_tier.ecosystem_rules import EcosystemRules
 from fallback_tier.files.inputs import parse_toml
+from fallback_tier.lazy_patterns import lazy_pattern
 
 #: The keys that lead to a value.
 Place = tuple[str, ...]
@@ -99,10 +100,10 @@ def _changed_keys(
 
 
 #: Yarn 2 and later write YAML under the same name; each of its locks has this key.
-_BERRY = re.compile(r"^__metadata:\s*$", re.MULTILINE)
+_BERRY = lazy_pattern(r"^__metadata:\s*$", re.MULTILINE)
 
 #: One line of a yarn classic lock: two or four spaces, a name, a value; or a name and a colon.
-_YARN_PAIR = re.compile(r'(?P<name>"(?:[^"\\]|\\.)*"|[^\s":]+) (?P<value>".*"|[^\s"]+)')
+_YARN_PAIR = lazy_pattern(r'(?P<name>"(?:[^"\\]|\\.)*"|[^\s":]+) (?P<value>".*"|[^\s"]+)')
 
 #: The largest depth of an entry in a yarn classic lock, in spaces.
 _YARN_INDENTS = (2, 4)
@@ -241,10 +242,10 @@ _LOADERS: dict[str, Callable[[str], Any]] = {
 # Which artifacts of a lock file, or of a requirements file, are named without a hash.
 
 #: A digest as npm, pip, uv, Poetry, pdm and yarn classic write it. What they don't know they skip over.
-_DIGEST = re.compile(r"sha(?:1|224|256|384|512)[-:=]\S{16,}")
+_DIGEST = lazy_pattern(r"sha(?:1|224|256|384|512)[-:=]\S{16,}")
 
 #: In a key of a lock: what stands behind a package's name (``left@^1``, ``/@scope/left/1.0.0``).
-_BEHIND_NAME = re.compile(r"(?<=[^/])@.*|/\d.*")
+_BEHIND_NAME = lazy_pattern(r"(?<=[^/])@.*|/\d.*")
 
 #: Where Pipfile.lock keeps no packages.
 _META = "_meta"
@@ -355,18 +356,18 @@ def _is_digest(value: Any) -> bool:
 
 
 #: An address with nothing in it that two readers could take for two hosts.
-_PLAIN = re.compile(r"(?P<host>https?://[a-z0-9.\-]+(?::\d+)?)/[^\s\\]*", re.IGNORECASE)
+_PLAIN = lazy_pattern(r"(?P<host>https?://[a-z0-9.\-]+(?::\d+)?)/[^\s\\]*", re.IGNORECASE)
 
 #: A text that begins with a scheme or a host's short name, or goes on with one behind a package's name or
 #: a user's.
-_FETCHED = re.compile(
+_FETCHED = lazy_pattern(
     r"^\s*(?:git|hg|svn|bzr)?\+?(?:https?|git|ssh|ftp|file|link|portal|patch|exec|github|gitlab|bitbucket"
     r"|gist|hg|svn|bzr|workspace|jsr):|@(?!npm:)[\w.+\-]+:|://|\\",
     re.IGNORECASE,
 )
 
 #: yarn's own patches of two or three packages come with yarn itself.
-_BUILT_IN_PATCH = re.compile(r"[\w@/.\-]+@patch:.*(?:!|~)builtin<[\w/]+>(?:::[\w=&%.\-]*)?")
+_BUILT_IN_PATCH = lazy_pattern(r"[\w@/.\-]+@patch:.*(?:!|~)builtin<[\w/]+>(?:::[\w=&%.\-]*)?")
 
 #: Keys whose value says where something comes from, in one format or another.
 _SOURCE_KEYS = frozenset(
@@ -399,10 +400,10 @@ _NO_SOURCE = frozenset(
      "os_name", "platform_machine", "platform_system", "python_version", "python_full_version", "hashes"}
 )  # fmt: skip
 
-_ALIAS = re.compile(r"(?P<name>npm:@?[\w.\-/]+)@[^/:]*")
+_ALIAS = lazy_pattern(r"(?P<name>npm:@?[\w.\-/]+)@[^/:]*")
 
 #: In a version, a range or a requirement none of these stands.
-_NO_VERSION = re.compile(r"[:/\\@]")
+_NO_VERSION = lazy_pattern(r"[:/\\@]")
 
 _ARCHIVES = (".whl", ".zip", ".tar.gz", ".tgz", ".tar.bz2", ".egg")
 

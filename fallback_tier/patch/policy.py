@@ -25,6 +25,8 @@ from fallback_tier.ecosystem_rules import installed_rules
 from fallback_tier.outcome import FileChange
 from fallback_tier.patch.paths import folded, unsafe_reason
 
+_WILDCARD = re.compile(r"[*?\[]")
+
 
 @dataclass(frozen=True)
 class Place:
@@ -37,15 +39,23 @@ class Place:
     def holds(self, components: list[str]) -> bool:
         """Do these folded path components lie in this place?"""
         folders, name = components[:-1], components[-1]
-        if any(_matcher(self.folders).fullmatch(folder) for folder in folders):
+        if any(_matches(self.folders, folder) for folder in folders):
             return True
         # A file that has a folder's name replaces, or becomes, that folder (a link, a submodule).
-        return any(_matcher(globs).fullmatch(name) for globs in (self.folders, self.files))
+        return any(_matches(globs, name) for globs in (self.folders, self.files))
+
+
+def _matches(globs: str, name: str) -> bool:
+    names, pattern = _parts(globs)
+    return name in names or pattern.fullmatch(name) is not None
 
 
 @cache
-def _matcher(globs: str) -> re.Pattern[str]:
-    return re.compile("|".join(translate(glob) for glob in globs.split()) or "(?!)")
+def _parts(globs: str) -> tuple[frozenset[str], re.Pattern[str]]:
+    """The globs that are plain names, and one pattern of the others."""
+    names = frozenset(glob for glob in globs.split() if not _WILDCARD.search(glob))
+    others = [translate(glob) for glob in globs.split() if glob not in names]
+    return names, re.compile("|".join(others) or "(?!)")
 
 
 _CI = Place(

@@ -13,6 +13,8 @@ from enum import IntEnum
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
+from fallback_tier.lazy_patterns import lazy_pattern
+
 
 class Level(IntEnum):
     """How certain a name makes it that its value is a secret."""
@@ -143,7 +145,7 @@ _VALUE_KEYS: Final = _word_set(
 _NO_SECRET: Final = ("with", "credentials")
 
 _VALUE_MEMBERS: Final = frozenset(word.encode() for word in _VALUE_KEYS)
-_WORD: Final = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_WORD: Final = lazy_pattern(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 @lru_cache(4096)
@@ -210,7 +212,7 @@ _NEWLINE, _SPACE, _COMMENT, _STRING, _NAME, _NUMBER, _MARK = (
 )
 _TYPE_ARGUMENTS = "gen"
 
-_TOKEN: Final = re.compile(
+_TOKEN: Final = lazy_pattern(
     rb"""
     (?P<sp>(?:[ \t\r\f\v]|\\+[rt]|\\\r?\n)+)
   | (?P<nl>\n|\\+n)
@@ -224,7 +226,7 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 #: ``&'static str``, ``<'a>``: no quote.
-_LIFETIME: Final = re.compile(rb"'[a-z_]\w*\b(?!')")
+_LIFETIME: Final = lazy_pattern(rb"'[a-z_]\w*\b(?!')")
 _COMPARE: Final = frozenset({b"==", b"===", b"!=", b"!=="})
 _ASSIGN: Final = frozenset({b"=", b":=", b"<-", b"||=", b"??=", b"?=", b"+=", b".=", b"|="})
 _ELSE: Final = frozenset({b"||", b"??", b"?:", b"or", b"else"})
@@ -260,7 +262,7 @@ _MAX_NAME_CHARS: Final = 200
 _NAME_BYTES: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$-"
 _LEAST_STEPS: Final = 20_000
 _MAX_SLASHES: Final = 64
-_LITERAL: Final = re.compile(rb"\s*[A-Za-z@$]{0,2}\\*([\"'`])([^\"'`\n\\]{3,200})")
+_LITERAL: Final = lazy_pattern(rb"\s*[A-Za-z@$]{0,2}\\*([\"'`])([^\"'`\n\\]{3,200})")
 
 
 class _Token(NamedTuple):
@@ -301,38 +303,38 @@ _FIELD_WORDS: Final = _ABOUT | _word_set(
     date next request response data
     """
 )
-_PLACEHOLDER: Final = re.compile(
+_PLACEHOLDER: Final = lazy_pattern(
     rb"\\?\$\{[^{}]*\}|\\?\$\([^()]*\)|#\{[^{}]*\}|\\\([^()]*\)|\{\{.*?\}\}|\{[\w.:!\[\]()'\"-]*\}|<%.*?%>|<[^<>]*>|%\(\w+\)[sdr]|%[sdvqr@]|\$[A-Za-z_]\w*"
     rb"|\*{3,}|[xX]{6,}|\.{3,}",
     re.DOTALL,
 )
 #: What stands for a secret that is out already.
 _REDACTED: Final = b"[REDACTED]"
-_ESCAPE: Final = re.compile(rb"\\+(?:[abefnrtv0]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})")
-_SCHEME: Final = re.compile(
+_ESCAPE: Final = lazy_pattern(rb"\\+(?:[abefnrtv0]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})")
+_SCHEME: Final = lazy_pattern(
     rb"(?:bearer|basic|token|digest|apikey|negotiate|aws4-hmac-sha256)(?:\s+|\Z)", re.IGNORECASE
 )
 #: Versions and version ranges (``"jsonwebtoken": "^9.0.0-beta.1"``) are not secrets.
-VERSION: Final = re.compile(rb"(?:npm:\S+@)?[\^~<>=!v ]*\d+(?:\.(?:\d+|[xX*]))+")
+VERSION: Final = lazy_pattern(rb"(?:npm:\S+@)?[\^~<>=!v ]*\d+(?:\.(?:\d+|[xX*]))+")
 #: A path or an address: each part is a word, with a digit at most.
-_PATH: Final = re.compile(
+_PATH: Final = lazy_pattern(
     rb"(?:[a-z][a-z0-9+.-]*:/)?(?:\.{0,2}|~|@?[A-Za-z][\w.-]{0,40})(?:/(?:[A-Za-z_.:@*{}?=&-]*[0-9]?[A-Za-z_.:@*{}?=&-]*){0,3}){1,40}#?",
 )
-_URL: Final = re.compile(rb"[a-z][a-z0-9+.-]{1,20}://[^\s@]*(?:@[^\s@]*)?", re.IGNORECASE)
-_FILE_NAME: Final = re.compile(
+_URL: Final = lazy_pattern(rb"[a-z][a-z0-9+.-]{1,20}://[^\s@]*(?:@[^\s@]*)?", re.IGNORECASE)
+_FILE_NAME: Final = lazy_pattern(
     rb"[\w./-]+\.(?:py|js|ts|json|ya?ml|toml|html?|txt|pem|key|crt|css|png|svg|php|rb|go|rs|env)"
 )
-_DOTTED: Final = re.compile(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*){2,}")
-_VARIABLE: Final = re.compile(rb"[A-Za-z_$][\w$]*(?:[.?!]+[A-Za-z_$][\w$]*)*")
+_DOTTED: Final = lazy_pattern(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*){2,}")
+_VARIABLE: Final = lazy_pattern(rb"[A-Za-z_$][\w$]*(?:[.?!]+[A-Za-z_$][\w$]*)*")
 _LETTER, _DIGIT = re.compile(rb"[A-Za-z\x80-\xff]"), re.compile(rb"[0-9]")
-_MARKS: Final = re.compile(rb"[!#%^*?@~+=/\\&]")
+_MARKS: Final = lazy_pattern(rb"[!#%^*?@~+=/\\&]")
 #: A pattern; the digest of a file; what a permission allows.
-_REGEX: Final = re.compile(
+_REGEX: Final = lazy_pattern(
     rb"\(\?[:=!<P]|\[(?:a-z|A-Z|0-9|\^|\\+[dwsS])|\\+[dws][*+{]|\.\*\)|\)[*+?]\\"
 )
-_DIGEST: Final = re.compile(rb"sha(?:1|256|384|512)[-:=][0-9A-Za-z+/=]{20,}")
+_DIGEST: Final = lazy_pattern(rb"sha(?:1|256|384|512)[-:=][0-9A-Za-z+/=]{20,}")
 _NO_SECRETS: Final = (_PATH, _URL, _FILE_NAME, _DOTTED, _DIGEST)
-_SENTENCE_END: Final = re.compile(rb"[.:?!,;]\s*\Z|[.:?!,;] ")
+_SENTENCE_END: Final = lazy_pattern(rb"[.:?!,;]\s*\Z|[.:?!,;] ")
 
 _LEAST: Final = {Level.STRONG: 3, Level.WEAK: 6, Level.FAINT: 6}
 _LEAST_WEAK_WORD: Final = 8
@@ -424,15 +426,15 @@ def _is_mixed(value: bytes) -> bool:
 # --- From a name to its value ----------------------------------------------------------------------------
 
 _ESCAPED_SPACE: Final = rb"(?:\s|\\+[nrt])"
-_OPERATOR: Final = re.compile(
+_OPERATOR: Final = lazy_pattern(
     rb"(?:[ \t]|\\+[rt])*+(?P<op>===?|!==?|:=|=>|\|\|=?|\?\?=?|\?:|<-|[?+.|]?=(?!~)|:(?!:|//)|,|\(|\{"
     rb"|\|\||(?:or|eq|ne|equals|by)\b|(?:not[ \t]+)?in\b|is(?:[ \t]+not)?\b)"
 )
-_CLOSED: Final = re.compile(rb"(?P<quote>\\*[\"'`])?(?P<brackets>[ \t]*+[\])])*")
-_INDEXES: Final = re.compile(rb"(?:[ \t]?\[[^\[\]\n]{0,100}\])+")
+_CLOSED: Final = lazy_pattern(rb"(?P<quote>\\*[\"'`])?(?P<brackets>[ \t]*+[\])])*")
+_INDEXES: Final = lazy_pattern(rb"(?:[ \t]?\[[^\[\]\n]{0,100}\])+")
 #: Between an opening quote and a name.
-_QUOTED_LEAD: Final = re.compile(rb"[\w.:/$ #\[=*~^-]{0,60}")
-_MEMBER: Final = re.compile(rb"(?:\.|->|\?\.|!\.)([A-Za-z_]\w*)")
+_QUOTED_LEAD: Final = lazy_pattern(rb"[\w.:/$ #\[=*~^-]{0,60}")
+_MEMBER: Final = lazy_pattern(rb"(?:\.|->|\?\.|!\.)([A-Za-z_]\w*)")
 #: What is called on a secret, or on a list of them, with another value of it.
 _VALUE_METHODS: Final = _token_set(
     """
@@ -445,37 +447,37 @@ _LOOKUP_METHODS: Final = _token_set(
     get pop setdefault fetch getOrDefault
     """
 )
-_OR_ELSE: Final = re.compile(
+_OR_ELSE: Final = lazy_pattern(
     rb"(?:\.\w+\(\)|\?)*\.(?:unwrap_or(?:_else)?|orElse(?:Get)?|or_else|getOrElse|getOrDefault|ifEmpty|ifBlank|map_or|presence_or)\("
 )
 #: ``VAR: Type =`` is read as a value; these types have no colon: of Go, of SQL.
-_TYPE: Final = re.compile(
+_TYPE: Final = lazy_pattern(
     rb"[ \t]+(?:\*|\[\]|&)*[A-Za-z_][\w.]*(?:\[[\w.\]]*)?(?=[ \t]*+=[^=])"
     rb"|[ \t]+AS(?=[ \t])"
 )
-_VALUE_OF: Final = re.compile(
+_VALUE_OF: Final = lazy_pattern(
     rb"(?:\\*[\"'])?,?"
     + _ESCAPED_SPACE
     + rb"*+(?:\\*[\"'])?(?:default_?)?(?:value|content|secret)(?:\\*[\"'])?[ \t]*+[:=](?!=)[ \t]*+",
     re.IGNORECASE,
 )
-_MARKUP: Final = re.compile(
+_MARKUP: Final = lazy_pattern(
     rb"(?:\\*[\"'][^<>\n]{0,200})?(?:\s[^<>\n]{0,200})?>\s*+(?:</[\w:.-]{1,60}>\s*+)?(?:<(?![/!])[\w:.-]{1,60}[^<>]{0,200}>\s*+)?"
     rb"(?:<!\[CDATA\[)?(?P<value>[^<>\]]{1,4000}?)\s*+(?:\]\]>\s*+)?</"
 )
-_IN_MARKUP: Final = re.compile(
+_IN_MARKUP: Final = lazy_pattern(
     rb"<[\w:.-]*\Z|<[^<>]*\b(?:name|key|id|property|field|param|var)[ \t]*+=[ \t]*+\\*[\"'][\w.:/ -]*\Z"
 )
-_NEXT_ELEMENT: Final = re.compile(
+_NEXT_ELEMENT: Final = lazy_pattern(
     rb"\s*+</[\w:.-]{1,60}>\s*+<(?![/!])[\w:.-]{1,60}[^<>]{0,200}>\s*+(?P<value>[^<>\]]{1,4000}?)\s*+</"
 )
-_CALL_BEFORE: Final = re.compile(
+_CALL_BEFORE: Final = lazy_pattern(
     rb"(?P<callee>[\w.$:>!-]+)[ \t]*+\(\s*+(?:[^()\[\]{}\n]{0,100},\s*+)?"
     rb"(?:[bfru@]{0,2}\\*[\"'`][\w.:/$ #\[=*~^-]{0,60})\Z"
 )
-_DEFAULT: Final = re.compile(rb"[^()]{0,300}?\b(?:default|value)\s*+[=:]\s*+(?=[bru]?\\*[\"'])")
+_DEFAULT: Final = lazy_pattern(rb"[^()]{0,300}?\b(?:default|value)\s*+[=:]\s*+(?=[bru]?\\*[\"'])")
 #: Selectors of browsers are quoted, too: ``fill("#password", "swordfish")``.
-_PAIR_BEFORE: Final = re.compile(rb"[(\[{,]\s*+[(\[{]\s*+\\*[\"'`]\Z")
+_PAIR_BEFORE: Final = lazy_pattern(rb"[(\[{,]\s*+[(\[{]\s*+\\*[\"'`]\Z")
 #: Calls to which several names are given.
 _LIST_CALLS: Final = _word_set(
     """
@@ -485,73 +487,73 @@ _LIST_CALLS: Final = _word_set(
     in expect assertin assertequal print println log
     """
 )
-_YODA: Final = re.compile(
+_YODA: Final = lazy_pattern(
     rb"(?P<quote>\\*[\"'])(?P<value>[^\"'\\\n]{1,100})(?P=quote)"
     rb"(?:\s*+[!=]==?\s*+|\.equals(?:IgnoreCase)?\(\s*+|\s*+,\s*+)(?:[\w$]+(?:\.|->|\?\.)){0,4}\$?\Z"
 )
-_VALUE_BEFORE: Final = re.compile(
+_VALUE_BEFORE: Final = lazy_pattern(
     rb"(?:value|content)(?:\\*[\"'])?\s*+[:=]\s*+(?P<quote>\\*[\"'])(?P<value>[^\"'\\\n]{1,100})(?P=quote)"
     rb"\s*+,?\s*+(?:\\*[\"'])?(?:name|key|id)(?:\\*[\"'])?\s*+[:=]\s*+\\*[\"'][\w.:/-]*\Z",
     re.IGNORECASE,
 )
 #: What follows a name in an assertion, and its label in what is printed.
-_EXPECTED: Final = re.compile(
+_EXPECTED: Final = lazy_pattern(
     rb"\)(?:\.\w+){0,3}?\.(?:toBe|toEqual|toStrictEqual|toMatch|equals?|eql?|isEqualTo)\("
 )
-_LABEL: Final = re.compile(rb"[:=]?[ \t]*+\\*[\"'][ \t]*+,[ \t]*+(?=\\*[\"'])")
-_NAMES_BEFORE: Final = re.compile(
+_LABEL: Final = lazy_pattern(rb"[:=]?[ \t]*+\\*[\"'][ \t]*+,[ \t]*+(?=\\*[\"'])")
+_NAMES_BEFORE: Final = lazy_pattern(
     rb"[ \t]*+(?:(?:[-+#/*>]{1,3}|[\w-]{1,20}[ \t]*+\||[0-9]+:)[ \t]*+)?"
     rb"(?:(?:let|var|const|my|local|final)\b[ \t]*+)?"
     rb"[(\[]?[ \t]*+(?:[\w.$]+[ \t]*+,[ \t]*+){1,8}\$?\Z"
 )
-_NAMES_AFTER: Final = re.compile(
+_NAMES_AFTER: Final = lazy_pattern(
     rb"(?:[ \t]*+,[ \t]*+[\w.$*]+){0,8}[ \t]*+[)\]]?[ \t]*+(?P<op>:=|=)(?![=>~])"
 )
-_SWITCH_BEFORE: Final = re.compile(
+_SWITCH_BEFORE: Final = lazy_pattern(
     rb"(?:\b|(?<=\\n))(?:match|switch|when|case)[ \t]*+\(?[ \t]*+(?:[\w$]+\.)*\$?\Z"
 )
 _SWITCHES: Final = (b"match", b"switch", b"when", b"case")
-_CASE: Final = re.compile(rb"\b(?:case|when)[ \t]+(?=\\*[\"'])")
-_DEFINED_BEFORE: Final = re.compile(
+_CASE: Final = lazy_pattern(rb"\b(?:case|when)[ \t]+(?=\\*[\"'])")
+_DEFINED_BEFORE: Final = lazy_pattern(
     rb"\b(?:def|function\*?|func|fn|fun|sub|class|struct|interface|enum|trait)[ \t]+"
     rb"(?:\([^()\n]*\)[ \t]*+)?\Z"
 )
-_RETURNED: Final = re.compile(
+_RETURNED: Final = lazy_pattern(
     rb"\s*+(?:->[ \t]*+[^{:=\n]{1,60}|:[ \t]*+[\w<>\[\]|?. &']{1,40}|[\w\[\]*.&' ]{1,30})?\s*+"
     rb"(?:[{:]\s*+(?:(?:\"\"\"[^\"]{0,2000}\"\"\"|//[^\n]*|\#[^\n]*)\s*+)?(?:return\s|(?=\\*[\"'`][^\"'`\n]*[\"'`]\s*+\}))"
     rb"|=>?\s*+(?=\\*[\"'`]))"
 )
-_LINE_BEFORE: Final = re.compile(
+_LINE_BEFORE: Final = lazy_pattern(
     rb"(?P<quoted>[\"'`]?)[ \t]*+(?:(?:[-+#/*>;|]{1,3}|REM|[\w-]{1,20}[ \t]*+\||[0-9]+:)[ \t]+|[-+](?=\w))?"
     rb"[ \t]*+(?:[-][ \t]+)?"
     rb"(?P<command>(?:(?:export|ENV|ARG|set|setx|declare[ \t]+-x|env|readonly|Environment=)[ \t]*+)?)"
     rb"(?:[\w$-]+[.:/])*(?P<open>[\"']?)\Z"
 )
-_REST_OF_LINE: Final = re.compile(
+_REST_OF_LINE: Final = lazy_pattern(
     rb"[ \t]*+(?P<value>[^\s\"'`,;(){}\[\]<>$|\\][^\s\"'`,;(){}\[\]<>\\]{2,})"
     rb"[ \t]*+(?=\r?\n|\Z|\\+[nr]|\\*[\"'`]|(?<=[ \t])\#)"
 )
-_SHELL_WORD: Final = re.compile(
+_SHELL_WORD: Final = lazy_pattern(
     rb"(?P<value>[^\s\"'`,;(){}\[\]<>$|&\\=][^\s\"'`,;(){}\[\]<>\\]{2,})(?=[\s;\"'`]|\Z|\\+[nr])"
 )
-_ITEM: Final = re.compile(
+_ITEM: Final = lazy_pattern(
     rb"(?P<indent>[ \t]*+)(?P<dash>-[ \t]+)?(?:(?P<key>[\w.-]+)[ \t]*+:[ \t]+)?"
     rb"(?P<value>[^\s\"'{}\[\]|>&*!][^\n\"'{}\[\]]*)(?:\n|\Z)"
 )
-_BLOCK: Final = re.compile(rb"[ \t]*+[|>][-+0-9]*[ \t]*+\r?\n")
-_CODE: Final = re.compile(
+_BLOCK: Final = lazy_pattern(rb"[ \t]*+[|>][-+0-9]*[ \t]*+\r?\n")
+_CODE: Final = lazy_pattern(
     rb"[(){};]|,[ \t]*+\r?\Z|^\s*+(?:import|from|def|class|return|if|const|let|var|public|private)\b"
 )
 #: A line's indentation, and what it begins with unless that closes something, or is a literal.
-_INDENTED: Final = re.compile(rb"([ \t]*+(?:[-+>|#*/]{1,3}[ \t]+)?)([^\s)\]}>\"'`\\;,<&|+.?:-])?")
-_CONTINUED: Final = re.compile(
+_INDENTED: Final = lazy_pattern(rb"([ \t]*+(?:[-+>|#*/]{1,3}[ \t]+)?)([^\s)\]}>\"'`\\;,<&|+.?:-])?")
+_CONTINUED: Final = lazy_pattern(
     rb"(?:\s|\\+[nrt])*+(?:\|\||\?\?|\?:|\?(?![.?])|\+|&&|\.[A-Za-z]|or\b)"
 )
-_KEY_MARK: Final = re.compile(_ESCAPED_SPACE + rb"*+(?::(?![:=])|=>|=(?![=>~]))")
-_PREFIX: Final = re.compile(rb"(?:[bBfFrRuUL]{1,2}|u8|@|\$|c|br|cr|[sf])\Z")
+_KEY_MARK: Final = lazy_pattern(_ESCAPED_SPACE + rb"*+(?::(?![:=])|=>|=(?![=>~]))")
+_PREFIX: Final = lazy_pattern(rb"(?:[bBfFrRuUL]{1,2}|u8|@|\$|c|br|cr|[sf])\Z")
 #: ``auth=(user, "swordfish")``.
-_USER_AND: Final = re.compile(rb"\\*[\"']?\s*+[:=]\s*+[(\[][^()\[\]\n]{1,100},\s*+\\*[\"']")
-_PROPERTY: Final = re.compile(rb"\s*+\{\s*+(?:(?:\w+\s+)?(?:get|set|init);\s*+){1,2}\}(?=\s*+=)")
+_USER_AND: Final = lazy_pattern(rb"\\*[\"']?\s*+[:=]\s*+[(\[][^()\[\]\n]{1,100},\s*+\\*[\"']")
+_PROPERTY: Final = lazy_pattern(rb"\s*+\{\s*+(?:(?:\w+\s+)?(?:get|set|init);\s*+){1,2}\}(?=\s*+=)")
 _PERCENT_PAIRS: Final = {b"(": b")", b"[": b"]", b"{": b"}", b"<": b">"}
 
 #: Calls that say what a value is called, and take a default behind that.

@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.shared.ladder import PROJECT, registry_blocker
+from fallback_tier.lazy_patterns import lazy_pattern
 from fallback_tier.outcome import Blocker
 
 #: Of a release in uv's words (characters): name, extras, version range. What is longer is no release that
@@ -24,11 +25,11 @@ PYTHON = "python"
 
 #: ``left{python_full_version < '3.9'}==1.0``: what was asked for under a condition.
 #: A quoted value may hold a brace.
-_CONDITION = re.compile(r"""\{(?:'[^']*'|"[^"]*"|[^{}'"])*\}""")
+_CONDITION = lazy_pattern(r"""\{(?:'[^']*'|"[^"]*"|[^{}'"])*\}""")
 
 #: One way to read any text: else a range that a repository has takes hours.
 _CLAUSE = r"(?:===|[<>=!~]=|[<>])[\w.!+*]+"
-_RELEASE = re.compile(
+_RELEASE = lazy_pattern(
     r"(?P<name>[A-Za-z0-9](?:[\w.-]{0,198}[A-Za-z0-9])?)(?:\[[^\]]*\])?"
     rf"(?P<spec>{_CLAUSE}(?:,{_CLAUSE})*)?",
     re.ASCII,
@@ -66,30 +67,30 @@ class _Requirement(NamedTuple):
 
 
 #: What uv takes for granted in one step; what follows "we can conclude" it derives.
-_PREMISES = re.compile(r"[Bb]ecause (.*?)(?:, we can conclude|$)")
-_DEPENDS = re.compile(r" (?:depends? on|requires?) ")
-_SECOND = re.compile(r" and (?=\S+(?:$| and |, ))")
+_PREMISES = lazy_pattern(r"[Bb]ecause (.*?)(?:, we can conclude|$)")
+_DEPENDS = lazy_pattern(r" (?:depends? on|requires?) ")
+_SECOND = lazy_pattern(r" and (?=\S+(?:$| and |, ))")
 #: The members, groups and extras that a project consists of.
-_OWN = re.compile(r"your (?:project|workspace) requires ([^,]*)")
-_MEMBER = re.compile(r"(?<!your )(?<!\S)[\w.-]+(?:\[[^\]]*\]|:\S+)?(?![^ ])")
+_OWN = lazy_pattern(r"your (?:project|workspace) requires ([^,]*)")
+_MEMBER = lazy_pattern(r"(?<!your )(?<!\S)[\w.-]+(?:\[[^\]]*\]|:\S+)?(?![^ ])")
 #: What a message calls the project itself, whose own declaration is no parent's.
 _PROJECT_ITSELF = frozenset({"project", "workspace", "you"})
-_PYTHON = re.compile(
+_PYTHON = lazy_pattern(
     r"Python version \((?P<own>[^)]*)\) does not satisfy Python\S+"
     r" and (?P<label>\S+) depends on Python(?P<spec>\S+?),"
 )
-_NO_VERSION = re.compile(r"there (?:is|are) no versions? of (?P<label>[^\s,]+)")
-_ONLY = re.compile(r"only (?P<label>[^\s,]+) (?:is|are) available")
-_NO_PACKAGE = re.compile(r"(?<!\S)(?P<name>[\w.-]+) was not found in the package registry")
-_NO_WHEEL = re.compile(r"(?<!\S)(?P<label>\S+) has no (?:usable )?wheels")
-_TOO_NEW = re.compile(
+_NO_VERSION = lazy_pattern(r"there (?:is|are) no versions? of (?P<label>[^\s,]+)")
+_ONLY = lazy_pattern(r"only (?P<label>[^\s,]+) (?:is|are) available")
+_NO_PACKAGE = lazy_pattern(r"(?<!\S)(?P<name>[\w.-]+) was not found in the package registry")
+_NO_WHEEL = lazy_pattern(r"(?<!\S)(?P<label>\S+) has no (?:usable )?wheels")
+_TOO_NEW = lazy_pattern(
     r"`(?P<name>[^`]+)` was filtered by `(?P<rule>[^`]+)` to only include packages uploaded before"
     r" (?P<date>\S+)\.(?: The requested version, v(?P<version>[^,\s]+), was published at (?P<day>\S+)\.)?"
 )
-_ADDRESS = re.compile(
+_ADDRESS = lazy_pattern(
     r"Package `(?P<name>[^`]+)` was included as a URL dependency.*?`\S+ @ (?P<url>\S+)`"
 )
-_INCLUDED = re.compile(r"hint: `(?P<name>[^`]+)` \(v(?P<version>[^)]+)\) was included because")
+_INCLUDED = lazy_pattern(r"hint: `(?P<name>[^`]+)` \(v(?P<version>[^)]+)\) was included because")
 
 #: Causes that one refusal names.
 _MAX_NAMED = 4

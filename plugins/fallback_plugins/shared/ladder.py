@@ -27,6 +27,7 @@ from fallback_tier.advisory.versions import is_major_step, is_orderable, is_prer
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.files.source_paths import is_lock
 from fallback_tier.hosts import allow_step, host_in
+from fallback_tier.lazy_patterns import lazy_pattern
 from fallback_tier.outcome import (
     Blocker,
     ChangedDeclaration,
@@ -864,15 +865,15 @@ _UNREACHABLE = {
     "the connection broke": r"ECONNRESET|EPIPE|error sending request|socket hang up",
     "its certificate is not accepted": r"UNABLE_TO_\w+|SELF_SIGNED_\w+|CERT_\w+|invalid peer certificate",
 }
-_STATUS = re.compile(
+_STATUS = lazy_pattern(
     r"(?:code E|ERR_PNPM_FETCH_|error \(|credentials \(|returned a |Request failed \")"
     r"(?P<status>[45]\d\d)\b"
 )
-_ADDRESS = re.compile(r"https?://(?!yarnpkg\.com/)[^\s()\"'`,]+")
-_HOST = re.compile(r"(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN) (?P<host>[\w.-]+(?::\d+)?)")
+_ADDRESS = lazy_pattern(r"https?://(?!yarnpkg\.com/)[^\s()\"'`,]+")
+_HOST = lazy_pattern(r"(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN) (?P<host>[\w.-]+(?::\d+)?)")
 
 #: ``fallback_tier.hosts.NamedHost.sentence``. A word is tried at its beginning only: linear time.
-_NAMED_BY = re.compile(r"(?<!\S)(\S+) is named by (\S+) and")
+_NAMED_BY = lazy_pattern(r"(?<!\S)(\S+) is named by (\S+) and")
 
 #: The option that lets a client ask a host which only a repository names.
 _ALLOWING = "--allow-host"

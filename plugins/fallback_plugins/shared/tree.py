@@ -3,7 +3,7 @@
 Ecosystem plugins read their locks into this one shape, which the ladder queries.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -21,9 +21,9 @@ ValueT = TypeVar("ValueT")
 
 def grouped(pairs: Iterable[tuple[KeyT, ValueT]]) -> dict[KeyT, tuple[ValueT, ...]]:
     """Return all values of each key, in their order."""
-    found: dict[KeyT, list[ValueT]] = {}
+    found: defaultdict[KeyT, list[ValueT]] = defaultdict(list)
     for key, value in pairs:
-        found.setdefault(key, []).append(value)
+        found[key].append(value)
     return {key: tuple(values) for key, values in found.items()}
 
 

@@ -181,12 +181,14 @@ def _npms(lock: str, text: str) -> Iterator[LockEntry]:
 
 
 def _unlisted(key: str, entry: Mapping[str, Any], keys: Collection[str]) -> frozenset[str]:
-    bundled = _bundled(entry)  # nearly none has any
+    bundled = _bundled(entry)
     return frozenset(one for one in bundled if f"{key}/{MODULES}{one}" not in keys)
 
 
 def _bundled(entry: Mapping[str, Any]) -> Sequence[str]:
     bundled = entry.get("bundleDependencies") or entry.get("bundledDependencies")
+    if not bundled:
+        return ()  # as nearly all
     listed = entry.get("dependencies") if bundled is True else bundled
     if not isinstance(listed, list | dict):
         return ()

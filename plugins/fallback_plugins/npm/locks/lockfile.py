@@ -327,17 +327,19 @@ def _asks(
     sections: tuple[str, ...],
     find: _Find,
 ) -> Iterator[DependencyEdge]:
-    reported = entry.get("peerDependenciesMeta")
     seen = set()
     for section in sections:
         asked = entry.get(section)
-        for name, spec in asked.items() if isinstance(asked, dict) else ():
-            peer = section == PEER_SECTION
+        if not isinstance(asked, dict):
+            continue
+        peer = section == PEER_SECTION
+        reported = entry.get("peerDependenciesMeta") if peer else None
+        for name, spec in asked.items():
             # A peer that is also a dependency is installed as a dependency.
             if not isinstance(spec, str) or (peer and name in seen):
                 continue
             seen.add(name)
-            about = reported.get(name) if peer and isinstance(reported, dict) else None
+            about = reported.get(name) if isinstance(reported, dict) else None
             optional = section == _OPTIONAL or (
                 isinstance(about, dict) and bool(about.get("optional"))
             )

@@ -10,7 +10,7 @@ from semantic_version import Version as SemVer
 
 from fallback_tier.advisory.versions import is_major_step, is_orderable
 
-_NUMBER = r"(0|[1-9]\d{0,8})"
+_NUMBER = r"(0|[1-9][0-9]{0,8})"
 _PLAIN_VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}")
 _PLAIN_RANGE = re.compile(rf"([~^]?){_PLAIN_VERSION.pattern}")
 
@@ -139,9 +139,10 @@ def admits(spec: str, version: str) -> bool:
 def excludes(spec: str, version: str) -> bool:
     """Does npm's range plainly refuse the version? False for what can't be read, and for other sources."""
     text = split_alias(spec)[1].strip()
-    if foreign(spec) or is_tag(text) or text in {"", "*"} or _range(text) is None:
+    if foreign(spec) or is_tag(text) or text in {"", "*"}:
         return False
-    return _version(version) is not None and not admits(spec, version)
+    is_readable = _PLAIN_RANGE.fullmatch(text) is not None or _range(text) is not None
+    return is_readable and _is_version(version) and not admits(spec, version)
 
 
 def _plainly_admits(plain: re.Match[str], release: re.Match[str]) -> bool:
@@ -159,9 +160,11 @@ def _plainly_admits(plain: re.Match[str], release: re.Match[str]) -> bool:
 
 def compatible(version: str, other: str) -> bool:
     """Are both in one compatible range: the same major, below 1.0 the same minor?"""
-    if _version(version) is None or _version(other) is None:
-        return False
-    return not is_major_step("npm", version, other)
+    return _is_version(version) and _is_version(other) and not is_major_step("npm", version, other)
+
+
+def _is_version(text: str) -> bool:
+    return _PLAIN_VERSION.fullmatch(text) is not None or _version(text) is not None
 
 
 @lru_cache(maxsize=16_384)

@@ -267,15 +267,17 @@ class Environment:
     def installed(self, package: str) -> tuple[str, ...]:
         """Return the versions in it; metadata is read, nothing imported. Raises as ``install`` does."""
         name = canonicalize_name(package)
-        return tuple(found.version for called, found in self._distributions() if called == name)
+        return tuple(found.version for called, found in self._distributions if called == name)
 
     def distributions(self) -> Mapping[str, Distribution]:
         """Return all that is in it by canonical name; as ``installed``."""
-        return dict(self._distributions())
+        return dict(self._distributions)
 
-    def _distributions(self) -> Iterator[tuple[str, Distribution]]:
-        for found in distributions_in(self.place):
-            yield canonicalize_name(found.metadata["Name"]), found
+    @cached_property
+    def _distributions(self) -> tuple[tuple[str, Distribution], ...]:
+        """By canonical name: every gate asks, and to know one package's version, all metadata is read."""
+        found = distributions_in(self.place)
+        return tuple((canonicalize_name(it.metadata["Name"]), it) for it in found)
 
     def resolved(self, package: str) -> tuple[str, ...]:
         """Versions in the environment if all that is declared was resolved together, for a Python that the

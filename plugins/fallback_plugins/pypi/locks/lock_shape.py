@@ -18,7 +18,7 @@ PythonVersion = Annotated[str, StringConstraints(pattern=r"^(?:[0-9]+(?:\.[0-9]+
 
 
 class _Shape(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
+    model_config = ConfigDict(extra="ignore", strict=True, defer_build=True)
 
 
 class _File(_Shape):

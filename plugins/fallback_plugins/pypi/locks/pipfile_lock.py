@@ -13,7 +13,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.pypi.locks.lock_shape import check_pipenv
 from fallback_plugins.pypi.manifests.pyproject import BOM, parse_toml
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.jsontext import rewritten
@@ -68,6 +67,8 @@ class PipfileLock:
     @cached_property
     def document(self) -> Mapping[str, Any]:
         """The parsed lock. Raises RecipeError."""
+        from fallback_plugins.pypi.locks.lock_shape import check_pipenv
+
         document = parsed_lock(self.path, self.text)
         check_pipenv(self.path, document)
         return document

@@ -16,7 +16,6 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.pypi.locks.lock_shape import check_uv
 from fallback_plugins.pypi.manifests.indexes import leading_out
 from fallback_plugins.pypi.manifests.pyproject import BOM, NO_BACKEND, harmless, parse_toml
 from fallback_plugins.pypi.manifests.requirements import plain
@@ -194,6 +193,8 @@ def stub_wheels(path: str, text: str) -> dict[str, str]:
 
 @lru_cache(maxsize=_CHECKED)
 def _check(path: str, text: str) -> None:
+    from fallback_plugins.pypi.locks.lock_shape import check_uv
+
     check_uv(path, parse_toml(path, text))
 
 

@@ -23,10 +23,13 @@ from packaging.utils import canonicalize_name
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set
 from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_at
 from fallback_plugins.shared.commands import SHELL_CELL, code_cells
+from fallback_tier.lazy_patterns import lazy_pattern
 
 #: Comments, and the ends of continued lines.
-_COMMENT = re.compile(r"(?:^|(?<=[ \t]))(?:#|REM[ \t]|//|::)[^\r\n]*", re.MULTILINE | re.IGNORECASE)
-_CONTINUED = re.compile(r"[\\`^][ \t]*\r?\n")
+_COMMENT = lazy_pattern(
+    r"(?:^|(?<=[ \t]))(?:#|REM[ \t]|//|::)[^\r\n]*", re.MULTILINE | re.IGNORECASE
+)
+_CONTINUED = lazy_pattern(r"[\\`^][ \t]*\r?\n")
 
 #: What is between words of a command, which may be items of a list: ``["pip", "install", "left==1.0"]``.
 _GAP = r"""(?:["',]*[ \t]+["']?|["'][ \t]*,[ \t]*["'])"""
@@ -34,47 +37,49 @@ _QUOTED = r"\"[^\"\r\n]*\"|'[^'\r\n]*'"
 #: A command that installs what its arguments name, up to the end of the command; one that runs a package's
 #: program; and one that adds packages to the project's own (``uv run --with``).
 _OPTIONS = rf"(?:{_GAP}-[\w-]+(?:=[^\s\"',]+)?){{0,20}}"
-_COMMAND = re.compile(
+_COMMAND = lazy_pattern(
     rf"(?<![\w.-])(?:(?:pip(?:[23](?:\.\d+)?)?|pipx|uv{_OPTIONS}{_GAP}(?:pip|tool))"
     rf"{_OPTIONS}{_GAP}(?P<verb>install|wheel|download|inject|run)\b"
     rf"|(?P<runner>uvx)(?=[\s\"'])|uv{_OPTIONS}{_GAP}(?P<adds>run)\b)"
     rf"(?P<arguments>(?:{_QUOTED}|[^\r\n&|;])*)"
 )
 #: Arguments of those two: quoted or not; options that name packages, and a release by its name.
-_ARGUMENT = re.compile(r"\"(?P<double>[^\"\r\n]*)\"|'(?P<single>[^'\r\n]*)'|(?P<bare>[^\s\"',\]]+)")
-_NAMES_PACKAGE = re.compile(r"--(?P<option>with|from|spec)(?:=(?P<value>.*))?")
-_RELEASE = re.compile(
+_ARGUMENT = lazy_pattern(
+    r"\"(?P<double>[^\"\r\n]*)\"|'(?P<single>[^'\r\n]*)'|(?P<bare>[^\s\"',\]]+)"
+)
+_NAMES_PACKAGE = lazy_pattern(r"--(?P<option>with|from|spec)(?:=(?P<value>.*))?")
+_RELEASE = lazy_pattern(
     r"(?P<name>[A-Za-z0-9][\w.-]*(?:\[[\w,.-]*\])?)@v?(?P<version>\d[\w.!+]*|latest)"
 )
 #: nox: ``session.install("left==1.0", …)``, over lines.
-_SESSION = re.compile(r"\bsession\.install\((?P<arguments>(?:[^()]|\([^()]*\))*)\)")
-_FUNCTION = re.compile(r"^[ \t]*def[ \t]+(?P<name>\w+)|^(?=\S)", re.MULTILINE)
+_SESSION = lazy_pattern(r"\bsession\.install\((?P<arguments>(?:[^()]|\([^()]*\))*)\)")
+_FUNCTION = lazy_pattern(r"^[ \t]*def[ \t]+(?P<name>\w+)|^(?=\S)", re.MULTILINE)
 
 #: tox: ``deps =`` with the lines below it; lines for some factors only are left out.
-_SECTION = re.compile(r"^\[(?P<name>[^\]\r\n]*)\]", re.MULTILINE)
-_DEPS = re.compile(
+_SECTION = lazy_pattern(r"^\[(?P<name>[^\]\r\n]*)\]", re.MULTILINE)
+_DEPS = lazy_pattern(
     r"^deps[ \t]*=(?P<arguments>[^\r\n]*(?:\r?\n(?:[ \t]+[^\r\n]*|[ \t]*(?=\r?\n)))*)", re.MULTILINE
 )
-_FACTOR = re.compile(r"^[ \t]*(?=\S)[\w{},!. -]+:[ \t][^\r\n]*", re.MULTILINE)
+_FACTOR = lazy_pattern(r"^[ \t]*(?=\S)[\w{},!. -]+:[ \t][^\r\n]*", re.MULTILINE)
 #: Environments of tox and nox that are made to be old.
-_OLDEST = re.compile(r"old|min|low|legacy|compat|earl|past|lts|prev", re.IGNORECASE)
+_OLDEST = lazy_pattern(r"old|min|low|legacy|compat|earl|past|lts|prev", re.IGNORECASE)
 _TEST_TOOLS = frozenset({"tox.ini", "noxfile.py"})
 
 #: conda: items below ``- pip:``, indented further.
-_CONDA_PIP = re.compile(
+_CONDA_PIP = lazy_pattern(
     r"^(?P<indent>[ ]*)-[ ]+pip:[ ]*\r?\n(?P<arguments>(?:(?P=indent)[ ]+[^\r\n]*(?:\r?\n|\Z))+)",
     re.MULTILINE,
 )
 
 #: pre-commit: what is installed next to a hook; items of node hooks have ``@`` before a version.
-_ADDITIONAL = re.compile(
+_ADDITIONAL = lazy_pattern(
     r"(?<![\w-])additional_dependencies:[ ]*(?:&\w+)?(?P<arguments>[ ]*\[[^\]]{0,20000}\]"
     r"|(?:[ \t]*\r?\n[ \t]*(?:-[ ](?:[^\r\n:]|:(?![ \r\n]))*)?(?=\r?\n|\Z))*)"
 )
 
 #: A requirement among other words; not a path, an address or an option's value.
 _OPERATOR = r"(?:===|==|~=|!=|<=|>=|<|>)"
-_REQUIREMENT = re.compile(
+_REQUIREMENT = lazy_pattern(
     r"(?<![\w./:@$%{}+-])(?<!(?<!with)(?<!from)(?<!spec)=)"
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[\w,. -]*\])?"
     rf"[ \t]*{_OPERATOR}[ \t]*[\w.!*+-]+(?:[ \t]*,[ \t]*{_OPERATOR}[ \t]*[\w.!*+-]+)*(?=[\s\"',;)\]]|\Z)"
@@ -82,8 +87,8 @@ _REQUIREMENT = re.compile(
 
 #: Words of a command, whatever they are quoted by; options of pip and uv that take the next word; a package
 #: by its name alone; what comes with every environment; a line that only prints a command.
-_TOKEN = re.compile(r"[^\s\"',]+")
-_TAKES_WORD = re.compile(
+_TOKEN = lazy_pattern(r"[^\s\"',]+")
+_TAKES_WORD = lazy_pattern(
     r"-[rcietfdwpbC]|--(?:requirements?|constraints?|overrides?|editable|index-url|extra-index-url|find-links"
     r"|(?:default-)?index|target|prefix|root|python(?:-version|-platform)?|platform|abi|implementation|src"
     r"|dest|wheel-dir|no-binary|only-binary|cache-dir|timeout|retries|proxy|cert|trusted-host|group|report"
@@ -91,21 +96,21 @@ _TAKES_WORD = re.compile(
     r"|keyring-provider|link-mode|suffix|pip-args|spec|with-requirements|with-editable|extra"
     r"|package|env-file|directory|project|module)|-m"
 )
-_BARE = re.compile(
+_BARE = lazy_pattern(
     r"[A-Za-z0-9][\w.-]*(?:\[[\w,.-]*\])?(?<!\.txt)(?<!\.in)(?<!\.whl)(?<!\.toml)(?<!\.gz)"
 )
 _ALWAYS_THERE = frozenset({"pip", "setuptools"})
-_PRINTS = re.compile(
+_PRINTS = lazy_pattern(
     r"(?:\b(?:echo|printf|print|warn|error|info|die)\b|^[ \t-]*(?:name|description):)[^\r\n]*\Z",
     re.IGNORECASE,
 )
 #: What a shell or CI puts other words in the place of.
-_EXPANDED = re.compile(r"\$?\{\{[^{}\r\n]{0,500}\}\}|\$\([^()\r\n]{0,500}\)|`[^`\r\n]{0,500}`")
+_EXPANDED = lazy_pattern(r"\$?\{\{[^{}\r\n]{0,500}\}\}|\$\([^()\r\n]{0,500}\)|`[^`\r\n]{0,500}`")
 #: How far before a command it is looked for what only prints it (characters).
 _MAX_BEFORE = 500
 
 #: An option that says where packages come from.
-_SOURCE = re.compile(
+_SOURCE = lazy_pattern(
     r"(?<![\w-])(?:-i|-f|--(?:index-url|extra-index-url|find-links|index|default-index|no-index))(?![\w-])"
 )
 
@@ -113,14 +118,14 @@ _SOURCE = re.compile(
 SCRIPT_START = "# /// script"
 
 #: … the whole of it, and the array of its requirements.
-_SCRIPT = re.compile(
+_SCRIPT = lazy_pattern(
     r"^# /// script[ \t]*\r?\n(?P<block>(?:^#(?:[ \t][^\r\n]*)?\r?\n)*?)^# ///[ \t]*$", re.MULTILINE
 )
-_DEPENDENCIES = re.compile(
+_DEPENDENCIES = lazy_pattern(
     r"^#[ \t]*dependencies[ \t]*=[ \t]*\[(?P<items>(?:\"[^\"\r\n]*\"|'[^'\r\n]*'|[^\]\"'])*)\]",
     re.MULTILINE,
 )
-_STRING = re.compile(
+_STRING = lazy_pattern(
     r"\"(?P<double>[^\"\r\n]*)\"|'(?P<single>[^'\r\n]*)'|(?<!^)#[^\r\n]*", re.MULTILINE
 )
 
@@ -331,16 +336,16 @@ def _blank(match: re.Match[str]) -> str:
 
 
 #: What a program must hold to install packages.
-_INSTALLS = re.compile(r"pip3?\b|pip_|piplite|uv\b|requirements *=|packages_to_install")
+_INSTALLS = lazy_pattern(r"pip3?\b|pip_|piplite|uv\b|requirements *=|packages_to_install")
 
 #: Functions that run a process, or a client's own main function; functions that install what they get;
 #: arguments that take requirements, and those that take a command.
-_PROCESS = re.compile(
+_PROCESS = lazy_pattern(
     r"(?:\w+_)?(?:run|call|check|popen|system|get(?:status)?output|main|shell|sh|bash|exec|spawn|execute|sudo"
     r"|local|cmd|command|subprocess)(?:_\w+|[vlpe]+)?",
     re.IGNORECASE,
 )
-_INSTALLER = re.compile(r"(?:\w+_)?pip_install(?:_packages)?")
+_INSTALLER = lazy_pattern(r"(?:\w+_)?pip_install(?:_packages)?")
 _BROWSERS_CLIENTS = frozenset({"micropip", "piplite"})
 _REQUIREMENTS = frozenset(
     {"requirements", "pip_requirements", "extra_pip_requirements", "pip_packages"}
@@ -359,10 +364,10 @@ _MAX_NAME = 100
 _COMPUTED = "{}"
 
 #: A notebook's commands of a shell: ``!pip install``, ``%pip install``.
-_MAGIC = re.compile(
+_MAGIC = lazy_pattern(
     r"^(?P<indent>[ \t]*)(?:!|%(?=(?:pip|uv|sx|system)\b))[ \t]*(?P<command>.*)", re.MULTILINE
 )
-_CONTINUED_IN_SOURCE = re.compile(r"\\[ \t]*\r?\n")
+_CONTINUED_IN_SOURCE = lazy_pattern(r"\\[ \t]*\r?\n")
 
 #: What a text that can't be read raises.
 _UNREADABLE = (

@@ -40,6 +40,7 @@ from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult, allowing
 from fallback_tier.hosts import HostRefusedError, Hosts, NamedHost, host_in
+from fallback_tier.lazy_patterns import lazy_pattern
 
 #: Files that set up a client, beside the manifests that it reads.
 _SETTINGS = (
@@ -55,7 +56,7 @@ _OF_UV = ("index", "index-url", "extra-index-url", "find-links", "no-index")
 
 #: In files of any kind but requirements: keys of pip's settings, pip-tools', pixi's, tox's and setuptools',
 #: variables and options of clients that somebody runs. Not ``dependency_links``: pip 19.0 ignores them.
-_IN_WORDS = re.compile(
+_IN_WORDS = lazy_pattern(
     r"(?<!emit[-_])(?:index[-_]?(?:url|server)|find[-_]links)|(?<![a-z0-9])no[-_]index"
     r"|\bUV_(?:DEFAULT_)?INDEX\b|PYPI[-_](?:URL|MIRROR)|\b(?:PIP|UV)_CONFIG_FILE"
     r"|--(?:(?:default|extra)-)?index\b(?!-)"
@@ -65,8 +66,8 @@ _IN_WORDS = re.compile(
     r"|\b(?:install|compile|sync|download|wheel)\b(?:.|(?<=[\\,\[])\n){0,200}?[\s'\"]-[if](?:\b|(?:https?|file)://)",
     re.IGNORECASE,
 )
-_COMMENT = re.compile(r"^[ \t]*#.*", re.MULTILINE)
-_LINE_END = re.compile(r"\r\n?")
+_COMMENT = lazy_pattern(r"^[ \t]*#.*", re.MULTILINE)
+_LINE_END = lazy_pattern(r"\r\n?")
 
 #: No manifest or setting that anybody wrote is longer; what is takes seconds to read.
 _MAX_CHARS = 1_000_000
@@ -214,11 +215,11 @@ _SCRATCH = ("fallback-tier-", "scratch-")
 _FILES = frozenset({"-r", "-c", "--requirements", "--requirement", "--constraint", "--override"})
 
 #: Where an address begins in a text, in whatever way a reader of addresses may take it for one.
-_BEGIN = re.compile(
+_BEGIN = lazy_pattern(
     r"(?<![A-Za-z0-9])(?:[A-Za-z][A-Za-z0-9.-]*\+)?(?:https?|ssh|git|ftps?|s3|gs)\s*:",
     re.IGNORECASE,
 )
-_SCHEME = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]+:|[/\\]{2})|.*?(?:\$\{|[\t\r\n])", re.DOTALL)
+_SCHEME = lazy_pattern(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]+:|[/\\]{2})|.*?(?:\$\{|[\t\r\n])", re.DOTALL)
 
 #: Keys of settings and locks that hold a place and nothing else, in whatever way it is written.
 _PLACES = ("index-url", "extra-index-url", "find-links", "index", "registry", "url", "git")
@@ -376,7 +377,7 @@ def _addresses(value: Any, key: str = "") -> Iterator[str]:
             yield address
 
 
-_NOT_IN_VARIABLES = re.compile(r"[^A-Za-z0-9]")
+_NOT_IN_VARIABLES = lazy_pattern(r"[^A-Za-z0-9]")
 
 
 def leading_out(path: str, text: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 
 from fallback_plugins.shared.commands import SCRIPTS
+from fallback_tier.lazy_patterns import lazy_pattern
 from fallback_tier.limits import MAX_TRACKED_FILES
 
 #: OSV's name of the ecosystem.
@@ -43,28 +44,28 @@ IN_OTHER_TEXT = frozenset({Kind.COMMANDS, Kind.CI, Kind.SCRIPT})
 _NAMES = frozenset(Kind) - {Kind.REQUIREMENTS, Kind.PYLOCK} - IN_OTHER_TEXT
 
 #: Files whose commands install packages.
-_COMMANDS = re.compile(
+_COMMANDS = lazy_pattern(
     r"(?:docker|container)file(?:\..*)?|.*\.(?:dockerfile|containerfile)|(?:gnu)?makefile|.*\.mk|\.?justfile"
     r"|tox\.ini|(?:noxfile|toxfile|tasks|fabfile|dodo)\.py|.*\.(?:sh|bash|zsh|ps1|bat|cmd|ya?ml)"
     r"|procfile|vagrantfile|jenkinsfile|earthfile",
     re.IGNORECASE,
 )
 #: … and those of CI among them.
-_CI = re.compile(
+_CI = lazy_pattern(
     r"(?:.*/)?(?:\.[^/.][^/]*/.*|\.[^/]*|(?:azure-pipelines|bitbucket-pipelines|appveyor|buildspec|cloudbuild"
     r"|wercker|codemagic|codecov|action|jenkinsfile)[^/]*)",
     re.IGNORECASE,
 )
 
 #: Those that no fix changes, by their paths: notebooks, and scripts without an ending.
-_ONLY_READ = re.compile(
+_ONLY_READ = lazy_pattern(
     rf"(?:.*/)?(?:\.?devcontainer\.json|[^/]*\.(?:ipynb|nix)|{SCRIPTS})",
     re.IGNORECASE,
 )
 
-_PYLOCK = re.compile(r"pylock(\.[^.]+)?\.toml")
-_REQUIREMENTS = re.compile(r".*(requirements|constraints).*\.(txt|in)", re.IGNORECASE)
-_REQUIREMENTS_FOLDER = re.compile(r"requirements|constraints|reqs", re.IGNORECASE)
+_PYLOCK = lazy_pattern(r"pylock(\.[^.]+)?\.toml")
+_REQUIREMENTS = lazy_pattern(r".*(requirements|constraints).*\.(txt|in)", re.IGNORECASE)
+_REQUIREMENTS_FOLDER = lazy_pattern(r"requirements|constraints|reqs", re.IGNORECASE)
 
 #: Installed or vendored trees: their manifests are not this project's.
 _NOT_OURS = frozenset({"node_modules", "site-packages", ".venv", "venv", "vendor", "_vendor"})

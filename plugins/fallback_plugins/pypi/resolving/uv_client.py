@@ -32,6 +32,7 @@ from fallback_plugins.shared.scratch import scratch_folder
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult
+from fallback_tier.lazy_patterns import lazy_pattern
 from fallback_tier.outcome import Blocker
 
 #: Seconds for one uv run: seconds in practice; the registry may be slow.
@@ -47,7 +48,7 @@ _ALWAYS = ("--no-python-downloads", "--no-progress", "--color=never")
 
 _STUB_WHEEL = "Wheel-Version: 1.0\nGenerator: stub\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
-_YANKED_WARNING = re.compile(
+_YANKED_WARNING = lazy_pattern(
     r"warning: `(?P<name>[^`=\[]+)(?:\[[^`]*\])?==(?P<version>[^`]+)` is yanked"
 )
 _NO_SOLUTION = "No solution found"
@@ -270,17 +271,17 @@ _FILES = {
     "overrides.txt": ("--override",),
 }
 
-_LINE = re.compile(
+_LINE = lazy_pattern(
     r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==(?P<version>[^\s;#]+)"
     r"[^#\n]*?(?:#[ \t]*via[ \t]+(?P<via>.*))?$",
     re.MULTILINE,
 )
-_HASH = re.compile(r"--hash=(\S+)")
-_YANKED = re.compile(
+_HASH = lazy_pattern(r"--hash=(\S+)")
+_YANKED = lazy_pattern(
     r"`(?P<name>[^`=\[]+)==(?P<version>[^`]+)` is yanked(?: \(reason: \"(?P<reason>.*)\"\))?"
 )
-_ANYTHING = re.compile("")
-_PYTHON = re.compile(r"\d+(?:\.\d+)*")
+_ANYTHING = lazy_pattern("")
+_PYTHON = lazy_pattern(r"\d+(?:\.\d+)*")
 
 #: The Python that installs, if a project does not say which it supports.
 THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -294,15 +295,15 @@ _LOCKS = 64
 #: Has uv report what its resolver does; how it then says that it looks for a version, that it takes one,
 #: and that a version is only for other Pythons.
 _LOGGED = {"RUST_LOG": "uv_resolver::resolver=debug"}
-_LOG_LINE = re.compile(r"^(?:DEBUG|INFO|TRACE) .*\n?", re.MULTILINE)
-_STEP = re.compile(
+_LOG_LINE = lazy_pattern(r"^(?:DEBUG|INFO|TRACE) .*\n?", re.MULTILINE)
+_STEP = lazy_pattern(
     r"^DEBUG (?:Searching for a compatible version of (?P<sought>[A-Za-z0-9._-]+)[\[{ ](?!@)"
     r"|Selecting: (?P<taken>[A-Za-z0-9._-]+)=="
     r"|Forking Python requirement |No compatible version found for: Python$)",
     re.MULTILINE,
 )
 
-_UNPUBLISHED = re.compile(r"there (?:is|are) no versions? of")
+_UNPUBLISHED = lazy_pattern(r"there (?:is|are) no versions? of")
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.advisory.versions import served
 from fallback_tier.ecosystem_rules import installed_rules
 from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.lazy_patterns import lazy_pattern
 from fallback_tier.repo import RepoContext
 
 ECOSYSTEM = PYPI
@@ -61,7 +62,7 @@ _TEXTS = 32
 _MAX_CHARS = 4_000_000
 
 #: Files by whose words packages may be installed.
-_MAY_INSTALL = re.compile(
+_MAY_INSTALL = lazy_pattern(
     r".*\.(?:txt|in|li?st|lock|pip|reqs?|requirements|constraints?|cfg|ini|toml|ya?ml|sh|bash|zsh|ps1|bat"
     r"|cmd|mk|env|conf|nix|bzl|bazel|dockerfile|limits?)|\.?[^.]+|\.env\..*|(?:docker|container)file\..*"
     r"|\.?devcontainer\.json|.*\.ipynb"
@@ -69,12 +70,12 @@ _MAY_INSTALL = re.compile(
     re.IGNORECASE,
 )
 #: Files that are read as requirements if each line is one.
-_MAY_LIST = re.compile(
+_MAY_LIST = lazy_pattern(
     r"[^.].*\.(?:txt|in|li?st|lock|pip|reqs?|requirements|constraints?|limits?)|[^.]*(?:req|dep|pip)[^.]*",
     re.IGNORECASE,
 )
 #: Words for people, which often name old versions.
-_FOR_PEOPLE = re.compile(
+_FOR_PEOPLE = lazy_pattern(
     r".*\.(?:md|rst|adoc|html?)|(?:change|history|news|release|readme|licen|authors|notice|copying|thanks"
     r"|contribut|security|upgrad|migrat).*",
     re.IGNORECASE,
@@ -83,15 +84,15 @@ _FOR_PEOPLE = re.compile(
 _INSTALLED = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", ".nox"})
 
 #: Files that a command takes requirements from: ``-r``, ``-c``, ``PIP_CONSTRAINT``.
-_LED_TO = re.compile(
+_LED_TO = lazy_pattern(
     r"(?:(?<![\w-])-[rc]|--(?:with-)?(?:requirements?|constraints?|overrides?)|\bpip(?:-|[ \t]+)sync"
     r"|\b(?:PIP|UV)_(?:BUILD_)?(?:CONSTRAINT|REQUIREMENT|OVERRIDE)S?|^[ -]*requirements:[ ]*(?=\S))"
     r"[=:\s\"',]*(?P<path>[^\s\"',;&|)\]]+)",
     re.MULTILINE,
 )
 #: … one of which constrains the others, and the end of a line that goes on.
-_CONSTRAINS = re.compile(r"(?<![\w-])-c\b|--constraint")
-_CONTINUED = re.compile(r"[\\`^][ \t]*\r?\n")
+_CONSTRAINS = lazy_pattern(r"(?<![\w-])-c\b|--constraint")
+_CONTINUED = lazy_pattern(r"[\\`^][ \t]*\r?\n")
 
 _LOCKED_BY = {
     Kind.UV_LOCK: ("pyproject.toml",),
@@ -121,13 +122,13 @@ _PIPFILE_SECTIONS = ("default", "develop")
 #: A package of no interest: what is asked of it has the file parsed.
 _ANY = "any"
 
-_WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
-_VERSION_AFTER = re.compile(r"[-_.](?=v?\d)")
+_WORD = lazy_pattern(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_VERSION_AFTER = lazy_pattern(r"[-_.](?=v?\d)")
 #: The table of hatch's plugin that takes requirements from files.
 HATCH_FILES = ("tool", "hatch", "metadata", "hooks", "requirements_txt")
 #: A value of setup.cfg that names files with the requirements.
-_FILES = re.compile(r"\s*file:\s*")
-_QUOTED = re.compile(r"""(?P<quote>['"])(?P<text>[^'"\n]*)(?P=quote)""")
+_FILES = lazy_pattern(r"\s*file:\s*")
+_QUOTED = lazy_pattern(r"""(?P<quote>['"])(?P<text>[^'"\n]*)(?P=quote)""")
 
 
 @dataclass(frozen=True)

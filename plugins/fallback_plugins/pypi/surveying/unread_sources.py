@@ -55,6 +55,7 @@ from fallback_plugins.pypi.surveying.survey import (
 from fallback_plugins.shared.identity import is_aside
 from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.lazy_patterns import lazy_pattern
 from fallback_tier.repo import RepoContext
 
 #: Files whose environments are made for tests alone.
@@ -71,41 +72,43 @@ _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")
 
 #: Files that state the version of the code next to them, and how they do.
 _METADATA = frozenset({"METADATA", "PKG-INFO"})
-_METADATA_FOLDER = re.compile(r"(?P<name>.+?)(?:-\d[^-]*)?(?:-py\d[\d.]*)?\.(?:dist|egg)-info")
-_STATES_VERSION = re.compile(r"__init__\.py|_*(?:version|about)_*\.py|[a-z]\w*\.py", re.IGNORECASE)
-_VERSION = re.compile(
+_METADATA_FOLDER = lazy_pattern(r"(?P<name>.+?)(?:-\d[^-]*)?(?:-py\d[\d.]*)?\.(?:dist|egg)-info")
+_STATES_VERSION = lazy_pattern(
+    r"__init__\.py|_*(?:version|about)_*\.py|[a-z]\w*\.py", re.IGNORECASE
+)
+_VERSION = lazy_pattern(
     r"^(?:Version:[ \t]*|(?:__)?version(?:__)?[ \t]*(?::[ \t]*\w+[ \t]*)?=[ \t]*[\"'])"
     r"(?P<version>\d[\w.!+-]*)",
     re.MULTILINE,
 )
 
-_COMMENT = re.compile(r"(?:^|(?<=[ \t]))(?:#|REM[ \t]|//).*$", re.MULTILINE)
-_CONTINUATION = re.compile(r"\\\r?\n")
+_COMMENT = lazy_pattern(r"(?:^|(?<=[ \t]))(?:#|REM[ \t]|//).*$", re.MULTILINE)
+_CONTINUATION = lazy_pattern(r"\\\r?\n")
 #: What follows a package's name, on the same line unless the file is a lock.
 _OPERATOR = r"(?:===|==|~=|!=|<=|>=|<|>)"
-_SPECIFIER = re.compile(
+_SPECIFIER = lazy_pattern(
     rf"(?:\[[^\]\n]*\])?[ \t]*\(?(?P<specifier>{_OPERATOR}[ \t]*[\w.!*+-]+"
     rf"(?:[ \t]*,[ \t]*{_OPERATOR}[ \t]*[\w.!*+-]+)*)"
 )
-_ADDRESS = re.compile(r"(?:\[[^\]\n]*\])?[ \t]*@[ \t]*(?P<place>[\w+.-]+:[^\s\"';,]+)")
+_ADDRESS = lazy_pattern(r"(?:\[[^\]\n]*\])?[ \t]*@[ \t]*(?P<place>[\w+.-]+:[^\s\"';,]+)")
 #: A version that is computed; not one of a matrix of CI, which tests several.
-_COMPUTED = re.compile(
+_COMPUTED = lazy_pattern(
     r"(?:\[[^\]\n]*\])?[ \t]*(?:===?|~=|<=?)[ \t]*"
     r"(?:\$(?!\{\{)[({]?(?P<shell>\w*)|\{+[ ]?(?P<python>\w*)|%|[\"'][ \t]*[+%.])"
 )
 #: A release by its name alone, as ``uvx`` and ``uv tool`` take it.
-_AT = re.compile(r"(?:\[[^\]\n]*\])?@v?(?P<version>\d[\w.!+]*)")
+_AT = lazy_pattern(r"(?:\[[^\]\n]*\])?@v?(?P<version>\d[\w.!+]*)")
 #: A colon before a digit is no value: it tags an image.
-_VALUE = re.compile(
+_VALUE = lazy_pattern(
     rf"""(?!:\d)["']?[ \t]*[:=][ \t]*(?:\{{[^}}\n]*?\bversion["']?[ \t]*[:=][ \t]*)?["']?"""
     rf"(?P<specifier>{_OPERATOR}[ \t]*[\w.!*+-]+(?:[ \t]*,[ \t]*{_OPERATOR}[ \t]*[\w.!*+-]+)*"
     r"|\d[\w.!+]*)"
 )
-_LOCKED = re.compile(
+_LOCKED = lazy_pattern(
     r"""["']?,?[ \t]*\r?\n[ \t]*["']?version["']?[ \t]*[:=][ \t]*["']?(?P<version>\d[\w.!+]*)"""
 )
-_TOKEN_BEFORE = re.compile(r"[^\s\"'=(,\[]*$")
-_TOKEN = re.compile(r"[^\s\"',;)\]]*")
+_TOKEN_BEFORE = lazy_pattern(r"[^\s\"'=(,\[]*$")
+_TOKEN = lazy_pattern(r"[^\s\"',;)\]]*")
 
 
 @dataclass(frozen=True)
@@ -345,11 +348,11 @@ def _of_value(value: str, package: str) -> Declaration | None:
 
 
 #: A range that PEP 440 does not know.
-_OF_POETRY = re.compile(r"\^|~(?!=)")
+_OF_POETRY = lazy_pattern(r"\^|~(?!=)")
 
 #: In the name of a table in which a bare version may have a package installed; other tables may well have
 #: keys of packages' names. A range needs no such table.
-_OF_PACKAGES = re.compile(
+_OF_PACKAGES = lazy_pattern(
     r"dep|requi|constraint|overrid|package|version|pin|lock|install|env|group|extra|feature|source|resol"
     r"|pip|pypi|conda|librar|libs|module|plugin|wheel|vendor|third|runtime|bundle|stub|dist",
     re.IGNORECASE,
