@@ -1,8 +1,8 @@
 """Temporary folders of a test run, in memory: a test that writes an audit trail mostly waited for the disk.
 
-Each event of a trail, and each file of its evidence, is synced to the disk: 3 ms on a quiet machine, more if
-others write to it. In memory the same calls are made, and return at once. Programs that tests start inherit
-the folder (``TMPDIR``).
+Each event of a trail, and each file of its evidence, is synced to the disk: 3 ms on a quiet machine, more
+if others write to it. In memory the same calls are made, and return at once. Programs that tests start
+inherit the folder (``TMPDIR``).
 """
 
 import os
