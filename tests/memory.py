@@ -29,6 +29,7 @@ def temporary_in_memory(memory: Path = _MEMORY, room_bytes: int = _ROOM_BYTES) -
     folder = Path(
         tempfile.mkdtemp(prefix="ft-", dir=memory)
     )  # short: sockets' paths have 108 bytes
+    folder.chmod(0o1777)  # as /tmp: PostgreSQL of tests that root runs is another user's
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     return folder
 
