@@ -182,7 +182,9 @@ class EcosystemPlanner:
             if not self._targets:
                 return None
             advisory = self._together(self._targets)
-            self._observe(f"{self._plugin.name}: {len(self._targets)} advisories together")
+            many = len(self._targets)
+            which = self._targets[0].id if many == 1 else f"{many} advisories together"
+            self._observe(f"{self._plugin.name}: {which}")
             try:
                 resolved = self._resolved(advisory)
             except _RESOLVE_ERRORS as error:
@@ -194,7 +196,7 @@ class EcosystemPlanner:
             over = stuck or self._concern.brought_in(resolved.moves, kept_out)
             if not over:
                 return self._planned(resolved)
-            if stuck and self._resolved_apart(stuck):
+            if self._resolved_apart([it for it in stuck if not it.is_outside]):
                 continue
             rounds += 1
             before = len(self._targets), len(self._staying)
