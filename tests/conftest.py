@@ -11,7 +11,8 @@
 * **Certificates**: one is trusted, of nobody who is here.
 * **Python**: the path has no shims (pyenv's) that look for one.
 * **npm**: the machine's own, its modules compiled once a run (``tests/warm_npm``).
-* **Temporary folders**: a pytest that a test starts makes its own in a place of its own. In the common
+* **Temporary folders** are in memory where ``/dev/shm`` has room (``tests/memory``), and those of tests
+  that passed are removed. A pytest that a test starts makes its own in a separate folder: in the common
   one it first deletes what killed runs left there, which took minutes.
 * **Markers**: ``registry`` and ``sandbox`` tests are skipped, with the reason, where the answers are
   not recorded, their client is missing, or no sandbox can be had. In CI (``CI=true``) a missing
@@ -42,6 +43,7 @@ from fallback_tier.wiring.trail import RecordSettings, keys_dir
 from tests.e2e.wheel import Installed, installed_once
 from tests.engines.fixtures import temporal_here, temporal_server  # noqa: F401 (fixtures)
 from tests.fixtures.runtimes import runtime  # noqa: F401 (a fixture)
+from tests.memory import temporary_in_memory
 from tests.postgres.fixtures import postgres_server, postgres_url  # noqa: F401 (fixtures)
 from tests.registry.fetch import RECORDER
 from tests.registry.recording import DEAD, Recording, client_environ, serve_recorded
@@ -84,6 +86,7 @@ _WHOLE = pytest.Config.ArgsSource.TESTPATHS
 _MOST_OR_ALL = {"not campaign", "campaign or not campaign"}
 
 _home = pytest.StashKey[Path]()
+_memory = pytest.StashKey[Path]()
 _npm = pytest.StashKey[Path]()
 _open = pytest.StashKey[ExitStack]()
 _outputs = pytest.StashKey[Path]()
@@ -131,6 +134,8 @@ def pytest_configure(config: pytest.Config) -> None:
             f"{' and '.join(present)} is set. No test may depend on a key or send it anywhere: run "
             "`make test`, which unsets it."
         )
+    if not config.getoption("basetemp") and (folder := temporary_in_memory()) is not None:
+        config.stash[_memory] = folder
     config.stash[_home] = _move_home()
     config.stash[_npm] = Path(tempfile.mkdtemp(prefix="fallback-tier-npm-"))
     config.stash[_outputs] = Path(tempfile.mkdtemp(prefix="fallback-tier-outputs-"))
@@ -159,7 +164,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if (opened := config.stash.get(_open, None)) is not None:
         opened.close()
-    for key in (_home, _npm, _outputs):
+    for key in (_home, _npm, _outputs, _memory):
         if (folder := config.stash.get(key, None)) is not None:
             shutil.rmtree(folder, ignore_errors=True)
 

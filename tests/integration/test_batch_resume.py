@@ -40,6 +40,9 @@ from tests.fakes.gates import RuleGate
 from tests.fakes.repository import git
 from tests.unit.planning.test_planning import advisory
 
+#: One worker: the run that nobody interrupts is made once.
+pytestmark = pytest.mark.xdist_group("batch-resume")
+
 PINS = "left 1.0.0\nright 1.0.0\nmiddle 1.0.0\n"
 FILES = {"pypi.txt": PINS, "npm.txt": PINS}
 #: `right` breaks the tests of the first ecosystem; the other has one that holds.

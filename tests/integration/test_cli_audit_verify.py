@@ -11,6 +11,9 @@ from fallback_tier.cli import exit_codes
 from tests.e2e.command import Ended, osv, repository, run, snapshot
 from tests.unit.audit.tamper import behind_the_triggers
 
+#: One worker: the two attempts on record are made once.
+pytestmark = pytest.mark.xdist_group("audit-verify")
+
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:

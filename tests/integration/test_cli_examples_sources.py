@@ -37,6 +37,9 @@ from tests.fixtures.fallback_tier_callable import (
 )
 from tests.integration.gate_setup import RepoContext, inspect_repository
 
+#: One worker: the fix on record is made once.
+pytestmark = pytest.mark.xdist_group("examples-sources")
+
 TARGET = {**FILES, "pyproject.toml": '[project]\nname = "shop"\nlicense = "ISC"\n'}
 
 

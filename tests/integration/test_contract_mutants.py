@@ -22,6 +22,9 @@ from fallback_tier.wiring.trail import RecordSettings, evidence_dir, open_bare
 from tests.unit.audit import generated as g
 from tests.unit.audit.trails import TEXTS, fix_started
 
+#: One worker: keys and evidence are made once.
+pytestmark = pytest.mark.xdist_group("contract-mutants")
+
 #: They are about tombstones and segments, of which these stores have none: verify says that as well.
 OF_MAINTENANCE = {rule.id for rule in RULES if rule.of_maintenance}
 

@@ -34,7 +34,8 @@ ONE = PROJECTS["mailhead"]
 #: Six in Python, then six in JavaScript: each has a fix that its tests catch, and one that its proof does.
 BY_LANGUAGE = sorted(PROJECTS, key=lambda name: sorted(PROJECTS[name].advisory.ecosystems))
 
-pytestmark = pytest.mark.sandbox
+#: One worker: the fix that was retried is made once.
+pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("eval-fixes")]
 
 
 def reference(project: MiniProject) -> LanguageModel:

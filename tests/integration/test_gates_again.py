@@ -26,6 +26,9 @@ from tests.integration.crash_scenario import PASSES, CrashScenario
 from tests.integration.test_answer_sequences import MAKING
 from tests.kinds import OfKind
 
+#: One worker: the fix that is asked about is made once.
+pytestmark = pytest.mark.xdist_group("gates-again")
+
 ADA = Signature("Ada", "the machine was flaky")
 
 
