@@ -26,12 +26,20 @@ def temporary_in_memory(memory: Path = _MEMORY, room_bytes: int = _ROOM_BYTES) -
     """
     if "TMPDIR" in os.environ or not _fits(memory, room_bytes):
         return None
-    folder = Path(
-        tempfile.mkdtemp(prefix="ft-", dir=memory)
-    )  # short: sockets' paths have 108 bytes
+    _remove_left(memory)
+    # Short: sockets' paths have 108 bytes.
+    folder = Path(tempfile.mkdtemp(prefix=f"ft-{os.getpid()}-", dir=memory))
     folder.chmod(0o1777)  # as /tmp: PostgreSQL of tests that root runs is another user's
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     return folder
+
+
+def _remove_left(memory: Path) -> None:
+    """Remove what killed runs left: it takes memory."""
+    for folder in memory.glob("ft-*-*"):
+        owner = folder.name.split("-")[1]
+        if not Path("/proc", owner).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _fits(memory: Path, room_bytes: int) -> bool:

@@ -47,3 +47,11 @@ def test_without_room_or_without_memory_nothing_changes(tmp_path: Path, folder: 
     assert temporary_in_memory(tmp_path / folder, room_bytes=1 << 62) is None
     assert list(tmp_path.iterdir()) == []
     assert "TMPDIR" not in os.environ
+
+
+def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
+    (left := tmp_path / "ft-999999999-abc").mkdir()
+    (used := tmp_path / f"ft-{os.getppid()}-abc").mkdir()
+    assert temporary_in_memory(tmp_path, room_bytes=1) is not None
+    assert not left.exists()
+    assert used.exists()
