@@ -39,16 +39,15 @@ def test_a_key_is_rotated_and_revoked(tmp_path: Path) -> None:
     assert (gone.json["key_id"], gone.json["revoked_at"] is None) == (new.json["key_id"], False)
     listed = run("keys", "list", "--state-dir", tmp_path, "--json").json["keys"]
     assert [key["revoked_at"] is None for key in listed] == [True, False]
-    again = run("keys", "revoke", new.json["key_id"], "--state-dir", tmp_path)
-    assert again.code == exit_codes.BAD_INPUT
-    assert "it was revoked" in again.problem
+    again = run("keys", "revoke", new.json["key_id"], "--state-dir", tmp_path, "--json")
+    assert (again.code, again.kind) == (exit_codes.BAD_INPUT, "no_such_key")
 
 
 @pytest.mark.parametrize("days", ["-1", "nan", "inf"])
 def test_a_length_of_time_that_is_none(days: str, tmp_path: Path) -> None:
-    refused = run("keys", "new", "ci", "--role", "read", f"--days={days}", "--state-dir", tmp_path)
-    assert refused.code == exit_codes.BAD_INPUT
-    assert "no length of time" in refused.problem
+    words = ["keys", "new", "ci", "--role", "read", f"--days={days}", "--json"]
+    refused = run(*words, "--state-dir", tmp_path)
+    assert (refused.code, refused.kind) == (exit_codes.BAD_INPUT, "bad_duration")
 
 
 def test_a_person_gives_a_password_on_standard_input(tmp_path: Path) -> None:
@@ -83,4 +82,4 @@ def test_a_missing_extra_names_the_line_that_installs_it(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(ToolMissingError, check=OfKind("extra_missing")) as missing:
         check_extra()
-    assert missing.value.next_step == "pip install 'fallback-tier[serve]'"
+    assert "'fallback-tier[serve]'" in missing.value.next_step

@@ -267,6 +267,7 @@ def rows_of_file(path: Path, *, sha256: str) -> Iterator[StoredRow]:
         raise AuditIntegrityError(
             f"{path} has the SHA-256 {found}, its signed statement says {sha256}.",
             next_step="Restore it from a copy, and find out who wrote to it.",
+            kind="another_digest",
         )
 
 

@@ -203,7 +203,9 @@ def _is_export(path: Path) -> bool:
             return file.read(len(MAGIC)) == MAGIC
     except FileNotFoundError as error:
         raise AuditStoreError(
-            f"{path}: there is no such file.", next_step="Name a store's file, or an export."
+            f"{path}: there is no such file.",
+            next_step="Name a store's file, or an export.",
+            kind="no_such_file",
         ) from error
     except OSError as error:
         raise _unreadable(str(path), error, "Name a store's file, or an export.") from error

@@ -113,7 +113,7 @@ def test_a_store_that_was_rolled_back_or_rewritten_is_noticed(trail: TrailFolder
         truncate(connection)
     found = trail.verify(since=state)
     assert not found.ok
-    assert "rolled back, or rewritten" in found.integrity_problems[0].reason
+    assert found.integrity_problems[0].kind == "not_as_verified"
 
 
 @pytest.mark.parametrize(
