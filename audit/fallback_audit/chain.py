@@ -125,7 +125,8 @@ def read_row(row: StoredRow, verifiers: Sequence["Verifier"] = ()) -> StoredEven
             if (read.seq, read.kind) == (row.seq, event.kind):
                 return _stored(read, row.leaf or "", event, redacted=stone is not None)
             fault = Fault(
-                "event_misplaced", "the header stands at another place, or over another kind of event"
+                "event_misplaced",
+                "the header stands at another place, or over another kind of event",
             )
     reason = fault.reason if fault is not None else None
     raise AuditIntegrityError(
@@ -201,9 +202,7 @@ def misnumbered(row: StoredRow) -> Fault | None:
     """Return the fault of a header that says another number than its row, if it does."""
     if (row.header or b"").endswith(b',"seq":%d}' % row.seq):
         return None
-    return Fault(
-        "misnumbered", "its header says another sequence number (moved or duplicated)"
-    )
+    return Fault("misnumbered", "its header says another sequence number (moved or duplicated)")
 
 
 def unreadable(header: bytes) -> Fault:

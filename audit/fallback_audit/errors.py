@@ -42,7 +42,7 @@ class FallbackError(Exception):
 
 
 class Fault(NamedTuple):
-    """Why something that was read is not as it should be, where nothing is raised. ``kind``: as an error's."""
+    """Why something that was read is not as it should be, if nothing is raised. ``kind``: as an error's."""
 
     kind: str
     reason: str

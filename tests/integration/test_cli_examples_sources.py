@@ -249,7 +249,7 @@ def test_two_archives_make_an_example(tmp_path: Path) -> None:
     assert "already there: lib/merge.js" in run(*given, "--after", pair[1]).out
     assert run(*given, "--json").kind == "one_archive"
     ended = run(*given, "--after", pair[0], "--json")
-    assert (ended.code, ended.kind) == (exit_codes.BAD_INPUT, "XX")
+    assert (ended.code, ended.kind) == (exit_codes.BAD_INPUT, "not_a_fix")
     secret = archive(
         tmp_path,
         fixed_version,

@@ -8,10 +8,12 @@ import pytest
 
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.serve.command import check_extra
-from fallback_tier.errors import ToolMissingError
+from fallback_tier.errors import ConfigurationError, ToolMissingError
 from fallback_tier.service.database import Database, service_db
 from fallback_tier.service.keys import KeyStore
 from fallback_tier.service.people import People
+from fallback_tier.service.serving import check_listening
+from fallback_tier.service.settings import Listening
 from tests.e2e.command import run
 from tests.kinds import OfKind
 
@@ -74,8 +76,10 @@ def test_all_sessions_end(tmp_path: Path) -> None:
 def test_serving_elsewhere_in_the_clear_is_refused(tmp_path: Path) -> None:
     refused = run("serve", "--host", "0.0.0.0", "--state-dir", tmp_path)
     assert refused.code == exit_codes.BAD_INPUT
-    assert "in the clear" in refused.problem
+    assert "0.0.0.0" in refused.problem
     assert not (tmp_path / "service").exists()
+    with pytest.raises(ConfigurationError, check=OfKind("no_tls")):
+        check_listening(Listening(host="0.0.0.0"))
 
 
 def test_a_missing_extra_names_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ def unpacked(name: str, keyring: Keyring) -> Iterator[Spool]:
         try:
             spool = Spool(file, shown, keyring.verifiers())
         except NotAnExportError as error:
-            raise InputError(error.problem, next_step=error.next_step) from error
+            raise InputError(error.problem, next_step=error.next_step, kind=error.kind) from error
         with spool:
             yield spool
 

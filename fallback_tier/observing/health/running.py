@@ -47,8 +47,8 @@ class Finding(NamedTuple):
 
 
 class CheckResult(Frozen):
-    """A finding with its check's name, and what it took. ``duration_ms`` None: it has not ended. ``kind`` is
-    in no document."""
+    """A finding with its check's name, and what it took. ``duration_ms`` None: it has not ended. ``kind``
+    is in no document."""
 
     check: str
     state: CheckState

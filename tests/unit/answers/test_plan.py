@@ -147,5 +147,5 @@ def test_a_long_tag_is_not_quoted_whole() -> None:
 
 
 def test_size_and_work_are_bounded() -> None:
-    assert "longer than" in problem(" " * (MAX_ANSWER_CHARS + 1))
-    assert "too many braces" in problem('{"a" ' * (MAX_OBJECTS + 1) + REFUSE)
+    assert f"{MAX_ANSWER_CHARS:,}" in problem(" " * (MAX_ANSWER_CHARS + 1))
+    assert problem('{"a" ' * (MAX_OBJECTS + 1) + REFUSE) == "XX"
