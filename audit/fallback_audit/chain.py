@@ -19,7 +19,7 @@ from fallback_audit.canonical import (
     leaf_digest,
     payload_digest,
 )
-from fallback_audit.errors import AuditIntegrityError, AuditStoreError, Fault
+from fallback_audit.errors import AuditIntegrityError, AuditStoreError, TrailFault
 from fallback_audit.events import SCHEMA_VERSION, AuditEvent, Digest, event_adapter
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import Scope, StoredEvent
@@ -124,7 +124,7 @@ def read_row(row: StoredRow, verifiers: Sequence["Verifier"] = ()) -> StoredEven
         else:
             if (read.seq, read.kind) == (row.seq, event.kind):
                 return _stored(read, row.leaf or "", event, redacted=stone is not None)
-            fault = Fault(
+            fault = TrailFault(
                 "event_misplaced",
                 "the header stands at another place, or over another kind of event",
             )
@@ -150,7 +150,7 @@ def redaction(row: StoredRow, verifiers: Sequence["Verifier"]) -> "Tombstone | N
 
 def broken_link(
     row: StoredRow, *, seq: int, previous_leaf: str, verifiers: Sequence["Verifier"] = ()
-) -> Fault | None:
+) -> TrailFault | None:
     """Why this row is not link number ``seq`` behind ``previous_leaf``; None where it is.
 
     Nothing is parsed. In canonical JSON a quote inside a string is always escaped, so the member text
@@ -159,64 +159,70 @@ def broken_link(
     return broken_bytes(row, verifiers) or _broken_place(row, seq, previous_leaf)
 
 
-def broken_bytes(row: StoredRow, verifiers: Sequence["Verifier"] = ()) -> Fault | None:
+def broken_bytes(row: StoredRow, verifiers: Sequence["Verifier"] = ()) -> TrailFault | None:
     """What is wrong with the row taken alone."""
     if row.header is None:
-        return Fault("no_header", "a payload without a header (extra, or its header was deleted)")
+        return TrailFault(
+            "no_header", "a payload without a header (extra, or its header was deleted)"
+        )
     if leaf_digest(row.header) != row.leaf:
-        return Fault("header_altered", "the header's bytes do not match its leaf (altered)")
+        return TrailFault("header_altered", "the header's bytes do not match its leaf (altered)")
     if row.payload is None:
-        return Fault("no_payload", "its payload is missing")
+        return TrailFault("no_payload", "its payload is missing")
     if b'"payload_sha256":"%b"' % payload_digest(row.payload).encode() in row.header:
         return None
     if not verifiers or not row.payload.startswith(TOMBSTONE_START):
-        return Fault("payload_altered", "the payload's bytes do not match its header (altered)")
+        return TrailFault(
+            "payload_altered", "the payload's bytes do not match its header (altered)"
+        )
     try:
         redaction(row, verifiers)
     except AuditIntegrityError as error:
-        return Fault(
+        return TrailFault(
             error.kind,
             f"the payload does not match its header, and its tombstone can't be trusted: {error.problem}",
         )
     return None
 
 
-def _broken_place(row: StoredRow, seq: int, previous_leaf: str) -> Fault | None:
+def _broken_place(row: StoredRow, seq: int, previous_leaf: str) -> TrailFault | None:
     """What is wrong with an intact row's place in the chain."""
     if (moved := misnumbered(row)) is not None:
         return moved
     if row.seq > seq:
         reason = f"the events from {seq} to {row.seq - 1} are missing before it"
-        return Fault("events_missing", reason)
+        return TrailFault("events_missing", reason)
     if row.seq < seq:
-        return Fault("out_of_place", f"it stands where event {seq} belongs")
+        return TrailFault("out_of_place", f"it stands where event {seq} belongs")
     if b'"previous_leaf":"%b","recorded_at":"' % previous_leaf.encode() not in (row.header or b""):
-        return Fault(
+        return TrailFault(
             "rechained",
             "it does not follow the event before it (reordered, replaced, or re-chained)",
         )
     return None
 
 
-def misnumbered(row: StoredRow) -> Fault | None:
+def misnumbered(row: StoredRow) -> TrailFault | None:
     """Return the fault of a header that says another number than its row, if it does."""
     if (row.header or b"").endswith(b',"seq":%d}' % row.seq):
         return None
-    return Fault("misnumbered", "its header says another sequence number (moved or duplicated)")
+    return TrailFault(
+        "misnumbered", "its header says another sequence number (moved or duplicated)"
+    )
 
 
-def unreadable(header: bytes) -> Fault:
+def unreadable(header: bytes) -> TrailFault:
     """Why intact bytes could not be read as an event."""
     try:
         version = json.loads(header)["schema_version"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return Fault("foreign_header", "its header is not one of ours")
+        return TrailFault("foreign_header", "its header is not one of ours")
     if isinstance(version, int) and version > SCHEMA_VERSION:
-        return Fault(
+        return TrailFault(
             "newer_schema",
             f"it has schema version {version}, this program reads up to {SCHEMA_VERSION}",
         )
-    return Fault("not_an_event", "its payload is not an event of its schema version")
+    return TrailFault("not_an_event", "its payload is not an event of its schema version")
 
 
 def _stored(header: Header, leaf: str, event: AuditEvent, *, redacted: bool = False) -> StoredEvent:

@@ -41,14 +41,14 @@ class FallbackError(Exception):
         self.kind = kind
 
 
-class Fault(NamedTuple):
+class TrailFault(NamedTuple):
     """Why something that was read is not as it should be, if nothing is raised. ``kind``: as an error's."""
 
     kind: str
     reason: str
 
     @classmethod
-    def of(cls, error: FallbackError) -> "Fault":
+    def of(cls, error: FallbackError) -> "TrailFault":
         """Return the error as the fault that it reports."""
         return cls(error.kind, error.problem)
 

@@ -31,7 +31,7 @@ from fallback_audit.checkpoints.checkpoint import (
 from fallback_audit.checkpoints.keyring import Keyring, recall, recall_all, recall_history
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import MAX_NOTE_BYTES, Verifier
-from fallback_audit.errors import AuditIntegrityError, CheckpointError, Fault
+from fallback_audit.errors import AuditIntegrityError, CheckpointError, TrailFault
 from fallback_audit.files import (
     FILE_MODE,
     LOCK_TIMEOUT_S,
@@ -108,7 +108,7 @@ class CheckedCheckpoint(NamedTuple):
     size: int
     path: Path
     signed: SignedCheckpoint | None
-    fault: Fault | None
+    fault: TrailFault | None
 
 
 class CheckpointLog:
@@ -187,7 +187,7 @@ class CheckpointLog:
                 signed = opened(size, keyring)
             except AuditIntegrityError as error:
                 gone = None if gone is not None and gone.size == size else gone  # said here
-                yield CheckedCheckpoint(size, path, None, Fault.of(error))
+                yield CheckedCheckpoint(size, path, None, TrailFault.of(error))
             else:
                 yield CheckedCheckpoint(
                     size, path, signed, _gap(before, signed.checkpoint.previous)
@@ -196,7 +196,7 @@ class CheckpointLog:
         if (
             gone is not None
         ):  # at the last size, lest a reader take it for one signed since he began
-            fault = Fault("checkpoint_gone", gone_because(gone, self.folder))
+            fault = TrailFault("checkpoint_gone", gone_because(gone, self.folder))
             yield CheckedCheckpoint(last, self.path(gone.size), None, fault)
 
     def _known_to_be_good(
@@ -345,18 +345,23 @@ def ahead_because(last: Previous, folder: Path) -> str:
     )
 
 
-def _gap(before: Previous | None, named: Previous | None) -> Fault | None:
+def _gap(before: Previous | None, named: Previous | None) -> TrailFault | None:
     """Why the checkpoint that one names before it is not the one that is there."""
     if before == named:
         return None
     if named is None:
-        reason = "it says that it is the first, but there are checkpoints before it"
-        return Fault("not_the_first", reason)
+        return TrailFault(
+            "not_the_first", "it says that it is the first, but there are checkpoints before it"
+        )
     if before is None or before.size != named.size:
-        reason = f"the checkpoint of size {named.size} before it is missing (removed)"
-        return Fault("checkpoint_missing", reason)
-    reason = f"the checkpoint of size {named.size} before it is another one (exchanged)"
-    return Fault("checkpoint_exchanged", reason)
+        return TrailFault(
+            "checkpoint_missing",
+            f"the checkpoint of size {named.size} before it is missing (removed)",
+        )
+    return TrailFault(
+        "checkpoint_exchanged",
+        f"the checkpoint of size {named.size} before it is another one (exchanged)",
+    )
 
 
 def _untrusted(path: Path, reason: str, *, kind: str = "") -> AuditIntegrityError:

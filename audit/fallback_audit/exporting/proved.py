@@ -14,7 +14,7 @@ from fallback_audit.chain import StoredRow, broken_bytes, misnumbered
 from fallback_audit.checkpoints.checkpoint import Checkpoint, Span
 from fallback_audit.checkpoints.merkle import inclusion_holds, leaf_hash
 from fallback_audit.checkpoints.note import Verifier
-from fallback_audit.errors import AuditIntegrityError, Fault
+from fallback_audit.errors import AuditIntegrityError, TrailFault
 from fallback_audit.exporting.spool import Spool
 from fallback_audit.statements import open_segment
 from fallback_audit.verifying.report import (
@@ -40,12 +40,12 @@ def verify_fix(
     """Check the export of one fix, and what came with it. Raises nothing about its content."""
     integrity, signed_problems = Listed[Problem](), Listed[Problem]()
     for message in spool.schema_problems():
-        integrity.add(Problem.of(Fault("schema", message)))
+        integrity.add(Problem.reporting(TrailFault("schema", message)))
     verifiers = tuple(checkpoints.verifiers())
     trees: dict[int, Checkpoint] = {}
     for one in checkpoints.checked():
         if one.fault is not None:
-            signed_problems.add(Problem.of(one.fault))
+            signed_problems.add(Problem.reporting(one.fault))
         if one.signed is not None:
             trees[one.size] = one.signed.checkpoint
     covered_to = max(trees, default=0)
@@ -62,10 +62,10 @@ def verify_fix(
             covered.append(row.seq)
             fault = _unproved(spool, row, trees)
         if fault is not None:
-            integrity.add(Problem.of(fault, seq=row.seq, fix_id=spool.head.fix_id))
+            integrity.add(Problem.reporting(fault, seq=row.seq, fix_id=spool.head.fix_id))
     if not trees:
-        none = Fault("no_checkpoint", "there is no valid checkpoint")
-        signed_problems.add(Problem.of(none, next_step=COVER))
+        none = TrailFault("no_checkpoint", "there is no valid checkpoint")
+        signed_problems.add(Problem.reporting(none, next_step=COVER))
     unsigned = uncovered_fixes(uncovered)
     if trees and (len(uncovered) == events or any(fix.ended for fix in unsigned)):
         what = "its end" if len(uncovered) < events else "any of its events"
@@ -135,28 +135,33 @@ def _sealed_to(spool: Spool, verifiers: Sequence[Verifier], problems: Listed[Pro
     try:
         return open_segment(statements[-1], verifiers).last_seq if statements else 0
     except AuditIntegrityError as error:
-        problems.add(Problem.of(Fault.of(error)))
+        problems.add(Problem.reporting(TrailFault.of(error)))
         return 0
 
 
 def _unsigned(seq: int | None, what: str) -> Problem:
     """Whoever has a signed checkpoint can put events of his own behind it: they prove nothing."""
-    return Problem.of(
-        Fault("uncovered", f"no checkpoint covers {what}, so nothing shows that the log has it"),
+    return Problem.reporting(
+        TrailFault(
+            "uncovered", f"no checkpoint covers {what}, so nothing shows that the log has it"
+        ),
         seq=seq,
         next_step="Ask for an export that was made after `fallback-tier audit checkpoint`.",
     )
 
 
-def _unproved(spool: Spool, row: StoredRow, trees: dict[int, Checkpoint]) -> Fault | None:
+def _unproved(spool: Spool, row: StoredRow, trees: dict[int, Checkpoint]) -> TrailFault | None:
     proof = spool.proof(row.seq)
     if proof is None:
-        reason = "a checkpoint covers its place, and no proof says that it stands there"
-        return Fault("no_proof", reason)
+        return TrailFault(
+            "no_proof", "a checkpoint covers its place, and no proof says that it stands there"
+        )
     tree = trees.get(proof.tree_size)
     if tree is None:
-        reason = "there is no checkpoint of the size that its proof is about"
-        return Fault("no_checkpoint_of_the_proof", reason)
+        return TrailFault(
+            "no_checkpoint_of_the_proof",
+            "there is no checkpoint of the size that its proof is about",
+        )
     holds = inclusion_holds(
         leaf_hash(row.header or b""),
         index=row.seq - 1,
@@ -166,4 +171,4 @@ def _unproved(spool: Spool, row: StoredRow, trees: dict[int, Checkpoint]) -> Fau
     )
     if holds:
         return None
-    return Fault("another_root", "its proof does not lead to the root that was signed")
+    return TrailFault("another_root", "its proof does not lead to the root that was signed")

@@ -22,7 +22,7 @@ from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.contract.table import Violation
 from fallback_audit.disk_errors import blamed
-from fallback_audit.errors import AuditIntegrityError, AuditStoreError, FallbackError, Fault
+from fallback_audit.errors import AuditIntegrityError, AuditStoreError, FallbackError, TrailFault
 from fallback_audit.events import CLOSING_KINDS, Digest
 from fallback_audit.files import made_whole
 from fallback_audit.frozen import Frozen
@@ -160,9 +160,9 @@ class Problem(Frozen):
     kind: str = Field(exclude=True)
 
     @classmethod
-    def of(
+    def reporting(
         cls,
-        fault: Fault,
+        fault: TrailFault,
         *,
         seq: int | None = None,
         fix_id: str | None = None,

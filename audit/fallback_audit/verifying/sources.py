@@ -12,7 +12,7 @@ from fallback_audit.checkpoints.checkpoint import Previous, open_checkpoint
 from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.log import CheckedCheckpoint, CheckpointLog
 from fallback_audit.checkpoints.note import Verifier
-from fallback_audit.errors import AuditIntegrityError, Fault
+from fallback_audit.errors import AuditIntegrityError, TrailFault
 
 
 class Snapshot(Protocol):
@@ -109,7 +109,7 @@ class LogCheckpoints:
             yield from self.log.checked(self.keyring, after=after)
             return
         gone = f"{path}: the checkpoint that was verified earlier is missing (removed)"
-        yield CheckedCheckpoint(after, path, None, Fault("checkpoint_missing", gone))
+        yield CheckedCheckpoint(after, path, None, TrailFault("checkpoint_missing", gone))
         yield from (one for one in self.log.checked(self.keyring) if one.size > after)
 
 
@@ -148,19 +148,22 @@ class GivenCheckpoints:
         try:
             signed = open_checkpoint(kept.note, self.keyring.verifiers())
         except AuditIntegrityError as error:
-            fault = Fault(error.kind, f"{kept.place}: {error.problem}")
-            return CheckedCheckpoint(0, kept.place, None, fault)
+            altered = TrailFault(error.kind, f"{kept.place}: {error.problem}")
+            return CheckedCheckpoint(0, kept.place, None, altered)
         found, origin = signed.checkpoint, self.keyring.origin
+        fault: TrailFault | None = None
         if found.origin != origin:
-            reason = f"{kept.place}: it is a checkpoint of the log {found.origin}, not of {origin}"
-            return CheckedCheckpoint(found.size, kept.place, None, Fault("another_log", reason))
-        if found.size <= after:
-            reason = (
-                f"{kept.place}: it covers {found.size} events, but an incremental run begins after "
-                f"event {after}: verify everything"
+            fault = TrailFault(
+                "another_log",
+                f"{kept.place}: it is a checkpoint of the log {found.origin}, not of {origin}",
             )
-            return CheckedCheckpoint(found.size, kept.place, None, Fault("not_newer", reason))
-        return CheckedCheckpoint(found.size, kept.place, signed, None)
+        elif found.size <= after:
+            fault = TrailFault(
+                "not_newer",
+                f"{kept.place}: it covers {found.size} events, but an incremental run begins after "
+                f"event {after}: verify everything",
+            )
+        return CheckedCheckpoint(found.size, kept.place, None if fault else signed, fault)
 
 
 #: Checkpoints, and the keys that may have signed them.

@@ -25,7 +25,7 @@ from fallback_audit.contract.trail import AnyEntry, Entry, FixLinks, Trail, link
 from fallback_audit.errors import (
     AuditIntegrityError,
     EvidenceError,
-    Fault,
+    TrailFault,
     UnreadEvidenceError,
 )
 from fallback_audit.event_types import StartedOn
@@ -108,9 +108,13 @@ class EvidenceCheck:
             if fault is not None:
                 next_step = "Restore it from a copy of the evidence, and find out who removed it."
                 fix_id = trail.scope.fix_id
-                self.problems.add(Problem.of(fault, seq=seq, fix_id=fix_id, next_step=next_step))
+                self.problems.add(
+                    Problem.reporting(fault, seq=seq, fix_id=fix_id, next_step=next_step)
+                )
 
-    def _fault(self, digest: str, event: AuditEvent, started_on: StartedOn | None) -> Fault | None:
+    def _fault(
+        self, digest: str, event: AuditEvent, started_on: StartedOn | None
+    ) -> TrailFault | None:
         try:
             if isinstance(event, RetrievalQueried):
                 read_account(event, self._evidence)
@@ -131,7 +135,7 @@ class EvidenceCheck:
                 if finding[0] is Finding.ELSEWHERE:
                     self.elsewhere[finding[1]] += 1
                 return None
-            return Fault.of(error)
+            return TrailFault.of(error)
         return None
 
 
@@ -232,9 +236,11 @@ class Trails:
         else:
             if _NAMED[type(event)] in (header or b""):
                 return Entry(seq, event)
-            fault = Fault("event_misplaced", "header and payload name different kinds of event")
+            fault = TrailFault(
+                "event_misplaced", "header and payload name different kinds of event"
+            )
         if broken_bytes(row) is None:  # else the walk has said so
-            self.problems.add(Problem.of(fault, seq=seq, fix_id=fix_id_of(row)))
+            self.problems.add(Problem.reporting(fault, seq=seq, fix_id=fix_id_of(row)))
         return None
 
     def _redacted(self, row: StoredRow) -> AnyEntry | None:
@@ -244,7 +250,9 @@ class Trails:
         except AuditIntegrityError as error:
             if broken_bytes(row, self.verifiers) is None:
                 fix_id = fix_id_of(row)
-                self.problems.add(Problem.of(Fault.of(error), seq=row.seq, fix_id=fix_id))
+                self.problems.add(
+                    Problem.reporting(TrailFault.of(error), seq=row.seq, fix_id=fix_id)
+                )
             return None
         return Entry(row.seq, event)
 
@@ -289,17 +297,17 @@ class Trails:
                 continue
             digest = hashlib.sha256(payload or b"").hexdigest()
             if is_stone and reported.get(seq) != digest:
-                fault = Fault(
+                fault = TrailFault(
                     "tombstone_not_named",
                     "it was redacted, and no PayloadRedacted names this tombstone",
                 )
             elif not is_stone:
-                fault = Fault(
+                fault = TrailFault(
                     "not_redacted", "a PayloadRedacted names it, but its words still stand there"
                 )
             else:
                 continue
-            self.problems.add(Problem.of(fault, seq=seq, fix_id=trail.scope.fix_id))
+            self.problems.add(Problem.reporting(fault, seq=seq, fix_id=trail.scope.fix_id))
 
 
 def rules_for(trail: Trail) -> tuple[Rule, ...]:

@@ -19,7 +19,7 @@ from fallback_audit.checkpoints.log import CheckedCheckpoint
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.contract.trail import Trail
-from fallback_audit.errors import AuditIntegrityError, Fault
+from fallback_audit.errors import AuditIntegrityError, TrailFault
 from fallback_audit.events import AuditEvent, FixResumed, SegmentRetired, SegmentSealed
 from fallback_audit.exporting.format import rows_of_file
 from fallback_audit.ports import MAINTENANCE
@@ -164,7 +164,7 @@ class Covering:
                 f"events {first} to {signed.size} are not those that were signed: their Merkle root is "
                 f"not that of checkpoint {signed.size} (altered, removed, reordered, or re-chained)"
             )
-            self._problem(Fault("another_root", reason), seq=first)
+            self._problem(TrailFault("another_root", reason), seq=first)
         self._advance(signed.size)
 
     @property
@@ -194,21 +194,23 @@ class Covering:
             lost = self._waiting.size
             self._advance(lost)
         if lost is not None:
-            reason = (
+            fault = TrailFault(
+                "cut_short",
                 f"the store ends at event {events}, but checkpoint {lost} covers {lost}: it was "
-                "truncated, or rolled back to an older copy"
+                "truncated, or rolled back to an older copy",
             )
-            self._problem(Fault("cut_short", reason), seq=events + 1, next_step=_ROLLED_BACK)
+            self._problem(fault, seq=events + 1, next_step=_ROLLED_BACK)
         uncovered = events - self.covered_to
         if events and not self.checked and not self.covered_to:
-            none = Fault("no_checkpoint", "there are events, and no valid checkpoint")
+            none = TrailFault("no_checkpoint", "there are events, and no valid checkpoint")
             self._problem(none, next_step=COVER)
         elif self._max_uncovered is not None and uncovered > self._max_uncovered:
-            reason = (
+            fault = TrailFault(
+                "uncovered",
                 f"{uncovered:,} events have no checkpoint, {self._max_uncovered:,} may be without one: "
-                "checkpoints are missing from the end of the log, or their writer fails"
+                "checkpoints are missing from the end of the log, or their writer fails",
             )
-            self._problem(Fault("uncovered", reason), seq=self.covered_to + 1, next_step=COVER)
+            self._problem(fault, seq=self.covered_to + 1, next_step=COVER)
 
     def _advance(self, size: int) -> None:
         """To the next checkpoint that can be trusted, saying of the others why not."""
@@ -226,8 +228,8 @@ class Covering:
                 self._waiting, self._note = found, one.signed.note
                 return
 
-    def _problem(self, fault: Fault, *, seq: int | None = None, next_step: str = KEEP) -> None:
-        self._problems.add(Problem.of(fault, seq=seq, next_step=next_step))
+    def _problem(self, fault: TrailFault, *, seq: int | None = None, next_step: str = KEEP) -> None:
+        self._problems.add(Problem.reporting(fault, seq=seq, next_step=next_step))
 
 
 @dataclass
@@ -296,9 +298,9 @@ class Walk:
         fault = broken_link(row, seq=at.seq + 1, previous_leaf=at.tip, verifiers=self.verifiers)
         if fault is None and self._is_lost(row):
             reason = "it was redacted, and its row of audit_tombstone is gone (lost, or removed)"
-            fault = Fault("tombstone_lost", reason)
+            fault = TrailFault("tombstone_lost", reason)
         if fault is not None:
-            self.problems.add(Problem.of(fault, seq=row.seq, fix_id=fix_id_of(row)))
+            self.problems.add(Problem.reporting(fault, seq=row.seq, fix_id=fix_id_of(row)))
         if row.header is not None and row.leaf is not None:
             self.complete += row.payload is not None
             at.seq, at.tip = row.seq, row.leaf
@@ -409,7 +411,7 @@ class Sealed:
         if self.segments and not _names(events, SegmentSealed, self.segments[-1]):
             self._problem(
                 self.segments[-1],
-                Fault("segment_not_named", "no SegmentSealed of the chain names it"),
+                TrailFault("segment_not_named", "no SegmentSealed of the chain names it"),
             )
         at = Position(frontier=Frontier() if tree else None)
         for segment in self.segments:
@@ -449,7 +451,7 @@ class Sealed:
             if self._folder is not None:
                 path = self._folder / segment.file
                 reason = f"{path} is missing, and no SegmentRetired says why"
-                self._problem(segment, Fault("segment_missing", reason))
+                self._problem(segment, TrailFault("segment_missing", reason))
 
     def _walk_file(
         self,
@@ -470,12 +472,12 @@ class Sealed:
             )
             walk.rows(self._noting(rows_of_file(path, sha256=segment.sha256), events))
         except AuditIntegrityError as error:
-            self._problem(segment, Fault.of(error))
+            self._problem(segment, TrailFault.of(error))
             return
         root = at.frontier.root().hex() if at.frontier is not None else segment.root
         if (at.seq, at.tip, root) != (segment.last_seq, segment.tip, segment.root):
             reason = f"{path} does not end where the statement says"
-            self._problem(segment, Fault("segment_ends_elsewhere", reason))
+            self._problem(segment, TrailFault("segment_ends_elsewhere", reason))
 
     def _noting(self, rows: Iterable[StoredRow], events: list[AuditEvent]) -> Iterator[StoredRow]:
         """Pass them on, keeping the record's own events among them."""
@@ -495,27 +497,27 @@ class Sealed:
             except (AuditIntegrityError, ValueError) as error:
                 kind = getattr(error, "kind", "malformed")
                 reason = getattr(error, "problem", str(error))
-                self._add(Fault(kind, f"sealed segment {number}: {reason}"))
+                self._add(TrailFault(kind, f"sealed segment {number}: {reason}"))
                 continue
             place = (segment.number, segment.first_seq, segment.previous_leaf)
             if place != (number, behind + 1, leaf) or segment.last_seq < segment.first_seq:
-                reason = "its statement does not go on where the one before it ended"
-                self._problem(segment, Fault("segment_out_of_place", reason))
+                moved = "its statement does not go on where the one before it ended"
+                self._problem(segment, TrailFault("segment_out_of_place", moved))
             if tree.root().hex() != segment.root:
-                reason = "its statement's tree does not have the root that it says"
-                self._problem(segment, Fault("another_root", reason))
+                other = "its statement's tree does not have the root that it says"
+                self._problem(segment, TrailFault("another_root", other))
             found.append(segment)
             behind, leaf = segment.last_seq, segment.tip
         return found
 
-    def _problem(self, segment: SegmentStatement, fault: Fault) -> None:
+    def _problem(self, segment: SegmentStatement, fault: TrailFault) -> None:
         place = (
             f"sealed segment {segment.number} (events {segment.first_seq} to {segment.last_seq})"
         )
-        self._add(Fault(fault.kind, f"{place}: {fault.reason}"))
+        self._add(TrailFault(fault.kind, f"{place}: {fault.reason}"))
 
-    def _add(self, fault: Fault) -> None:
-        self._problems.add(Problem.of(fault))
+    def _add(self, fault: TrailFault) -> None:
+        self._problems.add(Problem.reporting(fault))
 
 
 def _names(

@@ -148,4 +148,6 @@ def test_a_long_tag_is_not_quoted_whole() -> None:
 
 def test_size_and_work_are_bounded() -> None:
     assert f"{MAX_ANSWER_CHARS:,}" in problem(" " * (MAX_ANSWER_CHARS + 1))
-    assert problem('{"a" ' * (MAX_OBJECTS + 1) + REFUSE) == "XX"
+    most, too_many = ('{"a" ' * count + REFUSE for count in (MAX_OBJECTS - 1, MAX_OBJECTS + 1))
+    assert parse_plan(most)[0] is not None
+    assert problem(too_many)

@@ -19,7 +19,7 @@ from fallback_audit.checkpoints.keyring import generate, history_file, known_fil
 from fallback_audit.checkpoints.log import SHARD_EVENTS, CheckpointLog
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import Signer, sign_note
-from fallback_audit.errors import AuditIntegrityError, CheckpointError, Fault, KeyringError
+from fallback_audit.errors import AuditIntegrityError, CheckpointError, KeyringError, TrailFault
 from tests.kinds import OfKind
 from tests.unit.audit.checkpoints.trail_folder import TrailFolder
 
@@ -37,7 +37,7 @@ def trail(tmp_path: Path) -> TrailFolder:
     return trail
 
 
-def faults(trail: TrailFolder, after: int = 0) -> list[tuple[int, Fault]]:
+def faults(trail: TrailFolder, after: int = 0) -> list[tuple[int, TrailFault]]:
     checked = trail.log.checked(trail.keyring, after=after)
     return [(one.size, one.fault) for one in checked if one.fault is not None]
 

@@ -22,7 +22,7 @@ from fallback_audit.errors import (
     AuditIntegrityError,
     AuditStoreError,
     CheckpointError,
-    Fault,
+    TrailFault,
 )
 from fallback_audit.events import AuditEvent, SegmentRetired, SegmentSealed
 from fallback_audit.ports import HeaderRow, Record, Scope
@@ -204,7 +204,7 @@ def test_only_what_a_checkpoint_covers(archive: Archive) -> None:
 def test_a_broken_chain_is_not_sealed(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     archive.fix("a", 40)
     covered = archive.checkpoint()
-    fault = Fault("header_altered", "altered")
+    fault = TrailFault("header_altered", "altered")
     monkeypatch.setattr("fallback_audit.retention.seal.broken_link", lambda *_, **__: fault)
     with pytest.raises(AuditIntegrityError, check=OfKind("event_altered")):
         archive.sealer().seal(NOW - timedelta(days=10), covered, by="x", reason="y")
