@@ -64,7 +64,7 @@ from fallback_tier.committed import CommittedFiles
 from fallback_tier.errors import ConfigurationError, RepositoryError, SettingError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.files.inputs import open_named, parse_toml
-from fallback_tier.repo import ReleaseAge, RepoContext, Settings, TestLines, TestSeconds
+from fallback_tier.repo import Folders, ReleaseAge, RepoContext, Settings, TestLines, TestSeconds
 
 #: Of a file of settings, and of a pyproject.toml with our table: a megabyte of TOML takes seconds.
 MAX_SETTINGS_BYTES = 1_000_000
@@ -257,6 +257,11 @@ class OwnSettings(Frozen):
             examples=["make test", ["make unit", "make integration"]],
         )
     )
+    paths: Annotated[Folders, BeforeValidator(_as_list), Key("--path", True)] = Field(
+        default=(),
+        description="a folder of the repository, relative to its root, or a list of up to 64",
+        examples=["packages/web", ["packages/web", "tools"]],
+    )
     test_timeout_s: Annotated[TestSeconds | None, Key("--test-timeout", True)] = Field(
         default=None, description="a number of seconds up to 3,600", examples=[1200]
     )
@@ -304,6 +309,7 @@ class OwnSettings(Frozen):
                 "test_commands": settings.test_commands or self.test_command,
                 "test_timeout_s": settings.test_timeout_s or self.test_timeout_s,
                 "release_age_days": settings.release_age_days or self.release_age,
+                "paths": settings.paths or self.paths,
             }
         )
 
@@ -819,9 +825,10 @@ def schema() -> dict[str, Any]:
         if not SETTING_KEYS[key].in_repositories:
             field["description"] += "; no repository may set it"
     line = {"type": "string", "minLength": 1}
-    listed = table["properties"]["test_command"]
-    text = {key: listed.pop(key) for key in ("description", "examples", "title")}
-    table["properties"]["test_command"] = {**text, "anyOf": [line, listed]}
+    for key in ("test_command", "paths"):
+        listed = table["properties"][key]
+        text = {name: listed.pop(name) for name in ("description", "examples", "title")}
+        table["properties"][key] = {**text, "anyOf": [line, listed]}
     for key in ("max_usd", "max_usd_per_day"):
         table["properties"][key]["anyOf"].insert(0, {"type": "number", "minimum": 0})
 

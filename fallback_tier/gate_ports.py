@@ -18,6 +18,9 @@ from fallback_tier.files.tree import FileTree, RawChange
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
 
+#: The step that puts the patch on the worktree is itself a gate, always the first.
+APPLIES = "applies"
+
 
 class Worktree(Protocol):
     """The base commit's files with the patch applied, and with what earlier gates installed."""

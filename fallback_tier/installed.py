@@ -113,10 +113,11 @@ def _clean(facts: RepositoryFacts, clients: ClientRunner) -> RepositoryFacts:
 
 def _configured(facts: RepositoryFacts, clients: ClientRunner, settings: Settings) -> RepoContext:
     repo = as_found(facts, settings)
-    if settings.has_own_file:
-        return repo
-    own = of_base(repo, clients)
-    return repo.model_copy(update={"settings": own.completing(settings)})
+    if not settings.has_own_file:
+        own = of_base(repo, clients)
+        repo = repo.model_copy(update={"settings": own.completing(settings)})
+    repo.check_paths()
+    return repo
 
 
 def committed_settings(repository: Path) -> SettingsFile | None:

@@ -27,7 +27,9 @@ class InstalledPackage(Frozen):
 
 class Inventory(Frozen):
     """All installed packages of one ecosystem; ``unread``: what may install more, and was not read or
-    resolved. Nothing of it is called free of vulnerabilities."""
+    resolved; ``outside``: projects that were not looked at, since ``Settings.paths`` leaves them out.
+    Nothing of either is called free of vulnerabilities."""
 
     packages: tuple[InstalledPackage, ...] = ()
     unread: tuple[UnreadItem, ...] = ()
+    outside: tuple[str, ...] = ()

@@ -26,6 +26,9 @@ MAX_TEST_COMMAND_CHARS = 4_000
 #: services have it for a step.
 MAX_TESTS_S = 3_600.0
 
+#: Folders that a person limits a fix to: more are another way to say "all but some".
+MAX_PATHS_GIVEN = 64
+
 #: Author calls per attempt; repair, strict regeneration and repeat share it (ADR-0014).
 MAX_AUTHOR_CALLS = 3
 

@@ -26,6 +26,9 @@ from fallback_tier.limits import MAX_AUTHOR_CALLS
 #: Validators of unions are built when they are first used, as those of models are.
 _DEFERRED = ConfigDict(defer_build=True)
 
+#: The kind of what is left of a project that a person left out (``Settings.paths``).
+OUTSIDE = "outside_paths"
+
 RelativePath = Annotated[str, Field(min_length=1, max_length=4096)]
 
 
@@ -130,6 +133,11 @@ class Left(Frozen):
     def is_unknown(self) -> bool:
         """Whether something is affected at all could not be found out."""
         return self.reason is RefusalReason.UNKNOWN
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether it is of a project that a person left out (``Settings.paths``)."""
+        return self.kind == OUTSIDE
 
     @property
     def why(self) -> NotApplicable:

@@ -3,13 +3,13 @@
 import errno
 import posixpath
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from fallback_audit.disk_errors import blamed, raise_failed
 from fallback_audit.event_types import AgeException
@@ -22,6 +22,7 @@ from fallback_tier.hosts import ALLOWED_HOST
 from fallback_tier.limits import (
     MAX_BEAM_WIDTH,
     MAX_FILE_BYTES,
+    MAX_PATHS_GIVEN,
     MAX_TEST_COMMAND_CHARS,
     MAX_TEST_COMMANDS,
     MAX_TESTS_S,
@@ -43,6 +44,19 @@ TestLines = Annotated[tuple[TestLine, ...], Field(max_length=MAX_TEST_COMMANDS)]
 
 #: Seconds of one run of a project's tests.
 TestSeconds = Annotated[float, Field(gt=0, le=MAX_TESTS_S, allow_inf_nan=False)]
+
+
+def _as_folder(text: str) -> str:
+    """A folder of a repository, as ``git ls-files`` begins its paths. Raises ValueError if it can't be."""
+    folder = posixpath.normpath(text)
+    if posixpath.isabs(folder) or folder.split("/")[0] == ".." or "\0" in folder:
+        raise ValueError("it must be a folder of the repository, relative to its root")
+    return folder
+
+
+#: Folders of a repository, relative to its root; ``.`` is all of it.
+Folder = Annotated[str, Field(min_length=1, max_length=4_096), AfterValidator(_as_folder)]
+Folders = Annotated[tuple[Folder, ...], Field(max_length=MAX_PATHS_GIVEN)]
 
 _Made = TypeVar("_Made")
 
@@ -108,6 +122,9 @@ class Settings(Frozen):
     prefer: LadderStep | None = None
     #: A person's word on whose code is affected (``--own-code``, ``--dependency``); None: it is looked up.
     whose_code: AffectedCode | None = None
+    #: Folders that a person limits a fix to (``--path``, ``paths``): a project with no file in one of them
+    #: stays as it is, and what is affected there is left by name. None given: the whole repository.
+    paths: Folders = ()
     #: How a person says that the project is tested, the best first (``--test-command``); if there is none,
     #: as the base commit's configuration says (``test_command``). Run in the folder of each project that
     #: the patch touches.
@@ -285,6 +302,21 @@ class RepoContext(Frozen):
         """Is this path tracked?"""
         return path in self._tracked
 
+    def selects(self, files: Iterable[str]) -> bool:
+        """Return whether a project with these files is one that the fix is limited to (``paths``)."""
+        paths = self.settings.paths
+        return not paths or any(_is_below(file, folder) for file in files for folder in paths)
+
+    def check_paths(self) -> None:
+        """Raises RepositoryError: the fix is limited to a folder in which nothing is tracked."""
+        for folder in self.settings.paths:
+            if not any(_is_below(path, folder) for path in self.tracked_files):
+                raise RepositoryError(
+                    f"--path {folder}: no file below it is tracked in {self.root}.",
+                    next_step="Name a folder relative to the root of the repository.",
+                    kind="no_such_path",
+                )
+
     def _bytes(self, path: str) -> bytes:
         """Raises OSError, RepositoryError. A pipe is not opened: that would wait for ever."""
         odd = self.odd_names.get(path)
@@ -314,3 +346,7 @@ class RepoContext(Frozen):
     @cached_property
     def _tracked(self) -> frozenset[str]:
         return frozenset(self.tracked_files)
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return folder == "." or path == folder or path.startswith(f"{folder}/")

@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING
 
 from fallback_audit.events import ConsumerLeft
 from fallback_audit.ports import AuditStore, EvidenceStore
-from fallback_tier import links
 from fallback_tier.advisory import Advisory
-from fallback_tier.attempt import rag
+from fallback_tier.attempt import chain, rag
 from fallback_tier.attempt.task import (
     AttemptTask,
     Finished,
@@ -55,7 +54,7 @@ RESUME_RULE = "The attempt counts; start the next one with the same prior attemp
 
 @dataclass(frozen=True)
 class TierParts:
-    """What the links of the chain work with. ``retriever`` None: no memory; ``leaf`` None: no model.
+    """What the tiers of the chain work with. ``retriever`` None: no memory; ``leaf`` None: no model.
 
     ``is_resumed``: the fix is on record, so that a missing client raises and refuses nothing;
     ``needs_model``: so does a missing model.
@@ -67,6 +66,19 @@ class TierParts:
     evidence: EvidenceStore
     is_resumed: bool = False
     needs_model: bool = False
+
+    def ask_model(
+        self,
+        task: AttemptTask,
+        examples: Sequence[FewShot],
+        declined: NotApplicable | None,
+        record: Recorder,
+    ) -> Generator[TierEvent, None, Proposal]:
+        """The LLM tier, if one is configured. Raises Refusal without one, SettingMissingError if a fix on
+        record needs one."""
+        if self.leaf is None:
+            raise chain.no_model(task, declined)
+        return (yield from self.leaf.write(task, examples, record))
 
 
 class FallbackTier:
@@ -82,7 +94,7 @@ class FallbackTier:
         evidence: EvidenceStore,
     ) -> None:
         self._plugins = plugins
-        #: For an engine that takes the chain's links by itself (ADR-0088).
+        #: For an engine that takes the chain's steps by itself (ADR-0088).
         self.parts = TierParts(retriever, leaf, audit, evidence)
 
     def resumed(self, *, needs_model: bool) -> "FallbackTier":
@@ -131,7 +143,7 @@ class FallbackTier:
         try:
             application = yield from self._attempt(task, record)
         except Refusal as refusal:
-            application = yield from links.refuse(task, refusal, record)
+            application = yield from chain.refuse(task, refusal, record)
         except (GeneratorExit, KeyboardInterrupt):
             if not record.has_outcome:
                 record(ConsumerLeft(attempt=task.number, resume_rule=RESUME_RULE))
@@ -164,27 +176,27 @@ class FallbackTier:
         """Steps 2 to 7. Raises Refusal where a step ends the attempt without a patch."""
         parts = self.parts
         # 2. Cap.
-        links.check_cap(task)
+        chain.check_cap(task)
         # 3. Start.
-        yield record(links.started(task))
+        yield record(chain.started(task))
         proposal: Proposal | None = None
         declined: NotApplicable | None = None
         examples: tuple[FewShot, ...] = ()
         if task.is_retry:
             # Fresh context: neither 4 nor 5; durable before the first model request.
-            yield record(links.rag_skipped(task))
+            yield record(chain.rag_skipped(task))
         else:
             # 4. Recipe.
-            proposal, declined = yield from links.apply_recipe(task, record)
+            proposal, declined = yield from chain.apply_recipe(task, record)
             if proposal is None:
                 # 5. RAG.
                 examples = yield from rag.retrieve(parts.retriever, task, parts.evidence, record)
                 proposal = yield from rag.replay(examples, task, record)
         if proposal is None:
             # 6. LLM.
-            proposal = yield from links.ask_model(parts.leaf, task, examples, declined, record)
+            proposal = yield from parts.ask_model(task, examples, declined, record)
         # 7. Seal.
-        return (yield from links.seal(proposal, task, parts.evidence, record))
+        return (yield from chain.seal(proposal, task, parts.evidence, record))
 
     def plugin_for(self, advisory: Advisory) -> EcosystemPlugin:
         """The plugin for the advisory's ecosystem. Raises ConfigurationError where none serves it."""

@@ -22,7 +22,7 @@ for name in (
     "fallback_tier.service.dispatch",
     "fallback_tier.fleet.local.engine",
     "fallback_tier.fleet.local.main",
-    "fallback_tier.wiring.gates",
+    "fallback_tier.fix.parts",
     "fallback_tier.sandbox.runners",
     "fallback_plugins.npm.ecosystem",
     "fallback_plugins.npm.gates.all_gates",

@@ -194,6 +194,9 @@ class RefusalReason(StrEnum):
     #: A safe release exists, and a rule on the age of releases (the project's, or ``--release-age``) does
     #: not admit it yet, or its date is unknown (ADR-0110). Since schema version 15.
     RELEASE_TOO_NEW = "release_too_new"
+    #: What is affected is a project outside of the folders that a person limited the fix to (``--path``,
+    #: ADR-0143). Since schema version 18.
+    OUTSIDE_PATHS = "outside_paths"
 
     @property
     def ends_chain(self) -> bool:
@@ -201,7 +204,7 @@ class RefusalReason(StrEnum):
 
         A missing client is one: the gates could prove no other patch without it. *Unknown* is one: an
         example or a model would patch on a guess, and no gate could see whether it was right. A rule on
-        the age of releases is one: a model may not overrule it.
+        the age of releases is one, as are the folders of a fix: a model may not overrule them.
         """
         return self in {
             RefusalReason.NOT_AFFECTED,
@@ -212,6 +215,7 @@ class RefusalReason(StrEnum):
             RefusalReason.WHOSE_CODE_UNCLEAR,
             RefusalReason.UNKNOWN,
             RefusalReason.RELEASE_TOO_NEW,
+            RefusalReason.OUTSIDE_PATHS,
         }
 
     @property

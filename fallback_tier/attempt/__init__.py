@@ -1,1 +1,1 @@
-"""What one attempt works on, and its steps that ask no model."""
+"""What one attempt works on, and its steps that ask no model: the chain, and retrieval."""

@@ -1,6 +1,7 @@
 """What a provider allows in a minute, shared by all who ask it: the port, and a model that keeps to it.
 
-A single fix has none. A fleet passes one whose state its workers share (``fallback_tier.fleet.limiter``).
+A single fix has none. A fleet passes one whose state its workers share
+(``fallback_tier.fleet.store_limiter``).
 """
 
 from collections.abc import Generator

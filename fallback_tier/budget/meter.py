@@ -4,6 +4,7 @@ A configuration has caps; a fix by recipe does not import what counts them.
 """
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Annotated
 
 from pydantic import Field
@@ -16,6 +17,14 @@ from fallback_tier.errors import FallbackError
 
 _DOLLARS = frozenset({BudgetLimit.USD_PER_FIX, BudgetLimit.USD_PER_DAY})
 _OF_A_DAY = frozenset({BudgetLimit.USD_PER_DAY, BudgetLimit.TOKENS_PER_DAY})
+
+#: The option that raises each cap of a fix, the same in ``review raise-budget`` and ``fix``.
+CAP_OPTIONS = {
+    BudgetLimit.USD_PER_FIX: "--max-usd",
+    BudgetLimit.TOKENS_PER_FIX: "--max-tokens",
+    BudgetLimit.USD_PER_DAY: "--max-usd-per-day",
+    BudgetLimit.TOKENS_PER_DAY: "--max-tokens-per-day",
+}
 
 _Tokens = Annotated[int, Field(ge=0)]
 
@@ -71,6 +80,30 @@ def in_words(limit: BudgetLimit, *, cap: str, used: str, wanted: str) -> str:
 def reached_in_words(reached: BudgetReached) -> str:
     """The same of an event."""
     return in_words(reached.limit, cap=reached.cap, used=reached.used, wanted=reached.wanted)
+
+
+def how_to_go_on(reached: BudgetReached, fix_id: str) -> str:
+    """Return the question to a person: the commands that raise the cap and continue."""
+    option, least = CAP_OPTIONS[reached.limit], least_cap(reached)
+    raising, resuming = raising_command(reached, fix_id), f"fallback-tier resume {fix_id}"
+    if is_of_a_day(reached.limit):
+        return f"Go on tomorrow, or with {option} {least} or more? `{raising}`, then `{resuming}`."
+    return f"Go on? `{raising}` (or more), then `{resuming}`."
+
+
+def raising_command(reached: BudgetReached, fix_id: str) -> str:
+    """Return the command that lets the fix continue, with the lowest cap under which the next call fits."""
+    raising = f"fallback-tier review raise-budget {fix_id} --by NAME --because TEXT"
+    if is_of_a_day(reached.limit):
+        return raising
+    return f"{raising} {CAP_OPTIONS[reached.limit]} {least_cap(reached)}"
+
+
+def least_cap(reached: BudgetReached) -> str:
+    """Return the lowest cap under which the next call fits; N if its price is not known."""
+    if not reached.wanted:
+        return "N"
+    return f"{Decimal(reached.used) + Decimal(reached.wanted):f}"
 
 
 class OverBudget(FallbackError):  # noqa: N818 (control flow, not a fault)

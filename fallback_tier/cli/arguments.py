@@ -145,6 +145,33 @@ def add_whose_code(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_paths(parser: "Options") -> None:
+    """``--path``."""
+    parser.add_argument(
+        "--path",
+        action="append",
+        type=_folder,
+        default=[],
+        metavar="DIR",
+        help="only projects with a file below DIR (relative to the repository's root; can be given again); "
+        "what others hold is left, by name",
+    )
+
+
+def _folder(text: str) -> str:
+    from pydantic import TypeAdapter, ValidationError
+
+    from fallback_tier.repo import Folder
+
+    try:
+        folder: str = TypeAdapter(Folder).validate_python(text)
+    except ValidationError:
+        raise ArgumentTypeError(
+            f"{text!r} is not a folder of the repository, relative to its root"
+        ) from None
+    return folder
+
+
 def add_prefer(parser: "Options") -> None:
     """``--prefer``."""
     parser.add_argument(

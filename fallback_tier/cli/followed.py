@@ -15,8 +15,8 @@ from threading import Event, Thread
 from fallback_audit.showing.describe import visible
 from fallback_tier.cli.main import script
 from fallback_tier.cli.progress import in_words
+from fallback_tier.fix.steps import StepKey
 from fallback_tier.fix.watching import Progress, ProgressCallback
-from fallback_tier.gates.steps import StepKey
 
 #: Longest step that is reported (characters).
 MAX_STEP_CHARS = 500

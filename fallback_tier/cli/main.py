@@ -17,6 +17,7 @@ from fallback_tier.cli.arguments import (
     add_no_sandbox,
     add_offline,
     add_on_violation,
+    add_paths,
     add_prefer,
     add_proof,
     add_record,
@@ -120,6 +121,7 @@ def _add_fix(commands: "Commands") -> None:
     add_proof(fix)
     add_no_sandbox(fix)
     add_whose_code(fix)
+    add_paths(fix)
     add_prefer(fix)
     add_offline(fix)
     add_allow_host(fix)
@@ -150,6 +152,7 @@ def _add_plan(commands: "Commands") -> None:
         help="predict from the files alone: no client runs, and nothing is resolved",
     )
     add_whose_code(plan)
+    add_paths(plan)
     add_prefer(plan)
     add_offline(plan)
     add_allow_host(plan)

@@ -32,6 +32,7 @@ from fallback_tier.limits import (
     MAX_CODE_ROOM_KB,
     MAX_FILE_BYTES,
     MAX_OUTPUT_TOKENS,
+    MAX_PATHS_GIVEN,
     MAX_TEST_COMMAND_CHARS,
     MAX_TEST_COMMANDS,
     OUTPUT_TOKENS,
@@ -238,10 +239,22 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         beam_width=width,
         recalls_attempts=getattr(arguments, "recall_attempts", False),
         whose_code=_whose_code(arguments),
+        paths=_paths(arguments),
         test_commands=_test_commands(arguments),
         test_timeout_s=getattr(arguments, "test_timeout", None),
         has_own_file=bool(getattr(arguments, "config", None)),
     )
+
+
+def _paths(arguments: argparse.Namespace) -> tuple[str, ...]:
+    paths = tuple(getattr(arguments, "path", ()))
+    if len(paths) > MAX_PATHS_GIVEN:
+        raise ConfigurationError(
+            f"--path was given {len(paths)} times; at most {MAX_PATHS_GIVEN} folders are taken.",
+            next_step="Name a folder above some of them.",
+            kind="too_many_paths",
+        )
+    return paths
 
 
 def _test_commands(arguments: argparse.Namespace) -> tuple[str, ...]:

@@ -24,8 +24,8 @@ from fallback_audit.showing.describe import excerpt_of, sentence, visible
 from fallback_tier.attempt.task import DraftDiscarded, DraftText, Finished, TierEvent
 from fallback_tier.cli.remediation import line, safe
 from fallback_tier.execution import tests_so_far
+from fallback_tier.fix.steps import StepKey
 from fallback_tier.fix.watching import Watch
-from fallback_tier.gates.steps import StepKey
 from fallback_tier.limits import HEARTBEAT_S
 from fallback_tier.sandbox.process import running_programs
 

@@ -19,7 +19,8 @@ from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.cli.serve.command import check_extra
 from fallback_tier.cli.serve.command import run as serve
 from fallback_tier.demo.projects import copy_project, flaw_test, shipped
-from fallback_tier.gates.open_fix import run_fix
+from fallback_tier.fix.open_fix import run_fix
+from fallback_tier.fix.parts import fix_parts
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.wiring import Configuration, open_services
 from fallback_tier.wiring.trail import RecordSettings
@@ -118,7 +119,7 @@ def play(case: Case, repositories: Path, state: Path, keys: Path) -> None:
     )
     with open_services(configuration, author=ScriptedModel(case.answers)) as services:
         inputs = services.inputs(advisory, place, fix_id=f"demo-{case.repository}")
-        parts = services.fix_parts(advisory, lambda _: None, repo=inputs.repo_ctx)
+        parts = fix_parts(services, advisory, lambda _: None, repo=inputs.repo_ctx)
         run_fix(parts, inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
 
 

@@ -25,9 +25,10 @@ from fallback_tier.cli.progress import FixProgress
 from fallback_tier.demo.cassette import check_extra, recorded_nonces, replayed_author
 from fallback_tier.demo.projects import copy_project, fetch_flask, fetch_rc, flaw_test, shipped
 from fallback_tier.execution import ClientRunner
-from fallback_tier.gates.open_fix import run_fix
-from fallback_tier.gates.result import DeliveryOutcome, Verified
-from fallback_tier.handover.delivery import put_on_working_tree
+from fallback_tier.fix.open_fix import run_fix
+from fallback_tier.fix.parts import fix_parts
+from fallback_tier.fix_result import DeliveryOutcome, Verified
+from fallback_tier.handover.working_tree import put_on_working_tree
 from fallback_tier.ports import LanguageModel, NonceSource
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.wiring import Configuration, audit_db, open_services, random_nonce
@@ -164,8 +165,8 @@ class Demo:
         with open_services(configuration, nonces=nonces, author=author) as services:
             inputs = services.inputs(advisory, place, fix_id=scene.fix_id)
             with FixProgress(self._console) as progress:
-                parts = services.fix_parts(
-                    advisory, progress, repo=inputs.repo_ctx, report=progress.report
+                parts = fix_parts(
+                    services, advisory, progress, repo=inputs.repo_ctx, report=progress.report
                 )
                 work = inputs.advisory, inputs.repo_ctx, inputs.recipe_selection
                 result = run_fix(parts, *work)

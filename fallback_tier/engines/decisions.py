@@ -14,8 +14,8 @@ from fallback_audit.events import (
     TransitionReopened,
 )
 from fallback_audit.ports import AuditReader, HeaderReader
-from fallback_tier.gates.journal.history import read_history
-from fallback_tier.gates.journal.review import answer_to
+from fallback_tier.fix.journal.history import read_history
+from fallback_tier.fix.journal.review import answer_to
 
 _LETS_GO_ON = (BudgetRaised, TransitionReopened)
 _GOES_ON = (FixResumed, FixStarted)

@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from fallback_tier.gates.result import FixResult, OneFix
-from fallback_tier.gates.steps import FixProgress, StepKey
+from fallback_tier.fix.steps import FixProgress, StepKey
+from fallback_tier.fix_result import FixResult, OneFix
 
 
 class OpenedFix(Protocol):

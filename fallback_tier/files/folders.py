@@ -1,11 +1,12 @@
-"""Folders of ours: where the user's are, removed whatever is in them, measured, and the run of the system
-they are of."""
+"""Folders of ours: where the user's are, written on a disk that may be full, removed whatever is in them,
+measured, and the run of the system they are of."""
 
 import os
 import secrets
 import shutil
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Literal
@@ -33,6 +34,19 @@ def users_folder(kind: Literal["state", "config", "cache"]) -> Path:
             next_step=f"Set HOME, or XDG_{kind.upper()}_HOME, to one; --state-dir and --keys name folders"
             " too.",
             kind="no_home",
+        ) from error
+
+
+@contextmanager
+def writing_below(workspace: Path) -> Iterator[None]:
+    """Raises StateFolderError, which names the state folder, for the system's own errors of what is done
+    inside."""
+    try:
+        yield
+    except OSError as error:
+        raise StateFolderError(
+            f"The state folder {workspace} can't be written: {error.strerror}.",
+            next_step="Free space there, or set another one with --state-dir.",
         ) from error
 
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from fallback_tier.fix.delivery import SeveralFixes as SeveralFixes
     from fallback_tier.fix.fixer import Fixer as Fixer
     from fallback_tier.fix.fixer import open_fixer as open_fixer
-    from fallback_tier.fix.planning import plan_fixes as plan_fixes
+    from fallback_tier.fix.preview import plan_fixes as plan_fixes
     from fallback_tier.fix.watching import Progress as Progress
     from fallback_tier.fix.watching import ProgressCallback as ProgressCallback
     from fallback_tier.fix.watching import Watch as Watch
-    from fallback_tier.gates.result import DeliveryOutcome as DeliveryOutcome
-    from fallback_tier.gates.result import OneFix as OneFix
+    from fallback_tier.fix_result import DeliveryOutcome as DeliveryOutcome
+    from fallback_tier.fix_result import OneFix as OneFix
     from fallback_tier.wiring import Configuration as Configuration
 
 _HOME = {
@@ -30,8 +30,8 @@ _HOME = {
     "Delivery": "fallback_tier.fix.delivery",
     "Fixed": "fallback_tier.fix.delivery",
     "Fixer": "fallback_tier.fix.fixer",
-    "DeliveryOutcome": "fallback_tier.gates.result",
-    "OneFix": "fallback_tier.gates.result",
+    "DeliveryOutcome": "fallback_tier.fix_result",
+    "OneFix": "fallback_tier.fix_result",
     "SeveralFixes": "fallback_tier.fix.delivery",
     "ProgressCallback": "fallback_tier.fix.watching",
     "Progress": "fallback_tier.fix.watching",
@@ -39,7 +39,7 @@ _HOME = {
     "advisories_at": "fallback_tier.fix.advisories",
     "advisories_to_fix": "fallback_tier.fix.advisories",
     "open_fixer": "fallback_tier.fix.fixer",
-    "plan_fixes": "fallback_tier.fix.planning",
+    "plan_fixes": "fallback_tier.fix.preview",
 }
 
 __all__ = sorted(_HOME)

@@ -15,9 +15,9 @@ from fallback_audit.vocabulary import DeliveryPlace
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.gates.journal.holding import resumable
-from fallback_tier.gates.journal.inputs import Setup
-from fallback_tier.gates.result import Committed, DeliveryOutcome, OneFix, WithPatch
+from fallback_tier.fix.journal.holding import resumable
+from fallback_tier.fix.journal.inputs import Setup
+from fallback_tier.fix_result import Committed, DeliveryOutcome, OneFix, WithPatch
 from fallback_tier.handover.branch import (
     branch_for,
     check_branch,
@@ -25,15 +25,15 @@ from fallback_tier.handover.branch import (
     commit_to_branch,
     committed_as,
 )
-from fallback_tier.handover.delivery import check_output, record_delivery, write_patch
 from fallback_tier.handover.folder import check_folder, handover_files, write_folder
+from fallback_tier.handover.working_tree import check_output, record_delivery, write_patch
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Services
 
 if TYPE_CHECKING:  # most fixes are of one advisory, and pay for no more
-    from fallback_tier.batch.outcome import AdvisoryEnd
-    from fallback_tier.batch.running import BatchEnd
+    from fallback_tier.fix.batch.outcome import AdvisoryEnd
+    from fallback_tier.fix.batch.running import BatchEnd
 
 #: A fix with a patch, and what it is about.
 ProvedFix = tuple[WithPatch, Advisory]

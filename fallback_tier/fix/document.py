@@ -3,8 +3,7 @@
 from fallback_audit.vocabulary import GateStatus
 from fallback_tier.budget.listed_prices import listed_prices_as_of
 from fallback_tier.budget.prices import PRICES_AS_OF
-from fallback_tier.gates.builtin.proof_given import PROOF
-from fallback_tier.gates.result import (
+from fallback_tier.fix_result import (
     FixResult,
     Patched,
     RefusedFix,
@@ -15,6 +14,7 @@ from fallback_tier.gates.result import (
     tests_level_of,
     tests_of,
 )
+from fallback_tier.gates.builtin.proof_given import PROOF
 from fallback_tier.handover.headline import headline
 from fallback_tier.outcome import UnreadItem
 

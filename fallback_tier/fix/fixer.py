@@ -14,20 +14,20 @@ from fallback_tier.advisory import Advisory, AdvisorySet
 from fallback_tier.errors import ConfigurationError, InputError
 from fallback_tier.fix.advisories import unused
 from fallback_tier.fix.delivery import Deliver, Delivery, Fixed, deliver_fixes
+from fallback_tier.fix.journal.holding import holding
+from fallback_tier.fix.journal.inputs import Setup
+from fallback_tier.fix.journal.recorded_fix import RecordedFix
+from fallback_tier.fix.open_fix import OpenFix
+from fallback_tier.fix.parts import check_proof_fails, fix_parts
+from fallback_tier.fix.steps import FixProgress, StepKey
 from fallback_tier.fix.watching import UNWATCHED, Watch
-from fallback_tier.gates.journal.holding import holding
-from fallback_tier.gates.journal.inputs import Setup
-from fallback_tier.gates.journal.recorded_fix import RecordedFix
-from fallback_tier.gates.open_fix import OpenFix
-from fallback_tier.gates.result import DeliveryOutcome, FixResult, OneFix, WithPatch
-from fallback_tier.gates.steps import FixProgress, StepKey
+from fallback_tier.fix_result import DeliveryOutcome, FixResult, OneFix, WithPatch
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.gates.trees.worktrees import remove_leftovers
-from fallback_tier.handover.delivery import complete, put_on_working_tree
+from fallback_tier.handover.working_tree import complete, put_on_working_tree
 from fallback_tier.installed import as_found, look_at
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Configuration, Services, open_services
-from fallback_tier.wiring.gates import check_proof_fails
 
 if TYPE_CHECKING:
     from fallback_tier.attempt.task import Inputs
@@ -158,7 +158,7 @@ class Fixer:
             with self._resumed(fix_id, inputs.advisory, repository, inputs.setup) as fix:
                 yield fix
             return
-        repo, one = self._look(given, repository, fix_id)
+        repo, one = self._look(given, repository, fix_id, for_engine=True)
         if one is None:
             raise SeveralFixesError(
                 "An engine takes the steps of one advisory's fix in one ecosystem, and these are several.",
@@ -168,7 +168,12 @@ class Fixer:
             yield fix
 
     def _look(
-        self, given: AdvisorySet, repository: Path, fix_id: str | None
+        self,
+        given: AdvisorySet,
+        repository: Path,
+        fix_id: str | None,
+        *,
+        for_engine: bool = False,
     ) -> tuple[RepoContext, Advisory | None]:
         """Return the repository, and the one advisory, narrowed to the one ecosystem that it concerns
         there; None: several are planned together."""
@@ -176,6 +181,8 @@ class Fixer:
         if is_one:
             services.plugin_for(given.advisories[0])  # an ecosystem without a plugin: bad input
         repo = look_at(repository, services.clients, services.configuration.settings)
+        # What is outside of the folders is left, by a plan; an engine has none, and fixes all of it.
+        is_one = is_one and (for_engine or not repo.settings.paths)
         if fix_id is not None:
             repo = repo.model_copy(update={"fix_id": fix_id})
         concerned = services.concerned(given.advisories[0], repo) if is_one else ()
@@ -241,7 +248,7 @@ class Fixer:
         services, advisory, repo = self.services, inputs.advisory, inputs.repo_ctx
         working = held.enter_context(ExitStack())
         watcher = working.enter_context(self.watch.fixing())
-        parts = services.fix_parts(advisory, watcher, setup, repo=repo, report=watcher.report)
+        parts = fix_parts(services, advisory, watcher, setup, repo=repo, report=watcher.report)
         if recorded is None:
             failure = check_proof_fails(parts, inputs, watcher.report_proof)
         else:

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from fallback_audit.events import Digest
 from fallback_tier.advisory import AdvisorySet
-from fallback_tier.batch.outcome import advisory_ends, merged, partial_fix_message
-from fallback_tier.batch.running import BatchEnd, BatchRun, BatchStarter
+from fallback_tier.fix.batch.outcome import advisory_ends, merged, partial_fix_message
+from fallback_tier.fix.batch.running import BatchEnd, BatchRun, BatchStarter
 from fallback_tier.fix.delivery import Deliver, Delivery, SeveralFixes, deliver_fixes
-from fallback_tier.fix.planning import check_clients
+from fallback_tier.fix.journal.holding import holding
+from fallback_tier.fix.journal.inputs import Setup
+from fallback_tier.fix.preview import check_clients
 from fallback_tier.fix.watching import Watch
-from fallback_tier.gates.journal.holding import holding
-from fallback_tier.gates.journal.inputs import Setup
-from fallback_tier.gates.result import DeliveryOutcome
-from fallback_tier.handover.delivery import complete, put_on_working_tree
+from fallback_tier.fix_result import DeliveryOutcome
+from fallback_tier.handover.working_tree import complete, put_on_working_tree
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Services
 

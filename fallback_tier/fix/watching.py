@@ -3,23 +3,36 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from fallback_tier.attempt.task import TierEvent
-from fallback_tier.gates.steps import StepKey
-
-if TYPE_CHECKING:
-    from fallback_tier.batch.running import Watcher
+from fallback_tier.fix.steps import StepKey
 
 #: What is reported to a caller: each step before it is taken, each event as it is recorded, and
 #: sentences for a person about what takes its time.
 Progress = TierEvent | StepKey | str
 
 
+class Watcher(Protocol):
+    """Progress callbacks of a running fix."""
+
+    def __call__(self, event: TierEvent | StepKey, /) -> None:
+        """Each step and event."""
+        ...
+
+    def report(self, what: str, /) -> None:
+        """What is waited for."""
+        ...
+
+    def report_proof(self, what: str, /) -> None:
+        """What is done before there are events: the proof that was given is tried."""
+        ...
+
+
 class Watch(Protocol):
     """Shows work for as long as it lasts: each ``with`` is one piece of it, however that ends."""
 
-    def fixing(self) -> "AbstractContextManager[Watcher]":
+    def fixing(self) -> AbstractContextManager[Watcher]:
         """The attempts and gates of one fix."""
         ...
 
@@ -39,7 +52,7 @@ class ProgressCallback:
     to: Callable[[Progress], None]
 
     @contextmanager
-    def fixing(self) -> "Iterator[Watcher]":
+    def fixing(self) -> Iterator[Watcher]:
         """Each step, event and sentence."""
         yield _FixProgress(self.to)
 

@@ -20,8 +20,9 @@ from fallback_audit.vocabulary import AffectedCode
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.budget.tally import microdollars
 from fallback_tier.fleet.model import CampaignName
-from fallback_tier.fleet.policies import ProviderLimits, StartLimits
 from fallback_tier.fleet.proofs import ProofTable
+from fallback_tier.fleet.scheduling import StartLimits
+from fallback_tier.fleet.token_bucket import ProviderLimits
 from fallback_tier.repo import AllowedHost, ReleaseAge, Settings
 from fallback_tier.wiring import Configuration
 from fallback_tier.workers.model_table import ModelTable

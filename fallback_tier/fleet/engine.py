@@ -1,7 +1,7 @@
 """Who runs the fixes of a campaign: the contract (ADR-0086, ADR-0087).
 
 An engine starts a fix, and goes on with it where a worker died. It decides nothing about which fix comes
-when (``policies``), and what it says of a fix is a hint: how one ended is read from the record.
+when (``scheduling``), and what it says of a fix is a hint: how one ended is read from the record.
 """
 
 from enum import StrEnum

@@ -9,8 +9,8 @@ from pydantic import Field, JsonValue, SecretStr
 
 from fallback_audit.frozen import Frozen
 from fallback_tier.fleet.campaign import Campaign, Deliver
-from fallback_tier.fleet.policies import ProviderLimits
 from fallback_tier.fleet.store.reading import FleetReader, Ordered
+from fallback_tier.fleet.token_bucket import ProviderLimits
 from fallback_tier.wiring import Configuration, RecordSettings
 from fallback_tier.workers.repositories import RepositoryName, RepositorySettings
 

@@ -12,10 +12,10 @@ from fallback_audit.vocabulary import DeliveryPlace
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import ConfigurationError, PatchError, ToolFailedError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.gates.result import Committed, Patched, WithPatch
+from fallback_tier.fix_result import Committed, Patched, WithPatch
 from fallback_tier.gates.trees.isolation import GIT_TIMEOUT_S, USERS_CONFIGURATION, git
-from fallback_tier.gates.trees.private_index import PrivateIndex, private_index
 from fallback_tier.handover.headline import headline
+from fallback_tier.handover.private_index import PrivateIndex, private_index
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
 

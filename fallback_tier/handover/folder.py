@@ -10,7 +10,7 @@ from pathlib import Path
 from fallback_audit.disk_errors import blamed
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import ConfigurationError, PatchError
-from fallback_tier.gates.result import WithPatch
+from fallback_tier.fix_result import WithPatch
 from fallback_tier.handover.pull_request import Subject, pull_request_body
 from fallback_tier.handover.vex import Statement, cyclonedx, openvex, product_of
 from fallback_tier.repo import RepoContext

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from fallback_audit.event_types import ProvedProject
 from fallback_audit.vocabulary import PROOF_GATE, TESTS_GATE, GateStatus, ProofLevel, TestsLevel
+from fallback_tier.fix_result import Patched, WithPatch, compared_parts
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.result import Patched, WithPatch, compared_parts
 
 #: Nothing was seen of the flaw itself.
 UNSHOWN = "patched; tests pass; nothing shows the flaw"

@@ -17,7 +17,7 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.budget.listed_prices import listed_prices_as_of
 from fallback_tier.budget.prices import PRICES_AS_OF
 from fallback_tier.configured import entry_for
-from fallback_tier.gates.result import (
+from fallback_tier.fix_result import (
     Patched,
     WithPatch,
     notes_of,

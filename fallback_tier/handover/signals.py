@@ -6,7 +6,7 @@ judge's doubt is against a fix; nothing that a model says is for it.
 
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import PROOF_GATE, TESTS_GATE, GateStatus, ProofLevel
-from fallback_tier.gates.result import Patched, WithPatch, shown_by
+from fallback_tier.fix_result import Patched, WithPatch, shown_by
 from fallback_tier.handover.headline import status_of
 
 #: Names of tests that one signal repeats.

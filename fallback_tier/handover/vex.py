@@ -17,7 +17,7 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import TestsLevel
 from fallback_tier.advisory import Advisory
 from fallback_tier.ecosystem_rules import PurlName, rules_of
-from fallback_tier.gates.result import (
+from fallback_tier.fix_result import (
     WithPatch,
     compared_parts,
     notes_of,

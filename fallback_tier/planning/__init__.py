@@ -1,7 +1,8 @@
 """Several advisories planned together: what one gate transition an ecosystem would fix, and what is left.
 
-Of one advisory a partial fix is no fix. Among several, what can be fixed of an advisory is fixed, and the
-rest of it is left by name (ADR-0051). So what a plan calls fixable is what a fix does."""
+Of one advisory a partial fix is no fix. Among several, or if a person limits the fix to some folders, what
+can be fixed of an advisory is fixed, and the rest of it is left by name (ADR-0051, ADR-0143). So what a
+plan calls fixable is what a fix does."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,6 +58,8 @@ def divisible_plan(
     served: dict[str, list[Advisory]] = {}
     left = []
     advisories = one_per_flaw(given.advisories)
+    # Whoever limits a fix to some folders wants that part.
+    whole = len(advisories) == 1 and not repo.settings.paths
     for advisory in advisories:
         found = parts(advisory, repo, plugins)
         for name, part in found.items():
@@ -75,12 +78,12 @@ def divisible_plan(
             tuple(members),
             _settled(plugin, own, members, tags, resolve=resolve),
             resolve=resolve,
-            whole=len(advisories) == 1,
+            whole=whole,
             observe=observe,
         )
         planners[name].triage()
     # 3. Run the ladder for all of an ecosystem's together.
-    fixes = _resolved([*planners.values()], whole=len(advisories) == 1)
+    fixes = _resolved([*planners.values()], whole=whole)
     # 4. What is in neither doesn't concern this repository, or only resolving tells.
     left += [item for planner in planners.values() for item in planner.left]
     named = {name for fix in fixes for name in fix.advisory_ids}

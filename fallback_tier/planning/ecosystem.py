@@ -194,7 +194,7 @@ class EcosystemPlanner:
             over = stuck or self._concern.brought_in(resolved.moves, kept_out)
             if not over:
                 return self._planned(resolved)
-            if stuck and self._resolved_apart(stuck):
+            if self._resolved_apart([it for it in stuck if not it.is_outside]):
                 continue
             rounds += 1
             before = len(self._targets), len(self._staying)

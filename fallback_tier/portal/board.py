@@ -39,7 +39,7 @@ from fallback_audit.events import (
 from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe import tests_lines
 from fallback_audit.vocabulary import EscalationReason, RefusalReason, TestsLevel
-from fallback_tier.gates.journal.questions import WhyAsked, why_asked
+from fallback_tier.fix.journal.questions import WhyAsked, why_asked
 from fallback_tier.observing.following import Follower, Position, Taker
 from fallback_tier.portal.views.spending import Spent, Use, by_cost
 from fallback_tier.wiring.trail import ReadOnlyTrail

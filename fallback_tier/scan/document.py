@@ -86,9 +86,11 @@ class ScanResult(Frozen):
     rules leave out for their severity, and since they are for development alone. ``rules``: the settings
     that leave something out, each with where it comes from: a repository may set them, too.
 
-    ``packages``: how many installed versions were asked about. ``unread``: what may install more, and was
-    not read, resolved or asked about. ``unmatched``: ids of rules that ignore nothing here. ``skipped``:
-    answers that gave no record. ``resolved`` False: the steps are predicted from the files alone.
+    ``paths``: the folders that it is limited to; ``outside``: projects in none of them, which were not
+    looked at. ``packages``: how many installed versions were asked about. ``unread``: what may install
+    more, and was not read, resolved or asked about. ``unmatched``: ids of rules that ignore nothing here.
+    ``skipped``: answers that gave no record. ``resolved`` False: the steps are predicted from the files
+    alone.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -102,6 +104,8 @@ class ScanResult(Frozen):
     below: int = 0
     development: int = 0
     rules: tuple[Setting, ...] = ()
+    paths: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
     unread: tuple[UnreadItem, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     resolved: bool

@@ -26,7 +26,7 @@ _RANKS = {level: place for place, level in enumerate(Level)} | {Level.UNKNOWN: l
 
 
 #: The settings that are rules of a scan.
-_KEYS = ("severity", "production", "ignore")
+_KEYS = ("severity", "production", "ignore", "paths")
 
 
 class ScanRules(Frozen):

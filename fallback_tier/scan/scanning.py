@@ -85,7 +85,7 @@ class Scanner:
         if self.resolve and not repo.settings.offline:
             check_caches(clients, [*here], offline=False)
         # 1. What is installed.
-        installed, unread = self._inventory(repo, here)
+        installed, unread, outside = self._inventory(repo, here)
         # 2. What of it is affected, as the database says, and the records of that.
         self.observe(f"asking {self.lookup.base_url} about {len(installed)} packages")
         asked_about = sorted({form for key in installed for form in _forms(key)})
@@ -123,6 +123,8 @@ class Scanner:
                 base_commit=repo.base_commit,
                 packages=len(installed),
                 unread=tuple(dict.fromkeys(unread)),
+                paths=repo.settings.paths,
+                outside=tuple(sorted(outside)),
                 skipped=tuple(skipped),
                 resolved=self.resolve,
                 asked=answer,
@@ -139,9 +141,9 @@ class Scanner:
 
     def _inventory(
         self, repo: RepoContext, plugins: Mapping[str, EcosystemPlugin]
-    ) -> tuple[dict[PackageVersion, list[InstalledPackage]], list[UnreadItem]]:
+    ) -> tuple[dict[PackageVersion, list[InstalledPackage]], list[UnreadItem], list[str]]:
         installed: dict[PackageVersion, list[InstalledPackage]] = {}
-        unread = []
+        unread, outside = [], list[str]()
         if not plugins:
             unread.append(
                 UnreadItem(
@@ -160,10 +162,11 @@ class Scanner:
             own = repo.model_copy(update={"manifests": plugin.manifests(repo.tracked_files)})
             found = plugin.inventory(own)
             unread += found.unread
+            outside += found.outside
             for one in found.packages:
                 key = PackageVersion(name, canonical_name(name, one.name), one.version)
                 installed.setdefault(key, []).append(one)
-        return installed, unread
+        return installed, unread, outside
 
     def _records(self, names: Iterable[str]) -> tuple[list[Advisory], list[Skipped]]:
         """Return the records of these identifiers; what gives none is skipped, by name."""

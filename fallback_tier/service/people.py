@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fallback_audit.frozen import Frozen
 from fallback_tier.errors import ConfigurationError
-from fallback_tier.gates.trees.state_folder import writing_below
+from fallback_tier.files.folders import writing_below
 from fallback_tier.service.database import Database, service_dir
 from fallback_tier.service.refusals import NotFoundError
 from fallback_tier.service.roles import Caller, Role

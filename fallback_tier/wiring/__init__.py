@@ -1,13 +1,12 @@
 """The one place of wiring: from a configuration to objects that work together.
 
-Everything else gets what it needs passed in. Imports that cost time (the SDK, the example store, the
-gates) are made when the part is first needed: an attempt by recipe pays for neither model nor gates.
+Everything else gets what it needs passed in. Imports that cost time (the SDK, the example store) are made
+when the part is first needed: an attempt by recipe pays for no model.
 """
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec
 
@@ -15,11 +14,10 @@ from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.events import BudgetRaised
 from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.vocabulary import RefusalReason
-from fallback_tier.advisory import Advisory
+from fallback_tier.advisory import Advisory, AdvisoryBundle
 from fallback_tier.affected import Affected
 from fallback_tier.errors import AdvisoryError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.files.entries import say_nothing
 from fallback_tier.installed import clients_and_plugins, look_at, new_id, tags_of
 from fallback_tier.outcome import NotApplicable
 from fallback_tier.planning import ask_recipe, parts, whose_code
@@ -43,9 +41,6 @@ from fallback_tier.wiring.trail import guard_of, open_evidence, open_trail
 
 if TYPE_CHECKING:
     from fallback_tier.budget.limiter import CallLimiter
-    from fallback_tier.gates.journal.inputs import Setup
-    from fallback_tier.gates.journal.recording import Observer
-    from fallback_tier.gates.open_fix import FixParts
     from fallback_tier.sandbox.runners import BubblewrapSandbox, UnsandboxedRunner
 from fallback_tier.attempt.task import Inputs as Inputs
 
@@ -136,6 +131,9 @@ class Services:
         ``makes`` False: a patch on record is judged again, so no recipe is looked for.
         """
         plugin = self.plugin_for(advisory)
+        if not isinstance(advisory, AdvisoryBundle):  # a plan's: only that leaves something
+            whole = repo.settings.model_copy(update={"paths": ()})
+            repo = repo.model_copy(update={"settings": whole})
         own = repo.model_copy(
             update={
                 "manifests": plugin.manifests(repo.tracked_files),
@@ -182,43 +180,6 @@ class Services:
             plugins=plugins, retriever=None, leaf=None, audit=audit, evidence=evidence
         )
         return replace(self, tier=tier)
-
-    def fix_parts(
-        self,
-        advisory: Advisory,
-        observe: "Observer",
-        setup: "Setup | None" = None,
-        *,
-        repo: RepoContext,
-        report: Callable[[str], None] = say_nothing,
-    ) -> "FixParts":
-        """What a fix is made and judged with: this advisory's gates, and those that ``repo``'s base commit
-        describes.
-
-        ``setup``: what to keep for a run that resumes it, beside this configuration; ``report`` hears
-        what is waited for. Raises SandboxError where no sandbox can be had, ConfigurationError where the
-        user's own gates can't be read.
-        """
-        from fallback_tier.gates.journal.inputs import Setup
-        from fallback_tier.gates.open_fix import FixParts
-        from fallback_tier.wiring.gates import gates_for
-
-        plugin, sandbox = self.plugin_for(advisory), self.sandbox()
-        kept = {"configuration": self.configuration.recorded(), "bounds": sandbox.bounds}
-        return FixParts(
-            tier=self.tier,
-            gates=gates_for(plugin, repo, self.configuration, self.clients),
-            sandbox=sandbox,
-            clients=self.clients,
-            audit=self.audit,
-            evidence=self.evidence,
-            workspace=self.configuration.state_dir,
-            tool_version=version("fallback-tier"),
-            sandbox_waiver=self.configuration.sandbox_waiver,
-            observe=observe,
-            report=report,
-            setup=(setup or Setup()).model_copy(update=kept),
-        )
 
     def sandbox(self) -> "BubblewrapSandbox | UnsandboxedRunner":
         """The sandbox, or what was chosen in its place. Raises SandboxError where none can be had."""

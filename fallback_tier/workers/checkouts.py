@@ -15,10 +15,9 @@ from typing import NamedTuple
 
 from fallback_tier.errors import RepositoryError
 from fallback_tier.execution import ClientRunner, CommandResult
-from fallback_tier.files.folders import remove_tree
+from fallback_tier.files.folders import remove_tree, writing_below
 from fallback_tier.files.locks import hold, try_hold
 from fallback_tier.gates.trees.isolation import says_disk_full
-from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.workers.repositories import RepositorySettings
 
 #: A local clone of the largest repositories takes a minute; one over a network gets this long.

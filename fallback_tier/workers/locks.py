@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from fallback_tier.files.folders import writing_below
 from fallback_tier.files.locks import try_hold
-from fallback_tier.gates.trees.state_folder import writing_below
 
 
 @dataclass(frozen=True)

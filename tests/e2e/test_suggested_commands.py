@@ -21,7 +21,7 @@ from tests.integration.test_cli_budget import PLAN, Scenario
 from tests.service.portal import text_of, visit
 from tests.service.scenario import service_scenario
 from tests.unit.audit import trails as t
-from tests.unit.gates.journal.review_record import Record
+from tests.unit.fix.journal.review_record import Record
 from tests.waiting import PATIENCE_S
 
 #: Names that a shell would read otherwise, were they not quoted.

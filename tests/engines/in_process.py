@@ -24,8 +24,8 @@ from fallback_tier.engines.temporal.client import FixWorkflows, WorkflowState
 from fallback_tier.engines.temporal.connecting import Cluster, connect
 from fallback_tier.engines.temporal.messages import Limits
 from fallback_tier.engines.temporal.worker import WorkerSettings, run_worker
-from fallback_tier.gates.result import OneFix
-from fallback_tier.gates.steps import FixProgress, StepKey
+from fallback_tier.fix.steps import FixProgress, StepKey
+from fallback_tier.fix_result import OneFix
 from fallback_tier.outcome import AttemptSummary, RecipeApplication, RecipeSelection
 from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier

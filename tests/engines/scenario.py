@@ -31,9 +31,9 @@ from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.budget.prices import Prices, read_price
 from fallback_tier.fix import Fixer
 from fallback_tier.fix.fixer import EndedFix
+from fallback_tier.fix.journal.review import Signature, run_gates_again
+from fallback_tier.fix.open_fix import OpenFix
 from fallback_tier.gate_ports import GateContext, GateVerdict
-from fallback_tier.gates.journal.review import Signature, run_gates_again
-from fallback_tier.gates.open_fix import OpenFix
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.ports import ModelRequest
 from fallback_tier.prompt.builder import PromptBuilder

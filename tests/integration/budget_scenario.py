@@ -15,10 +15,11 @@ from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.budget.prices import Prices, read_price
-from fallback_tier.gates.journal.budget_raise import raise_budget
-from fallback_tier.gates.journal.recorded_fix import RecordedFix
-from fallback_tier.gates.open_fix import FixParts, run_fix
-from fallback_tier.gates.result import FixResult
+from fallback_tier.fix.journal.recorded_fix import RecordedFix
+from fallback_tier.fix.journal.review import raise_budget
+from fallback_tier.fix.open_fix import run_fix
+from fallback_tier.fix.parts import FixParts
+from fallback_tier.fix_result import FixResult
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.prompt.builder import PromptBuilder
 from fallback_tier.repo import RepoContext

@@ -23,17 +23,18 @@ from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.errors import PatchError
-from fallback_tier.gates.decision import SAME_FAILURE_LIMIT
-from fallback_tier.gates.journal.recorded_fix import RecordedFix
-from fallback_tier.gates.journal.review import (
+from fallback_tier.fix.decision import SAME_FAILURE_LIMIT
+from fallback_tier.fix.journal.recorded_fix import RecordedFix
+from fallback_tier.fix.journal.review import (
     Signature,
     approve,
     reject,
     reopen,
     run_gates_again,
 )
-from fallback_tier.gates.open_fix import FixParts, run_fix
-from fallback_tier.gates.result import Escalated, FixResult, Verified
+from fallback_tier.fix.open_fix import run_fix
+from fallback_tier.fix.parts import FixParts
+from fallback_tier.fix_result import Escalated, FixResult, Verified
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.llm.judging import PlanJudge
 from fallback_tier.llm.leaf import LlmLeaf
@@ -328,7 +329,7 @@ class ContractScenario:
         """From the start to the end of a gate transition, in as many processes as it takes."""
         leaves = list(self.story.leaves)
         self.leave_after = leaves.pop(0) if leaves else None
-        with patch("fallback_tier.gates.open_fix.Worktrees", WordTrees):
+        with patch("fallback_tier.fix.open_fix.Worktrees", WordTrees):
             try:
                 return run_fix(self.parts(), self.advisory, self.repo, self.selection)
             except LeftError:
@@ -342,7 +343,7 @@ class ContractScenario:
 
     def run_again(self) -> FixResult:
         """The gate transition that a person opened."""
-        with patch("fallback_tier.gates.open_fix.Worktrees", WordTrees):
+        with patch("fallback_tier.fix.open_fix.Worktrees", WordTrees):
             return self.go_on()
 
     def go_on(self) -> FixResult:

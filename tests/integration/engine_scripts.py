@@ -13,8 +13,9 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.messages_api.scripted import ScriptedModel
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import ToolFailedError
+from fallback_tier.fix.open_fix import OpenFix
+from fallback_tier.fix.parts import FixParts
 from fallback_tier.gate_ports import Gate, GateContext
-from fallback_tier.gates.open_fix import FixParts, OpenFix
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.outcome import NotApplicable, RecipeSelection, Selected
 from fallback_tier.repo import RepoContext

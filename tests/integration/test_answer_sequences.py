@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from fallback_audit.vocabulary import EscalationReason
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import InputError
-from fallback_tier.gates.journal.recorded_fix import RecordedFix
-from fallback_tier.gates.journal.review import (
+from fallback_tier.fix.journal.recorded_fix import RecordedFix
+from fallback_tier.fix.journal.review import (
     Signature,
     approve,
     reject,
     reopen,
     run_gates_again,
 )
-from fallback_tier.gates.open_fix import run_fix
-from fallback_tier.gates.result import FixResult
+from fallback_tier.fix.open_fix import run_fix
+from fallback_tier.fix_result import FixResult
 from tests.fixtures.fallback_tier_callable import ADVISORY, NO_RECIPE
 from tests.integration import test_fix_sequences as sequences
 from tests.integration.leaf_sequences import Case

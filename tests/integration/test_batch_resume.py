@@ -22,13 +22,13 @@ from fallback_audit.evidence.store import FileEvidenceStore, get_document
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.verifying.verify import verify
 from fallback_tier.advisory import AdvisorySet
-from fallback_tier.batch.running import BatchRecord
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix.command import finish, run_with
 from fallback_tier.fix import Fixer
+from fallback_tier.fix.batch.running import BatchRecord
+from fallback_tier.fix.journal.holding import holding
+from fallback_tier.fix.journal.review import Signature, reopen
 from fallback_tier.gate_ports import GateContext
-from fallback_tier.gates.journal.holding import holding
-from fallback_tier.gates.journal.review import Signature, reopen
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import Configuration, Services, audit_db, evidence_dir

@@ -22,11 +22,12 @@ from fallback_tier.errors import (
     SettingMissingError,
     ToolMissingError,
 )
-from fallback_tier.gates.journal.budget_raise import raise_budget
-from fallback_tier.gates.journal.holding import holding
-from fallback_tier.gates.open_fix import FixParts, OpenFix, run_fix
-from fallback_tier.gates.result import Escalated, Verified
-from fallback_tier.gates.steps import FixProgress, StepKey
+from fallback_tier.fix.journal.holding import holding
+from fallback_tier.fix.journal.review import raise_budget
+from fallback_tier.fix.open_fix import OpenFix, run_fix
+from fallback_tier.fix.parts import FixParts
+from fallback_tier.fix.steps import FixProgress, StepKey
+from fallback_tier.fix_result import Escalated, Verified
 from fallback_tier.outcome import Selected
 from fallback_tier.tier import FallbackTier
 from tests.fakes.ecosystem import FakeEcosystem
@@ -303,7 +304,7 @@ class TestReopening:
 
 def test_a_tier_that_refuses_for_its_budget_without_saying_which_is_still_a_question() -> None:
     from fallback_audit.vocabulary import PromptShape, RefusalReason
-    from fallback_tier.gates.decision import EndEscalated, decide
+    from fallback_tier.fix.decision import EndEscalated, decide
     from fallback_tier.outcome import Refused
 
     refused = Refused(

@@ -10,7 +10,7 @@ from fallback_audit.events import FixAbandoned
 from fallback_audit.retention.ended import ended_fixes
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.cli import exit_codes
-from fallback_tier.gates.journal.holding import holding
+from fallback_tier.fix.journal.holding import holding
 from fallback_tier.wiring import audit_db, evidence_dir
 from tests.e2e.command import Ended, run
 from tests.integration.test_cli_budget import Scenario

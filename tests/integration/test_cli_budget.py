@@ -11,7 +11,7 @@ import pytest
 from fallback_tier.budget.listed_prices import listed_prices_as_of
 from fallback_tier.budget.prices import PRICES_AS_OF
 from fallback_tier.cli import exit_codes
-from fallback_tier.gates.journal.holding import holding
+from fallback_tier.fix.journal.holding import holding
 from tests.e2e.command import Ended, osv, repository, run, snapshot
 
 OWN_CODE = {

@@ -15,8 +15,9 @@ from fallback_plugins.messages_api.scripted import ScriptedModel
 from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.cli import exit_codes
-from fallback_tier.gates.open_fix import FixParts, run_fix
-from fallback_tier.gates.result import Verified
+from fallback_tier.fix.open_fix import run_fix
+from fallback_tier.fix.parts import FixParts
+from fallback_tier.fix_result import Verified
 from fallback_tier.outcome import Applied
 from fallback_tier.retrieval import RagHit, RetrievalAccount, SolvedExample
 from fallback_tier.sandbox.clients import SubprocessClients

@@ -10,7 +10,8 @@ from fallback_plugins.messages_api.scripted import ScriptedModel
 from fallback_tier.advisory import load_advisory
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.cli import exit_codes
-from fallback_tier.gates.open_fix import run_fix
+from fallback_tier.fix.open_fix import run_fix
+from fallback_tier.fix.parts import fix_parts
 from fallback_tier.wiring import Configuration, open_services
 from tests.e2e.command import Ended, run
 from tests.integration.test_cli_budget import PLAN, Scenario
@@ -55,7 +56,7 @@ def by_a_host(
     author = ScriptedModel(answers)
     with open_services(configuration, author=author) as services:
         inputs = services.inputs(load_advisory(scenario.advisory), scenario.repo, fix_id="fix-1")
-        parts = services.fix_parts(inputs.advisory, lambda _: None, repo=inputs.repo_ctx)
+        parts = fix_parts(services, inputs.advisory, lambda _: None, repo=inputs.repo_ctx)
         run_fix(parts, inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
     return "fix-1"
 

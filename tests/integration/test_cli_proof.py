@@ -8,7 +8,7 @@ import pytest
 
 from fallback_audit.evidence.store import get_document
 from fallback_tier.cli import exit_codes
-from fallback_tier.gates.journal.inputs import FixInputs
+from fallback_tier.fix.journal.inputs import FixInputs
 from fallback_tier.sandbox.runners import BubblewrapSandbox
 from fallback_tier.wiring.trail import open_evidence
 from tests.campaigns.own_code.author import InTurn, serving

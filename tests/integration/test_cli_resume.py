@@ -21,8 +21,8 @@ from fallback_tier.advisory import load_advisory
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.ending import explained
 from fallback_tier.cli.output import notes_of
-from fallback_tier.gates.journal.holding import resumable
-from fallback_tier.gates.journal.inputs import FixInputs, Setup
+from fallback_tier.fix.journal.holding import resumable
+from fallback_tier.fix.journal.inputs import FixInputs, Setup
 from fallback_tier.wiring import audit_db, evidence_dir
 from tests.e2e.command import half_written, run
 from tests.integration.test_cli_budget import Scenario

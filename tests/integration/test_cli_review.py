@@ -17,14 +17,14 @@ from fallback_audit.verifying.verify import verify
 from fallback_audit.vocabulary import EscalationReason
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.main import main
-from fallback_tier.gates.journal.holding import holding
+from fallback_tier.fix.journal.holding import holding
 from fallback_tier.wiring import audit_db, evidence_dir
 from tests.browser.hostile import hostile_advisory
 from tests.e2e.command import Ended, repository
 from tests.service.portal import ADVISORY
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
-from tests.unit.gates.journal.review_record import FIX, Record, diff
+from tests.unit.fix.journal.review_record import FIX, Record, diff
 
 VECTOR = "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"
 HOSTILE = "\x1b[2Jgone \u202eevil [bold red]markup[/]"

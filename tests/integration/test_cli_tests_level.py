@@ -15,8 +15,8 @@ from fallback_audit.vocabulary import TestsLevel as Level
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix.report import report_end
 from fallback_tier.configured import of_file
+from fallback_tier.fix_result import Escalated
 from fallback_tier.gate_ports import undecided
-from fallback_tier.gates.result import Escalated
 from tests.e2e.command import run
 from tests.fakes.repository import commit_all, git
 from tests.integration.gate_setup import needs_sandbox

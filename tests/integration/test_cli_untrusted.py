@@ -12,13 +12,13 @@ from fallback_audit.showing.describe import sentence
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import GateStatus, RefusalReason
 from fallback_tier.advisory import Advisory
-from fallback_tier.batch.outcome import Part
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix.batch_report import combined_exit_code
 from fallback_tier.cli.output import print_error, print_error_json, print_json
 from fallback_tier.cli.progress import FixProgress, PlanProgress
 from fallback_tier.errors import AdvisoryError, RecipeError
-from fallback_tier.gates.result import RefusedFix
+from fallback_tier.fix.batch.outcome import Part
+from fallback_tier.fix_result import RefusedFix
 from fallback_tier.wiring import audit_db
 from tests.integration.test_cli_several import Scenario, ecosystem
 from tests.unit.planning.test_planning import advisory, planned

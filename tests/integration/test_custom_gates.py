@@ -10,13 +10,13 @@ import pytest
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.configured import GateSettings, of_base
 from fallback_tier.errors import ConfigurationError
+from fallback_tier.fix.parts import gates_for
 from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun
 from fallback_tier.gates.builtin.common import common_gates
 from fallback_tier.gates.builtin.custom import CustomGate
 from fallback_tier.gates.failure_summary.distill import distill
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Configuration
-from fallback_tier.wiring.gates import gates_for
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.integration.gate_setup import Case, advisory, applied, needs_sandbox, patched
 from tests.kinds import OfKind

@@ -19,12 +19,13 @@ from fallback_audit.vocabulary import (
 )
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import ToolFailedError
+from fallback_tier.fix.decision import SAME_FAILURE_LIMIT
+from fallback_tier.fix.journal.recorded_fix import RecordedFix
+from fallback_tier.fix.journal.review import raise_budget
+from fallback_tier.fix.open_fix import run_fix
+from fallback_tier.fix.parts import FixParts
+from fallback_tier.fix_result import Escalated, FixResult, Verified
 from fallback_tier.gate_ports import GateContext, GateVerdict
-from fallback_tier.gates.decision import SAME_FAILURE_LIMIT
-from fallback_tier.gates.journal.budget_raise import raise_budget
-from fallback_tier.gates.journal.recorded_fix import RecordedFix
-from fallback_tier.gates.open_fix import FixParts, run_fix
-from fallback_tier.gates.result import Escalated, FixResult, Verified
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.repo import RepoContext
 from fallback_tier.sandbox.clients import SubprocessClients

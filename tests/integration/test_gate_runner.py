@@ -18,10 +18,11 @@ from fallback_audit.vocabulary import (
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.fix.document import document
+from fallback_tier.fix.open_fix import run_fix
+from fallback_tier.fix.parts import FixParts
+from fallback_tier.fix.steps import StepKey
+from fallback_tier.fix_result import Escalated, FixResult, RefusedFix, Verified
 from fallback_tier.gate_ports import Gate, GateContext
-from fallback_tier.gates.open_fix import FixParts, run_fix
-from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, Verified
-from fallback_tier.gates.steps import StepKey
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.outcome import (
     AttemptSummary,

@@ -14,8 +14,8 @@ from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.vocabulary import PromptShape
 from fallback_tier.cli import exit_codes
 from fallback_tier.errors import RepositoryError
+from fallback_tier.fix.journal.review import Signature, reopen, run_gates_again
 from fallback_tier.gate_ports import GateContext
-from fallback_tier.gates.journal.review import Signature, reopen, run_gates_again
 from fallback_tier.wiring import evidence_dir
 from tests.choice import a_choice
 from tests.fakes.crashing import Kill, boundaries

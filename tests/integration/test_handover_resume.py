@@ -12,8 +12,8 @@ from fallback_audit.events import PatchDelivered
 from fallback_audit.vocabulary import DeliveryPlace
 from fallback_tier.advisory import AdvisorySet
 from fallback_tier.fix import Delivery, Fixer, OneFix
-from fallback_tier.gates.journal.recorded_fix import RecordedFix
-from fallback_tier.gates.result import WithPatch
+from fallback_tier.fix.journal.recorded_fix import RecordedFix
+from fallback_tier.fix_result import WithPatch
 from tests.fakes.crashing import Kill
 from tests.fakes.repository import git
 from tests.integration.crash_scenario import CrashScenario

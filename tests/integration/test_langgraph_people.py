@@ -13,9 +13,9 @@ from fallback_tier.advisory import AdvisorySet, parse_advisory
 from fallback_tier.engines.langgraph.fix import FixGraph
 from fallback_tier.errors import ConfigurationError, InputError, SandboxError
 from fallback_tier.fix import Fixer
+from fallback_tier.fix.journal.holding import holding
+from fallback_tier.fix.journal.review import Signature, approve, reject, reopen
 from fallback_tier.gate_ports import GateContext
-from fallback_tier.gates.journal.holding import holding
-from fallback_tier.gates.journal.review import Signature, approve, reject, reopen
 from fallback_tier.wiring import Services
 from tests.fakes.gates import RuleGate
 from tests.fixtures.fallback_tier_callable import ADVISORY

@@ -10,7 +10,7 @@ import pytest
 
 from fallback_tier.cli import exit_codes
 from fallback_tier.errors import RepositoryError
-from fallback_tier.handover.delivery import complete, put_on_working_tree
+from fallback_tier.handover.working_tree import complete, put_on_working_tree
 from fallback_tier.outcome import FileChange, SearchReplace, SourceEdit
 from fallback_tier.patch.diff import unified_diff
 from fallback_tier.sandbox.clients import SubprocessClients

@@ -23,9 +23,9 @@ from fallback_tier.errors import (
     RecipeError,
     RepositoryError,
 )
+from fallback_tier.fix.journal.holding import holding
 from fallback_tier.gate_ports import GateContext, GateVerdict, passed
 from fallback_tier.gates.builtin.proof_given import Proof
-from fallback_tier.gates.journal.holding import holding
 from fallback_tier.wiring import evidence_dir
 from tests.fakes.crashing import Kill
 from tests.fakes.gates import RuleGate, SkippedGate

@@ -16,10 +16,10 @@ from fallback_plugins.pypi.installing import environment
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.manifests.pyproject import harmless
 from fallback_tier.errors import PatchError
+from fallback_tier.fix_result import Escalated, RefusedFix, Verified
 from fallback_tier.gate_ports import GateContext
-from fallback_tier.gates.result import Escalated, RefusedFix, Verified
 from fallback_tier.gates.trees.checkout import CheckoutWorktree
-from fallback_tier.handover import delivery
+from fallback_tier.handover import working_tree
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.fakes.gates import RuleGate
 from tests.fakes.repository import git
@@ -176,12 +176,12 @@ def test_a_delivery_that_fails_half_way_puts_the_tree_back(
         gate_transition_id="g",
     )
     with pytest.raises(PatchError, check=OfKind("not_put")):
-        delivery.put_on_working_tree(result.application, repo, DiskFull())
+        working_tree.put_on_working_tree(result.application, repo, DiskFull())
     assert git(bench.repo_root, "status", "--porcelain") == ""
 
-    monkeypatch.setattr(delivery, "put_back", lambda *_: "")
+    monkeypatch.setattr(working_tree, "put_back", lambda *_: "")
     with pytest.raises(PatchError):
-        delivery.put_on_working_tree(result.application, repo, DiskFull())
+        working_tree.put_on_working_tree(result.application, repo, DiskFull())
     assert "app.py" in git(bench.repo_root, "status", "--porcelain")
 
 

@@ -30,8 +30,8 @@ from fallback_tier.engines.temporal.messages import (
     StepOrder,
 )
 from fallback_tier.engines.temporal.workflow import FixWorkflow
-from fallback_tier.gates.result import OneFix
-from fallback_tier.gates.steps import StepKey
+from fallback_tier.fix.steps import StepKey
+from fallback_tier.fix_result import OneFix
 from fallback_tier.outcome import Refused
 from tests.engines.fleet import QUICK, Fleet, fleet_on
 from tests.engines.forked_fix import PROCESS

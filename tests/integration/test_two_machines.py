@@ -7,7 +7,7 @@ import pytest
 
 from fallback_audit.errors import OvertakenError
 from fallback_tier.fix.fixer import EndedFix
-from fallback_tier.gates.open_fix import OpenFix
+from fallback_tier.fix.open_fix import OpenFix
 from tests.engines.scenario import EngineScenario
 
 

@@ -17,7 +17,6 @@ from fallback_audit.verifying.report import VerificationReport
 from fallback_audit.vocabulary import GateStatus, ProofLevel, TestsLevel
 from fallback_plugins.solved_examples.store.ingestion import Withdrawal
 from fallback_tier.advisory import AdvisorySource
-from fallback_tier.batch.outcome import AdvisoryEnd
 from fallback_tier.cli.audit.export import ExportDone, ImportDone
 from fallback_tier.cli.audit.setup import BegunAgain, CheckpointMade, RolesMade, SigningKey
 from fallback_tier.cli.audit.trails import AuditLog
@@ -37,9 +36,10 @@ from fallback_tier.cli.keys.command import (
 from fallback_tier.cli.local_model import ModelFetched
 from fallback_tier.cli.review.command import QuestionList
 from fallback_tier.cli.scan.command import ScanDocument
+from fallback_tier.fix.batch.outcome import AdvisoryEnd
+from fallback_tier.fix.journal.questions import Review
+from fallback_tier.fix_result import Committed, Escalated, Patched, RefusedFix, Verified
 from fallback_tier.fleet.model import CampaignState, FixState, FleetFix, LeftOut
-from fallback_tier.gates.journal.questions import Review
-from fallback_tier.gates.result import Committed, Escalated, Patched, RefusedFix, Verified
 from fallback_tier.observing.health.running import Health
 from fallback_tier.outcome import RecipeApplication, UnreadItem
 from fallback_tier.planning import RemediationPlan

@@ -19,7 +19,7 @@ from fallback_tier.wiring import audit_db, evidence_dir
 from tests.service.scenario import ServiceScenario, service_scenario
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
-from tests.unit.gates.journal.review_record import Record
+from tests.unit.fix.journal.review_record import Record
 
 #: Every kind of question, and fixes that ask nothing.
 TRAILS = {

@@ -228,7 +228,7 @@ def test_a_repository_sets_only_what_it_may(tmp_path: Path, name: str, key: str)
     line = f"{key} = " + ("[]" if key in ("gates", "ignore") else json.dumps(example))
     repo = based(tmp_path, {name: f"# a comment\n{TABLE}{line}\n"})
     allowed = {"release_age", "test_command", "test_timeout_s", "gates"}
-    allowed |= {"severity", "production", "ignore"}  # a scan counts what they hide
+    allowed |= {"severity", "production", "ignore", "paths"}  # what they hide is named, or counted
     if key in allowed:
         file = read_base(repo, SubprocessClients())
         assert file is not None

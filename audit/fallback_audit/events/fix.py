@@ -106,7 +106,7 @@ class FixStarted(StartedOn, Event):
     ``--allow-host`` and by default (ADR-0096). Since schema version 13. ``age_exceptions``: packages that a
     person exempted from rules on the age of releases for this fix, on the day of this event;
     ``release_age_days``: the age that ``--release-age`` requires of a release (ADR-0110). Since schema
-    version 15.
+    version 15. ``paths``: folders that a person limited the fix to (ADR-0143). Since schema version 18.
     """
 
     kind: Literal["FixStarted"] = "FixStarted"
@@ -128,6 +128,7 @@ class FixStarted(StartedOn, Event):
     allowed_hosts: tuple[Prose, ...] = ()
     age_exceptions: tuple[Excepted, ...] = ()
     release_age_days: int | None = None
+    paths: tuple[Prose, ...] = ()
 
     def in_words(self) -> str:
         return (
@@ -136,6 +137,7 @@ class FixStarted(StartedOn, Event):
             + self._linked()
             + self._whose()
             + self._part()
+            + self._where()
             + self._ages()
         )
 
@@ -159,6 +161,10 @@ class FixStarted(StartedOn, Event):
         """Of which run over several advisories it is a part, and what of it stays affected."""
         batch = f"; a part of batch {self.batch_sha256[:12]}" if self.batch_sha256 else ""
         return batch + (f"; in part only: {', '.join(self.in_part)}" if self.in_part else "")
+
+    def _where(self) -> str:
+        """Which folders it is limited to."""
+        return f"; limited to {', '.join(self.paths)}" if self.paths else ""
 
     def _ages(self) -> str:
         """What a person said on the age of releases."""

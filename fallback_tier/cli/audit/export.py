@@ -25,7 +25,7 @@ from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.remediation import safe
 from fallback_tier.cli.results import print_result
 from fallback_tier.errors import ConfigurationError, InputError
-from fallback_tier.gates.journal.inputs import recorded_vulnerabilities
+from fallback_tier.fix.journal.inputs import recorded_vulnerabilities
 from fallback_tier.wiring.trail import (
     audit_db,
     checkpoint_dir,

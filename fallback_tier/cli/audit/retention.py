@@ -28,7 +28,7 @@ from fallback_tier.cli.progress import PlanProgress
 from fallback_tier.cli.remediation import safe
 from fallback_tier.cli.results import print_result
 from fallback_tier.errors import InputError
-from fallback_tier.gates.journal.review import Signature, check_signature
+from fallback_tier.fix.journal.review import Signature, check_signature
 from fallback_tier.wiring.trail import (
     RecordSettings,
     keys_dir,

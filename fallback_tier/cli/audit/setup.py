@@ -21,7 +21,7 @@ from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.remediation import safe
 from fallback_tier.cli.results import print_result
 from fallback_tier.errors import InputError
-from fallback_tier.gates.journal.review import Signature, check_signature
+from fallback_tier.fix.journal.review import Signature, check_signature
 from fallback_tier.wiring.places import check_keys
 from fallback_tier.wiring.trail import (
     called,

@@ -5,16 +5,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fallback_tier.batch.outcome import (
-    AdvisoryEnd,
-    Outcome,
-    Part,
-    Why,
-    ends_of,
-    failing_gates,
-    merged,
-)
-from fallback_tier.batch.running import BatchEnd
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix.plan import exit_code as plan_exit_code
 from fallback_tier.cli.fix.plan import show_rest
@@ -27,9 +17,19 @@ from fallback_tier.cli.fix.report import (
 )
 from fallback_tier.cli.remediation import line, safe, show_left
 from fallback_tier.cli.suggesting import command
+from fallback_tier.fix.batch.outcome import (
+    AdvisoryEnd,
+    Outcome,
+    Part,
+    Why,
+    ends_of,
+    failing_gates,
+    merged,
+)
+from fallback_tier.fix.batch.running import BatchEnd
 from fallback_tier.fix.delivery import SeveralFixes
 from fallback_tier.fix.document import document
-from fallback_tier.gates.result import DeliveryOutcome, OneFix, WithPatch
+from fallback_tier.fix_result import DeliveryOutcome, OneFix, WithPatch
 from fallback_tier.handover.headline import headline
 from fallback_tier.planning import RemediationPlan
 from fallback_tier.wiring import Services

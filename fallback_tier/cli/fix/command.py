@@ -21,7 +21,7 @@ from fallback_tier.cli.progress import watch_of
 from fallback_tier.fix.advisories import advisories_to_fix, sources_document
 from fallback_tier.fix.delivery import Delivery, Fixed
 from fallback_tier.fix.fixer import Fixer, open_fixer
-from fallback_tier.gates.result import OneFix
+from fallback_tier.fix_result import OneFix
 from fallback_tier.wiring import Services
 
 

@@ -32,7 +32,7 @@ from fallback_tier.cli.remediation import (
 )
 from fallback_tier.cli.results import print_shown
 from fallback_tier.fix.advisories import advisories_at, unused
-from fallback_tier.fix.planning import plan_fixes
+from fallback_tier.fix.preview import plan_fixes
 from fallback_tier.outcome import OwnTests
 from fallback_tier.planning import EcosystemPlan, RemediationPlan
 

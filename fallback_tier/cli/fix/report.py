@@ -24,8 +24,7 @@ from fallback_tier.cli.remediation import (
 from fallback_tier.cli.suggesting import command
 from fallback_tier.configured import entry_for
 from fallback_tier.fix.document import proof_status
-from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.result import (
+from fallback_tier.fix_result import (
     DeliveryOutcome,
     Escalated,
     FixResult,
@@ -37,6 +36,7 @@ from fallback_tier.gates.result import (
     projects_of,
     tests_level_of,
 )
+from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.handover.headline import headline, proof_of
 from fallback_tier.outcome import Applied
 from fallback_tier.patch.diff import new_files

@@ -12,9 +12,9 @@ from fallback_tier.cli.options import NO_SANDBOX, check_files, keys, record, sta
 from fallback_tier.cli.progress import watch_of
 from fallback_tier.fix.delivery import Delivery
 from fallback_tier.fix.fixer import Fixer
-from fallback_tier.gates.journal.holding import resumable
-from fallback_tier.gates.journal.inputs import FixInputs
-from fallback_tier.gates.journal.recorded_fix import RecordedFix
+from fallback_tier.fix.journal.holding import resumable
+from fallback_tier.fix.journal.inputs import FixInputs
+from fallback_tier.fix.journal.recorded_fix import RecordedFix
 from fallback_tier.wiring import Configuration, open_services
 from fallback_tier.wiring.trail import open_evidence, read_trail
 

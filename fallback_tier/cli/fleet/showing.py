@@ -9,8 +9,8 @@ from rich.text import Text
 
 from fallback_audit.showing.describe import visible
 from fallback_tier.budget.tally import in_dollars
+from fallback_tier.fleet.campaign_plan import CampaignPlan
 from fallback_tier.fleet.model import CampaignLine, FixState, FleetFix, LeftOut
-from fallback_tier.fleet.planning import CampaignPlan
 from fallback_tier.fleet.store.reading import FleetReader
 from fallback_tier.fleet.store.summing import reasons
 

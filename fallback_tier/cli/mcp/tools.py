@@ -19,10 +19,11 @@ from fallback_audit.verifying.report import VerificationReport
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel, TestsLevel
 from fallback_tier.advisory import AdvisorySource
 from fallback_tier.advisory.identifiers import identifier
-from fallback_tier.batch.outcome import AdvisoryEnd
 from fallback_tier.cli.options import checkout_of
 from fallback_tier.errors import ConfigurationError, InputError, first_fault
-from fallback_tier.gates.journal.questions import Question, Review
+from fallback_tier.fix.batch.outcome import AdvisoryEnd
+from fallback_tier.fix.journal.questions import Question, Review
+from fallback_tier.limits import MAX_PATHS_GIVEN
 from fallback_tier.planning import Remaining, RemediationPlan
 from fallback_tier.scan.document import ScanResult
 
@@ -55,6 +56,14 @@ Advisories = Annotated[
         max_length=MAX_ADVISORIES,
         description="Identifiers (GHSA-…, CVE-…, PYSEC-…, MAL-…), or paths under a root of files with "
         "OSV records or a scanner's report.",
+    ),
+]
+Paths = Annotated[
+    tuple[_Text, ...],
+    Field(
+        max_length=MAX_PATHS_GIVEN,
+        description="Folders, relative to the repository's root: only projects with a file in one of them. "
+        "What the others hold is left, by name. Empty: all of it, or as the settings say.",
     ),
 ]
 Resolve = Annotated[
@@ -289,6 +298,7 @@ class ScanInput(Frozen):
         description="true: leave out what is installed for development alone; false: show it, whatever "
         "the settings say.",
     )
+    paths: Paths = ()
     resolve: Resolve = True
 
 
@@ -297,6 +307,7 @@ class PlanInput(Frozen):
 
     repository: Repository
     advisories: Advisories
+    paths: Paths = ()
     resolve: Resolve = True
 
 
@@ -305,6 +316,7 @@ class FixInput(Frozen):
 
     repository: Repository
     advisories: Advisories
+    paths: Paths = ()
     apply: bool = Field(
         default=False,
         description="Put the proved patch on the working tree, not committed. Refused unless the user "
@@ -415,7 +427,8 @@ def _scan(given: ScanInput, allowed: Permissions) -> list[str]:
     if given.production is not None:
         rules.append("--production" if given.production else "--no-production")
     return [
-        *("scan", allowed.repository(given.repository), *rules, *_unresolved(given.resolve)),
+        *("scan", allowed.repository(given.repository), *rules, *_below(given.paths)),
+        *_unresolved(given.resolve),
         *(*allowed.looking, *allowed.state),
     ]
 
@@ -423,7 +436,7 @@ def _scan(given: ScanInput, allowed: Permissions) -> list[str]:
 def _plan(given: PlanInput, allowed: Permissions) -> list[str]:
     return [
         *("plan", allowed.repository(given.repository), *map(allowed.advisory, given.advisories)),
-        *(*_unresolved(given.resolve), *allowed.looking, *allowed.state),
+        *(*_below(given.paths), *_unresolved(given.resolve), *allowed.looking, *allowed.state),
     ]
 
 
@@ -431,8 +444,13 @@ def _fix(given: FixInput, allowed: Permissions) -> list[str]:
     resume = [f"--resume={given.resume}"] if given.resume else []
     return [
         *("fix", allowed.repository(given.repository), *map(allowed.advisory, given.advisories)),
-        *(*resume, *allowed.delivery(apply=given.apply), *allowed.looking, *allowed.record),
+        *(*_below(given.paths), *resume, *allowed.delivery(apply=given.apply)),
+        *(*allowed.looking, *allowed.record),
     ]
+
+
+def _below(paths: tuple[str, ...]) -> list[str]:
+    return [f"--path={path}" for path in paths]
 
 
 def _unresolved(resolve: bool) -> list[str]:
@@ -446,8 +464,8 @@ TOOLS: tuple[Tool[Any], ...] = (
         "Show which installed packages of a repository have known vulnerabilities, how each comes in, "
         "and the step that fixes it. An OSV database is asked. Nothing is changed. Call it first if no "
         "advisory is given. `exit_code` 0: nothing to show; 11: findings; 9: something could not be read "
-        "(`unread`). Not known to be clean if `unread` or `ignored` is not empty, or `below` or "
-        "`development` is not 0: settings, the repository's too, leave findings out (`rules`).",
+        "(`unread`). Not known to be clean if `unread`, `ignored` or `outside` is not empty, or `below` "
+        "or `development` is not 0: settings, the repository's too, leave findings out (`rules`).",
         ScanInput,
         ScanAnswer,
         _scan,

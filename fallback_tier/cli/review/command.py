@@ -24,18 +24,18 @@ from fallback_tier.cli.remediation import MAX_PATCH_LINES, line, safe, show_bloc
 from fallback_tier.cli.results import print_result, print_shown
 from fallback_tier.cli.suggesting import command
 from fallback_tier.errors import InputError
-from fallback_tier.gates.journal import abandonment, review
-from fallback_tier.gates.journal.budget_raise import raise_budget as record_raise
-from fallback_tier.gates.journal.holding import holding
-from fallback_tier.gates.journal.questions import (
+from fallback_tier.fix.journal import abandonment, review
+from fallback_tier.fix.journal.holding import holding
+from fallback_tier.fix.journal.questions import (
     AttemptReview,
     Evidence,
     Question,
     Review,
     questions,
 )
-from fallback_tier.gates.journal.questions import review as read_review
-from fallback_tier.handover.delivery import check_output, write_patch
+from fallback_tier.fix.journal.questions import review as read_review
+from fallback_tier.fix.journal.review import raise_budget as record_raise
+from fallback_tier.handover.working_tree import check_output, write_patch
 from fallback_tier.installed import new_id
 from fallback_tier.wiring.trail import open_evidence, open_trail, read_trail
 

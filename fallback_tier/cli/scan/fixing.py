@@ -13,7 +13,6 @@ from rich.console import Console
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import AdvisorySet
 from fallback_tier.advisory.versions import canonical_name
-from fallback_tier.batch.outcome import Outcome
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix.command import delivery_of, report_of
 from fallback_tier.cli.fix.report import FixReport
@@ -21,9 +20,10 @@ from fallback_tier.cli.options import cap_in_words
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import CommandWatch
 from fallback_tier.cli.scan.report import show, show_not_fixed
+from fallback_tier.fix.batch.outcome import Outcome
 from fallback_tier.fix.delivery import Fixed, SeveralFixes
 from fallback_tier.fix.fixer import open_fixer
-from fallback_tier.gates.result import Escalated, OneFix, RefusedFix, Verified
+from fallback_tier.fix_result import Escalated, OneFix, RefusedFix, Verified
 from fallback_tier.scan.document import Finding, NotFixed, ScanResult, WhyLeft
 from fallback_tier.scan.scanning import Scanned
 from fallback_tier.wiring import Configuration

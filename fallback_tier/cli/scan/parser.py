@@ -12,6 +12,7 @@ from fallback_tier.cli.arguments import (
     add_no_sandbox,
     add_offline,
     add_on_violation,
+    add_paths,
     add_prefer,
     add_record,
     add_scan_rules,
@@ -51,6 +52,7 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="predict the steps from the files alone; what is installed is read or resolved all the same",
     )
+    add_paths(parser)
     add_prefer(parser)
     add_offline(parser)
     add_allow_host(parser)

@@ -61,6 +61,13 @@ def lines(result: ScanResult) -> Iterator[str]:
     for finding in result.findings:
         yield from _finding(finding)
     yield from _wrapped(_summary(result))
+    if result.paths:
+        where = next((f" ({rule.where})" for rule in result.rules if rule.key == "paths"), "")
+        yield from _wrapped(f"limited to {', '.join(result.paths)}{where}")
+    for path in result.outside[:MAX_UNREAD_SHOWN]:
+        yield f"not looked at: {path}"
+    if len(result.outside) > MAX_UNREAD_SHOWN:
+        yield f"not looked at: and {len(result.outside) - MAX_UNREAD_SHOWN} more (--json has them all)"
     for one in result.ignored:
         finding = one.finding
         yield from _wrapped(

@@ -1,12 +1,12 @@
-"""The attempt as a graph: the links that ``fallback_tier.tier`` calls as nodes, its turns as edges.
+"""The attempt as a graph: the steps that ``fallback_tier.tier`` calls as nodes, its turns as edges.
 
 ::
 
     start ─┬─ first attempt ─→ recipe ─→ rag ─→ llm ─→ seal
            └─ retry ─→ fresh_context ───────────↗
 
-A link that has a patch leads to ``seal``, one that ends the attempt to ``refuse``. No path leads from
-``fresh_context`` to ``recipe`` or ``rag`` (ADR-0011). What the links hand on stays in memory: an attempt is
+A step that has a patch leads to ``seal``, one that ends the attempt to ``refuse``. No path leads from
+``fresh_context`` to ``recipe`` or ``rag`` (ADR-0011). What the steps hand on stays in memory: an attempt is
 a whole, and one without an outcome begins again (ADR-0028).
 """
 
@@ -19,9 +19,8 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
 from fallback_audit.events import ConsumerLeft
-from fallback_tier import links
 from fallback_tier.advisory import Advisory
-from fallback_tier.attempt import rag
+from fallback_tier.attempt import chain, rag
 from fallback_tier.attempt.task import AttemptTask, Proposal, Recorder, Refusal, TierEvent
 from fallback_tier.outcome import AttemptSummary, NotApplicable, RecipeApplication, RecipeSelection
 from fallback_tier.repo import RepoContext
@@ -63,8 +62,8 @@ class AttemptInHand:
         }
 
 
-#: A link, with what it makes put into the hand.
-Link = Callable[[AttemptInHand], Generator[TierEvent, None, None]]
+#: A step of the chain; what it makes is put into the hand.
+ChainStep = Callable[[AttemptInHand], Generator[TierEvent, None, None]]
 
 
 class Node(Protocol):
@@ -76,16 +75,16 @@ class Node(Protocol):
 
 
 def _start(hand: AttemptInHand) -> Generator[TierEvent, None, None]:
-    links.check_cap(hand.task)
-    yield hand.record(links.started(hand.task))
+    chain.check_cap(hand.task)
+    yield hand.record(chain.started(hand.task))
 
 
 def _fresh_context(hand: AttemptInHand) -> Generator[TierEvent, None, None]:
-    yield hand.record(links.rag_skipped(hand.task))
+    yield hand.record(chain.rag_skipped(hand.task))
 
 
 def _recipe(hand: AttemptInHand) -> Generator[TierEvent, None, None]:
-    hand.proposal, hand.declined = yield from links.apply_recipe(hand.task, hand.record)
+    hand.proposal, hand.declined = yield from chain.apply_recipe(hand.task, hand.record)
 
 
 def _rag(hand: AttemptInHand) -> Generator[TierEvent, None, None]:
@@ -95,15 +94,15 @@ def _rag(hand: AttemptInHand) -> Generator[TierEvent, None, None]:
 
 
 def _llm(hand: AttemptInHand) -> Generator[TierEvent, None, None]:
-    hand.proposal = yield from links.ask_model(
-        hand.parts.leaf, hand.task, hand.examples, hand.declined, hand.record
+    hand.proposal = yield from hand.parts.ask_model(
+        hand.task, hand.examples, hand.declined, hand.record
     )
 
 
 def _seal(hand: AttemptInHand) -> Generator[TierEvent, None, None]:
     if hand.proposal is None:
         raise AssertionError("what is sealed was proposed")
-    hand.application = yield from links.seal(
+    hand.application = yield from chain.seal(
         hand.proposal, hand.task, hand.parts.evidence, hand.record
     )
 
@@ -111,16 +110,16 @@ def _seal(hand: AttemptInHand) -> Generator[TierEvent, None, None]:
 def _refuse(hand: AttemptInHand) -> Generator[TierEvent, None, None]:
     if hand.refusal is None:
         raise AssertionError("what is refused has a reason")
-    hand.application = yield from links.refuse(hand.task, hand.refusal, hand.record)
+    hand.application = yield from chain.refuse(hand.task, hand.refusal, hand.record)
 
 
-def _node(link: Link) -> Node:
-    """A link as a node. A Refusal is no fault of the graph's: the edges lead it to ``refuse``."""
+def _node(step: ChainStep) -> Node:
+    """A step as a node. A Refusal is no fault of the graph's: the edges lead it to ``refuse``."""
 
     def node(state: AttemptFacts, *, runtime: Runtime[AttemptInHand]) -> AttemptFacts:  # noqa: ARG001
         hand = runtime.context
         try:
-            for event in link(hand):
+            for event in step(hand):
                 hand.observe(event)
         except Refusal as refusal:
             hand.refusal = refusal
@@ -136,7 +135,7 @@ def _after_start(state: AttemptFacts) -> str:
 
 
 def _or_else(following: str) -> Callable[[AttemptFacts], str]:
-    """Where a link leads: a patch to its seal, a refusal to its record, and else on down the chain."""
+    """Where a step leads: a patch to its seal, a refusal to its record, and else on down the chain."""
 
     def route(state: AttemptFacts) -> str:
         if state["is_refused"]:
@@ -152,7 +151,7 @@ def attempt_graph() -> (
     """The nodes and edges of every attempt, of whatever tier. As a node of a host's own graph it is not
     checkpointed, even where that one is."""
     graph = StateGraph(AttemptFacts, context_schema=AttemptInHand)
-    nodes: dict[str, Link] = {
+    nodes: dict[str, ChainStep] = {
         "start": _start,
         "fresh_context": _fresh_context,
         "recipe": _recipe,
@@ -161,8 +160,8 @@ def attempt_graph() -> (
         "seal": _seal,
         "refuse": _refuse,
     }
-    for name, link in nodes.items():
-        graph.add_node(name, _node(link))
+    for name, step in nodes.items():
+        graph.add_node(name, _node(step))
     graph.add_edge(START, "start")
     graph.add_conditional_edges("start", _after_start, ["refuse", "fresh_context", "recipe"])
     graph.add_edge("fresh_context", "llm")

@@ -9,23 +9,27 @@ The state is identifiers, digests and names. Checkpoints say where a host's grap
 where the fix stands, and it decides: a node that finds its step taken does nothing and says what follows.
 """
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol, Self, TypedDict
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Interrupt, interrupt
 
+from fallback_audit.events import FixEscalated, ReviewDecided
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AuditReader
-from fallback_tier.engines.langgraph.people import answer_to, question_of
-from fallback_tier.engines.langgraph.strict import strictly
+from fallback_audit.vocabulary import EscalationReason
 from fallback_tier.engines.opened import OpenedFix
 from fallback_tier.errors import ConfigurationError, InputError, UnansweredError
-from fallback_tier.gates.result import WithPatch
-from fallback_tier.gates.steps import StepKey
+from fallback_tier.fix.journal.history import read_history
+from fallback_tier.fix.steps import StepKey
+from fallback_tier.fix_result import WithPatch
 from fallback_tier.outcome import Applied
 
 #: Nodes of one call of the graph. Four attempts of a dozen gates are 60, and each candidate of a recipe
@@ -48,6 +52,40 @@ class FixFacts(TypedDict, total=False):
 
 #: Begins a fix, or resumes it where it is on record, and holds it: ``Fixer.open`` with its arguments.
 Opening = Callable[[str], AbstractContextManager[OpenedFix]]
+
+
+class Question(Frozen):
+    """Which gate transition asks, and why. Its words and the patch are in the trail and its evidence."""
+
+    fix_id: str
+    gate_transition_id: str
+    attempt: int
+    reason: EscalationReason
+
+
+def question_of(trail: AuditReader, fix_id: str) -> Question | None:
+    """What nobody has answered yet; None: nothing is asked, or it was answered. Raises InputError: no such
+    fix."""
+    current = read_history(trail, fix_id).current
+    end = current.end
+    if not isinstance(end, FixEscalated) or current.reopened or current.of(ReviewDecided):
+        return None
+    return Question(
+        fix_id=fix_id,
+        gate_transition_id=current.scope.gate_transition_id,
+        attempt=end.attempt,
+        reason=end.reason,
+    )
+
+
+def answer_to(trail: AuditReader, fix_id: str) -> str:
+    """What was decided: ``approved``, ``rejected`` or ``abandoned``, the last words; or ``goes_on``:
+    reopened, its budget raised, or somebody has gone on with it already."""
+    current = read_history(trail, fix_id).current
+    if current.abandoned is not None:
+        return "abandoned"
+    decided = current.last_of(ReviewDecided)
+    return "goes_on" if decided is None else decided.verdict.value
 
 
 class FixEnd(Frozen):
@@ -253,3 +291,29 @@ def _end(state: dict[str, Any]) -> FixEnd:
         answer=state.get("answer"),
         waits=bool(asked),
     )
+
+
+def strictly(
+    checkpointer: "BaseCheckpointSaver[Any] | None",
+) -> "BaseCheckpointSaver[Any] | None":
+    """Return a copy over the same store, whose serializer makes plain values and LangGraph's types alone.
+
+    Checkpoints are read as data: whoever can write them can't run code here. By default LangGraph's
+    serializer imports whatever class a checkpoint names. The host's own object is
+    left as it is: its other graphs may need that. Raises ConfigurationError for another serializer.
+    """
+    if checkpointer is None:
+        return None
+    strict: Any = JsonPlusSerializer(allowed_msgpack_modules=None)
+    serde = checkpointer.serde
+    if isinstance(serde, EncryptedSerializer):
+        strict = EncryptedSerializer(serde.cipher, strict)
+    elif not isinstance(serde, JsonPlusSerializer):
+        raise ConfigurationError(
+            f"Checkpoints are written by {type(serde).__name__}, which can't be told to make no objects.",
+            next_step="Give a checkpointer with LangGraph's JsonPlusSerializer, encrypted or not.",
+            kind="not_strict",
+        )
+    made = copy.copy(checkpointer)
+    made.serde = strict
+    return made

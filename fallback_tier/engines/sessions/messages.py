@@ -24,7 +24,7 @@ class Ticket:
 
 @dataclass(frozen=True)
 class SessionStep:
-    """The key of a step (``gates.steps.StepKey``)."""
+    """The key of a step (``fix.steps.StepKey``)."""
 
     attempt: int
     name: str

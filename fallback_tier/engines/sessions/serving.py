@@ -27,7 +27,7 @@ from fallback_tier.engines.sessions.messages import (
     to_line,
 )
 from fallback_tier.errors import HeldError, UnansweredError
-from fallback_tier.gates.steps import StepKey
+from fallback_tier.fix.steps import StepKey
 from fallback_tier.outcome import Applied
 from fallback_tier.workers.ending import ending_in_order
 from fallback_tier.workers.problem import Problem, defect, problem_of

@@ -13,7 +13,8 @@ from fallback_audit.evidence.store import get_document
 from fallback_tier.engines.opened import OpenedFix
 from fallback_tier.engines.sessions.serving import serve_standard_input
 from fallback_tier.fleet.order import FixOrder, listed_order
-from fallback_tier.fleet.place import DatabaseSecrets, FleetSecrets, PipedJob, ordered_fix, store_at
+from fallback_tier.fleet.ordered_fix import ordered_fix
+from fallback_tier.fleet.place import DatabaseSecrets, FleetSecrets, PipedJob, store_at
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.wiring.trail import open_evidence
 

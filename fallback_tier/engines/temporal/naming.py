@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fallback_tier.errors import ConfigurationError
+from fallback_tier.files.folders import writing_below
 from fallback_tier.files.locks import try_hold
-from fallback_tier.gates.trees.state_folder import writing_below
 
 #: What tells a host's state folders apart: made once for each. Eight digits are enough for one host.
 _SUFFIX = re.compile(r"[0-9a-f]{8}")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from fallback_tier.files.folders import writing_below
 from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.fleet.order import FixOrder
 from fallback_tier.fleet.place import FleetSecrets, PipedJob, Place
-from fallback_tier.gates.trees.state_folder import writing_below
 
 #: A worker's last word is a few hundred bytes.
 _MAX_WORD_BYTES = 65_536

@@ -8,12 +8,12 @@ import json
 import sys
 from collections.abc import Callable
 
+from fallback_tier.files.folders import writing_below
 from fallback_tier.fix.document import document
+from fallback_tier.fix_result import OneFix, RefusedFix
 from fallback_tier.fleet.engine import Phase
 from fallback_tier.fleet.local.job import Job, Word, document_path, leave_word
-from fallback_tier.fleet.place import ordered_fix
-from fallback_tier.gates.result import OneFix, RefusedFix
-from fallback_tier.gates.trees.state_folder import writing_below
+from fallback_tier.fleet.ordered_fix import ordered_fix
 from fallback_tier.workers.ending import carry_out, end_late, ending_in_order, not_late
 from fallback_tier.workers.locks import write_holder
 from fallback_tier.workers.problem import Problem

@@ -17,8 +17,8 @@ from fallback_tier.fleet.model import (
     FleetFix,
     Said,
 )
-from fallback_tier.fleet.policies import StartLimits, cap_of, may_start
 from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.scheduling import StartLimits, cap_of, may_start
 from fallback_tier.fleet.store.planned import Planned, insert
 from fallback_tier.fleet.store.reading import FleetReader, campaign_row, fixes_of, used_of
 from fallback_tier.fleet.store.sqlite import SqliteTables

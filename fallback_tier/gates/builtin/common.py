@@ -17,9 +17,8 @@ from fallback_audit.vocabulary import FailureKind
 from fallback_tier.errors import PatchError, RepositoryError, ToolMissingError
 from fallback_tier.execution import CommandResult
 from fallback_tier.files.tree import ABSENT, RawChange
-from fallback_tier.gate_ports import Gate, GateContext, GateVerdict, failed, passed
+from fallback_tier.gate_ports import APPLIES, Gate, GateContext, GateVerdict, failed, passed
 from fallback_tier.gates.capability import Project, compare
-from fallback_tier.gates.steps import APPLIES
 from fallback_tier.gates.trees.isolation import (
     GIT_TIMEOUT_S,
     USERS_CONFIGURATION,

@@ -1,10 +1,16 @@
-"""A disposable worktree a fix, reset between attempts; and what a killed run left is cleared away."""
+"""A disposable worktree a fix, reset between attempts; and what a killed run left is cleared away.
 
+Gates that are run again also have a cache for their gate transition alone: what was seen at the base commit
+before, or what could be installed then, may be what misled them.
+"""
+
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
+from fallback_audit.ports import Scope
 from fallback_tier import gate_ports
 from fallback_tier.errors import RepositoryError, StateFolderError
 from fallback_tier.execution import ClientRunner, Sandbox
@@ -140,6 +146,19 @@ def remove_leftovers(workspace: Path) -> None:
         # In turns: between making a folder and holding its lock, it looks like a dead one's.
         with hold(workspace / _TURNS):
             _remove_dead(folder)
+
+
+def cache_of_its_own(cache: Path, scope: Scope) -> Path:
+    """Return the folder below the shared cache; gates make it, and the next process finds it."""
+    # An identifier is anybody's text: it names no path.
+    name = f"{scope.fix_id}\0{scope.gate_transition_id}".encode("utf-8", "replace")
+    return cache / f"again-{hashlib.sha256(name).hexdigest()[:32]}"
+
+
+def forget_cache(cache: Path, scope: Scope) -> None:
+    """The transition has ended, and that is on record: what can't be removed costs space alone."""
+    with suppress(OSError):
+        remove_tree(cache_of_its_own(cache, scope))
 
 
 def _remove_dead(folder: Path) -> None:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from fallback_audit.errors import AuditError
 from fallback_audit.events import PatchProposed
 from fallback_audit.ports import StoredEvent
-from fallback_tier.gates.journal.inputs import recorded_vulnerabilities
+from fallback_tier.fix.journal.inputs import recorded_vulnerabilities
 from fallback_tier.portal.pages.fixes import line_of
 from fallback_tier.portal.rendering import PREFIX, render
 from fallback_tier.portal.routing import PageRoute, Reader, TheBoard

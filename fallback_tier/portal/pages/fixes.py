@@ -8,7 +8,7 @@ from fastapi.responses import Response
 
 from fallback_audit.showing.describe import visible
 from fallback_tier.advisory.vulnerability import Vulnerability
-from fallback_tier.gates.journal.inputs import recorded_vulnerabilities
+from fallback_tier.fix.journal.inputs import recorded_vulnerabilities
 from fallback_tier.portal.board import (
     ABANDONED,
     ESCALATED,

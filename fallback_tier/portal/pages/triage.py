@@ -13,8 +13,8 @@ from fallback_audit.errors import AuditError
 from fallback_audit.evidence.store import get_document
 from fallback_audit.ports import EvidenceStore
 from fallback_tier.errors import FallbackError, InputError
-from fallback_tier.gates.journal.history import read_history
-from fallback_tier.gates.journal.inputs import FixInputs, recorded_vulnerabilities
+from fallback_tier.fix.journal.history import read_history
+from fallback_tier.fix.journal.inputs import FixInputs, recorded_vulnerabilities
 from fallback_tier.portal.board import FixLine
 from fallback_tier.portal.pages.fixes import line_of
 from fallback_tier.portal.pages.verification import chain_state

@@ -14,9 +14,9 @@ from fallback_audit.events import (
     PatchProposed,
 )
 from fallback_audit.vocabulary import SHOWING_GATES, TESTS_GATE, BudgetLimit, GateStatus
-from fallback_tier.gates.journal.history import History, Transition
-from fallback_tier.gates.journal.questions import Review
-from fallback_tier.gates.journal.review import asked_about, can_be_tried_again, carries_failure
+from fallback_tier.fix.journal.history import History, Transition
+from fallback_tier.fix.journal.questions import Review
+from fallback_tier.fix.journal.review import asked_about, can_be_tried_again, carries_failure
 from fallback_tier.portal.views.diffs import Diff, read_diff
 from fallback_tier.portal.views.spending import Spent, Use, by_cost, total, usd
 from fallback_tier.service.operations.reviews import Verdict

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Query
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.gates.journal.questions import Question, Review
+from fallback_tier.fix.journal.questions import Question, Review
 from fallback_tier.service.http.examples import DECISION
 from fallback_tier.service.http.examples import problems as may_answer
 from fallback_tier.service.http.given import FixId, JsonRoute, TheService

@@ -12,7 +12,7 @@ from fallback_audit.exporting.export import Exporter
 from fallback_audit.ports import StoredEvent
 from fallback_audit.verifying.report import VerificationReport
 from fallback_audit.verifying.verify import verify
-from fallback_tier.gates.trees.state_folder import writing_below
+from fallback_tier.files.folders import writing_below
 from fallback_tier.service.database import service_dir
 from fallback_tier.service.operations.record import TrailAndEvidence
 from fallback_tier.service.refusals import BusyError

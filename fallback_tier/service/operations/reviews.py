@@ -16,12 +16,12 @@ from fallback_audit.events import MAX_WORDS_CHARS, AttemptStarted, BudgetRaised,
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AuditStore
 from fallback_tier.errors import InputError
-from fallback_tier.gates.journal import review
-from fallback_tier.gates.journal.budget_raise import raise_budget
-from fallback_tier.gates.journal.history import read_history
-from fallback_tier.gates.journal.holding import holding
-from fallback_tier.gates.journal.questions import Question, Questions, Review
-from fallback_tier.gates.journal.questions import review as read_review
+from fallback_tier.fix.journal import review
+from fallback_tier.fix.journal.history import read_history
+from fallback_tier.fix.journal.holding import holding
+from fallback_tier.fix.journal.questions import Question, Questions, Review
+from fallback_tier.fix.journal.questions import review as read_review
+from fallback_tier.fix.journal.review import raise_budget
 from fallback_tier.installed import new_id
 from fallback_tier.service.operations.record import TrailAndEvidence
 from fallback_tier.service.refusals import ConflictError, NotFoundError

@@ -21,9 +21,10 @@ from fallback_eval.fixes.projects import MiniProject
 from fallback_eval.fixes.runs import FixFolder, FixRun, events_of, facts_of, pack
 from fallback_eval.retrieval.results import EvaluationError
 from fallback_tier.errors import ConfigurationError
+from fallback_tier.fix.open_fix import run_fix
+from fallback_tier.fix.parts import fix_parts
+from fallback_tier.fix_result import Escalated, FixResult
 from fallback_tier.gates.builtin.proof import ProofGate, check_proof
-from fallback_tier.gates.open_fix import run_fix
-from fallback_tier.gates.result import Escalated, FixResult
 from fallback_tier.ports import LanguageModel, ModelAnswer, ModelRequest, NonceSource
 from fallback_tier.prompt.redact import redact_secrets
 from fallback_tier.wiring import Configuration, Services, open_services
@@ -165,7 +166,7 @@ def _fix(project: MiniProject, services: Services, place: Path) -> FixResult:
     """The product's own way, with the proof as one more gate."""
     project.commit_to(place, services.clients)
     inputs = services.inputs(project.advisory, place)
-    parts = services.fix_parts(inputs.advisory, lambda _event: None, repo=inputs.repo_ctx)
+    parts = fix_parts(services, inputs.advisory, lambda _event: None, repo=inputs.repo_ctx)
     gate = ProofGate(project.proof, services.plugin_for(inputs.advisory))
     check_proof(
         gate,

@@ -13,9 +13,8 @@ from typing import cast
 from fallback_audit.vocabulary import PromptShape
 from fallback_eval.retry.calls import CachedModel
 from fallback_eval.retry.instruction import StudyInstruction
-from fallback_tier import links
 from fallback_tier.advisory import Advisory
-from fallback_tier.attempt import rag
+from fallback_tier.attempt import chain, rag
 from fallback_tier.attempt.task import AttemptTask, Recorder, TierEvent
 from fallback_tier.outcome import AttemptSummary, RecipeApplication
 from fallback_tier.ports import EcosystemPlugin, Message, NonceSource
@@ -86,17 +85,17 @@ class FullChainTier(FallbackTier):
         self, task: AttemptTask, record: Recorder
     ) -> Generator[TierEvent, None, RecipeApplication]:
         parts = self.parts
-        links.check_cap(task)
-        yield record(links.started(task))
-        proposal, declined = yield from links.apply_recipe(task, record)
+        chain.check_cap(task)
+        yield record(chain.started(task))
+        proposal, declined = yield from chain.apply_recipe(task, record)
         if proposal is None:
             examples = yield from rag.retrieve(
                 parts.retriever, task, parts.evidence, record, beyond=self._seen(task)
             )
             proposal = yield from rag.replay(examples, task, record)
         if proposal is None:
-            proposal = yield from links.ask_model(parts.leaf, task, examples, declined, record)
-        return (yield from links.seal(proposal, task, parts.evidence, record))
+            proposal = yield from parts.ask_model(task, examples, declined, record)
+        return (yield from chain.seal(proposal, task, parts.evidence, record))
 
     def _seen(self, task: AttemptTask) -> frozenset[str]:
         """Return the ids of examples that are not to be retrieved again."""

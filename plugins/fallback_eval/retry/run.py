@@ -17,14 +17,14 @@ from fallback_eval.retrieval.results import EvaluationError
 from fallback_eval.retry.calls import CachedModel, Calls, Sampling, Server
 from fallback_eval.retry.policies import Policy, tier_for
 from fallback_eval.retry.tasks import Task
+from fallback_tier.fix.open_fix import run_fix
+from fallback_tier.fix.parts import check_proof_fails, fix_parts
+from fallback_tier.fix_result import Escalated
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict, skipped
 from fallback_tier.gates.builtin.proof import ProofGate
-from fallback_tier.gates.open_fix import run_fix
-from fallback_tier.gates.result import Escalated
 from fallback_tier.ports import NonceSource
 from fallback_tier.repo import AnswerForm, Settings
 from fallback_tier.wiring import Configuration, RecordSettings, Services, open_services
-from fallback_tier.wiring.gates import check_proof_fails
 from fallback_tier.wiring.trail import OnViolation
 
 #: Longest answer. A whole function with its block and rationale has some 250 tokens; a model that repeats
@@ -165,7 +165,7 @@ def _run(case: RetryCase, services: Services, model: CachedModel, place: Path) -
     task = case.task
     task.commit_to(place, services.clients)
     inputs = services.inputs(task.as_advisory(), place)
-    parts = services.fix_parts(inputs.advisory, lambda _event: None, repo=inputs.repo_ctx)
+    parts = fix_parts(services, inputs.advisory, lambda _event: None, repo=inputs.repo_ctx)
     hidden = HiddenChecks(
         ProofGate(
             task.proof_of(task.hidden, "hidden"), services.plugin_for(inputs.advisory), "hidden"

@@ -15,8 +15,8 @@ from fallback_plugins.npm.manifests.manifest import (
     parse_manifest,
 )
 from fallback_plugins.npm.project import NpmProject
-from fallback_plugins.npm.surveying.projects import discover
-from fallback_plugins.shared.inventory import installed, not_read
+from fallback_plugins.npm.surveying.projects import discover, files_of
+from fallback_plugins.shared.inventory import OutsideProject, installed, inventory_of, not_read
 from fallback_plugins.shared.resolution import unlisted
 from fallback_plugins.shared.tree import Node
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
@@ -28,20 +28,21 @@ from fallback_tier.repo import RepoContext
 
 def inventory(repo: RepoContext, clients: ClientRunner) -> Inventory:
     """Return the packages of all projects. A project that can't be read or resolved is in ``unread``."""
-    found = [*_found(repo, clients)]
-    return Inventory(
-        packages=tuple(dict.fromkeys(it for it in found if isinstance(it, InstalledPackage))),
-        unread=tuple(dict.fromkeys(it for it in found if isinstance(it, UnreadItem))),
-    )
+    return inventory_of(_found(repo, clients))
 
 
-def _found(repo: RepoContext, clients: ClientRunner) -> Iterator[InstalledPackage | UnreadItem]:
+def _found(
+    repo: RepoContext, clients: ClientRunner
+) -> Iterator[InstalledPackage | UnreadItem | OutsideProject]:
     try:
         sites = [each for site in discover(repo) for each in site.each]
     except (RecipeError, RepositoryError) as error:
         yield not_read(".", error)
         return
     for site in sites:
+        if not repo.selects((site.path, *files_of(site))):
+            yield OutsideProject(site.path)
+            continue
         project = NpmProject(site, repo, clients)
         try:
             if site.lock is None and not _requires_any(project.files):

@@ -14,6 +14,7 @@ from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.projects import discover, files_of, left_out
 from fallback_plugins.shared.ages import unchecked
 from fallback_plugins.shared.ladder import Tried, whole_project_left
+from fallback_plugins.shared.scope import left_as_it_is
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -56,8 +57,14 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
             if not (isinstance(error, RecipeError) and project.leaves_out(error, advisory)):
                 item = unread.left(site.path, files_of(site), error, advisory, ECOSYSTEM)
                 found = [] if item is None else [item]
-        moves += [item for item in found if isinstance(item, Move)]
-        left += [item for item in found if isinstance(item, Left)]
+        made = Outline(
+            moves=tuple(item for item in found if isinstance(item, Move)),
+            left=tuple(item for item in found if isinstance(item, Left)),
+        )
+        if not repo.selects((site.path, *files_of(site))):
+            made = left_as_it_is(made)
+        moves += made.moves
+        left += made.left
     if unread.found and not moves and not left:
         left = [whole_project_left("", unread.or_else(no_project_affected(names)))]
     notes = (*kept, *unread.notes, *unchecked(repo, ECOSYSTEM, moves))

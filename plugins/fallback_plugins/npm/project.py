@@ -186,7 +186,7 @@ class NpmProject:
             if self.site.lock is None:
                 fix = self._without_lock(advisory)
             else:
-                self._check_bundles(advisory)
+                self.check_bundles(advisory)
                 fix = self._with_lock(advisory)
             return self._noted(fix, advisory)
         except RecipeError as error:
@@ -334,7 +334,7 @@ class NpmProject:
     def _bundles(self, entry: LockEntry, package: str) -> str:
         return f"{entry.name} {entry.version} bundles {package}, and {self.path} does not list that copy"
 
-    def _check_bundles(self, advisory: Advisory) -> None:
+    def check_bundles(self, advisory: Advisory) -> None:
         """Raise RecipeError if a copy that the lock does not list is affected, or can't be read."""
         if not self.hides_a_copy(advisory):
             return

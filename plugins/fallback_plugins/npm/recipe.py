@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.manifests.declaring import no_fix
@@ -23,9 +24,11 @@ from fallback_plugins.shared.ladder import (
     HeldToAges,
     Project,
     combined,
+    copies,
     refuse,
     resolve_all,
 )
+from fallback_plugins.shared.scope import LeftAsItIs, outside
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import LeftOut, Lenient
 from fallback_tier.advisory import (
@@ -36,7 +39,7 @@ from fallback_tier.advisory import (
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.outcome import RecipeResult, Selected
+from fallback_tier.outcome import Left, RecipeResult, Selected
 from fallback_tier.repo import RepoContext
 
 #: The recipe's name in selections and events.
@@ -73,6 +76,8 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
         except (RecipeError, RepositoryError) as problem:
             if isinstance(problem, RecipeError) and problem.reason is RefusalReason.UNKNOWN:
                 unread.note(site.path, problem)
+            elif not repo.selects(files_of(site)):
+                return Selected(recipe=LADDER)  # which says what is left of it
             else:
                 refusal = unread.refusal(files_of(site), problem)
                 if refusal is not None and not unread.set_aside(site.path, refusal):
@@ -133,9 +138,33 @@ def _projects(
     """Yield a project for each install command, and again for each of several locks of one folder."""
     for site in discover(repo):
         each = [NpmProject(it, repo, clients, terms, unread) for it in site.each]
+        if not repo.selects(path for it in site.each for path in (it.path, *files_of(it))):
+            for it in each:
+                stays = LeftAsItIs(it.path, ECOSYSTEM, partial(_left_of, it))
+                yield Lenient(stays, files_of(it.site), unread)
+            continue
         yield from (Lenient(HeldToAges(it), files_of(it.site), unread) for it in each)
         beside = (it for it in each if it.site.lock and len(each) > 1)
         yield from (HeldToAges(InStep(it)) for it in beside)
+
+
+def _left_of(project: NpmProject, advisory: Advisory) -> Iterator[Left]:
+    """Yield what is affected of a project outside of ``--path``: of its lock as it is, and of what its
+    client makes of manifests that the lock does not answer. Raises as ``NpmProject.resolve``."""
+    if not (project.is_trusted(advisory) and project.is_readable(advisory)):
+        return
+    try:
+        command, held = project.command, set[tuple[str, str]]()
+        if project.site.lock is not None:
+            project.check_bundles(advisory)
+            held |= copies(command.tree.affected(advisory, ECOSYSTEM))
+        if project.site.lock is None or command.unanswered:
+            held |= {(it.name, it.version) for it in command.resolution.affected(advisory)}
+    except RecipeError as error:
+        if not project.leaves_out(error, advisory):
+            raise
+    else:
+        yield from outside(project.path, ECOSYSTEM, advisory, held)
 
 
 def _is_held(project: NpmProject, advisory: Advisory) -> bool:

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, table_of, texts
 from fallback_plugins.pypi.projects import projects
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
-from fallback_plugins.shared.inventory import installed, not_read
+from fallback_plugins.shared.inventory import OutsideProject, installed, inventory_of, not_read
 from fallback_plugins.shared.tree import Node
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.execution import ClientRunner
@@ -23,15 +23,16 @@ from fallback_tier.repo import RepoContext
 def inventory(repo: RepoContext, clients: ClientRunner) -> Inventory:
     """Return the packages of all projects. A project, or a part of one, that can't be read or resolved is
     in ``unread``."""
-    found = [*_found(repo, clients)]
-    return Inventory(
-        packages=tuple(dict.fromkeys(it for it in found if isinstance(it, InstalledPackage))),
-        unread=tuple(dict.fromkeys(it for it in found if isinstance(it, UnreadItem))),
-    )
+    return inventory_of(_found(repo, clients))
 
 
-def _found(repo: RepoContext, clients: ClientRunner) -> Iterator[InstalledPackage | UnreadItem]:
+def _found(
+    repo: RepoContext, clients: ClientRunner
+) -> Iterator[InstalledPackage | UnreadItem | OutsideProject]:
     for project in projects(repo, clients):
+        if not repo.selects((project.path, *project.manifests)):
+            yield OutsideProject(project.path)
+            continue
         try:
             resolution = project.resolution
             development = _development(repo, project.manifests)

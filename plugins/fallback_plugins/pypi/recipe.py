@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from packaging.utils import canonicalize_name
 
@@ -20,6 +21,7 @@ from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import (
     NO_TEXTS,
     HeldToAges,
+    Project,
     combined,
     error_of,
     refuse,
@@ -28,6 +30,7 @@ from fallback_plugins.shared.ladder import (
     whole_project_left,
 )
 from fallback_plugins.shared.resolution import Unresolved
+from fallback_plugins.shared.scope import LeftAsItIs, left_as_it_is, left_of
 from fallback_plugins.shared.unread import LeftOut, Lenient
 from fallback_tier.advisory import Advisory, AdvisoryBundle, sort_key
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -61,9 +64,12 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
     """
     found, unread = projects(repo, clients), _left_out(advisory, repo)
     seen = _outline(found, advisory, unread)
-    if seen.left and not (seen.moves and isinstance(advisory, AdvisoryBundle)):
-        refuse(seen.left[0])
+    stuck = [item for item in seen.left if not item.is_outside]
+    if stuck and not (seen.moves and isinstance(advisory, AdvisoryBundle)):
+        refuse(stuck[0])
     if not seen.moves and not _may_be_affected(found, advisory):
+        if seen.left:
+            refuse(seen.left[0])
         raise _nothing(advisory, repo, found, unread)
     return Selected(recipe=LADDER, parameters={})
 
@@ -91,7 +97,7 @@ def apply(
         advisory = bumping.about(advisory, ECOSYSTEM, choice.package)
     # A set that installs folders of the repository is resolved with what the fix makes of these.
     in_order = sorted(found, key=lambda it: it.installs_folders)
-    resolved = [Lenient(HeldToAges(it), files_of(it, repo), unread) for it in in_order]
+    resolved = [Lenient(_in_scope(it, repo), files_of(it, repo), unread) for it in in_order]
     fixes = resolve_all(advisory, resolved, nothing=lambda: _nothing(advisory, repo, found, unread))
     unresolved = [*_unresolved(found, advisory)]
     doubts = (f"What {it.path} brings in is unknown. {it.part.reason}" for it in unresolved)
@@ -116,6 +122,28 @@ def apply(
                     f" a {move.step.label}."
                 )
     return result
+
+
+def _in_scope(project: PythonProject, repo: RepoContext) -> Project:
+    """The project, or what is left of it if it is outside of the folders of ``--path``."""
+    if repo.selects((project.path, *project.manifests)):
+        return HeldToAges(project)
+    return LeftAsItIs(project.path, ECOSYSTEM, partial(_left_of, project))
+
+
+def _left_of(project: PythonProject, advisory: Advisory) -> Iterator[Left]:
+    """Yield what is affected of a project outside of ``--path``: as its files declare, and of what they
+    bring in. Raises RecipeError, RepositoryError."""
+    declared = left_as_it_is(project.outline(advisory)).left
+    yield from declared
+    known = {item.package for item in declared}
+    try:
+        found = [*left_of(project.resolution, project.path, advisory)]
+    except (RecipeError, RepositoryError):
+        if not declared:
+            raise
+    else:
+        yield from (item for item in found if not (item.is_unknown and item.package in known))
 
 
 def _left_out(advisory: Advisory, repo: RepoContext) -> LeftOut:
@@ -147,6 +175,8 @@ def _outline(found: Sequence[PythonProject], advisory: Advisory, unread: LeftOut
     for project in found:
         try:
             part = project.outline(advisory)
+            if not unread.reader.repo.selects((project.path, *project.manifests)):
+                part = left_as_it_is(part)
         except (RecipeError, RepositoryError) as error:
             files = files_of(project, unread.reader.repo)
             item = unread.left(project.path, files, error, advisory, ECOSYSTEM)

@@ -1,16 +1,33 @@
 """What a resolved tree installs: each package with a path from a root, and whether for development."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
 
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import FallbackError
-from fallback_tier.inventory import InstalledPackage
+from fallback_tier.inventory import InstalledPackage, Inventory
 from fallback_tier.outcome import UnreadItem
 
 #: Keys (npm: names in package.json) of a root's dependencies that are installed for development alone.
 DevelopmentOf = Callable[[Node], Collection[str]]
+
+
+class OutsideProject(NamedTuple):
+    """A project outside of the folders that a scan is limited to: it was not looked at."""
+
+    path: str
+
+
+def inventory_of(found: Iterable[InstalledPackage | UnreadItem | OutsideProject]) -> Inventory:
+    """Return what was found as one value, each thing once."""
+    once = [*dict.fromkeys(found)]
+    return Inventory(
+        packages=tuple(it for it in once if isinstance(it, InstalledPackage)),
+        unread=tuple(it for it in once if isinstance(it, UnreadItem)),
+        outside=tuple(it.path for it in once if isinstance(it, OutsideProject)),
+    )
 
 
 def installed(

@@ -4,8 +4,8 @@ from fallback_audit.events import FixStarted
 from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.advisory import Advisory
-from fallback_tier.gates.result import FixResult, OneFix
-from fallback_tier.gates.steps import FixProgress, StepKey, next_step
+from fallback_tier.fix.steps import FixProgress, StepKey, next_step
+from fallback_tier.fix_result import FixResult, OneFix
 from tests.campaigns.bench.work_fix_loop import _step as take_step
 
 _START = FixStarted(

@@ -1,7 +1,7 @@
 """Our embedded loop: three keyed steps of a fix, each durable in the audit trail before the next.
 
 The steps do nothing themselves (no git, no gate commands): what is left is the loop's own cost, as
-``fallback_tier.gates.open_fix`` pays it — ``next_step`` over a ``FixProgress``, one event a step, one
+``fallback_tier.fix.open_fix`` pays it — ``next_step`` over a ``FixProgress``, one event a step, one
 transaction and one sync an event — and the event that starts the fix.
 """
 
@@ -15,9 +15,9 @@ from fallback_audit.events import AttemptStarted, FixStarted, FixVerified, GateJ
 from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import GateStatus, PromptShape, ProofLevel, Tier
+from fallback_tier.fix.steps import FixProgress, StepKey, next_step
+from fallback_tier.fix_result import Verified
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.result import Verified
-from fallback_tier.gates.steps import FixProgress, StepKey, next_step
 from fallback_tier.outcome import Applied
 
 _DIGEST = "0" * 64

@@ -19,7 +19,8 @@ from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import Record, StoredEvent
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.advisory import parse_advisory
-from fallback_tier.gates.open_fix import FixParts, OpenFix
+from fallback_tier.fix.open_fix import OpenFix
+from fallback_tier.fix.parts import FixParts
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.outcome import Selected
 from fallback_tier.ports import ModelRequest

@@ -36,7 +36,7 @@ from fallback_tier.wiring import audit_db, evidence_dir
 from tests.e2e.command import repository
 from tests.service.running import Running, served
 from tests.unit.audit import trails
-from tests.unit.gates.journal.review_record import FIX, Record
+from tests.unit.fix.journal.review_record import FIX, Record
 
 CHECKS = [
     not_a_server_error,

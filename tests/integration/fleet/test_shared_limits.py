@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.fleet.limiter import StoreLimiter
-from fallback_tier.fleet.policies import ProviderLimits
 from fallback_tier.fleet.store.store import open_store
+from fallback_tier.fleet.store_limiter import StoreLimiter
+from fallback_tier.fleet.token_bucket import ProviderLimits
 from tests.waiting import PATIENCE_S, becomes
 
 #: Small calls of so many processes at once take all that comes back.
@@ -21,8 +21,8 @@ LIMITS = ProviderLimits(name="provider", tokens_per_minute=60_000)
 CALLER = f"""
 import sys
 from pathlib import Path
-from fallback_tier.fleet.limiter import StoreLimiter
-from fallback_tier.fleet.policies import ProviderLimits
+from fallback_tier.fleet.store_limiter import StoreLimiter
+from fallback_tier.fleet.token_bucket import ProviderLimits
 from fallback_tier.fleet.store.store import open_store
 
 place, url, tokens, times = sys.argv[1:]

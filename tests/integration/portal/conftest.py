@@ -15,7 +15,7 @@ from tests.browser.hostile import LINES, spy, write_hostile, write_hostile_campa
 from tests.service.portal import QUEUE, write_trails
 from tests.service.running import Running, served
 from tests.unit.audit import trails as t
-from tests.unit.gates.journal.review_record import Record
+from tests.unit.fix.journal.review_record import Record
 
 
 @pytest.fixture(scope="package")

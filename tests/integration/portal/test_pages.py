@@ -32,7 +32,7 @@ from tests.service.portal import (
 from tests.service.scenario import ServiceScenario, service_scenario
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
-from tests.unit.gates.journal.review_record import Record
+from tests.unit.fix.journal.review_record import Record
 
 OLD = Path(__file__).parents[2] / "fixtures" / "trails"
 

@@ -14,13 +14,13 @@ from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.cli.main import main
-from fallback_tier.gates.journal.inputs import FixInputs
+from fallback_tier.fix.journal.inputs import FixInputs
 from fallback_tier.service.roles import Role
 from fallback_tier.wiring import audit_db, evidence_dir
 from tests.service.portal import Visitor, text_of, visit
 from tests.service.scenario import ServiceScenario, service_scenario
 from tests.unit.audit import trails as t
-from tests.unit.gates.journal.review_record import Record
+from tests.unit.fix.journal.review_record import Record
 
 OSV = b"""{"id": "GHSA-xxxx-yyyy-zzzz", "modified": "2024-01-01T00:00:00Z", "affected": [
  {"package": {"ecosystem": "npm", "name": "NAME"},

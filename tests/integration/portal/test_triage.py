@@ -15,8 +15,8 @@ from fallback_tier.wiring import audit_db
 from tests.service.portal import WAITING, Visitor, portal_scenario, text_of, visit
 from tests.service.scenario import ServiceScenario
 from tests.unit.audit import trails as t
-from tests.unit.gates.journal.review_record import Record
-from tests.unit.gates.journal.test_review import retry_without_a_model
+from tests.unit.fix.journal.review_record import Record
+from tests.unit.fix.journal.test_review import retry_without_a_model
 
 ANSWERS = (ReviewDecided, TransitionReopened, BudgetRaised)
 

@@ -9,13 +9,13 @@ import pytest
 
 from fallback_audit.events import BudgetRaised, ReviewDecided, TransitionReopened
 from fallback_audit.stores.sqlite import SqliteAuditStore
-from fallback_tier.gates.journal.holding import holding
+from fallback_tier.fix.journal.holding import holding
 from fallback_tier.service.roles import Role
 from fallback_tier.wiring import audit_db
 from tests.integration.service.test_requests import problem
 from tests.service.scenario import ServiceScenario, service_scenario
 from tests.unit.audit import trails as t
-from tests.unit.gates.journal.review_record import FIX, Record, diff
+from tests.unit.fix.journal.review_record import FIX, Record, diff
 from tests.waiting import at_once
 
 ANSWERS = (ReviewDecided, TransitionReopened, BudgetRaised)

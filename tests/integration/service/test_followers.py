@@ -19,7 +19,7 @@ from tests.kinds import OfKind
 from tests.service.running import events, served
 from tests.service.scenario import ServiceScenario, service_scenario
 from tests.unit.audit import trails as t
-from tests.unit.gates.journal.review_record import FIX, Record
+from tests.unit.fix.journal.review_record import FIX, Record
 from tests.waiting import PATIENCE_S, came, joined
 
 SUBMISSION = Submission(repository="app", advisory={"id": "T"})

@@ -28,9 +28,26 @@ AGENT = Path(__file__).parents[3] / "plugins" / "agent"
 
 #: One call of each tool with every argument.
 CALLS: dict[str, dict[str, Any]] = {
-    "scan": {"repository": ".", "severity": "high", "production": True, "resolve": False},
-    "plan": {"repository": ".", "advisories": ["CVE-2026-1234"], "resolve": False},
-    "fix": {"repository": ".", "advisories": ["CVE-2026-1234"], "apply": True, "resume": "fix-1"},
+    "scan": {
+        "repository": ".",
+        "severity": "high",
+        "production": True,
+        "paths": ["web", "-x"],
+        "resolve": False,
+    },
+    "plan": {
+        "repository": ".",
+        "advisories": ["CVE-2026-1234"],
+        "paths": ["web"],
+        "resolve": False,
+    },
+    "fix": {
+        "repository": ".",
+        "advisories": ["CVE-2026-1234"],
+        "paths": ["web"],
+        "apply": True,
+        "resume": "fix-1",
+    },
     "review_list": {"answered": True},
     "review_show": {"fix_id": "fix-1"},
     "audit_log": {},

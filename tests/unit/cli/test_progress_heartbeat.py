@@ -10,7 +10,7 @@ from rich.console import Console
 from fallback_plugins.shared.gates.suite_run import report_in
 from fallback_tier.cli.progress import FixProgress, OnTerminal, PlanProgress
 from fallback_tier.files.tree import FileTree
-from fallback_tier.gates.steps import StepKey
+from fallback_tier.fix.steps import StepKey
 from fallback_tier.limits import HEARTBEAT_S
 from fallback_tier.sandbox.process import run_bounded, running_programs
 

@@ -4,10 +4,10 @@ import pytest
 
 from fallback_audit.vocabulary import GateStatus, ProofLevel
 from fallback_audit.vocabulary import TestsLevel as Level
+from fallback_tier.fix_result import Patched, Verified
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.result import Patched, Verified
 from fallback_tier.handover.headline import UNSHOWN, headline
-from tests.unit.gates.test_ends import PATCH
+from tests.unit.fix.test_ends import PATCH
 
 PASSED, SKIPPED = GateStatus.PASSED, GateStatus.SKIPPED
 VERSIONS = GateVerdict(

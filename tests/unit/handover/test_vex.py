@@ -10,7 +10,7 @@ from cyclonedx.schema import SchemaVersion
 
 from fallback_audit.vocabulary import GateStatus, ProofLevel
 from fallback_tier.advisory import Advisory, Staying, bundle, parse_advisory
-from fallback_tier.gates.result import Verified
+from fallback_tier.fix_result import Verified
 from fallback_tier.handover.vex import Statement, cyclonedx, openvex, package_url, product_of
 from fallback_tier.outcome import DependencyBump
 from tests.unit.handover.verified import (

@@ -13,8 +13,8 @@ from fallback_audit.vocabulary import (
     Tier,
 )
 from fallback_tier.advisory import Advisory, parse_advisory
+from fallback_tier.fix_result import Verified
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.result import Verified
 from fallback_tier.outcome import (
     Applied,
     AttemptSummary,

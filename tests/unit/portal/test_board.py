@@ -11,12 +11,12 @@ from fallback_audit.events import GateJudged
 from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
 from fallback_audit.vocabulary import TestsLevel as Level
-from fallback_tier.gates.journal.questions import questions
+from fallback_tier.fix.journal.questions import questions
 from fallback_tier.portal.board import ABANDONED, Board
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
-from tests.unit.gates.journal.review_record import Record
+from tests.unit.fix.journal.review_record import Record
 
 TRAILS: list[Callable[[], t.Events]] = [
     t.recipe_verified,

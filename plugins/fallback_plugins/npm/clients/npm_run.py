@@ -48,6 +48,9 @@ AGE_LINE = re.compile(
 #: What a fresh lock is written as: the version that says most, and needs no second look at the registry.
 _FRESH_VERSION = 3
 
+#: An entry of a lock that says where its tarball is.
+_FROM_A_REGISTRY = re.compile(r'"resolved"\s*:\s*"https?:')
+
 
 @dataclass
 class NpmRunner:
@@ -157,7 +160,8 @@ def _below(folder: str, path: str) -> str:
 def _shape(files: Files) -> list[str]:
     """Options that keep the lock's own shape, whatever the user's npmrc says."""
     lock_text, source = files.lock_text, files.lock or DEFAULT_LOCK
-    omitted = "true" if lock_text and '"resolved"' not in lock_text else "false"
+    # The folder of a workspace's member is "resolved" in every lock.
+    omitted = "true" if lock_text and not _FROM_A_REGISTRY.search(lock_text) else "false"
     version = lockfile_version(lock_text, source) if lock_text else _FRESH_VERSION
     return [
         "--package-lock-only",

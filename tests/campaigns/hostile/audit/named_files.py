@@ -19,8 +19,8 @@ from fallback_tier.advisory import load_advisories
 from fallback_tier.advisory.osv import load_advisory
 from fallback_tier.cli.options import _content
 from fallback_tier.configured import of_file
-from fallback_tier.handover.delivery import write_patch
 from fallback_tier.handover.folder import write_folder
+from fallback_tier.handover.working_tree import write_patch
 from fallback_tier.prompt.context.files import Reader
 from fallback_tier.repo import RepoContext
 from tests.campaigns.hostile.audit.campaign import Ask, Tally

@@ -14,7 +14,7 @@ from fallback_audit.events import (
     RetrievalQueried,
 )
 from fallback_tier import limits
-from fallback_tier.gates import decision
+from fallback_tier.fix import decision
 from fallback_tier.llm.selfrag import search
 from tests.unit.audit import trails as t
 from tests.unit.audit.again_trails import AGAIN_ALSO, AGAIN_MUTANTS

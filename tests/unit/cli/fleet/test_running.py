@@ -10,8 +10,8 @@ from fallback_tier.cli.fleet.run_command import _find_or_plan, _temporal
 from fallback_tier.fleet.campaign import Campaign, CampaignRepository
 from fallback_tier.fleet.model import CampaignState, FixFacts, FixState
 from fallback_tier.fleet.place import Place
-from fallback_tier.fleet.policies import StartLimits
 from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.scheduling import StartLimits
 from fallback_tier.fleet.store.store import FleetStore, open_store
 from fallback_tier.wiring import RecordSettings
 from tests.kinds import OfKind

@@ -14,8 +14,8 @@ from fallback_audit.vocabulary import EscalationReason, RefusalReason
 from fallback_tier.advisory import Advisory
 from fallback_tier.engines.langgraph.fix import FixGraph
 from fallback_tier.errors import UnansweredError
-from fallback_tier.gates.result import FixResult, OneFix, RefusedFix
-from fallback_tier.gates.steps import FixProgress, StepKey
+from fallback_tier.fix.steps import FixProgress, StepKey
+from fallback_tier.fix_result import FixResult, OneFix, RefusedFix
 from tests.fakes.audit import MemoryAudit
 
 SCOPE = Scope(fix_id="fix", gate_transition_id="gate")

@@ -8,7 +8,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from fallback_tier.engines.langgraph.strict import strictly
+from fallback_tier.engines.langgraph.fix import strictly
 from fallback_tier.errors import ConfigurationError
 from tests.kinds import OfKind
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.fleet.model import CampaignState, FixFacts, FixState, Said
-from fallback_tier.fleet.policies import StartLimits
 from fallback_tier.fleet.refusals import CampaignError, FleetStoreError
+from fallback_tier.fleet.scheduling import StartLimits
 from fallback_tier.fleet.store import postgres, reading, sqlite
 from fallback_tier.fleet.store.planned import insert
 from fallback_tier.fleet.store.reading import FleetReader

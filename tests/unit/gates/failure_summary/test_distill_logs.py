@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_tier.fix.decision import Failure, decide
+from fallback_tier.fix.steps import FixProgress
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.decision import Failure, decide
 from fallback_tier.gates.failure_summary.diagnosis import (
     MAX_ASSERTIONS,
     MAX_PLACES,
@@ -20,7 +21,6 @@ from fallback_tier.gates.failure_summary.diagnosis import (
     diagnose,
 )
 from fallback_tier.gates.failure_summary.distill import distill, failure_signature
-from fallback_tier.gates.steps import FixProgress
 from fallback_tier.limits import MAX_FAILURE_SUMMARY_BYTES, MAX_FENCED_SUMMARY_BYTES
 from fallback_tier.outcome import AttemptSummary
 from fallback_tier.prompt.fence import SourceKind, fence

@@ -1,0 +1,229 @@
+"""The parts of a run over several advisories, and the outcome of each advisory with its reason."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from fallback_audit.frozen import Frozen
+from fallback_audit.vocabulary import RefusalReason
+from fallback_tier.advisory import Advisory, AdvisoryBundle, Staying
+from fallback_tier.fix_result import Escalated, FixResult, Patched, RefusedFix, WithPatch
+from fallback_tier.gates.failure_summary.distill import what_failed
+from fallback_tier.outcome import Applied
+from fallback_tier.planning import Remaining, RemediationPlan
+
+#: The reason of a proved patch that is not delivered.
+_HELD_BACK = "held_back"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One ecosystem's patch, or that of one package which gates refused, and how its fix ended.
+
+    ``held_back``: why a proved patch is not delivered. ``speaks_for``: those of its advisories whose end it
+    is; None: all.
+    """
+
+    ecosystem: str
+    advisory: Advisory
+    result: FixResult
+    held_back: str | None = None
+    speaks_for: tuple[str, ...] | None = None
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The advisories whose end it is."""
+        return self.advisory.ids if self.speaks_for is None else self.speaks_for
+
+    @property
+    def application(self) -> Applied | None:
+        """The patch to deliver, if there is one."""
+        return None if self.fixed is None else self.fixed[0].application
+
+    @property
+    def fixed(self) -> tuple[WithPatch, Advisory] | None:
+        """The fix that is handed over with it."""
+        if isinstance(self.result, WithPatch) and self.held_back is None:
+            return self.result, self.advisory
+        return None
+
+
+def held_back(parts: Sequence[Part], *, whole: bool) -> list[Part]:
+    """The parts, and of the proved ones why some may not be delivered.
+
+    A file that two patches change was proved in neither's final form. ``whole``: the one advisory that was
+    given, of two ecosystems, is delivered in both or not at all: a partial fix is no fix.
+    """
+    done: list[Part] = []
+    for part in parts:
+        done = [*done, _unless_touched(part, done)]
+    return [_unless_partial(part, done) for part in done] if whole else done
+
+
+def _unless_touched(part: Part, earlier: Sequence[Part]) -> Part:
+    for other in earlier:
+        if part.application is None or other.application is None:
+            continue
+        both = sorted(set(part.application.files) & set(other.application.files))
+        if both:
+            reason = (
+                f"The {other.ecosystem} patch changes {both[0]} too; run fix again for "
+                f"{part.ecosystem} once that one is committed."
+            )
+            return replace(part, held_back=reason)
+    return part
+
+
+def _unless_partial(part: Part, parts: Sequence[Part]) -> Part:
+    broken = next((other for other in parts if other.application is None), None)
+    if part.application is None or broken is None:
+        return part
+    name = part.advisory.id
+    return replace(
+        part,
+        held_back=f"{name} is not fixed in {broken.ecosystem}, and a partial fix is not delivered.",
+    )
+
+
+def merged(applications: Sequence[Applied]) -> Applied | None:
+    """One patch of several that touch different files, so that git applies all of it or nothing."""
+    if not applications:
+        return None
+    files = sorted(path for application in applications for path in application.files)
+    diff = "".join(application.diff for application in applications)
+    return applications[0].model_copy(update={"diff": diff, "files": tuple(files)})
+
+
+class Outcome(StrEnum):
+    """``patched``: the tests pass, and nothing shows the flaw gone. ``fixed_in_part``: something of it is
+    fixed (or patched), something stays affected or is unknown. ``unknown``: whether it concerns the
+    repository could not be found out."""
+
+    FIXED = "fixed"
+    PATCHED = "patched"
+    FIXED_IN_PART = "fixed_in_part"
+    NOT_FIXED = "not_fixed"
+    NOT_AFFECTED = "not_affected"
+    UNDECIDED = "undecided"
+    UNKNOWN = "unknown"
+
+
+class Why(Frozen):
+    """Why something of an advisory stays. ``reason``: how its patch failed, or why there is none.
+    ``failing_gates``: those that refused it; ``fix_id``: where that is on record; both empty where there
+    was no patch to prove."""
+
+    ecosystem: str
+    reason: str
+    sentence: str
+    failing_gates: tuple[str, ...] = ()
+    fix_id: str | None = None
+
+
+class AdvisoryEnd(Frozen):
+    """One advisory. ``fix_ids``: the fixes on record whose patch is delivered for it."""
+
+    id: str
+    outcome: Outcome
+    fix_ids: tuple[str, ...] = ()
+    why: tuple[Why, ...] = ()
+
+
+def advisory_ends(planned: RemediationPlan, parts: Sequence[Part]) -> tuple[AdvisoryEnd, ...]:
+    """Every advisory that was given, once; what could be done for it first."""
+    ids = [name for fix in planned.fixes for name in fix.advisory_ids]
+    ids += [name for item in planned.left for name in item.advisory_ids]
+    ends = [
+        _end(name, planned.left, [part for part in parts if name in part.ids])
+        for name in dict.fromkeys(ids)
+    ]
+    clean = {Outcome.NOT_AFFECTED: planned.not_affected, Outcome.UNDECIDED: planned.undecided}
+    ends += [AdvisoryEnd(id=name, outcome=it) for it, names in clean.items() for name in names]
+    return tuple(ends)
+
+
+def ends_of(part: Part) -> tuple[AdvisoryEnd, ...]:
+    """Every advisory of a fix that was made without a plan of several."""
+    result = part.result
+    if isinstance(result, RefusedFix) and result.reason is RefusalReason.NOT_AFFECTED:
+        return tuple(AdvisoryEnd(id=name, outcome=Outcome.NOT_AFFECTED) for name in part.ids)
+    return tuple(_end(name, (), [part]) for name in part.ids)
+
+
+def partial_fix_message(parts: Sequence[Part], ends: Sequence[AdvisoryEnd]) -> tuple[Part, ...]:
+    """Return the parts with advisories that name what stays of them in any part: a delivered patch must not
+    call those fixed."""
+    names = {end.id for end in ends if end.outcome is Outcome.FIXED_IN_PART}
+    return tuple(
+        replace(part, advisory=_with(part.advisory, names & {*part.ids})) for part in parts
+    )
+
+
+def why_not(part: Part) -> Why | None:
+    """Why a part's patch is not delivered; None: it is."""
+    if part.fixed is not None:
+        return None
+    reason, sentence = _reason(part)
+    return Why(
+        ecosystem=part.ecosystem,
+        reason=reason,
+        sentence=sentence,
+        failing_gates=failing_gates(part.result),
+        fix_id=part.result.fix_id,
+    )
+
+
+def failing_gates(result: FixResult) -> tuple[str, ...]:
+    """The gates that refused a fix's last patch that was judged."""
+    if isinstance(result, WithPatch) or not result.prior_attempts:
+        return ()
+    return result.prior_attempts[-1].failing_gates
+
+
+def _reason(part: Part) -> tuple[str, str]:
+    match part.result:
+        case Escalated(prior_attempts=(*_, last)) if last.failing_gates:
+            return last.failure_kind.value, what_failed(last)
+        case Escalated(reason=reason, question=question):
+            return reason.value, question
+        case RefusedFix(reason=refusal, sentence=sentence):
+            return refusal.value, sentence
+        case _:
+            return _HELD_BACK, part.held_back or ""
+
+
+def _end(name: str, left: Sequence[Remaining], mine: Sequence[Part]) -> AdvisoryEnd:
+    done = [part.fixed[0] for part in mine if part.fixed is not None]
+    why = tuple(dict.fromkeys(_all_that_stays(name, left, mine)))
+    stays = why or any(name in part.advisory.in_part for part in mine)
+    if done and stays:
+        outcome = Outcome.FIXED_IN_PART
+    elif not done:
+        unknown = bool(why) and all(one.reason == RefusalReason.UNKNOWN for one in why)
+        outcome = Outcome.UNKNOWN if unknown else Outcome.NOT_FIXED
+    else:
+        unshown = any(isinstance(result, Patched) for result in done)
+        outcome = Outcome.PATCHED if unshown else Outcome.FIXED
+    return AdvisoryEnd(
+        id=name, outcome=outcome, fix_ids=tuple(result.fix_id for result in done), why=why
+    )
+
+
+def _all_that_stays(name: str, left: Sequence[Remaining], mine: Sequence[Part]) -> Iterator[Why]:
+    for part in mine:
+        if (found := why_not(part)) is not None:
+            yield found
+    for item in left:
+        if name in item.advisory_ids:
+            yield Why(ecosystem=item.ecosystem, reason=item.reason.value, sentence=item.sentence)
+
+
+def _with(advisory: Advisory, names: set[str]) -> Advisory:
+    more = sorted(names - {*advisory.in_part})
+    if not more:
+        return advisory
+    known = advisory.staying if isinstance(advisory, AdvisoryBundle) else ()
+    members = advisory.members if isinstance(advisory, AdvisoryBundle) else (advisory,)
+    staying = (*known, *(Staying(advisory_id=name, package="") for name in more))
+    reported = {**dict(advisory), "members": members, "staying": staying}
+    return AdvisoryBundle.model_validate(reported)

@@ -1,0 +1,55 @@
+"""Hold a fix for one process at a time: two would share a worktree, and write one trail.
+
+A fix that stops on its way stays open in the trail, and the error says how to resume it.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fallback_tier.errors import HeldError
+from fallback_tier.files.folders import writing_below
+from fallback_tier.files.locks import try_hold
+
+
+@contextmanager
+def holding(workspace: Path, fix_id: str) -> Iterator[None]:
+    """Hold a fix: while it runs, while it is resumed, while a person decides about it.
+
+    What is read from its trail in here stays true. The system lets go when the process ends, however
+    it does. Raises HeldError where another process holds it, StateFolderError where it can't be held.
+    """
+    folder = workspace / "held"
+    # An identifier may be anybody's text: it names no path.
+    place = folder / hashlib.sha256(fix_id.encode("utf-8", "replace")).hexdigest()
+    with writing_below(workspace):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = try_hold(place)
+    if lock is None:
+        raise HeldError(
+            f"Fix {fix_id} is in use by another process.",
+            next_step=f"Wait for it to end; `fallback-tier audit show {fix_id}` shows its progress.",
+        )
+    with lock:
+        try:
+            yield
+        finally:
+            place.unlink(missing_ok=True)  # while it is held: nobody else can be behind this name
+
+
+@contextmanager
+def resumable(fix_id: str) -> Iterator[None]:
+    """For a fix that is on record: whatever is raised, Ctrl-C among it, is noted how to resume it.
+
+    The note is added to the error (PEP 678), so that each kind stays what it was. An error that names the
+    command itself is left as it is.
+    """
+    command = f"`fallback-tier resume {fix_id}`"
+    try:
+        yield
+    except BaseException as error:
+        texts = (str(error), *getattr(error, "__notes__", ()))
+        if not any(command in text for text in texts):
+            error.add_note(f"{command} continues where it stopped.")
+        raise

@@ -1,0 +1,320 @@
+"""What the gate runner puts on record, and the results that follow: the record first, then the act."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from fallback_audit.event_types import JudgedTests
+from fallback_audit.events import (
+    MAX_EXCERPT_CHARS,
+    AttemptFailed,
+    AttemptStarted,
+    AuditEvent,
+    FixEscalated,
+    FixPatched,
+    FixRefused,
+    FixResumed,
+    FixStarted,
+    FixVerified,
+    GateJudged,
+    RecipeCandidateFailed,
+    SandboxDisabled,
+)
+from fallback_audit.evidence.store import MAX_EVIDENCE_BYTES, put_document
+from fallback_audit.ports import AuditReader, AuditStore, EvidenceStore, Scope
+from fallback_audit.vocabulary import (
+    TESTS_GATE,
+    GateStatus,
+    PromptShape,
+    ProofLevel,
+    TestsLevel,
+)
+from fallback_tier.advisory import Advisory
+from fallback_tier.attempt.task import Recorder, TierEvent
+from fallback_tier.budget.tally import spent
+from fallback_tier.fix.decision import (
+    EndDecision,
+    EndEscalated,
+    EndPatched,
+    EndRefused,
+    EndVerified,
+)
+from fallback_tier.fix.journal.inputs import FixInputs, RecordedResolution, Setup
+from fallback_tier.fix.steps import FixProgress, RecordedPatch, StepKey
+from fallback_tier.fix_result import (
+    Escalated,
+    FailedCandidate,
+    FixResult,
+    Patched,
+    RefusedFix,
+    Verified,
+    shown_by,
+)
+from fallback_tier.gate_ports import APPLIES, GateVerdict
+from fallback_tier.outcome import Applied, AttemptSummary, Selected
+from fallback_tier.prompt.redact import excerpt, redact_secrets
+from fallback_tier.repo import RepoContext
+from fallback_tier.verdict_logs import cut
+
+#: Tests that one verdict names: beyond them it is no question of a test or two.
+MAX_NAMED_TESTS = 100
+
+#: Projects that one verdict names: a repository can have hundreds.
+MAX_NAMED_PROJECTS = 100
+
+Observer = Callable[[TierEvent | StepKey], None]
+
+#: The events that end a fix.
+End = FixVerified | FixPatched | FixRefused | FixEscalated
+
+
+@dataclass(frozen=True)
+class FixRecord:
+    """Appends the events of one gate transition; whoever watches is told after each."""
+
+    audit: AuditStore
+    evidence: EvidenceStore
+    advisory: Advisory
+    repo: RepoContext
+    observe: Observer
+
+    @cached_property
+    def _append(self) -> Recorder:
+        return Recorder(self.audit, self.repo)
+
+    @property
+    def scope(self) -> Scope:
+        """What everything is recorded under."""
+        return self._append.scope
+
+    def started(
+        self,
+        gates: Sequence[str],
+        setup: Setup,
+        *,
+        tool_version: str,
+        linked: str | None,
+        recorded: RecordedPatch | None,
+        allowed_hosts: Sequence[str] = (),
+    ) -> None:
+        """The fix began, with these gates after ``applies``; ``recorded``: for them alone.
+        ``allowed_hosts``: those that its clients may ask."""
+        repo, advisory, affected = self.repo, self.advisory, self.repo.affected
+        inputs = FixInputs(repository=repo.root, advisory=advisory, setup=setup)
+        self._record(
+            FixStarted(
+                advisory_id=advisory.id,
+                advisory_ids=advisory.ids,
+                repository=repo.root.name,
+                base_commit=repo.base_commit,
+                ecosystem=", ".join(advisory.ecosystems),
+                tool_version=tool_version,
+                linked_transition=linked,
+                gates=(APPLIES, *gates),
+                inputs_sha256=put_document(self.evidence, inputs),
+                affected_code=repo.affected_code,
+                decided_by=affected.decided_by if affected else None,
+                own_packages=tuple(package.name for package in affected.own) if affected else (),
+                judges_again=recorded.proposal.patch_sha256 if recorded else None,
+                batch_sha256=setup.batch_sha256,
+                in_part=advisory.in_part,
+                allowed_hosts=tuple(allowed_hosts),
+                age_exceptions=repo.settings.age_exceptions,
+                release_age_days=repo.settings.release_age_days,
+                paths=repo.settings.paths,
+            )
+        )
+
+    def resumed(self, after: str, tool_version: str) -> None:
+        """Another process goes on."""
+        self._record(FixResumed(after=after, tool_version=tool_version))
+
+    def unprotected(self, waiver: str) -> None:
+        """No sandbox is used, because a person said so."""
+        self._record(SandboxDisabled(reason=waiver))
+
+    def resumed_for(self, recorded: RecordedPatch) -> Applied:
+        """Record the stored patch as this transition's attempt: no tier is asked."""
+        self._record(
+            AttemptStarted(
+                attempt=recorded.application.attempt,
+                advisory_id=self.advisory.id,
+                prior_attempt_count=0,
+                prompt_shape=PromptShape.NONE,
+            )
+        )
+        self._record(recorded.proposal)
+        return recorded.application
+
+    def judged(
+        self,
+        verdict: GateVerdict,
+        attempt: int,
+        refused_hosts: Sequence[str] = (),
+        resolutions: Sequence[RecordedResolution] = (),
+    ) -> GateVerdict:
+        """Return the verdict as it is on record: what follows is the same after a resume.
+        ``refused_hosts``: those that clients were kept from asking since the last gate; ``resolutions``:
+        those that were made since then."""
+        # A target's tests may print what nobody should keep.
+        safe = redact_secrets(verdict.log)[0]
+        log = cut(safe, MAX_EVIDENCE_BYTES).encode("utf-8", "replace")
+        kept = verdict.model_copy(
+            update={
+                "detail": excerpt(verdict.detail, MAX_EXCERPT_CHARS),
+                "broken": _some(verdict.broken),
+                "failing_before": _some(verdict.failing_before),
+                "projects": verdict.projects[:MAX_NAMED_PROJECTS],
+                "notes": _some(verdict.notes),
+                "kinds": frozenset(),
+                "tests_level": _level_of(verdict),
+                "tests": tuple(map(_safe, verdict.tests[:MAX_NAMED_PROJECTS])),
+                "log": log.decode(),
+                "evidence_sha256": self.evidence.put(log) if log else None,
+            }
+        )
+        self._record(
+            GateJudged(
+                attempt=attempt,
+                gate=kept.gate,
+                status=kept.status,
+                failure_kind=kept.failure_kind,
+                detail=kept.detail,
+                evidence_sha256=kept.evidence_sha256,
+                duration_ms=kept.duration_ms,
+                proof_level=kept.proof_level,
+                flaky=kept.flaky,
+                broken=kept.broken,
+                failing_before=kept.failing_before,
+                refused_hosts=tuple(refused_hosts),
+                resolutions=tuple(put_document(self.evidence, one) for one in resolutions),
+                projects=kept.projects,
+                notes=kept.notes,
+                tests_level=kept.tests_level,
+                tests=kept.tests,
+            )
+        )
+        return kept
+
+    def failed(self, summary: AttemptSummary, signature: str) -> None:
+        """A failed attempt, as the next one is told of it."""
+        text = summary.prior_failure_summary
+        self._record(
+            AttemptFailed(
+                attempt=summary.attempt,
+                tier=summary.tier,
+                failure_kind=summary.failure_kind,
+                failing_gates=summary.failing_gates,
+                failure_signature=signature,
+                edit_digest=summary.edit_digest,
+                summary_sha256=self.evidence.put(text.encode()),
+                summary_excerpt=excerpt(text, MAX_EXCERPT_CHARS),
+                contradicting_tests=summary.contradicting_tests,
+            )
+        )
+
+    def candidate_failed(
+        self, made: Applied, summary: AttemptSummary, other: Selected, candidate: int
+    ) -> RecipeCandidateFailed:
+        """Gates refused what the recipe ``made``, its ``candidate``; ``other`` is tried as the same first
+        attempt."""
+        failed = RecipeCandidateFailed(
+            attempt=summary.attempt,
+            candidate=candidate,
+            failure_kind=summary.failure_kind,
+            failing_gates=summary.failing_gates,
+            patch_sha256=made.patch_sha256,
+            left_out=other.left_out,
+        )
+        self._record(failed)
+        return failed
+
+    def ended(self, decision: EndDecision, state: FixProgress) -> FixResult:
+        """The end that was decided; returns it for callers."""
+        end = self._end(decision, state)
+        self._record(end)
+        return result_of(end, state, self.audit, self.scope, self.advisory.id)
+
+    def _end(
+        self, decision: EndVerified | EndPatched | EndRefused | EndEscalated, state: FixProgress
+    ) -> End:
+        match decision:
+            case EndVerified(application, passed, skipped) | EndPatched(
+                application, passed, skipped
+            ):
+                common: dict[str, Any] = {
+                    "attempt": state.attempt,
+                    "tier": application.tier,
+                    "patch_sha256": application.patch_sha256,
+                    "gates_passed": passed,
+                    "gates_skipped": skipped,
+                }
+                if isinstance(decision, EndPatched):
+                    return FixPatched(proof_level=ProofLevel.TESTS_ONLY, **common)
+                level = shown_by(state.verdicts) or application.proof_level
+                return FixVerified(proof_level=level, **common)
+            case EndRefused():
+                return FixRefused(attempt=state.attempt, **vars(decision))
+            case EndEscalated(why, question):
+                put = self.evidence.put
+                logs = (verdict.log for verdict in state.verdicts if verdict.log)
+                return FixEscalated(
+                    attempt=state.attempt,
+                    reason=why,
+                    question=question,
+                    evidence_sha256=tuple(put(log.encode()) for log in logs),
+                )
+
+    def _record(self, event: AuditEvent) -> None:
+        self._append(event)
+        self.observe(event)
+
+
+def _level_of(verdict: GateVerdict) -> TestsLevel | None:
+    """What the gate says of the tests; a gate on tests that says nothing has compared none."""
+    if verdict.tests_level is not None or verdict.gate != TESTS_GATE:
+        return verdict.tests_level
+    ran = verdict.status is GateStatus.PASSED
+    return TestsLevel.RAN if ran else TestsLevel.NOT_JUDGED
+
+
+def _safe(tests: JudgedTests) -> JudgedTests:
+    """A target chooses its commands, and what they print."""
+    names = ("project", "reason", "command", "source", "last_line")
+    texts = {name: excerpt(getattr(tests, name), MAX_EXCERPT_CHARS) for name in names}
+    return tests.model_copy(update=texts)
+
+
+def _some(names: Sequence[str]) -> tuple[str, ...]:
+    """So many names of tests as an event has room for; a target chooses them."""
+    return tuple(excerpt(name, MAX_EXCERPT_CHARS) for name in names[:MAX_NAMED_TESTS])
+
+
+def result_of(
+    end: End, state: FixProgress, audit: AuditReader, scope: Scope, advisory_id: str
+) -> FixResult:
+    """What callers get. ``state``: the one that ``end`` was decided in; what it cost is on record."""
+    usage, unreported = spent(audit, scope)
+    common = {
+        "fix_id": scope.fix_id,
+        "gate_transition_id": scope.gate_transition_id,
+        "advisory_id": advisory_id,
+        "attempts": end.attempt,
+        "prior_attempts": state.prior_attempts,
+        "failed_candidates": FailedCandidate.of(state.failed_candidates),
+        "verdicts": state.verdicts,
+        "usage": usage,
+        "unreported": unreported,
+    }
+    match end:
+        case FixVerified():
+            return Verified.model_validate({**common, "application": state.application})
+        case FixPatched():
+            return Patched.model_validate({**common, "application": state.application})
+        case FixRefused():
+            refusal = end.model_dump(include={"reason", "sentence", "unread", "declined"})
+            return RefusedFix.model_validate({**common, **refusal})
+        case FixEscalated():
+            question = {"reason": end.reason, "question": end.question}
+            return Escalated.model_validate({**common, **question, "evidence": end.evidence_sha256})

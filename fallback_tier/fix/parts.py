@@ -1,0 +1,178 @@
+"""What a fix is made and judged with: the tier, the gates in order (ours, the ecosystem's with a proof
+before its tests, the user's own), a sandbox, the audit trail; and whether the proof can show anything."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+
+from fallback_audit.ports import AuditStore, EvidenceStore
+from fallback_audit.vocabulary import TESTS_GATE
+from fallback_tier.advisory import Advisory
+from fallback_tier.attempt.task import Inputs, TierEvent
+from fallback_tier.configured import check_names, of_base
+from fallback_tier.errors import ConfigurationError
+from fallback_tier.execution import ClientRunner, Sandbox
+from fallback_tier.files.entries import say_nothing
+from fallback_tier.fix.journal.inputs import Setup
+from fallback_tier.fix.journal.recording import Observer
+from fallback_tier.fix.steps import StepKey
+from fallback_tier.gate_ports import APPLIES, Gate
+from fallback_tier.gates.builtin.common import common_gates
+from fallback_tier.gates.builtin.custom import CustomGate
+from fallback_tier.gates.builtin.proof import ProofGate, check_proof
+from fallback_tier.gates.builtin.proof_given import PROOF
+from fallback_tier.gates.failure_summary.proof_failure import proof_failure
+from fallback_tier.installed import installed_gates
+from fallback_tier.outcome import RecipeSelection, Selected
+from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.repo import ProofFailure, RepoContext
+from fallback_tier.tier import FallbackTier
+from fallback_tier.wiring import Services
+from fallback_tier.wiring.configuration import Configuration
+
+#: One gate's wall clock. Long enough for a real test suite, short enough to notice a hang.
+GATE_TIMEOUT_S = 600.0
+
+#: Names that are taken, whether or not a gate of that name is among those of this fix.
+_RESERVED = frozenset({APPLIES, PROOF})
+
+
+def _ignore(_event: TierEvent | StepKey) -> None:
+    """Nobody watches."""
+
+
+@dataclass(frozen=True)
+class FixParts:
+    """What a fix is made and judged with.
+
+    ``setup``: what a run that resumes the fix must know of this one, kept as evidence. ``report`` is called
+    with what takes time. ``layered``: worktrees in layers, or plain checkouts; None: layers if they can be
+    mounted.
+    """
+
+    tier: FallbackTier
+    gates: Sequence[Gate]
+    sandbox: Sandbox
+    clients: ClientRunner
+    audit: AuditStore
+    evidence: EvidenceStore
+    workspace: Path
+    tool_version: str
+    sandbox_waiver: str | None = None
+    observe: Observer = _ignore
+    report: Callable[[str], None] = say_nothing
+    timeout_s: float = GATE_TIMEOUT_S
+    layered: bool | None = None
+    setup: Setup = field(default_factory=Setup)
+
+    @property
+    def gate_names(self) -> tuple[str, ...]:
+        """In order, without ``applies``."""
+        return tuple(gate.name for gate in self.gates)
+
+
+def fix_parts(
+    services: Services,
+    advisory: Advisory,
+    observe: Observer,
+    setup: Setup | None = None,
+    *,
+    repo: RepoContext,
+    report: Callable[[str], None] = say_nothing,
+) -> FixParts:
+    """Return the parts for a fix of ``advisory``: its gates, and those that ``repo``'s base commit
+    describes.
+
+    ``setup``: what to keep for a run that resumes it, beside the services' configuration; ``report`` hears
+    what is waited for. Raises SandboxError where no sandbox can be had, ConfigurationError where the
+    user's own gates can't be read.
+    """
+    configuration = services.configuration
+    plugin, sandbox = services.plugin_for(advisory), services.sandbox()
+    kept = {"configuration": configuration.recorded(), "bounds": sandbox.bounds}
+    return FixParts(
+        tier=services.tier,
+        gates=gates_for(plugin, repo, configuration, services.clients),
+        sandbox=sandbox,
+        clients=services.clients,
+        audit=services.audit,
+        evidence=services.evidence,
+        workspace=configuration.state_dir,
+        tool_version=version("fallback-tier"),
+        sandbox_waiver=configuration.sandbox_waiver,
+        observe=observe,
+        report=report,
+        setup=(setup or Setup()).model_copy(update=kept),
+    )
+
+
+def gates_for(
+    plugin: EcosystemPlugin, repo: RepoContext, configuration: Configuration, clients: ClientRunner
+) -> tuple[Gate, ...]:
+    """Return the gates in the order in which they judge, the cheapest first: the common ones
+    (``builtin/common.py``), the ecosystem's, those that are installed by entry point, then the user's own.
+
+    The user's own gates come from the configuration or, if it has none, from the base commit. Raises
+    ConfigurationError, RepositoryError if those can't be read; PluginError.
+    """
+    before_them = (*common_gates(plugin), *plugin.gates())
+    by_entry_point = installed_gates(plugin)
+    _check_unique(by_entry_point, _RESERVED | {gate.name for gate in before_them})
+    built_in = (*before_them, *by_entry_point)
+    own = of_base(repo, clients).gates if configuration.gates is None else configuration.gates
+    check_names(own, _RESERVED | {gate.name for gate in built_in})
+    given = configuration.proof
+    proof = () if given is None else (ProofGate(given, plugin),)
+    before = [gate for gate in built_in if gate.name != TESTS_GATE]
+    tests = [gate for gate in built_in if gate.name == TESTS_GATE]
+    return (*before, *proof, *tests, *(CustomGate(settings, plugin) for settings in own))
+
+
+def _check_unique(gates: Sequence[Gate], taken: Collection[str]) -> None:
+    """Raises ConfigurationError: gates are told apart by their names, in the record too."""
+    seen = set(taken)
+    for gate in gates:
+        if gate.name in seen:
+            raise ConfigurationError(
+                f"A gate by entry point is called {gate.name!r}, as another gate is already.",
+                next_step="Uninstall the distribution that brought it, or have it renamed.",
+            )
+        seen.add(gate.name)
+
+
+def check_proof_fails(
+    parts: FixParts, inputs: Inputs, report: Callable[[str], None]
+) -> ProofFailure | None:
+    """Check that the proof fails at the base commit, before anything is spent on a patch, and return how.
+
+    If nothing here can make a patch (the recipe's "no" is final, or no model is configured), the proof is
+    not run, and the result is None, as without a proof: the attempt says at once what is missing.
+    ``report`` is called with what takes time. Raises ProofError where it can't prove anything;
+    SandboxError, RepositoryError, ToolError.
+    """
+    if not _may_be_patched(parts.tier, inputs.recipe_selection):
+        return None
+    for gate in parts.gates:
+        if isinstance(gate, ProofGate):
+            report("checking that it fails at the base commit")
+            output = check_proof(
+                gate,
+                inputs.advisory,
+                inputs.repo_ctx,
+                clients=parts.clients,
+                sandbox=parts.sandbox,
+                workspace=parts.workspace,
+                timeout_s=parts.timeout_s,
+                report=parts.report,
+            )
+            return proof_failure(output, gate.proof.files, inputs.repo_ctx.tracked_files)
+    return None
+
+
+def _may_be_patched(tier: FallbackTier, selection: RecipeSelection) -> bool:
+    """Return whether a recipe, a solved example or a model may make a patch."""
+    if isinstance(selection, Selected):
+        return True
+    has_more = tier.parts.leaf is not None or tier.parts.retriever is not None
+    return has_more and not selection.reason.ends_chain

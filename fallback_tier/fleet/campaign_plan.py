@@ -1,0 +1,293 @@
+"""From a campaign's file to its list: which advisories may concern which repository, and in which order.
+
+No checkout is made, and no package client runs: a repository's manifests are read at its commit. A pair is
+left out only where no manifest or lock names any of the advisory's packages.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.advisory import Advisory, load_advisories
+from fallback_tier.ecosystem_rules import rules_of
+from fallback_tier.errors import FallbackError
+from fallback_tier.files.entries import say_nothing
+from fallback_tier.fleet.campaign import Campaign, CampaignRepository
+from fallback_tier.fleet.feeds import Feeds, read_feeds
+from fallback_tier.fleet.model import FleetFix, LeftOut
+from fallback_tier.fleet.proofs import ProofTable
+from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.scheduling import Candidate, in_order, priority
+from fallback_tier.fleet.store.planned import Planned, PlannedFix, PlannedRepository
+from fallback_tier.gates.builtin.proof_given import Proof
+from fallback_tier.installed import new_id
+from fallback_tier.planning.concern import narrowed
+from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.workers.checkouts import Checkouts
+from fallback_tier.workers.repositories import RepositorySettings
+
+#: A list of more fixes than this is a mistake, or several campaigns.
+MAX_FIXES = 1_000_000
+
+_PROOF = TypeAdapter(Proof)
+
+#: As ``RepositoryName``.
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}")
+
+#: What follows from a manifest that was not read.
+_UNREAD = "An advisory whose package nothing else names is not in the list."
+
+
+class CampaignPlan(Frozen):
+    """``unnamed``: pairs of advisory and repository in which no manifest names the package."""
+
+    planned: Planned
+    unnamed: int = 0
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """What the file names and the list does not have."""
+        return self.planned.left_out
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Plans campaigns with these clients and plugins. ``report`` is told what is looked at."""
+
+    checkouts: Checkouts
+    plugins: Mapping[str, EcosystemPlugin]
+    report: Callable[[str], None] = say_nothing
+
+    def plan(self, campaign: Campaign) -> CampaignPlan:
+        """Look at everything that the file names. What can't be read of one repository leaves that one
+        out; of the file's own inputs, it raises AdvisoryError. Raises CampaignError where nothing is left.
+        """
+        feeds = read_feeds(campaign.priority.epss, campaign.priority.kev)
+        proofs = [(it, _PROOF.dump_json(it.read()).decode()) for it in campaign.proofs]
+        left_out: list[LeftOut] = []
+        common = self._advisories(campaign.advisories, left_out)
+        repositories: list[PlannedRepository] = []
+        found: dict[Candidate, Advisory] = {}
+        look = Look(self.checkouts, self.plugins, campaign.limits.manifests_per_repository)
+        unnamed = 0
+        for name, repository in _repositories(campaign, left_out):
+            self.report(f"looking at {name}")
+            try:
+                own = self._advisories(repository.advisories, left_out)
+                looked = look.at(name, repository, [*common, *own])
+            except FallbackError as error:
+                left_out.append(LeftOut(what=f"repository {name}", why=error.problem))
+                continue
+            unnamed += looked.skipped
+            left_out += looked.left_out
+            for ecosystem, advisory in looked.pairs:
+                urgency = priority(feeds.risk(advisory))
+                found.setdefault(Candidate(name, advisory.id, ecosystem, urgency), advisory)
+            if looked.pairs:
+                repositories.append(_planned(name, repository, looked.commit))
+            _check_size(len(found))
+        _check_some(campaign, found, left_out)
+        chosen = _chosen(proofs, found, left_out)
+        planned = Planned(
+            campaign=campaign.name,
+            digest=campaign.digest,
+            settings=campaign.model_dump_json(),
+            cap=campaign.cap,
+            fix_cap=campaign.fix_cap,
+            repositories=tuple(repositories),
+            fixes=tuple(_fixes(campaign, found, feeds, chosen)),
+            left_out=tuple(left_out),
+        )
+        return CampaignPlan(planned=planned, unnamed=unnamed)
+
+    def _advisories(self, paths: Sequence[Path], left_out: list[LeftOut]) -> tuple[Advisory, ...]:
+        if not paths:
+            return ()
+        given = load_advisories(list(paths))
+        left_out += [LeftOut(what=it.source, why=it.reason) for it in given.skipped]
+        left_out += [LeftOut(what=it.path, why=it.sentence) for it in given.findings]
+        for advisory in given.advisories:
+            if not any(name in self.plugins for name in advisory.ecosystems):
+                names = ", ".join(advisory.ecosystems)
+                left_out.append(LeftOut(what=advisory.id, why=f"No plugin serves {names}."))
+        return given.advisories
+
+
+def _repositories(
+    campaign: Campaign, left_out: list[LeftOut]
+) -> Iterator[tuple[str, CampaignRepository]]:
+    """Those of the file, then those of its folders."""
+    yield from sorted(campaign.repositories.items())
+    known = set(campaign.repositories)
+    for folder in campaign.checkouts:
+        try:
+            places = sorted(it for it in folder.iterdir() if (it / ".git").exists())
+        except OSError as error:
+            raise CampaignError(
+                f"checkouts: {folder}: {error.strerror}.",
+                next_step="Name a folder of checkouts.",
+                kind="unreadable",
+            ) from error
+        for place in places:
+            if place.name in known or not _NAME.fullmatch(place.name):
+                why = (
+                    "Another repository has this name: give it one of its own in [repositories]."
+                    if place.name in known
+                    else "Its folder's name can't name a repository: name it in [repositories]."
+                )
+                left_out.append(LeftOut(what=str(place), why=why))
+                continue
+            known.add(place.name)
+            yield place.name, CampaignRepository(path=place)
+
+
+def _planned(name: str, repository: CampaignRepository, commit: str) -> PlannedRepository:
+    source = RepositorySettings.model_validate(repository.model_dump(exclude={"advisories"}))
+    return PlannedRepository(repository=name, source=source.model_dump_json(), base_commit=commit)
+
+
+def _fixes(
+    campaign: Campaign,
+    found: Mapping[Candidate, Advisory],
+    feeds: Feeds,
+    proofs: Mapping[Candidate, str],
+) -> Iterator[PlannedFix]:
+    for number, candidate in enumerate(in_order(found)):
+        advisory = found[candidate]
+        fix = FleetFix(
+            campaign=campaign.name,
+            fix_id=new_id("fix"),
+            number=number,
+            repository=candidate.repository,
+            advisory_id=candidate.advisory_id,
+            ecosystem=candidate.ecosystem,
+            risk=feeds.risk(advisory),
+            priority=candidate.priority,
+        )
+        record = advisory.model_dump_json(exclude_none=True)
+        yield PlannedFix(fix=fix, advisory=record, proof=proofs.get(candidate))
+
+
+def _chosen(
+    proofs: Sequence[tuple[ProofTable, str]],
+    found: Mapping[Candidate, Advisory],
+    left_out: list[LeftOut],
+) -> dict[Candidate, str]:
+    """Which fix is to be shown by which proof (JSON). One that is about none is left out."""
+    chosen: dict[Candidate, str] = {}
+    for proof, content in proofs:
+        about = [it for it, advisory in found.items() if _is_about(proof, it, advisory)]
+        chosen |= dict.fromkeys(about, content)
+        if not about:
+            why = "No fix of the list is of this repository and advisory (and ecosystem)."
+            left_out.append(LeftOut(what=proof.name, why=why))
+    return chosen
+
+
+def _is_about(proof: ProofTable, one: Candidate, advisory: Advisory) -> bool:
+    return (
+        proof.repository == one.repository
+        and proof.advisory in (advisory.id, *advisory.aliases)
+        and proof.ecosystem in (None, one.ecosystem)
+    )
+
+
+def _check_size(fixes: int) -> None:
+    if fixes > MAX_FIXES:
+        raise CampaignError(
+            f"These are more than {MAX_FIXES:,} fixes.",
+            next_step="Make several campaigns, or give each repository its own scanner's report.",
+            kind="too_many",
+        )
+
+
+def _check_some(
+    campaign: Campaign, found: Mapping[Candidate, Advisory], left_out: Sequence[LeftOut]
+) -> None:
+    if found:
+        return
+    first = f" {left_out[0].what}: {left_out[0].why}" if left_out else ""
+    raise CampaignError(
+        f"Campaign {campaign.name!r} has nothing to fix: no repository names a package that an advisory "
+        f"is about.{first}",
+        next_step="Look at `repositories`, `checkouts` and `advisories`.",
+        kind="nothing_to_fix",
+    )
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A repository at a commit. ``pairs``: ecosystem and advisory, narrowed to it; ``skipped``: how many
+    advisories don't concern it; ``left_out``: what of it was not read."""
+
+    commit: str
+    pairs: tuple[tuple[str, Advisory], ...]
+    skipped: int
+    left_out: tuple[LeftOut, ...]
+
+
+@dataclass(frozen=True)
+class Look:
+    """``manifests``: how many are read of a repository, of each ecosystem."""
+
+    checkouts: Checkouts
+    plugins: Mapping[str, EcosystemPlugin]
+    manifests: int
+
+    def at(
+        self, name: str, repository: RepositorySettings, advisories: Sequence[Advisory]
+    ) -> Looked:
+        """Raises RepositoryError, ToolError."""
+        commit = self.checkouts.commit_of(name, repository)
+        tracked = self.checkouts.tracked(name, repository, commit)
+        reading = _Reading(self.checkouts, name, repository, commit)
+        named: dict[str, set[str]] = {}
+        for ecosystem in dict.fromkeys(it for one in advisories for it in one.ecosystems):
+            if (plugin := self.plugins.get(ecosystem)) is not None:
+                wanted = {it for one in advisories for it in one.packages(ecosystem)}
+                paths = reading.some(ecosystem, plugin.manifests(tracked), self.manifests)
+                named[ecosystem] = reading.named(ecosystem, paths, wanted)
+        pairs = tuple(
+            (ecosystem, narrowed(one, ecosystem))
+            for one in advisories
+            for ecosystem in one.ecosystems
+            if not named.get(ecosystem, set()).isdisjoint(one.packages(ecosystem))
+        )
+        concerned = {one.id for _, one in pairs}
+        skipped = sum(one.id not in concerned for one in advisories)
+        return Looked(commit, pairs, skipped, tuple(reading.left_out))
+
+
+@dataclass(frozen=True)
+class _Reading:
+    checkouts: Checkouts
+    name: str
+    repository: RepositorySettings
+    commit: str
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    def some(self, ecosystem: str, paths: Collection[str], most: int) -> list[str]:
+        """As many as may be read, those next to the root first; the others are told."""
+        if len(paths) > most:
+            self._say(
+                f"{len(paths) - most:,} of its {len(paths):,} manifests of {ecosystem} were not read "
+                "(limits.manifests_per_repository)."
+            )
+        return sorted(paths, key=lambda it: (it.count("/"), it))[:most]
+
+    def named(self, ecosystem: str, paths: Sequence[str], wanted: Iterable[str]) -> set[str]:
+        """Which of the ``wanted`` packages these files name."""
+        rules, found = rules_of(ecosystem), set[str]()
+        for read in self.checkouts.texts(self.name, self.repository, self.commit, paths):
+            text = read.text if rules is None else rules.canonical_text(read.text)
+            found |= {it for it in wanted if it in text}
+            if read.cut is not None:
+                self._say(f"{read.cut} is too large to be read to its end.")
+        return found
+
+    def _say(self, what: str) -> None:
+        self.left_out.append(LeftOut(what=f"repository {self.name}", why=f"{what} {_UNREAD}"))

@@ -1,0 +1,65 @@
+"""What is kept of a verdict."""
+
+from pathlib import Path
+
+from fallback_audit.events import GateJudged
+from fallback_audit.evidence.store import MAX_EVIDENCE_BYTES, FileEvidenceStore
+from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_tier.advisory import parse_advisory
+from fallback_tier.fix.journal.rebuild import _verdict
+from fallback_tier.fix.journal.recording import MAX_NAMED_TESTS, FixRecord
+from fallback_tier.gate_ports import GateVerdict
+from tests.fakes.audit import MemoryAudit, MemoryEvidence
+from tests.fakes.repository import context
+from tests.fixtures.fallback_tier_callable import ADVISORY, FILES
+
+SECRET = "ghp_" + "a1B2" * 9
+
+
+def test_a_log_is_kept_without_the_secrets_that_tests_print(tmp_path: Path) -> None:
+    audit, evidence = MemoryAudit(), MemoryEvidence()
+    repo = context(tmp_path / "repo", FILES)
+    record = FixRecord(audit, evidence, parse_advisory(ADVISORY, "test"), repo, lambda _: None)
+    verdict = GateVerdict(
+        gate="tests",
+        status=GateStatus.FAILED,
+        failure_kind=FailureKind.TESTS_FAILED,
+        detail=f"1 failed: {SECRET}",
+        log=f"one\n{SECRET}\ntwo\n",
+        duration_ms=1,
+    )
+    kept = record.judged(verdict, 1)
+    assert kept.log == "one\n[REDACTED]\ntwo\n"
+    (judged,) = [stored.payload for stored in audit.stored]
+    assert isinstance(judged, GateJudged)
+    assert judged.evidence_sha256 is not None
+    assert evidence.get(judged.evidence_sha256).decode() == kept.log
+    assert SECRET not in judged.detail
+
+
+def test_a_log_that_is_longer_than_the_record_takes_is_cut(tmp_path: Path) -> None:
+    """Whoever made it, and though it grew as secrets were taken out."""
+    repo = context(tmp_path / "repo", FILES)
+    evidence = FileEvidenceStore(tmp_path / "evidence")
+    record = FixRecord(
+        MemoryAudit(), evidence, parse_advisory(ADVISORY, "test"), repo, lambda _: None
+    )
+    log = "a\n" * (MAX_EVIDENCE_BYTES // 2 + 1)
+    kept = record.judged(GateVerdict(gate="tests", status=GateStatus.PASSED, detail="", log=log), 1)
+    assert "bytes left out" in kept.log
+    assert len(kept.log.encode()) <= MAX_EVIDENCE_BYTES
+
+
+def test_tests_that_failed_before_are_on_record_as_many_as_an_event_has_room_for(
+    tmp_path: Path,
+) -> None:
+    audit, evidence = MemoryAudit(), MemoryEvidence()
+    repo = context(tmp_path / "repo", FILES)
+    record = FixRecord(audit, evidence, parse_advisory(ADVISORY, "test"), repo, lambda _: None)
+    names = tuple(f"t::{number}" for number in range(MAX_NAMED_TESTS + 1))
+    verdict = GateVerdict(gate="tests", status=GateStatus.PASSED, detail="", failing_before=names)
+    kept = record.judged(verdict, 1)
+    (judged,) = [stored.payload for stored in audit.stored]
+    assert isinstance(judged, GateJudged)
+    assert kept.failing_before == judged.failing_before == names[:MAX_NAMED_TESTS]
+    assert _verdict(judged, evidence).failing_before == kept.failing_before
