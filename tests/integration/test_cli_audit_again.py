@@ -58,7 +58,7 @@ def told(ended: Ended) -> list[str]:
 def test_the_command_that_the_error_tells_ends_it_on_record(scenario: Scenario) -> None:
     shutil.rmtree(scenario.state)
     refused = scenario.fix()
-    assert "removed, exchanged, or put back" in refused.problem
+    assert refused.kind == "known_checkpoint_missing"
     ended = run(*told(refused))
     assert (ended.code, ended.err) == (exit_codes.OK, "")
     assert "`fallback-tier audit show audit --state-dir " in ended.out

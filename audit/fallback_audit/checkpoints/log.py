@@ -196,7 +196,7 @@ class CheckpointLog:
         if (
             gone is not None
         ):  # at the last size, lest a reader take it for one signed since he began
-            fault = TrailFault("checkpoint_gone", gone_because(gone, self.folder))
+            fault = TrailFault("known_checkpoint_missing", gone_because(gone, self.folder))
             yield CheckedCheckpoint(last, self.path(gone.size), None, fault)
 
     def _known_to_be_good(

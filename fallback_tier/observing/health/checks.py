@@ -256,7 +256,7 @@ class _Looks:
                 return failed(
                     f"{gone_because(gone, folder)[:1].upper()}{gone_because(gone, folder)[1:]}.",
                     "Restore the folder; docs/runbook.md says what else it can be.",
-                    kind="checkpoint_gone",
+                    kind="known_checkpoint_missing",
                 )
             if folder.is_dir() and keyring.signing is not None:  # as a writer does first of all
                 Checkpointer(reader, log, keys, segments=reader.segments).check()

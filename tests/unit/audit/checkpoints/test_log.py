@@ -141,10 +141,10 @@ def test_a_hole_is_noticed(
 def test_the_keys_know_that_the_last_one_is_gone(trail: TrailFolder) -> None:
     trail.log.path(9).unlink()
     ((size, fault),) = faults(trail)
-    assert (size, fault.kind) == (5, "checkpoint_gone")  # at the last that is there
+    assert (size, fault.kind) == (5, "known_checkpoint_missing")  # at the last that is there
     assert "9 events" in fault.reason
     shutil.rmtree(trail.log.folder)
-    assert kinds(trail) == [(0, "checkpoint_gone")]
+    assert kinds(trail) == [(0, "known_checkpoint_missing")]
     trail.forget()
     assert kinds(trail) == []  # then only the store could say so: it has more events
 
@@ -170,7 +170,7 @@ def test_the_keys_know_that_the_last_one_was_another(trail: TrailFolder) -> None
     latest = trail.log.open(9, trail.keyring).checkpoint
     forged = sign_checkpoint(replace(latest, root=ROOT), trail.keyring.signers())
     trail.log.path(9).write_bytes(forged.note)
-    assert kinds(trail) == [(9, "checkpoint_gone")]
+    assert kinds(trail) == [(9, "known_checkpoint_missing")]
 
 
 @pytest.mark.parametrize("content", ["", "\0" * 90])
@@ -345,13 +345,13 @@ def test_a_link_in_place_of_the_folder_is_not_a_new_log(trail: TrailFolder) -> N
     trail.log.folder.rename(trail.place / "elsewhere")
     (trail.place / "empty").mkdir()
     trail.log.folder.symlink_to(trail.place / "empty")
-    assert kinds(trail)[0][1] == "checkpoint_gone"
+    assert kinds(trail)[0][1] == "known_checkpoint_missing"
     trail.log.folder.unlink()
     trail.log.folder.symlink_to(trail.place / "elsewhere")
     assert kinds(trail) == []  # it may be moved away, and linked to
     trail.log.folder.unlink()
     trail.log.folder.symlink_to(trail.log.folder.name)
-    assert kinds(trail)[0][1] == "checkpoint_gone"
+    assert kinds(trail)[0][1] == "known_checkpoint_missing"
 
 
 def test_one_writer_at_a_time(trail: TrailFolder) -> None:

@@ -180,7 +180,7 @@ def test_an_altered_sealed_file_is_bad(trail: TrailFolder) -> None:
     path.write_bytes(
         b"".join(lines) + json.dumps({**json.loads(end), "sha256": message}).encode() + b"\n"
     )
-    assert "SHA-256" in " ".join(p.reason for p in trail.verify().integrity_problems)
+    assert "another_digest" in {one.kind for one in trail.verify().integrity_problems}
     path.write_bytes(content)
     assert trail.verify().ok
 

@@ -206,7 +206,7 @@ def test_checkpoints_that_are_gone(configuration: Configuration) -> None:
     shutil.rmtree(configuration.state_dir / "checkpoints")
     reported = found(configuration)["checkpoints"]
     assert reported.state is CheckState.FAILED
-    assert reported.kind == "checkpoint_gone"
+    assert reported.kind == "known_checkpoint_missing"
     assert not (configuration.state_dir / "checkpoints").exists()
 
 
