@@ -147,16 +147,13 @@ def _unwritable(path: Path, error: OSError) -> FallbackError:
 
 
 class Problem(Frozen):
-    """Something stored is not what was written. ``seq`` None: the store, or a checkpoint, as a whole.
-
-    ``kind`` stays if the sentence changes (ADR-0130), and is in no document; of a broken rule it is the
-    rule's name.
-    """
+    """Something stored is not what was written. ``seq`` None: the store, or a checkpoint, as a whole."""
 
     seq: int | None
     fix_id: str | None
     reason: str
     next_step: str = KEEP
+    #: Stays if the sentence changes (ADR-0130); of a broken rule it is the rule's name. In no document.
     kind: str = Field(exclude=True)
 
     @classmethod

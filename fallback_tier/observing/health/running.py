@@ -47,14 +47,14 @@ class Finding(NamedTuple):
 
 
 class CheckResult(Frozen):
-    """A finding with its check's name, and what it took. ``duration_ms`` None: it has not ended. ``kind``
-    is in no document."""
+    """A finding with its check's name, and what it took. ``duration_ms`` None: it has not ended."""
 
     check: str
     state: CheckState
     reason: str
     next_step: str = ""
     duration_ms: int | None = None
+    #: The finding's. In no document.
     kind: str = Field(default="", exclude=True)
 
 
