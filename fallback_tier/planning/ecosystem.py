@@ -182,7 +182,9 @@ class EcosystemPlanner:
             if not self._targets:
                 return None
             advisory = self._together(self._targets)
-            self._observe(f"{self._plugin.name}: {len(self._targets)} advisories together")
+            many = len(self._targets)
+            which = self._targets[0].id if many == 1 else f"{many} advisories together"
+            self._observe(f"{self._plugin.name}: {which}")
             try:
                 resolved = self._resolved(advisory)
             except _RESOLVE_ERRORS as error:

@@ -276,3 +276,24 @@ def test_one_attempt_is_of_the_whole_repository(scenario: Scenario) -> None:
     ended = run("attempt", *scenario.own, stdin=json.dumps(task), env=scenario.environ)
     assert ended.code == exit_codes.OK, ended
     assert {"web/package-lock.json", "admin/package-lock.json"} <= {*ended.json["files"]}
+
+
+def test_what_is_unknown_outside_is_no_doubt_about_what_is_fixed(scenario: Scenario) -> None:
+    """The root's users run a committed bundle, and nobody knows which version `jobs` installs."""
+    needs_sandbox()
+    (scenario.repo / "dist").mkdir()
+    bundle = {
+        "action.yml": "name: it\nruns:\n  using: node20\n  main: dist/index.js\n",
+        "dist/index.js": "// node_modules/leaf/index.js\n",
+        "jobs/requirements.txt": "left>=1.0,<2\n",
+    }
+    write(scenario, node() | bundle)
+    ended = ask(scenario, "fix", LEAF, "--path", "web")
+    assert ended.code == exit_codes.REFUSED, ended
+    assert [it["outcome"] for it in ended.json["advisories"]] == ["fixed_in_part"]
+    (proved,) = (it for it in ended.json["fixes"][0]["verdicts"] if it["gate"] == "not_vulnerable")
+    assert [it["project"] for it in proved["projects"]] == ["web/package-lock.json"]
+    commit_all(scenario.repo)
+    ended = ask(scenario, "fix", LEFT, "--path", "api")
+    assert ended.code == exit_codes.REFUSED, ended
+    assert [it["outcome"] for it in ended.json["advisories"]] == ["fixed_in_part"]

@@ -121,7 +121,7 @@ CLOSED = {
         not_affected no_fixed_version ecosystem_unsupported manifest_missing blocked_by_constraint
         own_code whose_code_unclear recipe_unsupported resolver_failed tool_missing model_not_configured
         model_unavailable model_refused context_too_long budget_exhausted plan_invalid
-        repeated_patch nothing_changed retry_cap_reached fails_together unknown release_too_new
+        repeated_patch nothing_changed retry_cap_reached fails_together unknown release_too_new outside_paths
     """,
     EscalationReason: """
         retry_cap_reached same_failure_repeated gate_infrastructure model_unavailable

@@ -66,13 +66,15 @@ def left_as_it_is(outline: Outline) -> Outline:
 
 
 def _left(path: str, package: str, versions: str, ids: tuple[str, ...] = ()) -> Left:
+    folder = str(PurePosixPath(path).parent)
+    step = "Fix it without --path." if folder == "." else f"Fix it with `--path {folder}`."
     return Left(
         package=package,
         manifest=path,
         advisory_ids=ids,
         reason=RefusalReason.OUTSIDE_PATHS,
         sentence=f"{path} holds {package} {versions}, outside of the folders of --path.",
-        next_step=f"Fix it with `--path {PurePosixPath(path).parent}`, or without --path.",
+        next_step=step,
         kind=OUTSIDE,
     )
 

@@ -41,7 +41,7 @@ from fallback_plugins.npm.manifests.manifest import (
 )
 from fallback_plugins.npm.manifests.specs import floor, plain_version
 from fallback_plugins.npm.surveying.elsewhere import Elsewhere
-from fallback_plugins.npm.surveying.projects import left_out
+from fallback_plugins.npm.surveying.projects import left_out, project_files
 from fallback_plugins.npm.surveying.survey import Project, survey
 from fallback_plugins.npm.usage import is_source, mentions, requires
 from fallback_plugins.shared import identity
@@ -55,6 +55,7 @@ from fallback_plugins.shared.gates.comparing import (
     ProjectGate,
     ResolvingGate,
     Rewriting,
+    is_left_out,
     is_planned,
     judge_check,
     judge_loading,
@@ -548,6 +549,8 @@ class _Holding:
 
     def _add(self, project: Project) -> None:
         """Add a project whose files name the package, or a copy of it."""
+        files = project_files(self.repo, project.folder)
+        stays = is_left_out(self.repo, self.context.advisory, self.package, files)
         copies, is_whole = self._installed(project.folder)
         before = {*self.copies}
         self.copies |= project.local
@@ -556,21 +559,24 @@ class _Holding:
             unseen = self._held_against(project, copies)
             is_installed = copies is not None
             is_seen = is_installed and not unseen
-            if not is_seen:
+            if not (is_seen or stays):
                 self._by_text.add(project.lock)
             doubt = project.unread or ("" if is_installed else project.doubt)
-            self.unknown = self.unknown or (f"{self.package}: {doubt}" if doubt else "")
+            self.unknown = self.unknown or (
+                f"{self.package}: {doubt}" if doubt and not stays else ""
+            )
         elif copies is not None and is_whole and not project.unread:
             self._take(copies)
             is_seen = True
         else:
             # Installed in part, it may be another version than users get: that proves nothing safe.
             self._take([one for one in copies or () if self._is_affected(one.version)])
-            self._declared(project)
+            self._declared(project, stays=stays)
         versions = {it for place, it in self.copies.items() if place not in before}
         is_aside = copies is None and identity.is_aside(project.manifest)
         rated = self._aside if is_aside and project.lock is not None else self._proved
-        rated.append(self._project(project.lock or project.manifest, versions, is_seen=is_seen))
+        if not stays:
+            rated.append(self._project(project.lock or project.manifest, versions, is_seen=is_seen))
 
     def _project(self, path: str, versions: Iterable[str], *, is_seen: bool) -> ProvedProject:
         return ProvedProject(
@@ -589,14 +595,14 @@ class _Holding:
             path = in_folder(folder, MANIFEST)
             self._proved.append(self._project(path, versions, is_seen=copies is not None))
 
-    def _declared(self, project: Project) -> None:
+    def _declared(self, project: Project, *, stays: bool) -> None:
         if project.local and not project.declared:
             return
         floors = {f"{it.section}.{it.key}": floor(it.spec) for it in project.declared}
         known = {place: version for place, version in floors.items() if version is not None}
         if project.unread or not floors or len(known) < len(floors):
-            doubt = project.unread or "not resolved"
-            self.unknown = self.unknown or f"{self.package}: {doubt}"
+            if not stays:
+                self.unknown = self.unknown or f"{self.package}: {project.unread or 'not resolved'}"
             return
         self.copies |= {in_folder(project.folder, place): it for place, it in known.items()}
 

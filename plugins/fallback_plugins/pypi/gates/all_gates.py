@@ -35,6 +35,7 @@ from fallback_plugins.shared.gates.base_runs import choose
 from fallback_plugins.shared.gates.comparing import (
     NotVulnerable,
     ResolvingGate,
+    is_left_out,
     left_aside,
     may_stay,
     still_installed,
@@ -208,7 +209,11 @@ class _Installed:
                 if affected and version not in planned:
                     return f"{self._package} {version} is in the environment of {name!r}"
         sources = unread_sources(self._repo, self._context.advisory, [self._package])
-        counting = (one.error.problem for one in sources if one.names_it and not one.for_tests)
+        counting = (
+            one.error.problem
+            for one in sources
+            if one.names_it and not one.for_tests and not self._is_left_out(one.path)
+        )
         staying = still_installed(self._context.application, self._package)
         return next(chain(counting, staying), "")
 
@@ -235,7 +240,11 @@ class _Installed:
 
     @cached_property
     def _unseen(self) -> list[Place]:
-        return self._unseen_by({**self._touched, **self._others})
+        found = self._unseen_by({**self._touched, **self._others})
+        return [place for place in found if not self._is_left_out(place.path)]
+
+    def _is_left_out(self, path: str) -> bool:
+        return is_left_out(self._repo, self._context.advisory, self._package, (path,))
 
     def _unseen_by(self, environments: Mapping[str, Environment]) -> list[Place]:
         """Places in use that none of these environments was made from, if they have the package."""

@@ -407,6 +407,15 @@ def is_planned(
     )
 
 
+def is_left_out(repo: RepoContext, advisory: Advisory, package: str, files: Iterable[str]) -> bool:
+    """Return whether a project of these files is outside of the folders that the fix is limited to, and its
+    copies of a package stay, as was planned: then what is unknown of it is no doubt about the others. The
+    fix is one in part, whatever gates find (ADR-0143)."""
+    if repo.selects(files):
+        return False
+    return all(lets_stay(advisory, it, package) for it in advisory.ecosystems)
+
+
 def still_installed(made: Applied, package: str) -> Iterator[str]:
     """Yield what the recipe found of commands that install an affected version and that no fix changes."""
     for item in made.remediation.unread if made.remediation else ():
