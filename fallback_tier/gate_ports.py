@@ -1,10 +1,12 @@
 """What a gate is given, and what it says, as protocols and models. Plugins implement gates."""
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+from pydantic import Field
 
 from fallback_audit.event_types import Digest, JudgedTests, ProvedProject
 from fallback_audit.frozen import Frozen
@@ -143,6 +145,9 @@ class GateVerdict(Frozen):
     projects: tuple[ProvedProject, ...] = ()
     #: What a reader should know with the verdict, in sentences.
     notes: tuple[str, ...] = ()
+    #: Short names of what ``detail`` says, which stay if its words change (ADR-0130); one verdict over
+    #: several projects or runs has those of all. For programs in this process: they are not on record.
+    kinds: frozenset[str] = Field(default=frozenset(), exclude=True)
     log: str = ""
     #: The log's name in the evidence store; None: not on record yet, or there is no log.
     evidence_sha256: Digest | None = None
@@ -150,11 +155,21 @@ class GateVerdict(Frozen):
 
 
 def passed(
-    gate: str, detail: str, log: str = "", *, proof_level: ProofLevel | None = None
+    gate: str,
+    detail: str,
+    log: str = "",
+    *,
+    proof_level: ProofLevel | None = None,
+    kinds: Iterable[str] = (),
 ) -> GateVerdict:
     """The gate's condition holds; ``proof_level`` where it says how much that shows."""
     return GateVerdict(
-        gate=gate, status=GateStatus.PASSED, detail=detail, log=log, proof_level=proof_level
+        gate=gate,
+        status=GateStatus.PASSED,
+        detail=detail,
+        log=log,
+        proof_level=proof_level,
+        kinds=frozenset(kinds),
     )
 
 
@@ -165,18 +180,22 @@ def failed(gate: str, kind: FailureKind, detail: str, log: str = "") -> GateVerd
     )
 
 
-def skipped(gate: str, reason: str, log: str = "") -> GateVerdict:
+def skipped(gate: str, reason: str, log: str = "", *, kinds: Iterable[str] = ()) -> GateVerdict:
     """The gate had nothing to say, and why; never a pass. What it should have said and could not is
     ``undecided``."""
-    return GateVerdict(gate=gate, status=GateStatus.SKIPPED, detail=reason, log=log)
+    return GateVerdict(
+        gate=gate, status=GateStatus.SKIPPED, detail=reason, log=log, kinds=frozenset(kinds)
+    )
 
 
-def undecided(gate: str, reason: str, log: str = "") -> GateVerdict:
+def undecided(gate: str, reason: str, log: str = "", *, kinds: Iterable[str] = ()) -> GateVerdict:
     """The base commit is known to do what is checked, and what the patch does can't be held against it.
 
     Neither a pass nor the patch's failure: unless another gate fails it, a person is asked (ADR-0077).
     """
-    return GateVerdict(gate=gate, status=GateStatus.UNDECIDED, detail=reason, log=log)
+    return GateVerdict(
+        gate=gate, status=GateStatus.UNDECIDED, detail=reason, log=log, kinds=frozenset(kinds)
+    )
 
 
 class Gate(Protocol):

@@ -19,7 +19,7 @@ from fallback_audit.canonical import (
     leaf_digest,
     payload_digest,
 )
-from fallback_audit.errors import AuditIntegrityError, AuditStoreError
+from fallback_audit.errors import AuditIntegrityError, AuditStoreError, TrailFault
 from fallback_audit.events import SCHEMA_VERSION, AuditEvent, Digest, event_adapter
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import Scope, StoredEvent
@@ -110,8 +110,8 @@ def read_row(row: StoredRow, verifiers: Sequence["Verifier"] = ()) -> StoredEven
     Raises AuditIntegrityError: a reader never acts on altered bytes.
     """
     header, payload = row.header, row.payload
-    reason = broken_bytes(row, verifiers)
-    if reason is None and header is not None and payload is not None:
+    fault = broken_bytes(row, verifiers)
+    if fault is None and header is not None and payload is not None:
         stone = redaction(row, verifiers)
         try:
             read = Header.model_validate_json(header)
@@ -121,11 +121,15 @@ def read_row(row: StoredRow, verifiers: Sequence["Verifier"] = ()) -> StoredEven
                 else event_adapter.validate_json(json.dumps(stone.residue))
             )
         except ValidationError:
-            reason = unreadable(header)
+            fault = unreadable(header)
         else:
             if (read.seq, read.kind) == (row.seq, event.kind):
                 return _stored(read, row.leaf or "", event, redacted=stone is not None)
-            reason = "the header stands at another place, or over another kind of event"
+            fault = TrailFault(
+                "event_misplaced",
+                "the header stands at another place, or over another kind of event",
+            )
+    reason = fault.reason if fault is not None else None
     raise AuditIntegrityError(
         f"Event {row.seq} of the audit trail can't be trusted: {reason}.",
         next_step="Run `fallback-tier audit verify`, keep a copy of the store, find out who wrote to it.",
@@ -147,7 +151,7 @@ def redaction(row: StoredRow, verifiers: Sequence["Verifier"]) -> "Tombstone | N
 
 def broken_link(
     row: StoredRow, *, seq: int, previous_leaf: str, verifiers: Sequence["Verifier"] = ()
-) -> str | None:
+) -> TrailFault | None:
     """Why this row is not link number ``seq`` behind ``previous_leaf``; None where it is.
 
     Nothing is parsed. In canonical JSON a quote inside a string is always escaped, so the member text
@@ -156,48 +160,70 @@ def broken_link(
     return broken_bytes(row, verifiers) or _broken_place(row, seq, previous_leaf)
 
 
-def broken_bytes(row: StoredRow, verifiers: Sequence["Verifier"] = ()) -> str | None:
+def broken_bytes(row: StoredRow, verifiers: Sequence["Verifier"] = ()) -> TrailFault | None:
     """What is wrong with the row taken alone."""
     if row.header is None:
-        return "a payload without a header (extra, or its header was deleted)"
+        return TrailFault(
+            "no_header", "a payload without a header (extra, or its header was deleted)"
+        )
     if leaf_digest(row.header) != row.leaf:
-        return "the header's bytes do not match its leaf (altered)"
+        return TrailFault("header_altered", "the header's bytes do not match its leaf (altered)")
     if row.payload is None:
-        return "its payload is missing"
+        return TrailFault("no_payload", "its payload is missing")
     if b'"payload_sha256":"%b"' % payload_digest(row.payload).encode() in row.header:
         return None
     if not verifiers or not row.payload.startswith(TOMBSTONE_START):
-        return "the payload's bytes do not match its header (altered)"
+        return TrailFault(
+            "payload_altered", "the payload's bytes do not match its header (altered)"
+        )
     try:
         redaction(row, verifiers)
     except AuditIntegrityError as error:
-        return f"the payload does not match its header, and its tombstone can't be trusted: {error.problem}"
+        return TrailFault(
+            error.kind,
+            f"the payload does not match its header, and its tombstone can't be trusted: {error.problem}",
+        )
     return None
 
 
-def _broken_place(row: StoredRow, seq: int, previous_leaf: str) -> str | None:
+def _broken_place(row: StoredRow, seq: int, previous_leaf: str) -> TrailFault | None:
     """What is wrong with an intact row's place in the chain."""
-    header = row.header or b""
-    if not header.endswith(b',"seq":%d}' % row.seq):
-        return "its header says another sequence number (moved or duplicated)"
+    if (moved := misnumbered(row)) is not None:
+        return moved
     if row.seq > seq:
-        return f"the events from {seq} to {row.seq - 1} are missing before it"
+        reason = f"the events from {seq} to {row.seq - 1} are missing before it"
+        return TrailFault("events_missing", reason)
     if row.seq < seq:
-        return f"it stands where event {seq} belongs"
-    if b'"previous_leaf":"%b","recorded_at":"' % previous_leaf.encode() not in header:
-        return "it does not follow the event before it (reordered, replaced, or re-chained)"
+        return TrailFault("out_of_place", f"it stands where event {seq} belongs")
+    if b'"previous_leaf":"%b","recorded_at":"' % previous_leaf.encode() not in (row.header or b""):
+        return TrailFault(
+            "rechained",
+            "it does not follow the event before it (reordered, replaced, or re-chained)",
+        )
     return None
 
 
-def unreadable(header: bytes) -> str:
+def misnumbered(row: StoredRow) -> TrailFault | None:
+    """Return the fault of a header that says another number than its row, if it does."""
+    if (row.header or b"").endswith(b',"seq":%d}' % row.seq):
+        return None
+    return TrailFault(
+        "misnumbered", "its header says another sequence number (moved or duplicated)"
+    )
+
+
+def unreadable(header: bytes) -> TrailFault:
     """Why intact bytes could not be read as an event."""
     try:
         version = json.loads(header)["schema_version"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return "its header is not one of ours"
+        return TrailFault("foreign_header", "its header is not one of ours")
     if isinstance(version, int) and version > SCHEMA_VERSION:
-        return f"it has schema version {version}, this program reads up to {SCHEMA_VERSION}"
-    return "its payload is not an event of its schema version"
+        return TrailFault(
+            "newer_schema",
+            f"it has schema version {version}, this program reads up to {SCHEMA_VERSION}",
+        )
+    return TrailFault("not_an_event", "its payload is not an event of its schema version")
 
 
 def _stored(header: Header, leaf: str, event: AuditEvent, *, redacted: bool = False) -> StoredEvent:

@@ -20,7 +20,7 @@
     └── (fallback_tier.errors)     the other branches
 """
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 
 class FallbackError(Exception):
@@ -39,6 +39,18 @@ class FallbackError(Exception):
         self.problem = problem
         self.next_step = next_step
         self.kind = kind
+
+
+class TrailFault(NamedTuple):
+    """Why something that was read is not as it should be, if nothing is raised. ``kind``: as an error's."""
+
+    kind: str
+    reason: str
+
+    @classmethod
+    def of(cls, error: FallbackError) -> "TrailFault":
+        """Return the error as the fault that it reports."""
+        return cls(error.kind, error.problem)
 
 
 class DiskError(FallbackError):

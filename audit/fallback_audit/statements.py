@@ -126,15 +126,16 @@ def open_tombstone(
     try:
         stone = Tombstone.model_validate(open_statement(TOMBSTONE_DOMAIN, payload, verifiers))
     except ValidationError as error:
-        raise _unfit(seq, "its tombstone is malformed") from error
+        raise _unfit(seq, "its tombstone is malformed", kind="malformed") from error
     claimed = b'"payload_sha256":"%b"' % stone.payload_sha256.encode()
     if (stone.seq, stone.leaf) != (seq, leaf) or claimed not in header:
-        raise _unfit(seq, "its tombstone is that of another event")
+        raise _unfit(seq, "its tombstone is that of another event", kind="another_event")
     return stone
 
 
-def _unfit(seq: int, problem: str) -> AuditIntegrityError:
+def _unfit(seq: int, problem: str, *, kind: str) -> AuditIntegrityError:
     return AuditIntegrityError(
         f"Event {seq} of the audit trail can't be trusted: {problem}.",
         next_step="Keep a copy of the store, and find out who wrote to it.",
+        kind=kind,
     )

@@ -80,7 +80,9 @@ def bundle(advisories: Sequence[Advisory]) -> Advisory:
     members = one_per_flaw(advisories)
     if not members:
         raise AdvisoryError(
-            "There is no advisory to plan for.", next_step="Give at least one that can be used."
+            "There is no advisory to plan for.",
+            next_step="Give at least one that can be used.",
+            kind="none",
         )
     if len(members) == 1:
         return members[0]

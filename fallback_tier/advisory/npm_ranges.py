@@ -169,4 +169,5 @@ def _not_a_range(text: str) -> AdvisoryError:
     return AdvisoryError(
         f"{text.strip()!r} is not an npm version range.",
         next_step="Look at the report: it may not be npm's.",
+        kind="not_a_range",
     )

@@ -186,6 +186,7 @@ def load_advisory(path: Path) -> Advisory:
         unreadable = AdvisoryError(
             f"The advisory {str(path)!r} can't be read: {error.strerror}.",
             next_step="Check the path given with --advisory.",
+            kind="unreadable",
         )
         raise blamed(error, f"The advisory {str(path)!r}", unreadable) from error
     return parse_advisory(data, str(path))
@@ -201,6 +202,7 @@ def parse_advisory(data: bytes, source: str) -> Advisory:
         raise AdvisoryError(
             f"The advisory {source!r} is larger than {MAX_ADVISORY_BYTES:,} bytes.",
             next_step=_GET_OSV,
+            kind="too_large",
         )
     try:
         check_keys(data)

@@ -287,6 +287,7 @@ def _read_folder(folder: Path) -> Iterator[Found]:
             raise AdvisoryError(
                 f"The input {str(path)!r} is not a regular file.",
                 next_step="Take it out of the folder.",
+                kind="not_a_file",
             )
         data = _bytes(path)
         left -= len(data)
@@ -295,6 +296,7 @@ def _read_folder(folder: Path) -> Iterator[Found]:
                 f"The folder {str(folder)!r} holds more than {MAX_FOLDER_FILES:,} files or "
                 f"{MAX_FOLDER_BYTES:,} bytes of advisories.",
                 next_step="Give a folder with the advisories that concern this repository.",
+                kind="folder_too_large",
             )
         try:
             yield from _read_document(data, str(path))
@@ -323,6 +325,7 @@ def _files(folder: Path) -> Iterator[Path]:
         raise AdvisoryError(
             f"The folder {str(folder)!r} holds no {', '.join(_SUFFIXES)} file.",
             next_step="Give the folder that has the advisories.",
+            kind="nothing_to_read",
         )
 
 
@@ -336,6 +339,7 @@ def _bytes(path: Path) -> bytes:
         raise AdvisoryError(
             f"The input {str(path)!r} is larger than {MAX_REPORT_BYTES:,} bytes.",
             next_step="Give the advisories or the report in smaller files.",
+            kind="too_large",
         )
     return data
 
@@ -344,6 +348,7 @@ def _unreadable(path: Path, error: OSError) -> FallbackError:
     unreadable = AdvisoryError(
         f"The input {str(path)!r} can't be read: {error.strerror}.",
         next_step="Check the path and its permissions.",
+        kind="unreadable",
     )
     return blamed(error, f"The input {str(path)!r}", unreadable)
 

@@ -26,7 +26,7 @@ MAX_PROBLEMS: Final = 5
 MAX_PROBLEM_CHARS: Final = 300
 
 _OBJECT_START: Final = re.compile(r"\{(?=\s*[\"'}])")
-_ONE_OBJECT: Final = "Answer with exactly one JSON object and nothing else."
+ONE_OBJECT: Final = "Answer with exactly one JSON object and nothing else."
 
 #: How local servers pass on a model's thinking: in front of the answer, in the same text; its opening is
 #: missing where the template of the prompt has it.
@@ -59,7 +59,7 @@ def read_one(
     A cut answer is never used, however whole its beginning looks: what was cut is unknown. Each problem
     is one sentence that a model can act on. Never raises.
     """
-    if problem := no_text(answer, _ONE_OBJECT):
+    if problem := no_text(answer, ONE_OBJECT):
         return None, (problem,)
     return parse_one(answer.text, key, adapter)
 
@@ -107,7 +107,7 @@ def parse_one(
     in one answer are a problem, the same one repeated is not; neither is one that can't be read passed over
     for another. A problem quotes at most a few words of the answer.
     """
-    text, problem = text_after_thinking(text, _ONE_OBJECT)
+    text, problem = text_after_thinking(text, ONE_OBJECT)
     if problem:
         return None, (problem,)
     try:
@@ -115,9 +115,9 @@ def parse_one(
     except LenientJsonError as error:
         return None, (f"The answer is not valid JSON: {shown(str(error))}.",)
     if len(found) > 1:
-        return None, (f"The answer has {len(found)} different objects. {_ONE_OBJECT}",)
+        return None, (f"The answer has {len(found)} different objects. {ONE_OBJECT}",)
     if not found:
-        return None, (f'The answer has no JSON object with the key "{key}". {_ONE_OBJECT}',)
+        return None, (f'The answer has no JSON object with the key "{key}". {ONE_OBJECT}',)
     return validated(next(iter(found)), adapter)
 
 

@@ -322,6 +322,7 @@ class Fixer:
             raise ConfigurationError(
                 "--proof shows one advisory's flaw in one ecosystem, and this is about several.",
                 next_step="Fix that advisory alone with --proof, then the others.",
+                kind="proof_of_several",
             )
         from fallback_tier.fix.several import fix_several
 
@@ -340,6 +341,7 @@ class Fixer:
                 f"Fix {recorded.fix_id} is one part of a run over several advisories, whose patches are "
                 "delivered together.",
                 next_step=alone if recorded.is_reopened else again,
+                kind="part_of_several",
             )
         from fallback_tier.fix.several import resume_several
 

@@ -110,15 +110,17 @@ def record_delivery(
 def check_output(path: Path) -> None:
     """Can a patch be written here? Asked before the work. Raises ConfigurationError."""
     if path.is_dir():
-        problem = "it is a folder"
+        problem, kind = "it is a folder", "folder"
     elif not path.parent.is_dir():
-        problem = f"there is no folder {path.parent}"
+        problem, kind = f"there is no folder {path.parent}", "no_parent"
     elif not os.access(path.parent, os.W_OK):
-        problem = f"{path.parent} is not writable"
+        problem, kind = f"{path.parent} is not writable", "not_writable"
     else:
         return
     raise ConfigurationError(
-        f"--output {path}: {problem}.", next_step="Name a file in a folder that you can write to."
+        f"--output {path}: {problem}.",
+        next_step="Name a file in a folder that you can write to.",
+        kind=kind,
     )
 
 

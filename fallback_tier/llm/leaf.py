@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     # The ordinary strategy never pays for importing the other.
     from fallback_tier.llm.selfrag import SelfRag
 
-_NO_JUDGE = "no judge is configured"
+#: Why grounding was not evaluated, as it is recorded.
+NO_JUDGE = "no judge is configured"
 
 
 @dataclass(frozen=True)
@@ -244,7 +245,7 @@ class LlmLeaf:
         if self.judge is None:
             number = attempt.task.number
             yield attempt.record(
-                GroundingNotEvaluated(attempt=number, call=draft.call, reason=_NO_JUDGE)
+                GroundingNotEvaluated(attempt=number, call=draft.call, reason=NO_JUDGE)
             )
             return None
         assert proposal.plan is not None  # noqa: S101 (a model's proposal has its plan)

@@ -231,7 +231,9 @@ def check_git_file(path: Path, max_bytes: float = MAX_GIT_FILE_BYTES) -> None:
             return
         problem = f"{path} is not given to git: it is larger than {max_bytes:,} bytes."
     raise RepositoryError(
-        problem, next_step="Remove it, or replace it with the regular file that git expects there."
+        problem,
+        next_step="Remove it, or replace it with the regular file that git expects there.",
+        kind="endless_file",
     )
 
 

@@ -78,9 +78,14 @@ class Dispatcher:
             return failed(
                 f"Fixes wait: the queue can't be worked on ({type(self.failure).__name__}: {why}).",
                 "It is tried again by itself; repair what is named, or start the service again.",
+                kind="queue_failed",
             )
         if self._thread.ident is not None and not self._thread.is_alive():
-            return failed("Fixes wait: nothing looks at the queue.", "Start the service again.")
+            return failed(
+                "Fixes wait: nothing looks at the queue.",
+                "Start the service again.",
+                kind="not_dispatching",
+            )
         return ok("The queue is looked at.")
 
     def has_room_on_disk(self) -> bool:

@@ -47,6 +47,11 @@ class Ended:
         return first.removeprefix("fallback-tier: ")
 
     @property
+    def kind(self) -> str:
+        """The kind of the error that ``--json`` printed; empty if it has none."""
+        return str(self.json["error"].get("kind", ""))
+
+    @property
     def next_step(self) -> str:
         return self.err.partition("  next: ")[2].strip()
 

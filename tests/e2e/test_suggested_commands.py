@@ -159,5 +159,5 @@ def test_a_service_suggests_commands_for_its_own_record(tmp_path: Path, shell: S
         stranger = opened.client().get("/v1/reviews")
         assert stranger.status_code == 401
         assert str(state) not in stranger.text, "no path for who has not signed in"
-    stopped = shell.paste(resume)
-    assert "was begun by an older version" in stopped.problem, "the record was found"
+    stopped = shell.paste(f"{resume} --json")
+    assert stopped.kind == "older_version", "the record was found"

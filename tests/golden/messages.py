@@ -33,6 +33,9 @@ ARGUMENTS = frozenset(
 #: What people are told without an exception: functions that return one of these say it.
 _TOLD = {"GateVerdict": "verdict", "Finding": "health"}
 
+#: The same, where it is made; functions that return one pass on what others made.
+_MADE = {"TrailFault": "finding"}
+
 _BUILTIN = frozenset(
     (
         "ValueError",
@@ -225,20 +228,11 @@ class _Module:
             self._arguments(call, scope)
             return
         self.made.add(carrier)
-        kind = next(
-            (
-                argument.value.value
-                for argument in call.keywords
-                if argument.arg == "kind"
-                and isinstance(argument.value, ast.Constant)
-                and isinstance(argument.value.value, str)
-            ),
-            None,
-        )
+        kind = _kind_of(call)
         label = f"{carrier}:{kind}" if kind else carrier
         values = [
             *call.args,
-            *(argument.value for argument in call.keywords if argument.arg != "kind"),
+            *(it.value for it in call.keywords if it.arg not in {"kind", "kinds"}),
         ]
         texts = [text for value in values for text in self._texts(value, scope)]
         said = [text for text in texts if _is_prose(text)]
@@ -257,9 +251,7 @@ class _Module:
             return None
         if name in self._exceptions or name in _BUILTIN:
             return name
-        if name in _TOLD:
-            return _TOLD[name]
-        return known
+        return _TOLD.get(name) or _MADE.get(name) or known
 
     def _chosen(self, call: ast.Call, scope: dict[str, list[ast.expr]]) -> str | None:
         """Return the class that a variable holds, the first of several; None if it holds no exception."""
@@ -326,6 +318,17 @@ class _Module:
             for node in ast.walk(defined):
                 if isinstance(node, ast.Return) and node.value is not None:
                     yield from self._texts(node.value, inner, depth - 1)
+
+
+def _kind_of(call: ast.Call) -> str | None:
+    """Return the kind that an error, a finding or a verdict is given: the first of several."""
+    given = [it.value for it in call.keywords if it.arg == "kind"]
+    if _called_name(call) in _MADE:
+        given = call.args[:1]
+    several = [it.value for it in call.keywords if it.arg == "kinds"]
+    given += [one for value in several if isinstance(value, ast.List) for one in value.elts]
+    texts = (one.value for one in given if isinstance(one, ast.Constant))
+    return next((text for text in texts if isinstance(text, str)), None)
 
 
 def _called_name(call: ast.Call) -> str:

@@ -273,7 +273,6 @@ def test_a_stream_without_its_end_is_never_an_answer(server: Server, steps: tupl
     server.streams(*steps)
     error = failure(server)
     assert error.failure is Kind.BROKEN_STREAM
-    assert "broke off before its answer was whole" in error.problem
 
 
 def test_every_beginning_of_a_stream_but_the_whole_is_no_answer(server: Server) -> None:

@@ -51,7 +51,7 @@ def test_no_trail_yet(tmp_path: Path, verb: list[str]) -> None:
     ended = run("audit", *verb, "--state-dir", tmp_path / "none", "--json")
     assert ended.code == exit_codes.ENVIRONMENT
     assert ended.json["error"]["code"] == "audit_store"
-    assert "there is no such file" in ended.problem
+    assert ended.kind == "no_such_file"
     assert "fallback-tier fix" in ended.next_step
     assert not (tmp_path / "none").exists()
 
@@ -70,7 +70,7 @@ def test_a_trail_that_is_no_database(state: Path, verb: list[str]) -> None:
     ended = run("audit", *verb, "--state-dir", state, "--json")
     assert ended.code == exit_codes.TRAIL_BROKEN
     assert ended.json["error"]["code"] == "audit_integrity"
-    assert "it is not a SQLite database" in ended.problem
+    assert ended.kind == "not_a_database"
     assert snapshot(state).digests == before.digests
 
 
@@ -82,7 +82,7 @@ def test_a_fix_is_not_recorded_on_a_damaged_trail(state: Path, tmp_path: Path) -
     before = snapshot(repo)
     ended = run("fix", repo, "--advisory", advisory, "--state-dir", state, "--json")
     assert ended.code == exit_codes.TRAIL_BROKEN
-    assert "it is not a SQLite database" in ended.problem
+    assert ended.kind == "not_a_database"
     assert snapshot(repo) == before
 
 

@@ -70,8 +70,8 @@ class Scenario:
         assert reported == code, out + err
         return str(out + err)
 
-    def json(self, *words: str) -> Any:
-        return json.loads(self.run(*words, "--json").splitlines()[0])
+    def json(self, *words: str, code: int = exit_codes.OK) -> Any:
+        return json.loads(self.run(*words, "--json", code=code).splitlines()[0])
 
     def verified(self) -> VerificationReport:
         keyring = Keyring.load(self.keys)
@@ -170,8 +170,8 @@ def test_what_holds_sealing_back_is_said(scenario: Scenario) -> None:
     assert "a, from event 1: it has not ended" in message
     # Two days on: this run may go past a midnight.
     tomorrow = str((NOW + timedelta(days=2)).date())
-    message = scenario.run("seal", "--before", tomorrow, *WHO, code=exit_codes.BAD_INPUT)
-    assert "a day's budget" in message
+    refused = scenario.json("seal", "--before", tomorrow, *WHO, code=exit_codes.BAD_INPUT)
+    assert refused["error"]["kind"] == "too_recent"
 
 
 def test_evidence_is_collected_on_record(scenario: Scenario) -> None:

@@ -159,9 +159,8 @@ def test_withdraw_keeps_who_and_why(store: Path) -> None:
     text = run("examples", "show", "e1", "--store", store).out
     assert "withdrawn  20" in text
     assert "by Ada: breaks logins" in text
-    again = run("examples", "withdraw", "e1", "--reason", "x", "--store", store)
-    assert again.code == exit_codes.BAD_INPUT
-    assert "was withdrawn before" in again.problem
+    again = run("examples", "withdraw", "e1", "--reason", "x", "--store", store, "--json")
+    assert (again.code, again.kind) == (exit_codes.BAD_INPUT, "withdrawn_before")
     # Without --by it is the user's name.
     assert run("examples", "withdraw", "e2", "--reason", "x", "--store", store).code == 0
 
@@ -254,6 +253,7 @@ def test_a_store_is_not_read_as_a_file_of_records(tmp_path: Path, store: Path) -
     (link := tmp_path / "link").symlink_to(store)
     for name in (store, link):
         with watched():
-            done = run("examples", "ingest", tmp_path / "records.jsonl", name, "--store", store)
-        assert done.code == exit_codes.BAD_INPUT
-        assert done.problem == f"{str(name)!r} is the example store itself, not a file of records."
+            records = tmp_path / "records.jsonl"
+            done = run("examples", "ingest", records, name, "--store", store, "--json")
+        assert (done.code, done.kind) == (exit_codes.BAD_INPUT, "the_store_itself")
+        assert repr(str(name)) in done.problem

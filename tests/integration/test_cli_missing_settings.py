@@ -85,9 +85,9 @@ def test_resume_without_a_model_leaves_the_fix_as_it_is(
 ) -> None:
     fix_id = begun(scenario)
     before = on_record(scenario, fix_id)
-    stopped = resume(scenario, fix_id)
+    stopped = resume(scenario, fix_id, "--json")
     assert stopped.code == exit_codes.ENVIRONMENT, stopped
-    assert "needs a model to continue, and no model is configured" in stopped.problem
+    assert stopped.kind == "no_model"
     assert "--model NAME" in stopped.next_step
     assert on_record(scenario, fix_id) == before, "nothing is recorded of an attempt that can't be"
     scenario.answer(PLAN)

@@ -204,7 +204,7 @@ def test_without_a_model_a_proof_is_not_run(tmp_path: Path) -> None:
     words = ("--proof", f"touch {ran}", "--script", "")
     ended = scenario.fix(*words, as_json=False)
     assert ended.code == exit_codes.REFUSED, ended
-    assert "No model is configured (--model, --base-url)" in ended.out
+    assert "--model, --base-url" in ended.out
     assert "checking that it fails" not in ended.err
     assert "proof" not in ended.err
     kept = tmp_path / "state" / "cache" / "proofs"
@@ -214,9 +214,8 @@ def test_without_a_model_a_proof_is_not_run(tmp_path: Path) -> None:
 def test_several_advisories_have_no_one_proof(scenario: Scenario) -> None:
     other = scenario.place / "other.json"
     other.write_text(osv("right", id="TEST-2026-2"))
-    ended = scenario.proved("--advisory", other, as_json=False)
-    assert ended.code == exit_codes.BAD_INPUT
-    assert "--proof shows one advisory's flaw" in ended.problem
+    ended = scenario.proved("--advisory", other)
+    assert (ended.code, ended.kind) == (exit_codes.BAD_INPUT, "proof_of_several")
     assert scenario.fixes_on_record == []
 
 

@@ -137,9 +137,8 @@ def test_a_part_of_several_is_not_resumed_alone(scenario: Scenario) -> None:
     store = SqliteAuditStore(audit_db(scenario.state))
     store.append(Scope(fix_id="fix-1", gate_transition_id="gate-1"), started)
     store.close()
-    ended = run("resume", "fix-1", "--state-dir", scenario.state)
-    assert ended.code == exit_codes.BAD_INPUT
-    assert "one part of a run over several advisories" in ended.problem
+    ended = run("resume", "fix-1", "--state-dir", scenario.state, "--json")
+    assert (ended.code, ended.kind) == (exit_codes.BAD_INPUT, "part_of_several")
     assert "`fallback-tier fix` again" in ended.next_step
 
 

@@ -196,9 +196,9 @@ def test_an_approved_patch_goes_to_a_file_and_to_machines(scenario: Scenario) ->
 
 def test_nothing_is_decided_where_the_patch_can_go_nowhere(scenario: Scenario) -> None:
     scenario.record.write(t.cap_reached())
-    ended = scenario.review("approve", FIX, *WHO, "--output", scenario.root / "none" / "fix.patch")
-    assert ended.code != exit_codes.OK
-    assert "there is no folder" in ended.problem
+    output = scenario.root / "none" / "fix.patch"
+    ended = scenario.review("approve", FIX, *WHO, "--output", output, "--json")
+    assert (ended.code, ended.kind) == (exit_codes.BAD_INPUT, "no_parent")
     assert scenario.answers() == []
 
 
@@ -276,9 +276,8 @@ def test_a_fix_at_its_budget_is_neither_approved_nor_reopened(scenario: Scenario
 def test_nothing_is_decided_while_the_fix_is_in_other_hands(scenario: Scenario, verb: str) -> None:
     scenario.record.write(t.cap_reached())
     with holding(scenario.state, FIX):
-        ended = scenario.review(verb, FIX, *WHO)
-    assert ended.code == exit_codes.BAD_INPUT
-    assert "another process" in ended.problem
+        ended = scenario.review(verb, FIX, *WHO, "--json")
+    assert (ended.code, ended.json["error"]["code"]) == (exit_codes.BAD_INPUT, "held")
     assert scenario.answers() == []
 
 

@@ -10,6 +10,7 @@ from tempfile import NamedTemporaryFile
 
 import pytest
 
+from fallback_plugins.shared.store import MADE_AGAIN
 from fallback_tier.cli import exit_codes
 from tests.choice import a_choice
 from tests.e2e.command import Ended, half_written, osv, repository, run, snapshot
@@ -94,7 +95,7 @@ def test_three_end_alike(tmp_path: Path, ecosystem: str, files: dict[str, str]) 
         assert without_its_name(one.out) == without_its_name(ended[0].out)
         assert "Traceback" not in one.err
     assert any("another run is busy with" in one.err for one in ended), ended
-    assert not any("made again" in one.err for one in again), "what one installed serves them all"
+    assert not any(MADE_AGAIN in one.err for one in again), "what one installed serves them all"
     assert snapshot(repo) == before
     assert half_written(tmp_path / "state") == []
     verified = run(

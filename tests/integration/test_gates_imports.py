@@ -115,7 +115,7 @@ def test_a_module_that_never_imported_does_not_count(tmp_path: Path) -> None:
     worse_change = change | {"app/core.py": "import json.nothing\n"}
     worse = judged(tmp_path / "2", APP, worse_change)
     assert same.status is GateStatus.PASSED
-    assert "nothing new" in same.detail
+    assert "nothing_new" in same.kinds
     message = "ModuleNotFoundError: No module named 'json.nothing'"
     assert worse.log == f"cannot import app.core: {message}"
 
@@ -205,7 +205,7 @@ def test_what_failed_before_is_not_the_patchs_where_it_says_the_same(
     verdict = moved(tmp_path, registry, before, after)
     assert verdict.status is status
     if status is GateStatus.PASSED:
-        assert "nothing new" in verdict.detail
+        assert "nothing_new" in verdict.kinds
 
 
 def test_a_module_that_a_release_no_longer_brings_is_missed(

@@ -52,7 +52,7 @@ def test_a_good_fix_without_dependencies_passes_its_tests(tmp_path: Path) -> Non
     with patched(tmp_path, project(), {"calc.js": FIXED}, about=OWN) as case:
         verdicts = case.judge(build_gates())
     assert verdicts["resolves"].status is GateStatus.SKIPPED
-    assert "no dependencies" in verdicts["resolves"].detail
+    assert verdicts["resolves"].kinds == {"no_dependencies"}
     assert verdicts["not_vulnerable"].status is GateStatus.SKIPPED
     assert verdicts["tests"].status is GateStatus.PASSED
     assert verdicts["tests"].detail == "2 test(s) pass"
@@ -99,7 +99,7 @@ def test_no_real_test_script_is_skipped_with_the_reason(
     with patched(tmp_path, project(scripts=scripts), {"calc.js": FIXED}, about=OWN) as case:
         verdict = case.judge(build_gates())["tests"]
     assert verdict.status is GateStatus.SKIPPED
-    assert "no test script" in verdict.detail
+    assert verdict.kinds == {"no_tests"}
 
 
 def test_a_runner_that_tells_no_count_is_judged_by_its_end(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_runner_that_tells_no_count_is_judged_by_its_end(tmp_path: Path) -> No
     with patched(tmp_path, files, {"calc.js": FIXED}, about=OWN) as case:
         verdict = case.judge(build_gates())["tests"]
     assert verdict.status is GateStatus.PASSED
-    assert "does not report" in verdict.detail
+    assert "not_counted" in verdict.kinds
 
 
 def test_a_patch_that_ends_the_runner_before_its_tests_does_not_pass(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_what_the_base_commit_can_not_install_either_is_no_verdict_on_the_patch(
     with patched(tmp_path, files, change, about=MS, manifests=manifests) as case:
         verdicts = case.judge(build_gates())
     assert verdicts["resolves"].status is GateStatus.SKIPPED
-    assert "base commit" in verdicts["resolves"].detail
+    assert verdicts["resolves"].kinds == {"base_not_installable"}
     assert verdicts["not_vulnerable"].detail == "pins: ms 98.0.0"
     assert verdicts["tests"].status is GateStatus.SKIPPED
 

@@ -41,7 +41,7 @@ def test_a_good_fix_without_dependencies_passes_its_tests(tmp_path: Path) -> Non
     with patched(tmp_path, PROJECT, {"calc.py": FIXED}, about=OWN) as case:
         verdicts = case.judge(build_gates())
     assert verdicts["resolves"].status is GateStatus.SKIPPED
-    assert "no dependencies" in verdicts["resolves"].detail
+    assert verdicts["resolves"].kinds == {"no_dependencies"}
     assert verdicts["not_vulnerable"].status is GateStatus.SKIPPED
     assert verdicts["tests"].status is GateStatus.PASSED
     assert verdicts["tests"].detail == "2 test(s) pass"
@@ -99,7 +99,7 @@ def test_a_repository_without_tests_is_skipped_with_the_reason(tmp_path: Path) -
     with patched(tmp_path, files, {"calc.py": FIXED}, about=OWN) as case:
         verdict = case.judge(build_gates())["tests"]
     assert verdict.status is GateStatus.SKIPPED
-    assert "no tests" in verdict.detail
+    assert verdict.kinds == {"no_tests"}
 
 
 def test_tests_that_need_an_undeclared_pytest_are_skipped(tmp_path: Path) -> None:

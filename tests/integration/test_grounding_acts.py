@@ -19,6 +19,7 @@ from fallback_audit.showing.judging_stats import judging_stats
 from fallback_audit.vocabulary import CallType, RefusalReason
 from fallback_tier.grounding.support import Judgement, claims_of
 from fallback_tier.limits import MAX_AUTHOR_CALLS
+from fallback_tier.llm.leaf import NO_JUDGE
 from fallback_tier.outcome import Applied, Refused, plan_adapter
 from fallback_tier.prompt.turns import STRICT_INSTRUCTION
 from tests.fixtures.fallback_tier_callable import (
@@ -204,7 +205,7 @@ def test_without_a_judge_grounding_is_not_evaluated(call: FallbackTierCallable) 
     assert isinstance(done, Applied)
     assert done.grounded is None
     (event,) = call.audit.of(GroundingNotEvaluated)
-    assert event.reason == "no judge is configured"
+    assert event.reason == NO_JUDGE
 
 
 def test_the_judge_sees_what_the_author_saw_and_nothing_bare(call: FallbackTierCallable) -> None:

@@ -110,9 +110,10 @@ def test_a_backup_brings_all_back_and_says_what_it_does_not(
     attempt(tmp_path, environ, "three")  # it goes on
     # With the newer folder of keys the older record is refused.
     shell(f'rm -r "$FALLBACK_TIER_KEYS"; cp -a {newer} "$FALLBACK_TIER_KEYS"', environ, tmp_path)
-    reported = shell('fallback-tier health --state-dir "$STATE"', environ, tmp_path)
+    reported = shell('fallback-tier health --state-dir "$STATE" --json', environ, tmp_path)
     assert reported.returncode == 6, reported
-    assert "was signed" in reported.stdout
+    checks = json.loads(reported.stdout)["checks"]
+    assert [one["check"] for one in checks if one["state"] == "failed"] == ["checkpoints"]
 
 
 def test_nothing_has_to_be_stopped_for_a_backup(tmp_path: Path, environ: dict[str, str]) -> None:

@@ -11,6 +11,8 @@ from fallback_plugins.solved_examples import SolvedExampleIndex
 from fallback_plugins.solved_examples.search.settings import RetrievalSettings
 from fallback_tier.attempt.task import DraftDiscarded
 from fallback_tier.limits import MAX_EXAMPLES
+from fallback_tier.llm.selfrag.search import FRESH_CONTEXT, UNREADABLE_ANSWER
+from fallback_tier.llm.selfrag.trying import SAME_PLAN
 from fallback_tier.outcome import Applied, DependencyBump
 from fallback_tier.ports import ModelRequest
 from tests.fakes.answering import Said
@@ -79,7 +81,7 @@ def test_the_record_of_a_search(tmp_path: Path) -> None:
     assert (first.example_id, first.score, first.lm_score, first.kept) == ("first", 0.9, None, True)
     # Equal plans are scored once: the later candidate asked no critic.
     assert (same.score, same.kept) == (None, False)
-    assert "the same plan" in same.problem
+    assert same.problem == SAME_PLAN
     assert (second.is_final, second.candidate.step) == (True, 2)
     candidates = [one.candidate for one in called(case, CallType.AUTHOR)]
     assert [(one.step, one.path, one.number) for one in candidates if one] == [
@@ -127,7 +129,7 @@ def test_a_retry_is_a_fresh_context(tmp_path: Path) -> None:
     done = case(prior=[failed(1, "LAST-FAILURE in test_escape")])
     assert isinstance(done, Applied)
     assert [(one.decision, one.forced) for one in decided(case)] == [(Retrieve.NO, True)] * 2
-    assert all("fresh context" in one.reason for one in decided(case))
+    assert {one.reason for one in decided(case)} == {FRESH_CONTEXT}
     assert not any(map(is_retrieve, case.critic_model.requests))
     assert "RetrievalQueried" not in case.audit.kinds
     assert all("LAST-FAILURE" in request.text for request in case.author_model.requests)
@@ -190,7 +192,7 @@ def test_after_examples_an_unreadable_decision_goes_on_with_them(tmp_path: Path)
     case = SelfRagCase(tmp_path, critic=critic)
     case()
     assert [one.decision for one in decided(case)] == [Retrieve.YES, Retrieve.CONTINUE]
-    assert "can't be read" in decided(case)[1].reason
+    assert decided(case)[1].reason.startswith(f"{UNREADABLE_ANSWER}: ")
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def test_a_schema_is_read() -> None:
         "devDependencies": {"tool": "latest"},
         "optionalDependencies": {"extra": "<3"},
     }
-    with pytest.raises(ValueError, match="no dependency"):
+    with pytest.raises(ValueError, match="Odd"):
         Universe.from_schema(_SCHEMA.replace("Dev|", "Odd|"))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fallback_audit.vocabulary import ProofLevel
 from fallback_tier.cli import exit_codes
 from tests.e2e.command import Ended, osv, run
 from tests.fakes.repository import git
@@ -846,7 +847,7 @@ def test_a_plan_says_how_versions_are_known_and_promises_no_proof(
     ended = run(*words, "--state-dir", tmp_path / "state", env=registry)
     assert ended.code == exit_codes.OK
     assert "proof" not in ended.out
-    assert "resolved tree" not in ended.out
+    assert ProofLevel.RESOLVED_TREE.replace("_", " ") not in ended.out
     assert "known" in ended.out
 
 

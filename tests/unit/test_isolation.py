@@ -49,7 +49,7 @@ def test_the_home_is_not_the_users() -> None:
 def test_a_key_in_the_environment_stops_the_session(key: str) -> None:
     done = _session("--collect-only", **{key: "x"})
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert f"{key} is set" in done.stderr
+    assert key in done.stderr
     assert "make test" in done.stderr
 
 

@@ -58,7 +58,7 @@ def test_a_process_that_hangs_is_told_and_ended() -> None:
     ):
         waiting.next_line(silent)
     child = os.posix_spawn(sys.executable, hangs, os.environ)
-    with pytest.raises(TimeoutError, match=f"process {child} has not ended"):
+    with pytest.raises(TimeoutError, match=rf"\b{child}\b"):
         waiting.exit_code(child)
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)

@@ -31,7 +31,7 @@ from fallback_audit.checkpoints.checkpoint import (
 from fallback_audit.checkpoints.keyring import Keyring, recall, recall_all, recall_history
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import MAX_NOTE_BYTES, Verifier
-from fallback_audit.errors import AuditIntegrityError, CheckpointError
+from fallback_audit.errors import AuditIntegrityError, CheckpointError, TrailFault
 from fallback_audit.files import (
     FILE_MODE,
     LOCK_TIMEOUT_S,
@@ -99,16 +99,16 @@ def _size(name: str, shard: Path) -> int:
 
 
 class CheckedCheckpoint(NamedTuple):
-    """One file of the folder: what it says where it can be trusted, else ``problem``, why not.
+    """One file of the folder: what it says where it can be trusted, else ``fault``, why not.
 
-    A ``problem`` may also stand beside a good checkpoint: the one that it names before it is missing
+    A ``fault`` may also stand beside a good checkpoint: the one that it names before it is missing
     or altered.
     """
 
     size: int
     path: Path
     signed: SignedCheckpoint | None
-    problem: str | None
+    fault: TrailFault | None
 
 
 class CheckpointLog:
@@ -158,7 +158,9 @@ class CheckpointLog:
         except AuditIntegrityError as error:
             raise _untrusted(path, error.problem, kind=error.kind) from error
         if signed.checkpoint.size != size:
-            raise _untrusted(path, f"it is one of size {signed.checkpoint.size}")
+            raise _untrusted(
+                path, f"it is one of size {signed.checkpoint.size}", kind="another_size"
+            )
         if signed.checkpoint.origin != keyring.origin:
             raise _untrusted(
                 path, f"it is of the log {signed.checkpoint.origin}", kind="another_log"
@@ -185,16 +187,17 @@ class CheckpointLog:
                 signed = opened(size, keyring)
             except AuditIntegrityError as error:
                 gone = None if gone is not None and gone.size == size else gone  # said here
-                yield CheckedCheckpoint(size, path, None, error.problem)
+                yield CheckedCheckpoint(size, path, None, TrailFault.of(error))
             else:
-                problem = _gap(before, signed.checkpoint.previous)
-                yield CheckedCheckpoint(size, path, signed, problem)
+                yield CheckedCheckpoint(
+                    size, path, signed, _gap(before, signed.checkpoint.previous)
+                )
             before = signed.named if signed else self._named(size)
         if (
             gone is not None
         ):  # at the last size, lest a reader take it for one signed since he began
-            path, problem = self.path(gone.size), gone_because(gone, self.folder)
-            yield CheckedCheckpoint(last, path, None, problem)
+            fault = TrailFault("known_checkpoint_missing", gone_because(gone, self.folder))
+            yield CheckedCheckpoint(last, self.path(gone.size), None, fault)
 
     def _known_to_be_good(
         self, note: bytes, trusted: tuple[Verifier, ...]
@@ -342,15 +345,23 @@ def ahead_because(last: Previous, folder: Path) -> str:
     )
 
 
-def _gap(before: Previous | None, named: Previous | None) -> str | None:
+def _gap(before: Previous | None, named: Previous | None) -> TrailFault | None:
     """Why the checkpoint that one names before it is not the one that is there."""
     if before == named:
         return None
     if named is None:
-        return "it says that it is the first, but there are checkpoints before it"
+        return TrailFault(
+            "not_the_first", "it says that it is the first, but there are checkpoints before it"
+        )
     if before is None or before.size != named.size:
-        return f"the checkpoint of size {named.size} before it is missing (removed)"
-    return f"the checkpoint of size {named.size} before it is another one (exchanged)"
+        return TrailFault(
+            "checkpoint_missing",
+            f"the checkpoint of size {named.size} before it is missing (removed)",
+        )
+    return TrailFault(
+        "checkpoint_exchanged",
+        f"the checkpoint of size {named.size} before it is another one (exchanged)",
+    )
 
 
 def _untrusted(path: Path, reason: str, *, kind: str = "") -> AuditIntegrityError:

@@ -71,4 +71,5 @@ def _unfit(digest: Digest, problem: str) -> EvidenceError:
     return EvidenceError(
         f"Evidence {digest} {problem}.",
         next_step="Run `fallback-tier audit verify` and find out who wrote it.",
+        kind="not_the_account",
     )

@@ -220,9 +220,10 @@ class Exporter:
 
 
 def _trusted(one: CheckedCheckpoint) -> SignedCheckpoint:
-    if one.signed is None or one.problem is not None:
+    if one.signed is None or one.fault is not None:
+        reason = one.fault.reason if one.fault is not None else None
         raise AuditIntegrityError(
-            f"Nothing is exported from a record that does not verify: {one.problem}.",
+            f"Nothing is exported from a record that does not verify: {reason}.",
             next_step=_VERIFY,
         )
     return one.signed

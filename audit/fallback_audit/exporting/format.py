@@ -219,7 +219,7 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[Line]:
     place = 0
     for number, text in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
         if number == 1 and not text.startswith(MAGIC):
-            raise _foreign(name, kind="not_an_export")
+            raise _foreign(name)
         line = _parsed(text, name, number)
         if place == len(ORDER):
             raise _unfit(name, number, "there is something after its end")
@@ -267,6 +267,7 @@ def rows_of_file(path: Path, *, sha256: str) -> Iterator[StoredRow]:
         raise AuditIntegrityError(
             f"{path} has the SHA-256 {found}, its signed statement says {sha256}.",
             next_step="Restore it from a copy, and find out who wrote to it.",
+            kind="another_digest",
         )
 
 
@@ -297,11 +298,11 @@ def _parsed(text: bytes, name: str, number: int) -> Line:
     return line
 
 
-def _foreign(name: str, *, kind: str = "") -> NotAnExportError:
+def _foreign(name: str) -> NotAnExportError:
     return NotAnExportError(
         f"{name} is no export: line 1 does not begin as one.",
         next_step="Name a file that `fallback-tier audit export` wrote.",
-        kind=kind,
+        kind="not_an_export",
     )
 
 

@@ -10,11 +10,11 @@ checkpoint covers needs its proof, and a fix of which none is proved, or not the
 from collections.abc import Collection, Iterator, Sequence
 
 from fallback_audit.canonical import GENESIS
-from fallback_audit.chain import StoredRow, broken_bytes
+from fallback_audit.chain import StoredRow, broken_bytes, misnumbered
 from fallback_audit.checkpoints.checkpoint import Checkpoint, Span
 from fallback_audit.checkpoints.merkle import inclusion_holds, leaf_hash
 from fallback_audit.checkpoints.note import Verifier
-from fallback_audit.errors import AuditIntegrityError
+from fallback_audit.errors import AuditIntegrityError, TrailFault
 from fallback_audit.exporting.spool import Spool
 from fallback_audit.statements import open_segment
 from fallback_audit.verifying.report import (
@@ -40,12 +40,12 @@ def verify_fix(
     """Check the export of one fix, and what came with it. Raises nothing about its content."""
     integrity, signed_problems = Listed[Problem](), Listed[Problem]()
     for message in spool.schema_problems():
-        integrity.add(Problem(seq=None, fix_id=None, reason=message))
+        integrity.add(Problem.reporting(TrailFault("schema", message)))
     verifiers = tuple(checkpoints.verifiers())
     trees: dict[int, Checkpoint] = {}
     for one in checkpoints.checked():
-        if one.problem is not None:
-            signed_problems.add(Problem(seq=None, fix_id=None, reason=one.problem))
+        if one.fault is not None:
+            signed_problems.add(Problem.reporting(one.fault))
         if one.signed is not None:
             trees[one.size] = one.signed.checkpoint
     covered_to = max(trees, default=0)
@@ -55,19 +55,17 @@ def verify_fix(
     covered: list[int] = []
     for row in spool.rows():
         events, last = events + 1, row
-        reason: str | None = broken_bytes(row, verifiers) or _misplaced(row)
-        if reason is None and row.seq > covered_to:
+        fault = broken_bytes(row, verifiers) or misnumbered(row)
+        if fault is None and row.seq > covered_to:
             uncovered.append(row)
-        elif reason is None:
+        elif fault is None:
             covered.append(row.seq)
-            reason = _unproved(spool, row, trees)
-        if reason is not None:
-            integrity.add(Problem(seq=row.seq, fix_id=spool.head.fix_id, reason=reason))
+            fault = _unproved(spool, row, trees)
+        if fault is not None:
+            integrity.add(Problem.reporting(fault, seq=row.seq, fix_id=spool.head.fix_id))
     if not trees:
-        none = Problem(
-            seq=None, fix_id=None, reason="there is no valid checkpoint", next_step=COVER
-        )
-        signed_problems.add(none)
+        none = TrailFault("no_checkpoint", "there is no valid checkpoint")
+        signed_problems.add(Problem.reporting(none, next_step=COVER))
     unsigned = uncovered_fixes(uncovered)
     if trees and (len(uncovered) == events or any(fix.ended for fix in unsigned)):
         what = "its end" if len(uncovered) < events else "any of its events"
@@ -137,33 +135,33 @@ def _sealed_to(spool: Spool, verifiers: Sequence[Verifier], problems: Listed[Pro
     try:
         return open_segment(statements[-1], verifiers).last_seq if statements else 0
     except AuditIntegrityError as error:
-        problems.add(Problem(seq=None, fix_id=None, reason=error.problem))
+        problems.add(Problem.reporting(TrailFault.of(error)))
         return 0
 
 
 def _unsigned(seq: int | None, what: str) -> Problem:
     """Whoever has a signed checkpoint can put events of his own behind it: they prove nothing."""
-    return Problem(
+    return Problem.reporting(
+        TrailFault(
+            "uncovered", f"no checkpoint covers {what}, so nothing shows that the log has it"
+        ),
         seq=seq,
-        fix_id=None,
-        reason=f"no checkpoint covers {what}, so nothing shows that the log has it",
         next_step="Ask for an export that was made after `fallback-tier audit checkpoint`.",
     )
 
 
-def _misplaced(row: StoredRow) -> str | None:
-    if not (row.header or b"").endswith(b',"seq":%d}' % row.seq):
-        return "its header says another sequence number (moved or duplicated)"
-    return None
-
-
-def _unproved(spool: Spool, row: StoredRow, trees: dict[int, Checkpoint]) -> str | None:
+def _unproved(spool: Spool, row: StoredRow, trees: dict[int, Checkpoint]) -> TrailFault | None:
     proof = spool.proof(row.seq)
     if proof is None:
-        return "a checkpoint covers its place, and no proof says that it stands there"
+        return TrailFault(
+            "no_proof", "a checkpoint covers its place, and no proof says that it stands there"
+        )
     tree = trees.get(proof.tree_size)
     if tree is None:
-        return "there is no checkpoint of the size that its proof is about"
+        return TrailFault(
+            "no_checkpoint_of_the_proof",
+            "there is no checkpoint of the size that its proof is about",
+        )
     holds = inclusion_holds(
         leaf_hash(row.header or b""),
         index=row.seq - 1,
@@ -171,4 +169,6 @@ def _unproved(spool: Spool, row: StoredRow, trees: dict[int, Checkpoint]) -> str
         path=tuple(map(bytes.fromhex, proof.path)),
         root=tree.root,
     )
-    return None if holds else "its proof does not lead to the root that was signed"
+    if holds:
+        return None
+    return TrailFault("another_root", "its proof does not lead to the root that was signed")

@@ -217,10 +217,12 @@ def _chained(content: _Content, verifiers: Sequence[Verifier]) -> Iterator[Store
     for row in content.rows:
         if row.seq > content.last_seq:
             return
-        reason = broken_link(row, seq=seq + 1, previous_leaf=tip, verifiers=verifiers)
-        if reason is not None:
+        fault = broken_link(row, seq=seq + 1, previous_leaf=tip, verifiers=verifiers)
+        if fault is not None:
             raise AuditIntegrityError(
-                f"Event {row.seq} can't be sealed: {reason}.", next_step=_NEXT, kind="event_altered"
+                f"Event {row.seq} can't be sealed: {fault.reason}.",
+                next_step=_NEXT,
+                kind="event_altered",
             )
         yield row
         seq, tip = row.seq, row.leaf or ""

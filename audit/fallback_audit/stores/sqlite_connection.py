@@ -95,12 +95,17 @@ _UNREAD_PAGE = re.compile(r"failed to get page|error code=(\d+)")
 
 
 class FilesReplacedError(Exception):
-    """A connection can't be used; the text says why, in words that follow the file's name."""
+    """A connection can't be used; the text says why, in words that follow the file's name. ``kind``: of the
+    store's error."""
 
     def __init__(
-        self, reason: str = "files of it were deleted or replaced while it was open"
+        self,
+        reason: str = "files of it were deleted or replaced while it was open",
+        *,
+        kind: str = "replaced",
     ) -> None:
         super().__init__(reason)
+        self.kind = kind
 
 
 class _Files(NamedTuple):
@@ -274,7 +279,9 @@ class SqliteConnection:
             if self._is_closed:
                 raise sqlite3.ProgrammingError("Cannot operate on a closed database.")
             if self._shared.is_inherited:
-                raise FilesReplacedError("this process is a fork of one that has it open")
+                raise FilesReplacedError(
+                    "this process is a fork of one that has it open", kind="fork"
+                )
             shared = self._shared
             user = shared.enter()
             try:
@@ -443,7 +450,7 @@ def explained(path: Path) -> Iterator[None]:
             next_step="Try again: it is opened again then. If it stays so, stop this process, run "
             "`fallback-tier audit verify` from outside, and restore a copy only if that finds the record "
             "damaged.",
-            kind="replaced",
+            kind=error.kind,
         ) from error
     except (sqlite3.Error, OSError) as error:
         raise store_error(path, error) from error

@@ -22,7 +22,7 @@ from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.contract.table import Violation
 from fallback_audit.disk_errors import blamed
-from fallback_audit.errors import AuditIntegrityError, AuditStoreError, FallbackError
+from fallback_audit.errors import AuditIntegrityError, AuditStoreError, FallbackError, TrailFault
 from fallback_audit.events import CLOSING_KINDS, Digest
 from fallback_audit.files import made_whole
 from fallback_audit.frozen import Frozen
@@ -115,6 +115,7 @@ def believed(state: VerifiedState, verifiers: Sequence[Verifier]) -> Frontier:
     forged = AuditIntegrityError(
         "The state of an earlier verification is not what its checkpoint says (forged).",
         next_step="Remove the file, and verify everything once.",
+        kind="forged",
     )
     try:
         frontier = Frontier(state.size, map(bytes.fromhex, state.frontier))
@@ -152,6 +153,22 @@ class Problem(Frozen):
     fix_id: str | None
     reason: str
     next_step: str = KEEP
+    #: Stays if the sentence changes (ADR-0130); of a broken rule it is the rule's name. In no document.
+    kind: str = Field(exclude=True)
+
+    @classmethod
+    def reporting(
+        cls,
+        fault: TrailFault,
+        *,
+        seq: int | None = None,
+        fix_id: str | None = None,
+        next_step: str = KEEP,
+    ) -> "Problem":
+        """Return the finding that reports ``fault``."""
+        return cls(
+            seq=seq, fix_id=fix_id, reason=fault.reason, next_step=next_step, kind=fault.kind
+        )
 
 
 class Flag(Frozen):
@@ -250,6 +267,7 @@ def first_bad(
             fix_id=v.fix_id,
             reason=f"{v.rule}: {v.detail}",
             next_step=f"Read `fallback-tier audit show {v.fix_id}`: evidence without action, or a defect.",
+            kind=v.rule,
         )
         for v in contract.items
     ]

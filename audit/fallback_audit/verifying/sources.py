@@ -12,7 +12,7 @@ from fallback_audit.checkpoints.checkpoint import Previous, open_checkpoint
 from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.log import CheckedCheckpoint, CheckpointLog
 from fallback_audit.checkpoints.note import Verifier
-from fallback_audit.errors import AuditIntegrityError
+from fallback_audit.errors import AuditIntegrityError, TrailFault
 
 
 class Snapshot(Protocol):
@@ -109,7 +109,7 @@ class LogCheckpoints:
             yield from self.log.checked(self.keyring, after=after)
             return
         gone = f"{path}: the checkpoint that was verified earlier is missing (removed)"
-        yield CheckedCheckpoint(after, path, None, gone)
+        yield CheckedCheckpoint(after, path, None, TrailFault("checkpoint_missing", gone))
         yield from (one for one in self.log.checked(self.keyring) if one.size > after)
 
 
@@ -148,17 +148,22 @@ class GivenCheckpoints:
         try:
             signed = open_checkpoint(kept.note, self.keyring.verifiers())
         except AuditIntegrityError as error:
-            return CheckedCheckpoint(0, kept.place, None, f"{kept.place}: {error.problem}")
+            altered = TrailFault(error.kind, f"{kept.place}: {error.problem}")
+            return CheckedCheckpoint(0, kept.place, None, altered)
         found, origin = signed.checkpoint, self.keyring.origin
-        problem = None
+        fault: TrailFault | None = None
         if found.origin != origin:
-            problem = f"{kept.place}: it is a checkpoint of the log {found.origin}, not of {origin}"
-        elif found.size <= after:
-            problem = (
-                f"{kept.place}: it covers {found.size} events, but an incremental run begins after "
-                f"event {after}: verify everything"
+            fault = TrailFault(
+                "another_log",
+                f"{kept.place}: it is a checkpoint of the log {found.origin}, not of {origin}",
             )
-        return CheckedCheckpoint(found.size, kept.place, None if problem else signed, problem)
+        elif found.size <= after:
+            fault = TrailFault(
+                "not_newer",
+                f"{kept.place}: it covers {found.size} events, but an incremental run begins after "
+                f"event {after}: verify everything",
+            )
+        return CheckedCheckpoint(found.size, kept.place, None if fault else signed, fault)
 
 
 #: Checkpoints, and the keys that may have signed them.

@@ -22,7 +22,12 @@ from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.contract.rule import Rule
 from fallback_audit.contract.table import RULES, Violation, link_violations, violations
 from fallback_audit.contract.trail import AnyEntry, Entry, FixLinks, Trail, link_of
-from fallback_audit.errors import AuditIntegrityError, EvidenceError, UnreadEvidenceError
+from fallback_audit.errors import (
+    AuditIntegrityError,
+    EvidenceError,
+    TrailFault,
+    UnreadEvidenceError,
+)
 from fallback_audit.event_types import StartedOn
 from fallback_audit.events import (
     KINDS,
@@ -99,14 +104,17 @@ class EvidenceCheck:
                 self.absent += 1
                 continue
             self.checked += 1
-            problem = self._problem(digest, event, _started_on(trail, seq))
-            if problem is not None:
+            fault = self._fault(digest, event, _started_on(trail, seq))
+            if fault is not None:
                 next_step = "Restore it from a copy of the evidence, and find out who removed it."
+                fix_id = trail.scope.fix_id
                 self.problems.add(
-                    Problem(seq=seq, fix_id=trail.scope.fix_id, reason=problem, next_step=next_step)
+                    Problem.reporting(fault, seq=seq, fix_id=fix_id, next_step=next_step)
                 )
 
-    def _problem(self, digest: str, event: AuditEvent, started_on: StartedOn | None) -> str | None:
+    def _fault(
+        self, digest: str, event: AuditEvent, started_on: StartedOn | None
+    ) -> TrailFault | None:
         try:
             if isinstance(event, RetrievalQueried):
                 read_account(event, self._evidence)
@@ -127,7 +135,7 @@ class EvidenceCheck:
                 if finding[0] is Finding.ELSEWHERE:
                     self.elsewhere[finding[1]] += 1
                 return None
-            return error.problem
+            return TrailFault.of(error)
         return None
 
 
@@ -224,13 +232,15 @@ class Trails:
         except ValidationError:
             if payload is not None and payload.startswith(TOMBSTONE_START):
                 return self._redacted(row)
-            reason = unreadable(header or b"")
+            fault = unreadable(header or b"")
         else:
             if _NAMED[type(event)] in (header or b""):
                 return Entry(seq, event)
-            reason = "header and payload name different kinds of event"
+            fault = TrailFault(
+                "event_misplaced", "header and payload name different kinds of event"
+            )
         if broken_bytes(row) is None:  # else the walk has said so
-            self.problems.add(Problem(seq=seq, fix_id=fix_id_of(row), reason=reason))
+            self.problems.add(Problem.reporting(fault, seq=seq, fix_id=fix_id_of(row)))
         return None
 
     def _redacted(self, row: StoredRow) -> AnyEntry | None:
@@ -239,8 +249,10 @@ class Trails:
             event = read_row(row, self.verifiers).payload
         except AuditIntegrityError as error:
             if broken_bytes(row, self.verifiers) is None:
-                problem = Problem(seq=row.seq, fix_id=fix_id_of(row), reason=error.problem)
-                self.problems.add(problem)
+                fix_id = fix_id_of(row)
+                self.problems.add(
+                    Problem.reporting(TrailFault.of(error), seq=row.seq, fix_id=fix_id)
+                )
             return None
         return Entry(row.seq, event)
 
@@ -285,12 +297,17 @@ class Trails:
                 continue
             digest = hashlib.sha256(payload or b"").hexdigest()
             if is_stone and reported.get(seq) != digest:
-                reason = "it was redacted, and no PayloadRedacted names this tombstone"
+                fault = TrailFault(
+                    "tombstone_not_named",
+                    "it was redacted, and no PayloadRedacted names this tombstone",
+                )
             elif not is_stone:
-                reason = "a PayloadRedacted names it, but its words still stand there"
+                fault = TrailFault(
+                    "not_redacted", "a PayloadRedacted names it, but its words still stand there"
+                )
             else:
                 continue
-            self.problems.add(Problem(seq=seq, fix_id=trail.scope.fix_id, reason=reason))
+            self.problems.add(Problem.reporting(fault, seq=seq, fix_id=trail.scope.fix_id))
 
 
 def rules_for(trail: Trail) -> tuple[Rule, ...]:

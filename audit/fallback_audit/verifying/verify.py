@@ -17,7 +17,7 @@ from fallback_audit.canonical import leaf_digest
 from fallback_audit.chain import StoredRow
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import Verifier
-from fallback_audit.errors import AuditIntegrityError
+from fallback_audit.errors import AuditIntegrityError, TrailFault
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import MAINTENANCE
 from fallback_audit.verifying.report import (
@@ -69,17 +69,17 @@ def verify(
     try:
         check.begin()
         with store.snapshot() as snapshot:
-            problems = snapshot.schema_problems()
+            faults = [TrailFault("schema", reason) for reason in snapshot.schema_problems()]
             if since is None:
-                problems = [*problems, *snapshot.index_problems()]
-            for problem in problems:
-                check.integrity.add(Problem(seq=None, fix_id=None, reason=problem))
+                faults += [TrailFault("index", reason) for reason in snapshot.index_problems()]
+            for fault in faults:
+                check.integrity.add(Problem.reporting(fault))
             check.chain(snapshot)
             if contract:
                 check.trails(snapshot, evidence, complete=complete_evidence)
             check.tail(snapshot)
     except AuditIntegrityError as error:
-        check.integrity.add(Problem(seq=None, fix_id=None, reason=error.problem))
+        check.integrity.add(Problem.reporting(TrailFault.of(error)))
     return check.report()
 
 
@@ -174,7 +174,7 @@ class _Check:
         self._trails.judge(snapshot.rows_by_trail())
         if self._trails.seen != self._complete:
             reason = f"the index of trails lists {self._trails.seen} events of {self._complete}"
-            self.integrity.add(Problem(seq=None, fix_id=None, reason=reason))
+            self.integrity.add(Problem.reporting(TrailFault("index", reason)))
 
     def tail(self, snapshot: Snapshot) -> None:
         """Whose events have no checkpoint yet."""
@@ -250,14 +250,16 @@ class _Check:
             base is not None and (base.last_seq, base.tip) == (since.size, since.tip)
         ):
             reason = "it is not the event that was verified before (rolled back, or rewritten)"
-            self.integrity.add(Problem(seq=since.size, fix_id=None, reason=reason))
+            self.integrity.add(
+                Problem.reporting(TrailFault("not_as_verified", reason), seq=since.size)
+            )
         return Position(since.size, since.tip, self._resumed_tree)
 
     def _nothing_before(self, snapshot: Snapshot, sealed: int) -> None:
         row = next(snapshot.rows(), None) if sealed else None
         if row is not None and row.seq <= sealed:
-            reason = "it was sealed, and still stands in the store"
-            self.integrity.add(Problem(seq=row.seq, fix_id=fix_id_of(row), reason=reason))
+            fault = TrailFault("sealed_and_stored", "it was sealed, and still stands in the store")
+            self.integrity.add(Problem.reporting(fault, seq=row.seq, fix_id=fix_id_of(row)))
 
     def _noting(self, rows: Iterator[StoredRow]) -> Iterator[StoredRow]:
         """Pass them on, noting whose they are: memory is that of the names of what is new."""

@@ -19,7 +19,7 @@ from fallback_audit.checkpoints.log import CheckedCheckpoint
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.contract.trail import Trail
-from fallback_audit.errors import AuditIntegrityError
+from fallback_audit.errors import AuditIntegrityError, TrailFault
 from fallback_audit.events import AuditEvent, FixResumed, SegmentRetired, SegmentSealed
 from fallback_audit.exporting.format import rows_of_file
 from fallback_audit.ports import MAINTENANCE
@@ -160,11 +160,11 @@ class Covering:
         elif not self._contradicted:  # whatever follows has another root too: once is enough
             self._contradicted = True
             first = self.covered_to + 1
-            self._problem(
+            reason = (
                 f"events {first} to {signed.size} are not those that were signed: their Merkle root is "
-                f"not that of checkpoint {signed.size} (altered, removed, reordered, or re-chained)",
-                seq=first,
+                f"not that of checkpoint {signed.size} (altered, removed, reordered, or re-chained)"
             )
+            self._problem(TrailFault("another_root", reason), seq=first)
         self._advance(signed.size)
 
     @property
@@ -194,22 +194,23 @@ class Covering:
             lost = self._waiting.size
             self._advance(lost)
         if lost is not None:
-            self._problem(
+            fault = TrailFault(
+                "cut_short",
                 f"the store ends at event {events}, but checkpoint {lost} covers {lost}: it was "
                 "truncated, or rolled back to an older copy",
-                seq=events + 1,
-                next_step=_ROLLED_BACK,
             )
+            self._problem(fault, seq=events + 1, next_step=_ROLLED_BACK)
         uncovered = events - self.covered_to
         if events and not self.checked and not self.covered_to:
-            self._problem("there are events, and no valid checkpoint", next_step=COVER)
+            none = TrailFault("no_checkpoint", "there are events, and no valid checkpoint")
+            self._problem(none, next_step=COVER)
         elif self._max_uncovered is not None and uncovered > self._max_uncovered:
-            self._problem(
+            fault = TrailFault(
+                "uncovered",
                 f"{uncovered:,} events have no checkpoint, {self._max_uncovered:,} may be without one: "
                 "checkpoints are missing from the end of the log, or their writer fails",
-                seq=self.covered_to + 1,
-                next_step=COVER,
             )
+            self._problem(fault, seq=self.covered_to + 1, next_step=COVER)
 
     def _advance(self, size: int) -> None:
         """To the next checkpoint that can be trusted, saying of the others why not."""
@@ -217,8 +218,8 @@ class Covering:
         for one in self._checked:
             if one.size > self._latest:
                 return
-            if one.problem is not None:
-                self._problem(one.problem, next_step=self._untrusted)
+            if one.fault is not None:
+                self._problem(one.fault, next_step=self._untrusted)
             if one.signed is None:
                 continue
             self.checked += 1
@@ -227,8 +228,8 @@ class Covering:
                 self._waiting, self._note = found, one.signed.note
                 return
 
-    def _problem(self, reason: str, *, seq: int | None = None, next_step: str = KEEP) -> None:
-        self._problems.add(Problem(seq=seq, fix_id=None, reason=reason, next_step=next_step))
+    def _problem(self, fault: TrailFault, *, seq: int | None = None, next_step: str = KEEP) -> None:
+        self._problems.add(Problem.reporting(fault, seq=seq, next_step=next_step))
 
 
 @dataclass
@@ -294,11 +295,12 @@ class Walk:
 
     def _judge(self, row: StoredRow) -> None:
         at = self.at
-        reason = broken_link(row, seq=at.seq + 1, previous_leaf=at.tip, verifiers=self.verifiers)
-        if reason is None and self._is_lost(row):
+        fault = broken_link(row, seq=at.seq + 1, previous_leaf=at.tip, verifiers=self.verifiers)
+        if fault is None and self._is_lost(row):
             reason = "it was redacted, and its row of audit_tombstone is gone (lost, or removed)"
-        if reason is not None:
-            self.problems.add(Problem(seq=row.seq, fix_id=fix_id_of(row), reason=reason))
+            fault = TrailFault("tombstone_lost", reason)
+        if fault is not None:
+            self.problems.add(Problem.reporting(fault, seq=row.seq, fix_id=fix_id_of(row)))
         if row.header is not None and row.leaf is not None:
             self.complete += row.payload is not None
             at.seq, at.tip = row.seq, row.leaf
@@ -407,7 +409,10 @@ class Sealed:
         """Through each file that is there, comparing checkpoints on the way; the position behind all."""
         events = list(maintenance)
         if self.segments and not _names(events, SegmentSealed, self.segments[-1]):
-            self._problem(self.segments[-1], "no SegmentSealed of the chain names it")
+            self._problem(
+                self.segments[-1],
+                TrailFault("segment_not_named", "no SegmentSealed of the chain names it"),
+            )
         at = Position(frontier=Frontier() if tree else None)
         for segment in self.segments:
             path = self._folder / segment.file if self._folder is not None else None
@@ -445,7 +450,8 @@ class Sealed:
             self._absent.append(segment)
             if self._folder is not None:
                 path = self._folder / segment.file
-                self._problem(segment, f"{path} is missing, and no SegmentRetired says why")
+                reason = f"{path} is missing, and no SegmentRetired says why"
+                self._problem(segment, TrailFault("segment_missing", reason))
 
     def _walk_file(
         self,
@@ -466,11 +472,12 @@ class Sealed:
             )
             walk.rows(self._noting(rows_of_file(path, sha256=segment.sha256), events))
         except AuditIntegrityError as error:
-            self._problem(segment, error.problem)
+            self._problem(segment, TrailFault.of(error))
             return
         root = at.frontier.root().hex() if at.frontier is not None else segment.root
         if (at.seq, at.tip, root) != (segment.last_seq, segment.tip, segment.root):
-            self._problem(segment, f"{path} does not end where the statement says")
+            reason = f"{path} does not end where the statement says"
+            self._problem(segment, TrailFault("segment_ends_elsewhere", reason))
 
     def _noting(self, rows: Iterable[StoredRow], events: list[AuditEvent]) -> Iterator[StoredRow]:
         """Pass them on, keeping the record's own events among them."""
@@ -488,26 +495,29 @@ class Sealed:
                 segment = open_segment(statement, self._verifiers)
                 tree = Frontier(segment.last_seq, map(bytes.fromhex, segment.frontier))
             except (AuditIntegrityError, ValueError) as error:
+                kind = getattr(error, "kind", "malformed")
                 reason = getattr(error, "problem", str(error))
-                self._add(f"sealed segment {number}: {reason}")
+                self._add(TrailFault(kind, f"sealed segment {number}: {reason}"))
                 continue
             place = (segment.number, segment.first_seq, segment.previous_leaf)
             if place != (number, behind + 1, leaf) or segment.last_seq < segment.first_seq:
-                self._problem(segment, "its statement does not go on where the one before it ended")
+                moved = "its statement does not go on where the one before it ended"
+                self._problem(segment, TrailFault("segment_out_of_place", moved))
             if tree.root().hex() != segment.root:
-                self._problem(segment, "its statement's tree does not have the root that it says")
+                other = "its statement's tree does not have the root that it says"
+                self._problem(segment, TrailFault("another_root", other))
             found.append(segment)
             behind, leaf = segment.last_seq, segment.tip
         return found
 
-    def _problem(self, segment: SegmentStatement, reason: str) -> None:
+    def _problem(self, segment: SegmentStatement, fault: TrailFault) -> None:
         place = (
             f"sealed segment {segment.number} (events {segment.first_seq} to {segment.last_seq})"
         )
-        self._add(f"{place}: {reason}")
+        self._add(TrailFault(fault.kind, f"{place}: {fault.reason}"))
 
-    def _add(self, reason: str) -> None:
-        self._problems.add(Problem(seq=None, fix_id=None, reason=reason))
+    def _add(self, fault: TrailFault) -> None:
+        self._problems.add(Problem.reporting(fault))
 
 
 def _names(

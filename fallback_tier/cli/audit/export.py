@@ -145,7 +145,7 @@ def _output(name: str | None) -> Iterator[BinaryIO]:
         sys.stdout.buffer.flush()
         return
     path = Path(name).absolute()
-    there = InputError(f"--out {name}: it exists.", next_step="Name a new file.")
+    there = InputError(f"--out {name}: it exists.", next_step="Name a new file.", kind="exists")
     if path.exists():
         raise there
     try:

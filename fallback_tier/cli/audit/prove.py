@@ -65,6 +65,7 @@ def _make(arguments: argparse.Namespace) -> tuple[Proof, SignedCheckpoint]:
         raise CheckpointError(
             f"There is no checkpoint in {log.folder}, so nothing can be proved.",
             next_step="Make one with `fallback-tier audit checkpoint`.",
+            kind="no_checkpoint",
         )
     keys = keyring.verifiers()
     old = _old(arguments, keys)
@@ -126,6 +127,7 @@ def _trusted(arguments: argparse.Namespace) -> tuple[Verifier, ...]:
         raise InputError(
             f"There is no trusted key in {keyring.folder}, so nothing can be checked.",
             next_step="Give the line that `audit keygen` printed there, with --trust.",
+            kind="no_trusted_key",
         )
     return keys
 

@@ -89,6 +89,7 @@ def checkpoint(arguments: argparse.Namespace) -> int:
         raise CheckpointError(
             "There is no event yet, so there is nothing to sign.",
             next_step="Run this again after the first `fallback-tier fix`.",
+            kind="no_event",
         )
     made = signed.checkpoint
     path = CheckpointLog(checkpoint_dir(state_dir(arguments), record(arguments))).path(made.size)
@@ -145,7 +146,9 @@ def _end_overlap(arguments: argparse.Namespace, folder: Path) -> int:
     retired = end_overlap(folder)
     if retired is None:
         raise InputError(
-            f"No rotation overlaps in {folder}.", next_step="`audit keygen --rotate` begins one."
+            f"No rotation overlaps in {folder}.",
+            next_step="`audit keygen --rotate` begins one.",
+            kind="no_overlap",
         )
     key = Keyring.load(folder).signers()[0].verifier
     message = f"this key alone signs now; retired: {retired.vkey}"

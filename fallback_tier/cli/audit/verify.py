@@ -106,7 +106,7 @@ def unpacked(name: str, keyring: Keyring) -> Iterator[Spool]:
         try:
             spool = Spool(file, shown, keyring.verifiers())
         except NotAnExportError as error:
-            raise InputError(error.problem, next_step=error.next_step) from error
+            raise InputError(error.problem, next_step=error.next_step, kind=error.kind) from error
         with spool:
             yield spool
 
@@ -203,7 +203,9 @@ def _is_export(path: Path) -> bool:
             return file.read(len(MAGIC)) == MAGIC
     except FileNotFoundError as error:
         raise AuditStoreError(
-            f"{path}: there is no such file.", next_step="Name a store's file, or an export."
+            f"{path}: there is no such file.",
+            next_step="Name a store's file, or an export.",
+            kind="no_such_file",
         ) from error
     except OSError as error:
         raise _unreadable(str(path), error, "Name a store's file, or an export.") from error

@@ -117,6 +117,7 @@ def _check_records(arguments: argparse.Namespace) -> None:
             raise InputError(
                 f"{name!r} is the example store itself, not a file of records.",
                 next_step="Name a file with one JSON object per line.",
+                kind="the_store_itself",
             )
 
 

@@ -101,7 +101,9 @@ def releases(arguments: argparse.Namespace) -> int:
     advisory = load_advisory(Path(arguments.advisory))
     if bool(arguments.before) != bool(arguments.after):
         raise ConfigurationError(
-            "--before and --after belong together.", next_step="Give both archives, or neither."
+            "--before and --after belong together.",
+            next_step="Give both archives, or neither.",
+            kind="one_archive",
         )
     with scratch_folder("releases") as folder:
         example = _from_disk(advisory, arguments) or _fetched(advisory, arguments, folder)
@@ -109,6 +111,7 @@ def releases(arguments: argparse.Namespace) -> int:
         raise InputError(
             f"The releases of {example.package} show what looks like a secret.",
             next_step="Write the example by hand, without it.",
+            kind="secret",
         )
     counts = _ingest(arguments, example)
     files = ", ".join(sorted(example.file_sha256))
@@ -129,6 +132,7 @@ def influenced(arguments: argparse.Namespace) -> int:
         raise InputError(
             f"There is no example {name!r} in {arguments.store!r}, and no fix names it.",
             next_step="`fallback-tier examples list` shows those that are there.",
+            kind="no_such_example",
         )
     shown = tuple(InfluenceShown(**dict(one), **_version(one, versions)) for one in found)
     document = InfluencedFixes(example_id=name, influenced=shown)
@@ -151,6 +155,7 @@ def _licence_of(repository: Path) -> str:
         raise InputError(
             f"{repository} declares no licence in {' or '.join(_MANIFESTS)}.",
             next_step="Give the licence of its code with --licence; none is assumed.",
+            kind="no_licence",
         )
     return found
 
@@ -164,6 +169,7 @@ def _check_chain(reader: ReadOnlyTrail) -> None:
         raise AuditIntegrityError(
             f"Nothing is harvested from a trail that is not intact: {reason}.",
             next_step="Run `fallback-tier audit verify`, and find out who wrote to it.",
+            kind="not_intact",
         )
 
 

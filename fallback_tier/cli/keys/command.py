@@ -170,6 +170,8 @@ def _standing(key: KeyRecord) -> str:
 def _hours(option: str, hours: float) -> timedelta:
     if not 0 <= hours <= _MAX_HOURS:  # and not NaN
         raise ConfigurationError(
-            f"{option}: that is no length of time.", next_step="Give a number from 0 on."
+            f"{option}: that is no length of time.",
+            next_step="Give a number from 0 on.",
+            kind="bad_duration",
         )
     return timedelta(hours=hours)

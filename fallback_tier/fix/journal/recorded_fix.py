@@ -89,6 +89,7 @@ class RecordedFix:
                 f"Fix {self.fix_id} was begun by an older version, which did not keep what it began with.",
                 next_step=f"`fallback-tier fix REPO --advisory FILE --resume {self.fix_id}`, with the "
                 "options as before.",
+                kind="older_version",
             )
         return get_document(self._evidence, FixInputs, self.start.inputs_sha256)
 

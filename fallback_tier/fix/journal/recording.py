@@ -167,6 +167,7 @@ class FixRecord:
                 "failing_before": _some(verdict.failing_before),
                 "projects": verdict.projects[:MAX_NAMED_PROJECTS],
                 "notes": _some(verdict.notes),
+                "kinds": frozenset(),
                 "tests_level": _level_of(verdict),
                 "tests": tuple(map(_safe, verdict.tests[:MAX_NAMED_PROJECTS])),
                 "log": log.decode(),

@@ -41,12 +41,14 @@ class CustomGate:
         if ours.ok:
             return passed(self.name, f"{self._command} ends well", ours.output)
         what = self._failure(ours)
+        kinds = ["program_missing"] if ours.exit_code == _NOT_FOUND else []
         if self.settings.compare_base:
             base = self._run(context, patched=False).result
             if base is not None and not base.ok:
-                return skipped(self.name, f"{what}, and at the base commit too", ours.output)
+                what += ", and at the base commit too"
+                return skipped(self.name, what, ours.output, kinds=kinds)
         if not self.settings.required:
-            return skipped(self.name, f"{what} (not required)", ours.output)
+            return skipped(self.name, f"{what} (not required)", ours.output, kinds=kinds)
         kind = FailureKind.GATE_TIMEOUT if ours.timed_out else FailureKind.CUSTOM_GATE_FAILED
         return failed(self.name, kind, what, ours.output)
 

@@ -104,7 +104,7 @@ class ProofGate:
         try:
             base = self.at_base(context)
         except ProofError as error:  # ``check_proof`` would have said so before anything was spent
-            return skipped(self.name, error.problem)
+            return skipped(self.name, error.problem, kinds=[error.kind])
         try:
             ran = self._run(context, patched=True)
         except ProofError as error:  # at the base commit the place was free
@@ -130,7 +130,7 @@ class ProofGate:
             here, there = ran.installed or "everything", base.installed or "everything"
             what = f"{there}; with the patch: {here if here != there else 'others of them'}"
             detail = f"{message}, but not on the same dependencies, which may be why: {what}"
-            return skipped(self.name, detail, result.output)
+            return skipped(self.name, detail, result.output, kinds=["other_dependencies"])
         detail = f"{message}; installed: {ran.installed}" if ran.installed else message
         return passed(self.name, detail, result.output, proof_level=ProofLevel.PROOF_TEST)
 
@@ -164,7 +164,7 @@ class ProofGate:
             return failed(self.name, FailureKind.PROOF_FAILED, message, output)
         if not before and not self.proof.end:
             message = f"the proof fails at the base commit and ends well with the patch, but {_UNSHOWN_END}"
-            return skipped(self.name, message, output)
+            return skipped(self.name, message, output, kinds=["end_not_shown"])
         if doubts := [*self._doubts(there, here)]:
             message = f"the proof exits with 0, but it can't be relied on: {_some(doubts, '; ')}"
             return undecided(self.name, message, output)
@@ -325,6 +325,7 @@ def _checked(proof: Proof, ran: TargetRun) -> CommandResult:
             "The proof can't be run: the dependencies of the base commit can't be installed here: "
             f"{ran.installed}",
             next_step="Make them installable (`npm ci`, `uv pip install`), or prove it by hand.",
+            kind="not_installable",
         )
     message = " ".join(result.output[-_QUOTED_CHARS:].split()) or "it printed nothing"
     message += f" (installed: {ran.installed})" if ran.installed else ""

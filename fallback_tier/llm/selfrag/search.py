@@ -127,7 +127,9 @@ def _scored(one: CandidateAnswer, critique: Critique | None) -> _ScoredCandidate
 
 # Retrieve: whether the next segment of a path needs examples, and which (Self-RAG's first token).
 
-_FRESH_CONTEXT = "a retry is a fresh context, without examples"
+# Reasons of decisions, as they are recorded.
+FRESH_CONTEXT = "a retry is a fresh context, without examples"
+UNREADABLE_ANSWER = "the critic's answer can't be read"
 _NO_EXAMPLES = "the memory has nothing for this advisory"
 
 _Shots = tuple[FewShot, ...]
@@ -170,7 +172,7 @@ class _Fetching:
         """A critic's decision a path, or why there is none. No call where only one answer is possible."""
         context = self._context
         if context.attempt.task.is_retry:
-            return [RetrieveAnswer(retrieve=Retrieve.NO, reason=_FRESH_CONTEXT)] * len(frontier)
+            return [RetrieveAnswer(retrieve=Retrieve.NO, reason=FRESH_CONTEXT)] * len(frontier)
         if not context.examples:
             # What is asked of the memory is the same at every step.
             return [RetrieveAnswer(retrieve=Retrieve.NO, reason=_NO_EXAMPLES)] * len(frontier)
@@ -211,7 +213,7 @@ def _read_decision(outcome: Answered | ModelError) -> RetrieveAnswer | str:
     if isinstance(outcome, ModelError):
         return f"the critic gave no answer: {outcome.problem}"
     answer, problems = read_retrieve(outcome.answer)
-    return answer or f"the critic's answer can't be read: {' '.join(problems)}"
+    return answer or f"{UNREADABLE_ANSWER}: {' '.join(problems)}"
 
 
 def _decided(answer: RetrieveAnswer | str, before: _Shots) -> tuple[Retrieve, str]:

@@ -19,6 +19,9 @@ from fallback_tier.llm.selfrag.search_context import (
 )
 from fallback_tier.retrieval import FewShot
 
+#: A candidate's problem, as it is recorded.
+SAME_PLAN = "Another candidate made the same plan."
+
 
 @dataclass(frozen=True)
 class CandidateCall:
@@ -138,4 +141,4 @@ def _problem(
         key = plan_key(plan, context.attempt.task.repo)
     except (EditError, RepositoryError) as error:
         return str(error)
-    return "" if beam.is_new(key) else "Another candidate made the same plan."
+    return "" if beam.is_new(key) else SAME_PLAN

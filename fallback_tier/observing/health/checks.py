@@ -160,6 +160,7 @@ def _served(asked: _Asked, model: str) -> Finding:
         return degraded(
             f"{url}, which serves the {asked.what} {model}, can't be reached: {error}.",
             f"Check the server, proxies and {asked.option}. Recipes and examples go on without it.",
+            kind="unreachable",
         )
     if status in _KEY_REFUSED:
         return degraded(
@@ -230,7 +231,7 @@ class _Looks:
         folder = keys_dir(self._record)
         keyring = Keyring.load(folder)
         if keyring.signing is not None:
-            return ok(f"There is a key to sign with in {folder}.")
+            return ok(f"There is a key to sign with in {folder}.", kind="signing_key")
         if keyring.verifiers():
             keyring.signers()  # a folder for verifying only: says so
         covered = CheckpointLog(checkpoint_dir(self._state, self._record)).latest_size()
@@ -238,9 +239,10 @@ class _Looks:
             return failed(
                 f"{folder} has no {SIGNING}, and checkpoints were signed before: nothing can be recorded.",
                 "Restore the folder of keys from its backup, or name it with --keys.",
+                kind="signing_key_gone",
             )
         check_keys(self._record)
-        return ok(f"{folder} has no key yet; the first fix makes one.")
+        return ok(f"{folder} has no key yet; the first fix makes one.", kind="no_key_yet")
 
     def checkpoints(self) -> Finding:
         """They agree with the store, and are not far behind."""
@@ -254,6 +256,7 @@ class _Looks:
                 return failed(
                     f"{gone_because(gone, folder)[:1].upper()}{gone_because(gone, folder)[1:]}.",
                     "Restore the folder; docs/runbook.md says what else it can be.",
+                    kind="known_checkpoint_missing",
                 )
             if folder.is_dir() and keyring.signing is not None:  # as a writer does first of all
                 Checkpointer(reader, log, keys, segments=reader.segments).check()

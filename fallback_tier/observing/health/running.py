@@ -10,6 +10,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from pydantic import Field
+
 from fallback_audit.frozen import Frozen
 from fallback_tier.errors import FallbackError
 
@@ -35,11 +37,13 @@ class CheckState(StrEnum):
 
 
 class Finding(NamedTuple):
-    """What a check found. ``next_step``: empty only where all is well."""
+    """What a check found. ``next_step``: empty only where all is well. ``kind``: stays if the words change,
+    as an error's."""
 
     state: CheckState
     reason: str
     next_step: str = ""
+    kind: str = ""
 
 
 class CheckResult(Frozen):
@@ -50,6 +54,8 @@ class CheckResult(Frozen):
     reason: str
     next_step: str = ""
     duration_ms: int | None = None
+    #: The finding's. In no document.
+    kind: str = Field(default="", exclude=True)
 
 
 class Health(Frozen):
@@ -64,24 +70,24 @@ class Health(Frozen):
         return cls(ready=not any(one.state is CheckState.FAILED for one in checks), checks=checks)
 
 
-def ok(reason: str) -> Finding:
+def ok(reason: str, *, kind: str = "") -> Finding:
     """All is well."""
-    return Finding(CheckState.OK, reason)
+    return Finding(CheckState.OK, reason, kind=kind)
 
 
-def degraded(reason: str, next_step: str) -> Finding:
+def degraded(reason: str, next_step: str, *, kind: str = "") -> Finding:
     """Fixes go on, with less."""
-    return Finding(CheckState.DEGRADED, reason, next_step)
+    return Finding(CheckState.DEGRADED, reason, next_step, kind)
 
 
-def failed(reason: str, next_step: str) -> Finding:
+def failed(reason: str, next_step: str, *, kind: str = "") -> Finding:
     """No fix should be begun."""
-    return Finding(CheckState.FAILED, reason, next_step)
+    return Finding(CheckState.FAILED, reason, next_step, kind)
 
 
 def as_failed(error: FallbackError) -> Finding:
     """An error of ours as the finding that it is."""
-    return failed(error.problem, error.next_step)
+    return failed(error.problem, error.next_step, kind=error.kind)
 
 
 @dataclass(frozen=True)
@@ -160,6 +166,7 @@ class Checks:
         found = failed(
             f"It has not answered for {waited:.1f} s; {self.timeout_s:g} s are waited for.",
             "Look for a disk, a server or a lock that hangs; the check goes on by itself.",
+            kind="late",
         )
         return CheckResult(check=name, **found._asdict())
 

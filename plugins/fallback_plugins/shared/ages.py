@@ -211,6 +211,7 @@ class Ages:
                 " of an exception for this fix.",
                 next_step=f"Exempt {package} in {own[0].file}, or wait until the rule admits it.",
                 blockers=(blocker,),
+                kind="not_kept_by_a_lock",
             )
         if reason is not None:
             today = datetime.now(UTC).date()

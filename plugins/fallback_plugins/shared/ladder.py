@@ -548,6 +548,7 @@ class HeldToAges:
                 "sentence": error.problem,
                 "next_step": error.next_step,
                 "declined": tuple(declined) or declined_by(error),
+                "kind": error.kind,
             }
         )
 

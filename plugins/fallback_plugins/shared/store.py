@@ -244,8 +244,12 @@ class InstalledStore:
             if kept.content == _digest(place / _CONTENT, _content):
                 _mark(place)
                 return True
-        self._report(f"what was installed was changed since, and is made again: {place}")
+        self._report(f"{MADE_AGAIN}: {place}")
         return False
+
+
+#: Reported of an entry that is not as it was made.
+MADE_AGAIN = "what was installed was changed since, and is made again"
 
 
 def entries_of(folder: Path, report: Callable[[str], None] = say_nothing) -> Entries:

@@ -230,8 +230,8 @@ def test_what_is_unclear_is_asked_again(text: str, message: str) -> None:
 
 
 def test_a_broken_plan_is_not_passed_over_for_another() -> None:
-    assert "not closed" in problem(f"{REFUSE}\n{EDIT.replace(REPLACE, '')}")
-    assert "of its own" in problem(EDIT.replace(REPLACE, "") + EDIT)
+    assert f"`{REPLACE}`" in problem(f"{REFUSE}\n{EDIT.replace(REPLACE, '')}")
+    assert f"`{SEARCH}`" in problem(EDIT.replace(REPLACE, "") + EDIT)
 
 
 def test_many_problems_are_counted_not_listed() -> None:

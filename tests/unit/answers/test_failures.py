@@ -5,6 +5,7 @@ import json
 import pytest
 
 from fallback_tier.answers.blocks import parse_plan, read_plan
+from fallback_tier.answers.reading import ONE_OBJECT, THINKING
 from fallback_tier.outcome import Refuse
 from fallback_tier.ports import ModelAnswer, Usage
 
@@ -37,14 +38,14 @@ def test_a_refusal_of_the_safety_system_is_no_answer_whatever_came_before() -> N
 def test_an_answer_without_text_or_of_thinking_only(text: str, stop_reason: str) -> None:
     (message,) = read(text, stop_reason)
     assert "no text (1,234 tokens" in message
-    assert "exactly one JSON object" in message
+    assert ONE_OBJECT in message
 
 
 def test_thinking_in_front_of_the_answer_is_not_the_answer() -> None:
     thought = f"<think>\nFirst {EDIT}? No, better to refuse.\n</think>\n\n"
     assert parse_plan(thought + REFUSE)[0] == Refuse(reason="nothing to see")
     (message,) = read("<think>\nOn the one hand " + EDIT)
-    assert "ends inside its thinking" in message
+    assert f"({THINKING[0]})" in message
     # The words alone are no thinking: an edit may be about them.
     new = {"path": "a.py", "old": "<think>", "new": "</think>"}
     plan, problems = parse_plan(json.dumps({"action": "source_edit", "edits": [new]}))

@@ -11,6 +11,7 @@ from fallback_plugins.messages_api.model import enforced
 from fallback_tier.answers.blocks import parse_plan
 from fallback_tier.grounding.support import verdicts_adapter
 from fallback_tier.outcome import plan_adapter
+from tests.kinds import RaisedIn
 
 
 class Support(StrEnum):
@@ -126,5 +127,5 @@ def test_an_answer_in_its_shape_is_read() -> None:
 
 
 def test_an_object_of_any_keys_can_not_be_enforced() -> None:
-    with pytest.raises(ValueError, match="not fixed"):
+    with pytest.raises(ValueError, check=RaisedIn(enforced)):
         enforced(TypeAdapter(dict[str, int]).json_schema())

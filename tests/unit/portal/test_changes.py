@@ -35,11 +35,14 @@ def bell_of(opened: ServiceScenario, most: int = 10) -> tuple[Board, Bell]:
     return board, Bell(board, recent, feed, most)
 
 
+IT_ENDED = "it ended"
+
+
 async def next_of(bell: Bell, told: int) -> Changed:
     async with asyncio.timeout(PATIENCE_S):
         async for changed in bell.follow(told):
             return changed
-    raise AssertionError("it ended")
+    raise AssertionError(IT_ENDED)
 
 
 def test_a_page_hears_of_the_fixes_that_were_recorded_in(tmp_path: Path) -> None:
@@ -132,7 +135,7 @@ def test_no_more_listen_than_may_and_none_when_the_service_ends(tmp_path: Path) 
             with pytest.raises(BusyError, check=OfKind("too_many_streams")):
                 bell.check()
             bell._feed.close()
-            with pytest.raises(AssertionError, match="it ended"):
+            with pytest.raises(AssertionError, match=IT_ENDED):
                 await waits
             with pytest.raises(BusyError):
                 bell.check()

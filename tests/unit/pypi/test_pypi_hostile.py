@@ -82,7 +82,7 @@ def test_a_locks_names_and_versions_are_names_and_versions(
     plugin = build_ecosystem(FakeClients())
     reported = refusal(plugin, LEAF, repository(tmp_path, {path: text}))
     assert reported.reason is RefusalReason.RECIPE_UNSUPPORTED
-    assert f"{path} is not as its client writes it" in reported.sentence
+    assert path in reported.sentence
 
 
 @pytest.mark.parametrize(

@@ -310,7 +310,7 @@ class ImportsGate(NpmGate):
         project = Installation(context, gating.patched(context), folder)
         base = project.at_base
         if not project.inputs.declares:
-            return gating.skipped(self.name, f"{project.manifest} declares no dependencies")
+            return gating.without_dependencies(self.name, project.manifest)
         if project.inputs.identity == base.inputs.identity:
             return gating.skipped(self.name, f"no dependency of {project.manifest} moves")
         if (absent := project.install().absent) is not None:
@@ -393,7 +393,7 @@ class ResolvesGate(ResolvingGate, NpmGate):
     def _project(self, context: GateContext, folder: str) -> GateVerdict:
         project = Installation(context, gating.patched(context), folder)
         if not project.inputs.declares:
-            return gating.skipped(self.name, f"{project.manifest} declares no dependencies")
+            return gating.without_dependencies(self.name, project.manifest)
         found, client = project.install(), project.resolution.command.client
 
         def lacks() -> bool:

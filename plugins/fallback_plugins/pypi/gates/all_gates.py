@@ -66,7 +66,7 @@ class ResolvesGate(ResolvingGate, PyPIGate):
     def _project(self, context: GateContext, folder: str) -> GateVerdict:
         project = Environment(context, gating.patched(context), folder)
         if not project.declares:
-            return gating.skipped(self.name, f"{project.folder!r} declares no dependencies")
+            return gating.without_dependencies(self.name, repr(project.folder))
         found = project.install()
 
         def lacks() -> bool:
@@ -317,7 +317,7 @@ class TestsGate(PyPIGate):
             why = (
                 f"the tests would run in two settings, so that nothing can be compared: {otherwise}"
             )
-            return gating.undecided(self.name, why)
+            return gating.undecided(self.name, why, kinds=["another_setting"])
 
         def alike() -> bool:
             return here.contents() == base.contents()

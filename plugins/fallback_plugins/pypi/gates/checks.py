@@ -249,8 +249,8 @@ class ImportsGate(PyPIGate):
         project = Environment(context, gating.patched(context), folder)
         own = modules(context, folder)[:MAX_MODULES]
         if not own and not project.declares:
-            why = f"{folder!r} has no module of its own to import, and declares no dependencies"
-            return gating.skipped(self.name, why)
+            what = f"{folder!r} has no module of its own to import, and"
+            return gating.without_dependencies(self.name, what)
         if (absent := project.install().absent) is not None:
             return gating.skipped(self.name, absent.sentence)
         names = tuple(dict.fromkeys((*own, *_dependency_modules(project))))

@@ -178,7 +178,8 @@ class PipfileLock:
         spelling = self._spelling(path, before)
         if spelling is None:
             raise unsupported(
-                f"The hash in {self.path} is not that of {path} as it stands: the lock is out of date."
+                f"The hash in {self.path} is not that of {path} as it stands: the lock is out of date.",
+                kind="stale_lock",
             )
         document = deepcopy(dict(self.document))
         document[_META]["hash"]["sha256"] = self._hash_of(path, after, spelling)

@@ -103,7 +103,7 @@ def _judge_run(
     if not found or blocked:
         return _is_inconclusive(gate, check, ours)
     what = f"{check.label}: nothing new; {len(found)} problem(s) as at the base commit"
-    return gating.passed(gate, what, ours.output)
+    return gating.passed(gate, what, ours.output, kinds=["nothing_new"])
 
 
 @dataclass(frozen=True)
@@ -157,11 +157,12 @@ def _failed(gate: str, detail: str, log: str) -> GateVerdict:
 def together(gate: str, verdicts: Sequence[GateVerdict]) -> GateVerdict:
     """One verdict over several checks; a pass says what it leaves out."""
     verdict = gating.combined(gate, verdicts)
-    left = [one.detail for one in verdicts if one.status is GateStatus.SKIPPED]
+    left = [one for one in verdicts if one.status is GateStatus.SKIPPED]
     if verdict.status is not GateStatus.PASSED or not left:
         return verdict
-    message = f"{verdict.detail}; not checked: {'; '.join(left)}"
-    return verdict.model_copy(update={"detail": message})
+    message = f"{verdict.detail}; not checked: {'; '.join(one.detail for one in left)}"
+    kinds = verdict.kinds.union(*(one.kinds for one in left))
+    return verdict.model_copy(update={"detail": message, "kinds": kinds})
 
 
 #: Wall clock of one import. What needs longer starts something, and no check should wait for that.

@@ -67,7 +67,13 @@ def unjudged(verdict: GateVerdict, folder: str) -> GateVerdict:
 def untested(gate: str, reason: str) -> GateVerdict:
     """Return the verdict on a project without tests: with one that has some, it is ignored
     (``combined``)."""
-    return skipped(gate, reason).model_copy(update={"tests_level": TestsLevel.NOT_JUDGED})
+    verdict = skipped(gate, reason, kinds=["no_tests"])
+    return verdict.model_copy(update={"tests_level": TestsLevel.NOT_JUDGED})
+
+
+def without_dependencies(gate: str, project: str) -> GateVerdict:
+    """Return the verdict of a gate on dependencies on a project that declares none."""
+    return skipped(gate, f"{project} declares no dependencies", kinds=["no_dependencies"])
 
 
 def own_names(affected: Affected | None, packages: Sequence[str]) -> tuple[str, ...]:
@@ -83,7 +89,7 @@ def of_versions(gate: str, verdicts: Sequence[GateVerdict]) -> GateVerdict:
     """Return one verdict over the packages of an advisory: a pass means that every one of them was read."""
     unread = [one for one in verdicts if one.status is GateStatus.SKIPPED and one.proof_level]
     if unread and not any(one.status is GateStatus.FAILED for one in verdicts):
-        return skipped(gate, "; ".join(one.detail for one in verdicts))
+        return skipped(gate, "; ".join(one.detail for one in verdicts), kinds=_kinds_of(verdicts))
     return combined(gate, verdicts)
 
 
@@ -122,7 +128,7 @@ def of_installed(
         return failed(gate, FailureKind.RESOLUTION_FAILED, message, found.in_full)
     if found.level is Level.METADATA:
         why = f"{client} can't install the base commit either, so this shows nothing: {found.in_words}"
-        return skipped(gate, why, found.in_full)
+        return skipped(gate, why, found.in_full, kinds=["base_not_installable"])
     return None
 
 
@@ -153,7 +159,8 @@ def beside_another_setting(verdict: GateVerdict, otherwise: str) -> GateVerdict:
     if not otherwise or not depends_on_setting(verdict):
         return verdict
     what = f"{verdict.detail}; and it is not installed as the base commit was: {otherwise}"
-    found = undecided(verdict.gate, what, verdict.log)
+    kinds = verdict.kinds | {"another_setting"}
+    found = undecided(verdict.gate, what, verdict.log, kinds=kinds)
     return found.model_copy(update={"tests_level": verdict.tests_level, "tests": verdict.tests})
 
 
@@ -318,10 +325,15 @@ def _joined(verdicts: Sequence[GateVerdict]) -> GateVerdict:
         "log": logs,
         "proof_level": level,
         "failing_before": before,
+        "kinds": _kinds_of(verdicts),
     }
     reported["projects"] = tuple(project for verdict in verdicts for project in verdict.projects)
     reported["notes"] = tuple(dict.fromkeys(note for verdict in verdicts for note in verdict.notes))
     return first.model_copy(update={**reported, "flaky": flaky, "broken": broken})
+
+
+def _kinds_of(verdicts: Sequence[GateVerdict]) -> frozenset[str]:
+    return frozenset[str]().union(*(verdict.kinds for verdict in verdicts))
 
 
 #: Puts a folder first on the path that the sandbox gives, then becomes the command. The exit code is 127

@@ -419,7 +419,8 @@ class _Suite:
         if before:
             what = f"the runner does not tell that any test ran; {before} did at the base commit"
             return failed(self.gate, FailureKind.TESTS_MISSING, what, log)
-        return passed(self.gate, "tests pass; the runner does not report how many ran", log)
+        what = "tests pass; the runner does not report how many ran"
+        return passed(self.gate, what, log, kinds=["not_counted"])
 
     def _judge_unnamed(self, ours: SuiteRun) -> GateVerdict:
         """Nobody can tell which tests fail. The same words at the base commit tell nothing, and nor do
@@ -723,8 +724,9 @@ def _judged(
     if isinstance(ours, NotInstalled):
         why = f"the project's dependencies could not be installed, so no test ran: {ours.why}"
         if any(there.count != 0 for there in base.made) or base.late is not None:
-            return unjudged(undecided(gate, f"{why}; at the base commit they do"), folder), None
-        return unjudged(skipped(gate, why), folder), None
+            what = undecided(gate, f"{why}; at the base commit they do", kinds=["not_installed"])
+            return unjudged(what, folder), None
+        return unjudged(skipped(gate, why, kinds=["not_installed"]), folder), None
     verdict = suite.judge(ours)
     if verdict.status is GateStatus.FAILED:
         verdict = _ask_again(suite, ours, verdict, alone)
@@ -737,6 +739,8 @@ def _judged(
         "tests": (account,),
         "notes": (*verdict.notes, *ours.unserved),
     }
+    if ours.without_options:
+        reported["kinds"] = verdict.kinds | {"without_own_options"}
     if ours.installed:
         reported["detail"] = f"{verdict.detail}; {ours.installed}"
     return verdict.model_copy(update=reported), decisive
@@ -835,9 +839,8 @@ def _ask_again(
         return _without(verdict, told.flaky | told.uneven)
     if told.uneven:
         why = "run alone it fails with the patch in some runs and passes in others"
-        return _not_each_time(
-            suite, verdict, f"{why}, and passes at the base commit: {_some(told.uneven)}"
-        )
+        why = f"{why}, and passes at the base commit: {_some(told.uneven)}"
+        return _not_each_time(suite, verdict, why, kind="fails_at_times_alone")
     if told.flaky:
         suite.flaky_alone |= told.flaky
         verdict = suite.judge(ours)
@@ -851,16 +854,14 @@ def _ask_the_suite(
 ) -> GateVerdict:
     """Further runs of the suite with the patch: it fails for what fails, or is gone, in all of them."""
     if suite.late is not None:
-        return _not_each_time(
-            suite,
-            verdict,
-            "that is one run, and the base commit's tests do not end in time to be asked again",
-        )
+        why = "that is one run, and the base commit's tests do not end in time to be asked again"
+        return _not_each_time(suite, verdict, why, kind="base_too_slow")
     left = blamed
     for number in range(PATCHED_RERUNS):
         again = suite.again()
         if isinstance(again, NotInstalled):
-            return _not_each_time(suite, verdict, f"another run was not possible: {again.why}")
+            why = f"another run was not possible: {again.why}"
+            return _not_each_time(suite, verdict, why, kind="not_run_again")
         if left:
             found = suite.blamed(again)
             left = left if found is None else left & found
@@ -871,7 +872,7 @@ def _ask_the_suite(
             which = f": {_some(blamed)}" if blamed else ""
             why = f"not so in another run with the patch{which}"
             once = number == 0 and suite.judge(again).status is not GateStatus.FAILED
-            return _not_each_time(suite, verdict, why, once=once)
+            return _not_each_time(suite, verdict, why, kind="not_in_another_run", once=once)
     return _without(verdict, (blamed or frozenset()) - (left or frozenset()))
 
 
@@ -883,7 +884,8 @@ def _in_time_once(suite: _Suite, verdict: GateVerdict, alone: _Alone | None) -> 
     found = suite.judge(again)
     if found.status is GateStatus.FAILED:
         return _ask_again(suite, again, found, alone)
-    return _not_each_time(suite, verdict, f"another run did: {found.detail}", once=True)
+    why = f"another run did: {found.detail}"
+    return _not_each_time(suite, verdict, why, kind="in_time_once", once=True)
 
 
 def _named_flaky(
@@ -897,7 +899,7 @@ def _named_flaky(
         never -= {*ours.report.failed, *ours.report.passed}
     if never:
         why = f"flaky at the base commit, and never passes with the patch: {_some(never)}"
-        verdict = _not_each_time(suite, verdict, why)
+        verdict = _not_each_time(suite, verdict, why, kind="never_passes")
     return verdict.model_copy(update={"flaky": tuple(sorted({*verdict.flaky, *told.flaky}))})
 
 
@@ -910,14 +912,15 @@ def _with_the_same_options(verdict: GateVerdict, suite: _Suite, ours: SuiteRun) 
     if all(run.without_options for run in base):
         return verdict
     why = "at the base commit with the project's own options"
-    return _not_each_time(suite, verdict, why, once=True)
+    return _not_each_time(suite, verdict, why, kind="other_options", once=True)
 
 
 def _not_each_time(
-    suite: _Suite, verdict: GateVerdict, why: str, *, once: bool = False
+    suite: _Suite, verdict: GateVerdict, why: str, *, kind: str, once: bool = False
 ) -> GateVerdict:
     suite.seen_once = once
-    return undecided(verdict.gate, f"{verdict.detail}; but {why}", verdict.log)
+    what = f"{verdict.detail}; but {why}"
+    return undecided(verdict.gate, what, verdict.log, kinds=verdict.kinds | {kind})
 
 
 def _without(verdict: GateVerdict, excused: Iterable[str]) -> GateVerdict:

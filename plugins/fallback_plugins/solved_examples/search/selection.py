@@ -38,6 +38,9 @@ MAX_REPORTED = 20
 #: The score that says of how the records with identical code were found.
 IDENTICAL = "identical"
 
+#: Why a candidate was dropped, as it is recorded.
+BELOW_ROUTING_FLOOR = "below the routing floor, as everything"
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -85,7 +88,7 @@ def select(
         if candidate.example.example_id in beyond:
             reason = "shown before"
         elif not believed:
-            reason = "below the routing floor, as everything"
+            reason = BELOW_ROUTING_FLOOR
         elif floor is not None and candidate.scores.get(floor.score, 0.0) < floor.value:
             reason = f"{floor.score} is below the chunk floor"
         elif twin is not None:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.campaigns.hostile.audit.apart import ROOT, shared
 from tests.campaigns.hostile.audit.campaign import Ask, BrokenRecordError, Skipped, Tally
+from tests.kinds import RaisedIn
 from tests.waiting import becomes
 
 
@@ -34,9 +35,12 @@ def breaks(ask: Ask) -> Tally:
     return Tally()
 
 
+NOT_HERE = "not here"
+
+
 def skips(ask: Ask) -> Tally:
     """Always."""
-    raise Skipped("not here")
+    raise Skipped(NOT_HERE)
 
 
 def fails(ask: Ask) -> Tally:
@@ -126,10 +130,10 @@ def test_what_one_finds_is_found(tmp_path: Path) -> None:
 
 
 def test_a_process_that_fails_by_itself_is_no_success(tmp_path: Path) -> None:
-    with pytest.raises(BrokenRecordError, match="said nothing"):
+    with pytest.raises(BrokenRecordError, check=RaisedIn(shared)):
         shared(fails, Ask(1, tmp_path), 2)
 
 
 def test_a_campaign_that_can_not_run_says_why(tmp_path: Path) -> None:
-    with pytest.raises(Skipped, match="not here"):
+    with pytest.raises(Skipped, match=NOT_HERE):
         shared(skips, Ask(1, tmp_path), 2)

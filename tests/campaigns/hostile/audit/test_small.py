@@ -198,10 +198,12 @@ def test_lost_evidence_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_process_that_fails_by_itself_is_no_success() -> None:
-    def fail(out: int) -> None:
-        raise ValueError("of its own")
+    why = "of its own"
 
-    with pytest.raises(AssertionError, match="of its own"):
+    def fail(out: int) -> None:
+        raise ValueError(why)
+
+    with pytest.raises(AssertionError, match=why):
         Child(fail).lines()
 
 

@@ -19,7 +19,7 @@ from fallback_audit.checkpoints.keyring import generate, history_file, known_fil
 from fallback_audit.checkpoints.log import SHARD_EVENTS, CheckpointLog
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import Signer, sign_note
-from fallback_audit.errors import AuditIntegrityError, CheckpointError, KeyringError
+from fallback_audit.errors import AuditIntegrityError, CheckpointError, KeyringError, TrailFault
 from tests.kinds import OfKind
 from tests.unit.audit.checkpoints.trail_folder import TrailFolder
 
@@ -37,9 +37,13 @@ def trail(tmp_path: Path) -> TrailFolder:
     return trail
 
 
-def problems(trail: TrailFolder, after: int = 0) -> list[tuple[int, str]]:
+def faults(trail: TrailFolder, after: int = 0) -> list[tuple[int, TrailFault]]:
     checked = trail.log.checked(trail.keyring, after=after)
-    return [(one.size, one.problem) for one in checked if one.problem is not None]
+    return [(one.size, one.fault) for one in checked if one.fault is not None]
+
+
+def kinds(trail: TrailFolder, after: int = 0) -> list[tuple[int, str]]:
+    return [(size, fault.kind) for size, fault in faults(trail, after)]
 
 
 def test_a_checkpoint_is_as_the_specification_says() -> None:
@@ -102,7 +106,7 @@ def test_no_bit_of_a_checkpoint_can_flip(trail: TrailFolder) -> None:
 def test_all_of_them_in_order(trail: TrailFolder) -> None:
     assert list(trail.log.sizes()) == [2, 3, 5, 9]
     assert trail.log.latest_size() == 9
-    assert problems(trail) == []
+    assert kinds(trail) == []
     checked = list(trail.log.checked(trail.keyring))
     assert [one.signed.checkpoint.size for one in checked if one.signed] == [2, 3, 5, 9]
     latest = trail.log.latest(trail.keyring)
@@ -127,22 +131,22 @@ def test_a_hole_is_noticed(
     trail: TrailFolder, removed: int, noticed: list[tuple[int, int]]
 ) -> None:
     trail.log.path(removed).unlink()
-    reported = [
-        (size, f"the checkpoint of size {gone} before it is missing (removed)")
-        for size, gone in noticed
-    ]
-    assert problems(trail) == reported
+    found = faults(trail)
+    assert [size for size, _ in found] == [size for size, _ in noticed]
+    for (_, fault), (_, gone) in zip(found, noticed, strict=True):
+        assert fault.kind == "checkpoint_missing"
+        assert f"size {gone}" in fault.reason
 
 
 def test_the_keys_know_that_the_last_one_is_gone(trail: TrailFolder) -> None:
     trail.log.path(9).unlink()
-    ((size, message),) = problems(trail)
-    assert size == 5  # the last that is there
-    assert "a checkpoint of 9 events was signed for" in message
+    ((size, fault),) = faults(trail)
+    assert (size, fault.kind) == (5, "known_checkpoint_missing")  # at the last that is there
+    assert "9 events" in fault.reason
     shutil.rmtree(trail.log.folder)
-    assert [size for size, _ in problems(trail)] == [0]
+    assert kinds(trail) == [(0, "known_checkpoint_missing")]
     trail.forget()
-    assert problems(trail) == []  # then only the store could say so: it has more events
+    assert kinds(trail) == []  # then only the store could say so: it has more events
 
 
 def test_what_the_keys_know_is_overwritten_in_place_while_it_is_as_long(trail: TrailFolder) -> None:
@@ -155,7 +159,7 @@ def test_what_the_keys_know_is_overwritten_in_place_while_it_is_as_long(trail: T
         assert known.read_text().split()[0] == str(size)
         assert (known.stat().st_ino == before) is same
         before = known.stat().st_ino
-    assert problems(trail) == []
+    assert kinds(trail) == []
     first = trail.log.first()
     assert first is not None
     history = history_file(trail.keys, first)
@@ -166,9 +170,7 @@ def test_the_keys_know_that_the_last_one_was_another(trail: TrailFolder) -> None
     latest = trail.log.open(9, trail.keyring).checkpoint
     forged = sign_checkpoint(replace(latest, root=ROOT), trail.keyring.signers())
     trail.log.path(9).write_bytes(forged.note)
-    ((size, message),) = problems(trail)
-    assert size == 9
-    assert "exchanged" in message
+    assert kinds(trail) == [(9, "known_checkpoint_missing")]
 
 
 @pytest.mark.parametrize("content", ["", "\0" * 90])
@@ -176,7 +178,7 @@ def test_known_file_without_bytes_says_nothing(trail: TrailFolder, content: str)
     """A power cut can keep the name of a file that was not synced, and lose its bytes."""
     (path,) = known_files(trail.keys, trail.log.folder)
     path.write_text(content)
-    assert problems(trail) == []
+    assert kinds(trail) == []
 
 
 @pytest.mark.parametrize(
@@ -186,48 +188,41 @@ def test_what_the_keys_know_may_be_malformed(trail: TrailFolder, content: str) -
     (path,) = known_files(trail.keys, trail.log.folder)
     path.write_text(content)
     with pytest.raises(KeyringError, check=OfKind("last_checkpoint_unreadable"), match=path.name):
-        problems(trail)
+        faults(trail)
 
 
 def test_an_exchanged_one_is_noticed(trail: TrailFolder) -> None:
     """Signed by the right key, of the right size: but not the one that the next one names."""
     forged = sign_checkpoint(Checkpoint(trail.keyring.origin, 3, ROOT), trail.keyring.signers())
     trail.log.path(3).write_bytes(forged.note)
-    assert [size for size, _ in problems(trail)] == [3, 5]
-    assert "exchanged" in problems(trail)[1][1]
+    assert [size for size, _ in kinds(trail)] == [3, 5]
+    assert kinds(trail)[1] == (5, "checkpoint_exchanged")
 
 
 def test_an_altered_one_is_noticed_once(trail: TrailFolder) -> None:
     path = trail.log.path(3)
     path.write_bytes(path.read_bytes().replace(b"\n3\n", b"\n4\n"))
-    (found, after) = problems(trail)
-    assert found[0] == 3
-    assert "altered" in found[1]
-    assert str(path) in found[1]
-    assert after == (5, "the checkpoint of size 3 before it is another one (exchanged)")
+    assert kinds(trail) == [(3, "signature_altered"), (5, "checkpoint_exchanged")]
+    assert str(path) in faults(trail)[0][1].reason
 
 
 def test_one_under_another_s_name_is_noticed(trail: TrailFolder) -> None:
     trail.log.path(7).write_bytes(trail.log.path(5).read_bytes())
-    (found, after) = problems(trail)
-    assert found[0] == 7
-    assert "it is one of size 5" in found[1]
-    assert after == (9, "the checkpoint of size 5 before it is missing (removed)")
+    assert kinds(trail) == [(7, "another_size"), (9, "checkpoint_missing")]
+    assert all("size 5" in fault.reason for _, fault in faults(trail))
 
 
 def test_a_first_one_that_is_not_the_first(trail: TrailFolder) -> None:
     alone = sign_checkpoint(Checkpoint(trail.keyring.origin, 12, ROOT), trail.keyring.signers())
     trail.log.path(12).write_bytes(alone.note)
-    assert problems(trail) == [
-        (12, "it says that it is the first, but there are checkpoints before it")
-    ]
+    assert kinds(trail) == [(12, "not_the_first")]
 
 
 def test_verified_ones_are_not_read_again(trail: TrailFolder) -> None:
-    assert problems(trail, after=5) == []
+    assert kinds(trail, after=5) == []
     assert [one.size for one in trail.log.checked(trail.keyring, after=5)] == [9]
     trail.log.path(5).write_bytes(trail.log.path(3).read_bytes())
-    assert "exchanged" in problems(trail, after=5)[0][1]
+    assert kinds(trail, after=5)[0][1] == "checkpoint_exchanged"
 
 
 def test_one_of_another_log_is_refused(trail: TrailFolder, tmp_path: Path) -> None:
@@ -350,13 +345,13 @@ def test_a_link_in_place_of_the_folder_is_not_a_new_log(trail: TrailFolder) -> N
     trail.log.folder.rename(trail.place / "elsewhere")
     (trail.place / "empty").mkdir()
     trail.log.folder.symlink_to(trail.place / "empty")
-    assert "was signed for" in problems(trail)[0][1]
+    assert kinds(trail)[0][1] == "known_checkpoint_missing"
     trail.log.folder.unlink()
     trail.log.folder.symlink_to(trail.place / "elsewhere")
-    assert problems(trail) == []  # it may be moved away, and linked to
+    assert kinds(trail) == []  # it may be moved away, and linked to
     trail.log.folder.unlink()
     trail.log.folder.symlink_to(trail.log.folder.name)
-    assert "was signed for" in problems(trail)[0][1]
+    assert kinds(trail)[0][1] == "known_checkpoint_missing"
 
 
 def test_one_writer_at_a_time(trail: TrailFolder) -> None:

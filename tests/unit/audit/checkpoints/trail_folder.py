@@ -153,4 +153,4 @@ def intact(trail: TrailFolder) -> None:
         assert fresh.check() == trail.log.latest_size()
     finally:
         store.close()
-    assert [one.problem for one in trail.log.checked(trail.keyring) if one.problem] == []
+    assert [one.fault for one in trail.log.checked(trail.keyring) if one.fault] == []

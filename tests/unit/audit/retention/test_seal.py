@@ -17,7 +17,13 @@ from fallback_audit.checkpoints.keyring import Keyring, generate
 from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.checkpoints.writer import Checkpointer
 from fallback_audit.contract.guard import ContractGuard
-from fallback_audit.errors import AuditError, AuditIntegrityError, AuditStoreError, CheckpointError
+from fallback_audit.errors import (
+    AuditError,
+    AuditIntegrityError,
+    AuditStoreError,
+    CheckpointError,
+    TrailFault,
+)
 from fallback_audit.events import AuditEvent, SegmentRetired, SegmentSealed
 from fallback_audit.ports import HeaderRow, Record, Scope
 from fallback_audit.retention.history import History
@@ -198,7 +204,8 @@ def test_only_what_a_checkpoint_covers(archive: Archive) -> None:
 def test_a_broken_chain_is_not_sealed(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     archive.fix("a", 40)
     covered = archive.checkpoint()
-    monkeypatch.setattr("fallback_audit.retention.seal.broken_link", lambda *_, **__: "altered")
+    fault = TrailFault("header_altered", "altered")
+    monkeypatch.setattr("fallback_audit.retention.seal.broken_link", lambda *_, **__: fault)
     with pytest.raises(AuditIntegrityError, check=OfKind("event_altered")):
         archive.sealer().seal(NOW - timedelta(days=10), covered, by="x", reason="y")
     assert (archive.files(), archive.told()) == ([], [])

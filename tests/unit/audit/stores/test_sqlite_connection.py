@@ -333,7 +333,7 @@ def fork_refuses(store: SqliteAuditStore, path: Path) -> int:
         try:
             work()
         except AuditStoreError as error:
-            refused += "is a fork of one that has it open" in error.problem
+            refused += error.kind == "fork"
     store.close()
     return 2 - refused
 

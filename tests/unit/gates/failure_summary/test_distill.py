@@ -24,6 +24,7 @@ from fallback_tier.limits import MAX_FAILURE_SUMMARY_BYTES
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
 from fallback_tier.prompt.fence import SourceKind, fence
 from tests.integration.gate_setup import applied
+from tests.kinds import RaisedIn
 
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs"
 DIFF = """diff --git a/app/paths.py b/app/paths.py
@@ -232,7 +233,7 @@ def test_a_refused_attempt_is_distilled(reason: RefusalReason, kind: FailureKind
 
 def test_nothing_that_failed_is_an_error_of_the_caller() -> None:
     passed = GateVerdict(gate="tests", status=GateStatus.PASSED, detail="ok")
-    with pytest.raises(ValueError, match="nothing to distill"):
+    with pytest.raises(ValueError, check=RaisedIn(distill)):
         distill([passed], application=applied(DIFF), attempt=1)
     final = Refused(
         attempt=1,

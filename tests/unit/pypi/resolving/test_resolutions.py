@@ -548,7 +548,7 @@ def test_pins_that_do_not_go_together_are_the_resolution(
         assert plan.reason is RefusalReason.NOT_AFFECTED, plan.problem
         (resolution,) = plan.resolutions
         assert resolution.by is ResolvedBy.PINS
-        assert "uv finds no usable" in resolution.reason
+        assert text.split("\n")[0] in resolution.reason
         # What they bring in is affected, and known.
         assert [it.key for it in resolution.affected(LEFT)] == ["left 1.0.0"]
     (tmp_path / "local").mkdir()
@@ -634,7 +634,7 @@ def test_an_index_of_its_own_is_never_replaced_by_another(
     ):
         plan = planned(registry, tmp_path / str(number), {path: text})
         assert plan.reason is RefusalReason.UNKNOWN, path
-        assert "names its own index" in plan.problem
+        assert path in plan.problem
         assert plan.clients.runs == []
 
 

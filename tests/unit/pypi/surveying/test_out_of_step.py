@@ -121,7 +121,7 @@ def test_a_lock_without_what_is_asked_for_shows_nobody_safe(
     reported = refusal(plugin, RECORD, repo)
     assert reported.reason is RefusalReason.UNKNOWN
     assert f"requires {name}>=3.0" in reported.sentence
-    assert f"{lock} does not hold it" in reported.sentence
+    assert lock in reported.sentence
     assert command in reported.sentence
     (left,) = plugin.outline(RECORD, repo).left
     assert left.sentence in reported.sentence
@@ -146,7 +146,8 @@ def test_a_lock_that_holds_another_version_than_is_asked_for_is_out_of_step(
 ) -> None:
     reported = refusal(build_ecosystem(FakeClients()), RECORD, offline(tmp_path, files))
     assert reported.reason is RefusalReason.UNKNOWN
-    assert "the lock is out of step" in reported.sentence
+    (lock,) = files.keys() & {"uv.lock", "poetry.lock", "Pipfile.lock", "requirements.txt"}
+    assert [item.path for item in reported.unread] == [lock]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +193,7 @@ def test_file_that_was_not_compiled_from_the_other_is_resolved_by_itself(tmp_pat
     assert isinstance(reported, NotApplicable)
     assert reported.reason is RefusalReason.UNKNOWN
     assert [item.path for item in reported.unread] == ["requirements.in"]
-    assert "out of step" not in reported.sentence
+    assert "requirements.txt" not in reported.sentence
 
 
 def test_of_a_local_package_outside_the_workspace_no_groups_are_locked(tmp_path: Path) -> None:

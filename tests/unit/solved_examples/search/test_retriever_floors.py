@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from fallback_plugins.solved_examples import ExampleStore, SolvedExampleIndex
 from fallback_plugins.solved_examples.interfaces import Question
+from fallback_plugins.solved_examples.search.selection import BELOW_ROUTING_FLOOR
 from fallback_plugins.solved_examples.search.settings import RetrievalSettings
 from fallback_tier.repo import RepoContext
 from fallback_tier.retrieval import Floor, RagMiss
@@ -87,11 +89,12 @@ def test_a_stricter_routing_floor_leaves_the_other_floors(
         for value in (at, at + 1e-6)
     )
     assert isinstance(missed.query(advisory(TEXT), repo), RagMiss)
-    assert "below the routing floor" in str(account(missed.query(advisory(TEXT), repo)).dropped)
-    assert "below the routing floor" not in str(account(reached.query(advisory(TEXT), repo)))
+    assert BELOW_ROUTING_FLOOR in str(account(missed.query(advisory(TEXT), repo)).dropped)
+    assert BELOW_ROUTING_FLOOR not in str(account(reached.query(advisory(TEXT), repo)))
 
 
 def test_a_floor_is_named_once() -> None:
     floor = Floor(name="chunk", score="bm25", mode="lexical", value=0.1)
-    with pytest.raises(ValueError, match="two floors"):
+    with pytest.raises(ValidationError) as caught:
         RetrievalSettings(floors=(floor, floor))
+    assert [error["type"] for error in caught.value.errors()] == ["value_error"]
