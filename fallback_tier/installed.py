@@ -120,6 +120,11 @@ def _configured(facts: RepositoryFacts, clients: ClientRunner, settings: Setting
     return repo
 
 
+def is_tracked(repository: Path, path: str) -> bool:
+    """Return whether git tracks this file of a clean checkout. Raises RepositoryError."""
+    return path in inspect_repository(repository, SubprocessClients()).tracked_files
+
+
 def committed_settings(repository: Path) -> SettingsFile | None:
     """Return what the current commit of a repository says of settings, whatever its working tree has; None:
     nothing. Raises RepositoryError, ConfigurationError."""

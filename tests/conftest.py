@@ -43,7 +43,7 @@ from fallback_tier.wiring.trail import RecordSettings, keys_dir
 from tests.e2e.wheel import Installed, installed_once
 from tests.engines.fixtures import temporal_here, temporal_server  # noqa: F401 (fixtures)
 from tests.fixtures.runtimes import runtime  # noqa: F401 (a fixture)
-from tests.memory import temporary_in_memory
+from tests.memory import leave, temporary_in_memory
 from tests.postgres.fixtures import postgres_server, postgres_url  # noqa: F401 (fixtures)
 from tests.registry.fetch import RECORDER
 from tests.registry.recording import DEAD, Recording, client_environ, serve_recorded
@@ -164,9 +164,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if (opened := config.stash.get(_open, None)) is not None:
         opened.close()
-    for key in (_home, _npm, _outputs, _memory):
+    for key in (_home, _npm, _outputs):
         if (folder := config.stash.get(key, None)) is not None:
             shutil.rmtree(folder, ignore_errors=True)
+    if (memory := config.stash.get(_memory, None)) is not None:
+        leave(memory)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,6 +8,7 @@ inherit the folder (``TMPDIR``).
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 #: Where Linux has a file system in memory.
@@ -32,6 +33,16 @@ def temporary_in_memory(memory: Path = _MEMORY, room_bytes: int = _ROOM_BYTES) -
     folder.chmod(0o1777)  # as /tmp: PostgreSQL of tests that root runs is another user's
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     return folder
+
+
+def leave(folder: Path) -> None:
+    """Remove what is in the folder. That of ``multiprocessing`` goes when the process ends, and the next
+    run removes the rest."""
+    for inner in folder.iterdir():
+        if not inner.name.startswith("pymp-"):
+            shutil.rmtree(inner, ignore_errors=True)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _remove_left(memory: Path) -> None:

@@ -94,8 +94,8 @@ _USUAL_FIX = (
     *("--model", "--max-usd"),
 )
 _USUAL_SCAN = (
-    *("--fix", "--severity", "--production", "--no-production", "--ignore", "--offline", "--json"),
-    *("--dry-run", "--output", "--commit", "--report", "--require-tests"),
+    *("--fix", "--path", "--severity", "--production", "--no-production", "--ignore"),
+    *("--offline", "--json", "--dry-run", "--output", "--commit", "--report", "--require-tests"),
 )
 _SHORT_SCAN = "fallback-tier {} [REPO] [OPTION ...]"
 _SHORT = "fallback-tier {} REPO --advisory ADVISORY [OPTION ...]"

@@ -15,6 +15,7 @@ from fallback_audit.event_types import AgeException
 from fallback_audit.vocabulary import AffectedCode, LadderStep
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.configured import (
+    OWN_FILE,
     SETTING_KEYS,
     Decided,
     SettingsFile,
@@ -194,6 +195,18 @@ def decided(arguments: argparse.Namespace, *more: SettingsFile) -> Decided:
         if destination_of(key)
     }
     return decide(options, os.environ, *files_of(arguments), *more)
+
+
+def uncommitted_settings(arguments: argparse.Namespace) -> Iterator[str]:
+    """Yield a sentence if a file of settings lies in the repository and git doesn't track it: only what is
+    committed counts. Raises RepositoryError."""
+    from fallback_tier.installed import is_tracked
+
+    repository = repository_of(arguments)
+    if getattr(arguments, "config", None) or not (repository / OWN_FILE).is_file():
+        return
+    if not is_tracked(repository, OWN_FILE):
+        yield f"{OWN_FILE} is not committed, so it was not read: commit it, or give --config {OWN_FILE}"
 
 
 def setting_lines(of: Decided) -> Iterator[str]:

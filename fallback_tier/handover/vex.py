@@ -16,6 +16,7 @@ from packageurl import PackageURL
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import TestsLevel
 from fallback_tier.advisory import Advisory
+from fallback_tier.advisory.versions import canonical_name
 from fallback_tier.ecosystem_rules import PurlName, rules_of
 from fallback_tier.fix_result import (
     WithPatch,
@@ -49,6 +50,7 @@ _TESTS = {
 class Component(Frozen):
     """One package at the version that the patch brought, with its package URL."""
 
+    ecosystem: str
     name: str
     version: str
     purl: str
@@ -82,7 +84,9 @@ def product_of(
         version=version,
         purl=PackageURL(type="generic", name=repository, version=version).to_string(),
         components=tuple(
-            Component(name=name, version=at, purl=package_url(ecosystem, name, at))
+            Component(
+                ecosystem=ecosystem, name=name, version=at, purl=package_url(ecosystem, name, at)
+            )
             for name, at in _brought(application).items()
         ),
     )
@@ -159,9 +163,6 @@ class Statement:
 def openvex(statement: Statement) -> dict[str, Any]:
     """One OpenVEX document: a statement for each advisory."""
     time = _rfc3339(statement.at)
-    product: dict[str, Any] = {"@id": statement.product.purl}
-    if statement.product.components:
-        product["subcomponents"] = [{"@id": part.purl} for part in statement.product.components]
     return {
         "@context": _OPENVEX_CONTEXT,
         "@id": statement.identifier,
@@ -174,13 +175,32 @@ def openvex(statement: Statement) -> dict[str, Any]:
             {
                 "vulnerability": {"name": name} | ({"aliases": list(others)} if others else {}),
                 "timestamp": time,
-                "products": [product],
+                "products": [_product(statement, name)],
                 "status": "fixed" if statement.is_fixed(name) else "under_investigation",
                 "status_notes": statement.grounds(name),
             }
             for name, others in _flaws(statement.advisory)
         ],
     }
+
+
+def _product(statement: Statement, advisory_id: str) -> dict[str, Any]:
+    """Return the product, with those of its packages that the advisory names: a reader takes each of them
+    for one that had this vulnerability."""
+    product = statement.product
+    named = {
+        (ecosystem, canonical_name(ecosystem, package))
+        for record in statement.advisory.records
+        if record.id == advisory_id
+        for ecosystem in record.ecosystems
+        for package in record.packages(ecosystem)
+    }
+    parts = [
+        {"@id": part.purl}
+        for part in product.components
+        if (part.ecosystem, canonical_name(part.ecosystem, part.name)) in named
+    ]
+    return {"@id": product.purl} | ({"subcomponents": parts} if parts else {})
 
 
 def cyclonedx(statement: Statement) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fallback_tier.errors import HeldError
 from fallback_tier.files.folders import remove_tree, writing_below
 from fallback_tier.installed import clients_and_plugins
 from fallback_tier.service.configuring import Secrets, configuration, record_settings
@@ -24,7 +23,6 @@ from fallback_tier.service.people import People
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.settings import ServiceSettings
 from fallback_tier.wiring import wire
-from fallback_tier.workers.alone import alone
 from fallback_tier.workers.checkouts import Checkouts
 
 
@@ -53,18 +51,11 @@ class Service:
 def open_service(settings: ServiceSettings, state_dir: Path, secrets: Secrets) -> Iterator[Service]:
     """All parts, closed at the end. The dispatcher is not started.
 
-    Raises StateFolderError, AuditStoreError, KeyringError, ConfigurationError, HeldError if another service
-    uses this state folder.
+    Raises StateFolderError, AuditStoreError, KeyringError, ConfigurationError.
     """
     clients, plugins = clients_and_plugins()
     configured = configuration(settings, state_dir, secrets)
-    busy = HeldError(
-        f"Another service is at work in {state_dir}.",
-        next_step="Use that one, or end it first; a second service needs a --state-dir of its own.",
-        kind="another_service",
-    )
     with ExitStack() as stack:
-        stack.enter_context(alone(state_dir, f"{service_dir(state_dir).name}/run.lock", busy))
         database = stack.enter_context(Database(service_db(state_dir)))
         record = TrailAndEvidence(state_dir, record_settings(settings, secrets))
         record.make()

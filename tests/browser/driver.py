@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -157,7 +158,9 @@ def chromium(place: Path) -> Iterator[Browser]:
     """A browser of its own, its profile below ``place``; both programs end with it."""
     port = _free_port()
     (place / "home").mkdir(parents=True, exist_ok=True)
-    env = {"PATH": os.environ["PATH"], "HOME": str(place / "home"), "TMPDIR": str(place)}
+    # Chromium makes a socket in a folder of its temporary one, and its path has 108 bytes at most.
+    temporary = tempfile.mkdtemp(prefix="b-")
+    env = {"PATH": os.environ["PATH"], "HOME": str(place / "home"), "TMPDIR": temporary}
     with (place / "chromedriver.log").open("wb") as log:
         process = subprocess.Popen(
             ["chromedriver", f"--port={port}"],
@@ -179,6 +182,7 @@ def chromium(place: Path) -> Iterator[Browser]:
     finally:
         process.terminate()
         process.wait(PATIENCE_S)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _session(client: httpx2.Client, place: Path) -> str:

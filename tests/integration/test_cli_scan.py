@@ -576,3 +576,16 @@ def test_names_of_others_can_t_move_the_cursor(scenario: Scenario) -> None:
     ended = scenario("--no-resolve")
     assert "\x1b" not in ended.out
     assert GHSA in ended.out
+
+
+def test_a_file_of_settings_that_is_not_committed_is_named(tmp_path: Path) -> None:
+    files = PROJECTS["npm"][1]
+    repo = repository(tmp_path / "repo", files)
+    (repo / ".fallback-tier.toml").write_text("[tool.fallback-tier]\nseverity = 'critical'\n")
+    with osv_api({}) as api:
+        words = (repo, "--advisory-url", api.url, "--state-dir", tmp_path / "state")
+        ended = run("scan", *words)
+        assert ended.code == exit_codes.OK, ended
+        assert ".fallback-tier.toml" in ended.err
+        given = run("scan", *words, "--config", repo / ".fallback-tier.toml")
+        assert ".fallback-tier.toml is not committed" not in given.err

@@ -15,6 +15,7 @@ from fallback_tier.cli.options import (
     decided,
     repository_of,
     setting_lines,
+    uncommitted_settings,
 )
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import watch_of
@@ -34,6 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     configured = configuration(arguments, says)
     for text in setting_lines(says):
         watch.detail(text)
+    for text in uncommitted_settings(arguments):
+        watch.note(text)
     with open_fixer(configured, given, watch) as fixer:
         for source in given.sources:
             watch.note(source.sentence)

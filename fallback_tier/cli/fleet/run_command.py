@@ -24,6 +24,7 @@ from fallback_tier.cli.fleet.working import check_extra
 from fallback_tier.cli.options import keys, record, state_dir
 from fallback_tier.cli.results import print_shown
 from fallback_tier.files.entries import say_nothing
+from fallback_tier.fleet.alone import alone
 from fallback_tier.fleet.campaign import Campaign, EngineKind
 from fallback_tier.fleet.campaign_file import read_campaign
 from fallback_tier.fleet.campaign_plan import CampaignPlan, Planner
@@ -37,7 +38,6 @@ from fallback_tier.fleet.store.store import FleetStore, check_same_list
 from fallback_tier.installed import clients_and_plugins
 from fallback_tier.wiring import wire
 from fallback_tier.wiring.trail import open_evidence
-from fallback_tier.workers.alone import alone
 from fallback_tier.workers.checkouts import Checkouts
 
 
@@ -49,12 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         plan = _planned(campaign, place, console)
         return print_shown(arguments, plan_document(plan), lambda: show_plan(plan, console))
-    busy = CampaignError(
-        f"Another `fleet run` is at work in {place}.",
-        next_step="Watch it with `fleet status`, or wait for its end.",
-        kind="another_run",
-    )
-    with alone(place, "fleet/run.lock", busy), opened(arguments) as (store, facts):
+    with alone(place), opened(arguments) as (store, facts):
         _find_or_plan(store, campaign, place, console)
         engine = _engine_for(campaign, arguments)
         with _ending_well(), Watching(store, campaign.name, console) as watching:

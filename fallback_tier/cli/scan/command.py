@@ -13,6 +13,7 @@ from fallback_tier.cli.options import (
     repository_of,
     setting_lines,
     settings,
+    uncommitted_settings,
 )
 from fallback_tier.cli.progress import watch_of
 from fallback_tier.cli.results import print_shown
@@ -44,6 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     watch = watch_of(arguments)
     for text in setting_lines(all_says):
         watch.detail(text)
+    for text in uncommitted_settings(arguments):
+        watch.note(text)
     with watch.planning() as progress:
         scanner = Scanner(
             advisory_lookup(arguments),

@@ -112,7 +112,9 @@ def _step(step: FixStep) -> str:
 
 def _summary(result: ScanResult) -> str:
     packages = {(finding.ecosystem, finding.package) for finding in result.findings}
-    parts = [f"{len(packages)} of {result.packages} packages vulnerable"]
+    hides = bool(result.below or result.development or result.ignored)
+    shown = "shown as vulnerable" if hides else "vulnerable"
+    parts = [f"{len(packages)} of {result.packages} packages {shown}"]
     if ids := {finding.id for finding in result.findings}:
         parts.append(f"{len(ids)} {'advisory' if len(ids) == 1 else 'advisories'}")
     parts += [f"{len(result.ignored)} ignored"] if result.ignored else []

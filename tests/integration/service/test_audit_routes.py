@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.stores.sqlite import SqliteAuditStore
-from fallback_tier.errors import HeldError
 from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.opening import open_service
 from fallback_tier.service.roles import Role
@@ -16,7 +15,6 @@ from fallback_tier.service.settings import ServiceSettings
 from fallback_tier.wiring import audit_db
 from tests.e2e.command import run as command
 from tests.integration.service.test_requests import problem
-from tests.kinds import OfKind
 from tests.service.scenario import ServiceScenario, service_scenario
 from tests.unit.audit import trails as t
 from tests.unit.fix.journal.review_record import FIX, Record
@@ -70,18 +68,6 @@ def test_what_an_earlier_version_left_of_its_exports_is_removed(tmp_path: Path) 
     (folder / "of-an-earlier-version").write_bytes(b"x")
     with open_service(ServiceSettings(), tmp_path, Secrets()):
         assert not folder.exists()
-
-
-def test_a_state_folder_has_one_service(service: ServiceScenario) -> None:
-    """Two would each write down the end of the other's fixes, and a cancellation could be lost."""
-    opened, state = service.service, service.service.state_dir
-    queued = opened.queue.counts()
-    with (
-        pytest.raises(HeldError, check=OfKind("another_service")),
-        open_service(opened.settings, state, opened.secrets),
-    ):
-        pass
-    assert opened.queue.counts() == queued
 
 
 def test_an_export_verifies_elsewhere(service: ServiceScenario, tmp_path: Path) -> None:

@@ -184,3 +184,14 @@ def test_what_is_fixed_in_part_is_not_said_to_be_fixed() -> None:
     ends = [one["affects"][0]["versions"][0]["status"] for one in document["vulnerabilities"]]
     assert ends == ["unaffected", "affected"]
     assert schema_problem(document) is None
+
+
+def test_a_statement_names_the_packages_of_its_advisory_alone() -> None:
+    """Of a patch that raises two packages, a reader takes each that is named for one that had the flaw."""
+    (move,) = remediation().moves
+    moves = tuple(move.model_copy(update={"package": name}) for name in ("left", "right"))
+    made = remediation().model_copy(update={"moves": moves})
+    both = bundle([flaw("left", "CVE-1"), flaw("right", "CVE-2")])
+    stated = statement(verified(RESOLVED, TESTS, remediation=made), both)
+    parts = [one["products"][0]["subcomponents"] for one in openvex(stated)["statements"]]
+    assert parts == [[{"@id": "pkg:npm/left@2.0.0"}], [{"@id": "pkg:npm/right@2.0.0"}]]

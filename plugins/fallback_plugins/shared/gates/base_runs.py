@@ -192,6 +192,13 @@ class BaseRun:
         """Whether the run reached a test, and names those that failed."""
         return self.count != 0 and (self.failing is not None or self.report is not None)
 
+    @property
+    def failed_whole(self) -> bool:
+        """Whether it failed, and it is known that no test passed."""
+        if self.report is not None:
+            return self.exit_code != 0 and not self.report.passed
+        return self.exit_code != 0 and self.count is not None and self.count == (self.failed or 0)
+
     def excused(self, failing: Iterable[str], *, by_report: bool) -> frozenset[str] | None:
         """Return the failing tests that are not new; None if this run can't tell."""
         if self.count == 0:

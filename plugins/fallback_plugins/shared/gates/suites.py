@@ -384,20 +384,32 @@ class _Suite:
         if failing is None:
             return self._judge_unnamed(ours)
         failures = self._sort_failures(failing)
-        if failures.new:
+        if failures.new and not self._passes_nowhere(ours):
             return self._failed(ours, failures)
         if (fewer := self._fewer(ours)) is not None:
             return fewer
+        if failures.new:
+            return self._none_passes(ours)
         if failures.flaky:
             return self._rerun(ours, failures)
         return self._more_failing(ours) or self._as_before(ours, failures)
+
+    def _passes_nowhere(self, ours: SuiteRun) -> bool:
+        """Return whether no test passes, here or in any run at the base commit, which failed each time:
+        then the patch broke none. An error before all tests has another name in another release of the
+        runner."""
+        runs = self.base.made
+        return ours.passing == 0 and bool(runs) and all(run.failed_whole for run in runs)
+
+    def _none_passes(self, ours: SuiteRun) -> GateVerdict:
+        why = f"no test passes, here or at the base commit{_ending(ours)}"
+        return skipped(self.gate, why, ours.result.output)
 
     def _as_before(self, ours: SuiteRun, failures: SortedFailures) -> GateVerdict:
         """Only tests fail that always fail at the base commit. One may be the test that shows the flaw, so
         they stand in the verdict by name."""
         if not ours.passing and not (ours.count is None and failures.broken):
-            why = f"no test passes, here or at the base commit{_ending(ours)}"
-            return skipped(self.gate, why, ours.result.output)
+            return self._none_passes(ours)
         what = (
             "the runner does not report how many tests ran"
             if ours.count is None

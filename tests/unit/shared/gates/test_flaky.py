@@ -279,3 +279,22 @@ def test_each_failing_test_is_weighed_once_and_only_what_was_seen_is_excused(
         assert {test in seen for seen in base} == {True, False}
     if is_settled(failing, base):
         assert len(base) == BASE_RUNS or set(failures.flaky) == failing
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        pytest.param(run(0, exit_code=4, message="settings are missing"), id="none ran"),
+        pytest.param(run(1, "tests", exit_code=1), id="another one failed"),
+    ],
+)
+def test_a_patch_breaks_no_test_where_none_passes(tmp_path: Path, base: SuiteRun) -> None:
+    """An error before all tests is a failing "test" in another release of the runner."""
+    verdict = judge(tmp_path, Project([run(1, "app/tests", exit_code=2)], [base]))
+    assert (verdict.status, verdict.failure_kind) == (GateStatus.SKIPPED, None)
+
+
+def test_a_patch_breaks_the_one_test_that_passes(tmp_path: Path) -> None:
+    """In one run of the base commit it passes: then the patch is to blame."""
+    project = Project([run(1, "a")], [run(1, "b"), run(1), run(1)])
+    assert judge(tmp_path, project).failure_kind is FailureKind.TESTS_FAILED
