@@ -27,9 +27,10 @@ class InstalledPackage(Frozen):
 
 class Inventory(Frozen):
     """All installed packages of one ecosystem; ``unread``: what may install more, and was not read or
-    resolved; ``outside``: projects that were not looked at, since ``Settings.paths`` leaves them out.
-    Nothing of either is called free of vulnerabilities."""
+    resolved; ``inside``: projects that were looked at; ``outside``: those that ``Settings.paths`` leaves
+    out. Nothing that was not read or looked at is called free of vulnerabilities."""
 
     packages: tuple[InstalledPackage, ...] = ()
     unread: tuple[UnreadItem, ...] = ()
+    inside: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()

@@ -319,6 +319,9 @@ def _npm_uncounted(
     counts = mapping(mapping(report.get("metadata")).get("vulnerabilities")).values()
     if not found and any(isinstance(it, int) and it > 0 for it in counts):
         yield Skipped(source=source, reason="It counts vulnerabilities, and holds none.")
+    audited = mapping(report.get("metadata")).get("dependencies")
+    if mapping(audited).get("total", audited) == 0 and not found:
+        yield Skipped(source=source, reason="It counts no audited package: nothing was audited.")
 
 
 def npm6_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:

@@ -8,6 +8,8 @@ to: without a package it is looked up by its rule, or skipped with that reason.
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -135,7 +137,11 @@ def _at(items: object, index: object) -> Mapping[str, Any]:
 
 SARIF_VERSION = "2.1.0"
 
-#: A rule's help is searched once a result; osv-scanner's tables take a few thousand characters.
+#: Fixed versions of one result that count: a package has a few release lines. Without the others, a line of
+#: theirs is affected.
+MAX_FIXES = 64
+
+#: A rule's help is searched once a package; osv-scanner's tables take a few thousand characters.
 MAX_HELP_LENGTH = 65_536
 
 #: How osv-scanner, Trivy, Grype and an older Grype (0.34) name a package in a result's message.
@@ -377,15 +383,29 @@ def _fixes(item: _Result, package: str) -> tuple[str, ...]:
     help_text = words(help_of)[:MAX_HELP_LENGTH]
     bag = _plain(mapping(item.result.get("properties")))
     stated = [bag.get(key) for key in ("fixedversion", "fixedversions", "fixversions")]
-    lines = _FIXED.findall(item.message) or _FIXED.findall(help_text)
-    advice = [
-        found["fixes"].replace("`", "")
-        for found in _UPGRADE.finditer(text(help_of.get("markdown"))[:MAX_HELP_LENGTH])
-        if found["name"] == package
-    ]
-    found = [*lines, *advice, *(it for value in stated for it in texts(value))]
+    lines = _FIXED.findall(item.message[:MAX_HELP_LENGTH])
+    fixed, advice, table = _of_help(
+        help_text, text(help_of.get("markdown"))[:MAX_HELP_LENGTH], package
+    )
+    found = [*(lines or fixed), *advice, *(it for value in stated for it in texts(value))]
     parts = (part.strip() for it in found for part in it.split(","))
-    return tuple(dict.fromkeys([*filter(None, parts), *_table(help_text, package)]))
+    return tuple(dict.fromkeys([*filter(None, parts), *table]))[:MAX_FIXES]
+
+
+@lru_cache(maxsize=256)
+def _of_help(
+    help_text: str, markdown: str, package: str
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return what a rule's help says of fixed versions: in lines, as advice, in a table. A log may have
+    thousands of results of one rule."""
+    advice = (
+        found["fixes"].replace("`", "")
+        for found in _UPGRADE.finditer(markdown)
+        if found["name"] == package
+    )
+    parts = (_FIXED.findall(help_text), advice, _table(help_text, package))
+    fixed, advised, table = (tuple(islice(dict.fromkeys(part), MAX_FIXES)) for part in parts)
+    return fixed, advised, table
 
 
 def _table(help_text: str, package: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import LadderStep
 from fallback_tier.advisory import AdvisorySource, Skipped
 from fallback_tier.advisory.query import Answered
-from fallback_tier.configured import Setting
+from fallback_tier.configured import Setting, Source
 from fallback_tier.outcome import UnreadItem
 from fallback_tier.scan.rules import Level
 
@@ -114,5 +114,11 @@ class ScanResult(Frozen):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether something may be vulnerable that could not be found out."""
-        return bool(self.unread) or any(item.unknown for item in self.skipped)
+        """Whether something may be vulnerable that could not be found out. What a repository itself leaves
+        out (``paths`` in its file) is something: nobody who scans it decided that."""
+        by_itself = any(it.key == "paths" and it.source is Source.REPOSITORY for it in self.rules)
+        return (
+            bool(self.unread)
+            or any(item.unknown for item in self.skipped)
+            or (by_itself and bool(self.outside))
+        )

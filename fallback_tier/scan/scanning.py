@@ -25,7 +25,12 @@ from fallback_tier.advisory.query import PackageVersion, affecting
 from fallback_tier.advisory.versions import canonical_name
 from fallback_tier.advisory.vulnerability import cvss_rating
 from fallback_tier.configured import Ignored
-from fallback_tier.errors import AdvisoryNotFoundError, NoPackageError, WithdrawnError
+from fallback_tier.errors import (
+    AdvisoryNotFoundError,
+    NoPackageError,
+    RepositoryError,
+    WithdrawnError,
+)
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.installed import clients_and_plugins, look_at, tags_of
 from fallback_tier.inventory import InstalledPackage
@@ -143,7 +148,7 @@ class Scanner:
         self, repo: RepoContext, plugins: Mapping[str, EcosystemPlugin]
     ) -> tuple[dict[PackageVersion, list[InstalledPackage]], list[UnreadItem], list[str]]:
         installed: dict[PackageVersion, list[InstalledPackage]] = {}
-        unread, outside = [], list[str]()
+        unread, inside, outside = [], list[str](), list[str]()
         if not plugins:
             unread.append(
                 UnreadItem(
@@ -162,10 +167,17 @@ class Scanner:
             own = repo.model_copy(update={"manifests": plugin.manifests(repo.tracked_files)})
             found = plugin.inventory(own)
             unread += found.unread
+            inside += found.inside
             outside += found.outside
             for one in found.packages:
                 key = PackageVersion(name, canonical_name(name, one.name), one.version)
                 installed.setdefault(key, []).append(one)
+        if outside and not inside:
+            raise RepositoryError(
+                f"--path {', '.join(repo.settings.paths)}: no project has a file there.",
+                next_step=f"Name the folder of a project, as of {min(outside)}.",
+                kind="no_project_below",
+            )
         return installed, unread, outside
 
     def _records(self, names: Iterable[str]) -> tuple[list[Advisory], list[Skipped]]:

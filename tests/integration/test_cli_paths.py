@@ -170,7 +170,8 @@ def test_a_repository_may_name_its_folders(scenario: Scenario) -> None:
     write(scenario, {".fallback-tier.toml": '[tool.fallback-tier]\npaths = "web"\n'})
     by_file = ask(scenario, "plan", LEAF).json
     assert [fix["files"] for fix in by_file["fixes"]] == [["web/package-lock.json"]]
-    scanned = scenario.run("scan", "--json").json
+    ended = scenario.run("scan", "--json")
+    scanned = ended.json
     assert scanned["paths"] == ["web"]
     assert [rule["key"] for rule in scanned["rules"]] == ["paths"]
     by_option = ask(scenario, "plan", LEAF, "--path", ".").json
@@ -297,3 +298,23 @@ def test_what_is_unknown_outside_is_no_doubt_about_what_is_fixed(scenario: Scena
     ended = ask(scenario, "fix", LEFT, "--path", "api")
     assert ended.code == exit_codes.REFUSED, ended
     assert [it["outcome"] for it in ended.json["advisories"]] == ["fixed_in_part"]
+
+
+def test_a_folder_of_no_project_is_an_error_of_a_scan(scenario: Scenario) -> None:
+    """Nothing would be looked at, and nothing found."""
+    (scenario.repo / "web/src").mkdir()
+    write(scenario, {"web/src/a.js": "1;\n"})
+    for more in ((), ("--fix",)):
+        ended = scenario.run("scan", "--path", "web/src", "--json", *more)
+        assert (ended.code, ended.kind) == (exit_codes.BAD_INPUT, "no_project_below"), ended
+
+
+def test_a_repository_does_not_scan_clean_by_its_own_word(scenario: Scenario) -> None:
+    """What it leaves out was looked at by nobody who asked; who scans chose an option's folders."""
+    (scenario.repo / "here").mkdir()
+    clean = project({"bough": "^1.0.0"}, {"bough": at("1.0.0")})
+    own = {".fallback-tier.toml": '[tool.fallback-tier]\npaths = "here"\n'}
+    write(scenario, below("here", clean) | own)
+    for more in ((), ("--fix",)):
+        assert scenario.run("scan", "--json", *more).code == exit_codes.UNKNOWN
+    assert scenario.run("scan", "--json", "--path", "here").code == exit_codes.OK

@@ -15,8 +15,8 @@ from fallback_plugins.npm.manifests.manifest import (
     parse_manifest,
 )
 from fallback_plugins.npm.project import NpmProject
-from fallback_plugins.npm.surveying.projects import discover, files_of
-from fallback_plugins.shared.inventory import OutsideProject, installed, inventory_of, not_read
+from fallback_plugins.npm.surveying.projects import discover, scope_of
+from fallback_plugins.shared.inventory import FoundProject, installed, inventory_of, not_read
 from fallback_plugins.shared.resolution import unlisted
 from fallback_plugins.shared.tree import Node
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
@@ -33,15 +33,16 @@ def inventory(repo: RepoContext, clients: ClientRunner) -> Inventory:
 
 def _found(
     repo: RepoContext, clients: ClientRunner
-) -> Iterator[InstalledPackage | UnreadItem | OutsideProject]:
+) -> Iterator[InstalledPackage | UnreadItem | FoundProject]:
     try:
         sites = [each for site in discover(repo) for each in site.each]
     except (RecipeError, RepositoryError) as error:
         yield not_read(".", error)
         return
     for site in sites:
-        if not repo.selects((site.path, *files_of(site))):
-            yield OutsideProject(site.path)
+        is_outside = not repo.selects(scope_of(site))
+        yield FoundProject(site.path, is_outside)
+        if is_outside:
             continue
         project = NpmProject(site, repo, clients)
         try:

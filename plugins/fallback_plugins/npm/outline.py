@@ -11,7 +11,7 @@ from fallback_plugins.npm.refusals import no_project_affected
 from fallback_plugins.npm.strategies.bundles import bundled
 from fallback_plugins.npm.strategies.pins import move, raise_pins, unfixed
 from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.npm.surveying.projects import discover, files_of, left_out
+from fallback_plugins.npm.surveying.projects import discover, files_of, left_out, scope_of
 from fallback_plugins.shared.ages import unchecked
 from fallback_plugins.shared.ladder import Tried, whole_project_left
 from fallback_plugins.shared.scope import left_as_it_is
@@ -61,7 +61,7 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
             moves=tuple(item for item in found if isinstance(item, Move)),
             left=tuple(item for item in found if isinstance(item, Left)),
         )
-        if not repo.selects((site.path, *files_of(site))):
+        if not repo.selects(scope_of(site)):
             made = left_as_it_is(made)
         moves += made.moves
         left += made.left

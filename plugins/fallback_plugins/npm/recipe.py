@@ -18,7 +18,7 @@ from fallback_plugins.npm.strategies.pins import (
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.elsewhere import Elsewhere
 from fallback_plugins.npm.surveying.origins import LocalCopy, unreached
-from fallback_plugins.npm.surveying.projects import discover, files_of, left_out
+from fallback_plugins.npm.surveying.projects import discover, files_of, left_out, scope_of
 from fallback_plugins.shared import bumping
 from fallback_plugins.shared.ladder import (
     HeldToAges,
@@ -76,7 +76,7 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
         except (RecipeError, RepositoryError) as problem:
             if isinstance(problem, RecipeError) and problem.reason is RefusalReason.UNKNOWN:
                 unread.note(site.path, problem)
-            elif not repo.selects(files_of(site)):
+            elif not repo.selects(scope_of(site)):
                 return Selected(recipe=LADDER)  # which says what is left of it
             else:
                 refusal = unread.refusal(files_of(site), problem)
@@ -138,7 +138,7 @@ def _projects(
     """Yield a project for each install command, and again for each of several locks of one folder."""
     for site in discover(repo):
         each = [NpmProject(it, repo, clients, terms, unread) for it in site.each]
-        if not repo.selects(path for it in site.each for path in (it.path, *files_of(it))):
+        if not repo.selects(path for it in site.each for path in scope_of(it)):
             for it in each:
                 stays = LeftAsItIs(it.path, ECOSYSTEM, partial(_left_of, it))
                 yield Lenient(stays, files_of(it.site), unread)

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, table_of, texts
 from fallback_plugins.pypi.projects import projects
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
-from fallback_plugins.shared.inventory import OutsideProject, installed, inventory_of, not_read
+from fallback_plugins.shared.inventory import FoundProject, installed, inventory_of, not_read
 from fallback_plugins.shared.tree import Node
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.execution import ClientRunner
@@ -28,10 +28,11 @@ def inventory(repo: RepoContext, clients: ClientRunner) -> Inventory:
 
 def _found(
     repo: RepoContext, clients: ClientRunner
-) -> Iterator[InstalledPackage | UnreadItem | OutsideProject]:
+) -> Iterator[InstalledPackage | UnreadItem | FoundProject]:
     for project in projects(repo, clients):
-        if not repo.selects((project.path, *project.manifests)):
-            yield OutsideProject(project.path)
+        is_outside = not repo.selects((project.path, *project.manifests))
+        yield FoundProject(project.path, is_outside)
+        if is_outside:
             continue
         try:
             resolution = project.resolution

@@ -14,19 +14,22 @@ from fallback_tier.outcome import UnreadItem
 DevelopmentOf = Callable[[Node], Collection[str]]
 
 
-class OutsideProject(NamedTuple):
-    """A project outside of the folders that a scan is limited to: it was not looked at."""
+class FoundProject(NamedTuple):
+    """A project of the repository. ``is_outside``: of the folders that a scan is limited to, so that it was
+    not looked at."""
 
     path: str
+    is_outside: bool
 
 
-def inventory_of(found: Iterable[InstalledPackage | UnreadItem | OutsideProject]) -> Inventory:
+def inventory_of(found: Iterable[InstalledPackage | UnreadItem | FoundProject]) -> Inventory:
     """Return what was found as one value, each thing once."""
     once = [*dict.fromkeys(found)]
     return Inventory(
         packages=tuple(it for it in once if isinstance(it, InstalledPackage)),
         unread=tuple(it for it in once if isinstance(it, UnreadItem)),
-        outside=tuple(it.path for it in once if isinstance(it, OutsideProject)),
+        inside=tuple(it.path for it in once if isinstance(it, FoundProject) and not it.is_outside),
+        outside=tuple(it.path for it in once if isinstance(it, FoundProject) and it.is_outside),
     )
 
 

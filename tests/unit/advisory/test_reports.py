@@ -293,6 +293,19 @@ def test_a_pip_audit_of_nothing_is_unknown(tmp_path: Path) -> None:
     assert [it.unknown for it in found.skipped] == [True]
 
 
+@pytest.mark.parametrize("audited", [{"total": 0}, 0])
+def test_an_npm_audit_of_nothing_is_unknown(tmp_path: Path, audited: object) -> None:
+    counts = {"vulnerabilities": {"total": 0}, "dependencies": audited}
+    report = {"auditReportVersion": 2, "vulnerabilities": {}, "metadata": counts}
+    assert [it.unknown for it in read(tmp_path, report).skipped] == [True]
+
+
+def test_an_npm_audit_of_packages_without_a_finding_is_clean(tmp_path: Path) -> None:
+    counts = {"vulnerabilities": {"total": 0}, "dependencies": {"total": 7}}
+    report = {"auditReportVersion": 2, "vulnerabilities": {}, "metadata": counts}
+    assert read(tmp_path, report).skipped == ()
+
+
 def yarn_line(path: str) -> dict[str, Any]:
     advisory = {
         "id": 1179,

@@ -341,12 +341,17 @@ def files_of(site: Site) -> tuple[str, ...]:
     return (*site.manifests, *locks, *site.settings)
 
 
+def scope_of(site: Site) -> tuple[str, ...]:
+    """Return the files by which a project lies in a folder: ``files_of``, and of a binary lock as well."""
+    return tuple(dict.fromkeys((site.path, *site.manifests, *files_of(site))))
+
+
 def project_files(repo: RepoContext, folder: str) -> tuple[str, ...]:
     """Return the files of the projects that a folder is the root or a member of."""
     manifest = in_folder(folder, MANIFEST)
     sites = (each for site in discover(repo) for each in site.each)
     found = [it for it in sites if it.folder == folder or manifest in it.manifests]
-    return tuple(path for it in found for path in (it.path, *files_of(it))) or (manifest,)
+    return tuple(path for it in found for path in scope_of(it)) or (manifest,)
 
 
 def _kind(path: str) -> str | None:
