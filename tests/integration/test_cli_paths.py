@@ -318,3 +318,19 @@ def test_a_repository_does_not_scan_clean_by_its_own_word(scenario: Scenario) ->
     for more in ((), ("--fix",)):
         assert scenario.run("scan", "--json", *more).code == exit_codes.UNKNOWN
     assert scenario.run("scan", "--json", "--path", "here").code == exit_codes.OK
+
+
+def test_what_is_handed_over_does_not_say_that_it_is_fixed(scenario: Scenario) -> None:
+    needs_sandbox()
+    report = scenario.place / "report"
+    more = ("--path", "web", "--commit", "part", "--report", str(report))
+    ended = ask(scenario, "fix", LEAF, *more)
+    assert ended.code == exit_codes.REFUSED, ended
+    (stated,) = json.loads((report / "openvex.json").read_text())["statements"]
+    assert stated["status"] == "under_investigation"
+    (flaw,) = json.loads((report / "cyclonedx.json").read_text())["vulnerabilities"]
+    assert flaw["affects"][0]["versions"][0]["status"] == "affected"
+    whole = ask(scenario, "fix", LEAF, "--commit", "whole")
+    assert whole.code == exit_codes.OK, "another run: it does not go on with the limited one"
+    changed = git(scenario.repo, "diff", "--name-only", "HEAD", "whole").split()
+    assert sorted(changed) == ["admin/package-lock.json", "web/package-lock.json"]
