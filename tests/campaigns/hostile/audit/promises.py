@@ -95,8 +95,8 @@ def checkpoint_problem(trail: TrailFolder, rows: list[HeaderRow]) -> str | None:
     """Every checkpoint is signed, of events that are there, and has the root that RFC 6962 says."""
     keyring, root_of = Keyring.load(trail.keys), roots([row.header for row in rows])
     for found in trail.log.checked(keyring):
-        if found.signed is None or found.problem:
-            return f"checkpoint {found.path}: {found.problem}"
+        if found.signed is None or found.fault:
+            return f"checkpoint {found.path}: {found.fault.reason if found.fault else 'not signed'}"
         size, root = found.size, found.signed.checkpoint.root
         if size > len(rows):
             return f"a checkpoint of {size} events, of which {len(rows)} are there"
