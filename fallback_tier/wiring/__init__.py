@@ -131,7 +131,8 @@ class Services:
         ``makes`` False: a patch on record is judged again, so no recipe is looked for.
         """
         plugin = self.plugin_for(advisory)
-        if not isinstance(advisory, AdvisoryBundle):  # a plan's: only that leaves something
+        # A bundle is a plan's, and only a plan leaves something.
+        if repo.settings.paths and not isinstance(advisory, AdvisoryBundle):
             whole = repo.settings.model_copy(update={"paths": ()})
             repo = repo.model_copy(update={"settings": whole})
         own = repo.model_copy(

@@ -62,12 +62,10 @@ def lines(result: ScanResult) -> Iterator[str]:
         yield from _finding(finding)
     yield from _wrapped(_summary(result))
     if result.paths:
-        where = next((f" ({rule.where})" for rule in result.rules if rule.key == "paths"), "")
-        yield from _wrapped(f"limited to {', '.join(result.paths)}{where}")
-    for path in result.outside[:MAX_UNREAD_SHOWN]:
-        yield f"not looked at: {path}"
-    if len(result.outside) > MAX_UNREAD_SHOWN:
-        yield f"not looked at: and {len(result.outside) - MAX_UNREAD_SHOWN} more (--json has them all)"
+        yield from _wrapped(
+            f"limited to {', '.join(result.paths)}{_origins(result).get('paths', '')}"
+        )
+    yield from _first("not looked at", result.outside)
     for one in result.ignored:
         finding = one.finding
         yield from _wrapped(
@@ -118,7 +116,7 @@ def _summary(result: ScanResult) -> str:
     if ids := {finding.id for finding in result.findings}:
         parts.append(f"{len(ids)} {'advisory' if len(ids) == 1 else 'advisories'}")
     parts += [f"{len(result.ignored)} ignored"] if result.ignored else []
-    origins = {rule.key: f" ({rule.where})" for rule in result.rules}
+    origins = _origins(result)
     if result.below:
         parts.append(f"{result.below} below the severity{origins.get('severity', '')}")
     if result.development:
@@ -128,11 +126,21 @@ def _summary(result: ScanResult) -> str:
     return ", ".join(parts)
 
 
+def _origins(result: ScanResult) -> dict[str, str]:
+    """Where each rule that leaves something out comes from, as an addition to a clause."""
+    return {rule.key: f" ({rule.where})" for rule in result.rules}
+
+
 def _unread(unread: Sequence[UnreadItem]) -> Iterator[str]:
-    for item in unread[:MAX_UNREAD_SHOWN]:
-        yield from _wrapped(f"unknown: {item.path}: {item.reason} {item.next_step}".rstrip())
-    if len(unread) > MAX_UNREAD_SHOWN:
-        yield f"unknown: and {len(unread) - MAX_UNREAD_SHOWN} more (--json has them all)"
+    texts = [f"{item.path}: {item.reason} {item.next_step}".rstrip() for item in unread]
+    yield from _first("unknown", texts)
+
+
+def _first(what: str, texts: Sequence[str]) -> Iterator[str]:
+    for text in texts[:MAX_UNREAD_SHOWN]:
+        yield from _wrapped(f"{what}: {text}")
+    if len(texts) > MAX_UNREAD_SHOWN:
+        yield f"{what}: and {len(texts) - MAX_UNREAD_SHOWN} more (--json has them all)"
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, table_of, texts
-from fallback_plugins.pypi.projects import projects
+from fallback_plugins.pypi.projects import files_of, projects
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.inventory import FoundProject, installed, inventory_of, not_read
 from fallback_plugins.shared.tree import Node
@@ -30,7 +30,7 @@ def _found(
     repo: RepoContext, clients: ClientRunner
 ) -> Iterator[InstalledPackage | UnreadItem | FoundProject]:
     for project in projects(repo, clients):
-        is_outside = not repo.selects((project.path, *project.manifests))
+        is_outside = not repo.selects(files_of(project, repo))
         yield FoundProject(project.path, is_outside)
         if is_outside:
             continue

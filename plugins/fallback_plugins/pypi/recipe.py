@@ -126,7 +126,7 @@ def apply(
 
 def _in_scope(project: PythonProject, repo: RepoContext) -> Project:
     """The project, or what is left of it if it is outside of the folders of ``--path``."""
-    if repo.selects((project.path, *project.manifests)):
+    if repo.selects(files_of(project, repo)):
         return HeldToAges(project)
     return LeftAsItIs(project.path, ECOSYSTEM, partial(_left_of, project))
 
@@ -175,7 +175,7 @@ def _outline(found: Sequence[PythonProject], advisory: Advisory, unread: LeftOut
     for project in found:
         try:
             part = project.outline(advisory)
-            if not unread.reader.repo.selects((project.path, *project.manifests)):
+            if not unread.reader.repo.selects(files_of(project, unread.reader.repo)):
                 part = left_as_it_is(part)
         except (RecipeError, RepositoryError) as error:
             files = files_of(project, unread.reader.repo)

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix
 from fallback_plugins.shared.resolution import Resolution
+from fallback_plugins.shared.unread import Unread
 from fallback_tier.advisory import Advisory, AdvisoryBundle
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.outcome import OUTSIDE, Left, Outline, UnreadItem
@@ -32,9 +33,8 @@ class LeftAsItIs:
             left = tuple(self.found(advisory))
         except (RecipeError, RepositoryError) as error:
             packages = advisory.packages(self.ecosystem)
-            found = error.unread if isinstance(error, RecipeError) else ()
-            item = UnreadItem(path=self.path, reason=error.problem, next_step=error.next_step)
-            left = tuple(_unknown(self.path, self.ecosystem, advisory, packages, found or (item,)))
+            items = Unread(self.path, error, may_hold=True).items
+            left = tuple(_unknown(self.path, self.ecosystem, advisory, packages, items))
         return ProjectFix(texts={}, moves=(), left=left) if left else None
 
 

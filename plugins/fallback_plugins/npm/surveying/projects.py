@@ -346,12 +346,12 @@ def scope_of(site: Site) -> tuple[str, ...]:
     return tuple(dict.fromkeys((site.path, *site.manifests, *files_of(site))))
 
 
-def project_files(repo: RepoContext, folder: str) -> tuple[str, ...]:
-    """Return the files of the projects that a folder is the root or a member of."""
-    manifest = in_folder(folder, MANIFEST)
-    sites = (each for site in discover(repo) for each in site.each)
-    found = [it for it in sites if it.folder == folder or manifest in it.manifests]
-    return tuple(path for it in found for path in scope_of(it)) or (manifest,)
+def project_files(repo: RepoContext, folder: str) -> Iterator[str]:
+    """Yield the files of the projects that a folder is the root or a member of."""
+    yield (manifest := in_folder(folder, MANIFEST))
+    for each in (each for site in discover(repo) for each in site.each):
+        if each.folder == folder or manifest in each.manifests:
+            yield from scope_of(each)
 
 
 def _kind(path: str) -> str | None:
