@@ -5,7 +5,7 @@ anybody's scripts and without the repository's own client configuration (it can 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from fallback_plugins.shared.tree import DependencyTree
@@ -28,6 +28,8 @@ class Files:
     #: Further files that decide what resolves: pnpm-workspace.yaml, the harmless lines of .npmrc, and the
     #: package.json of folders that manifests without a lock name as packages.
     settings: Mapping[str, str] | None = None
+    #: Package archives of the repository that the manifests or the lock name, by path below ``folder``.
+    archives: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def root_manifest(self) -> str:

@@ -783,6 +783,8 @@ class Tried:
         errors = [
             error for step, error in self.errors if not (raised and step is LadderStep.LOCK_REFRESH)
         ]
+        # That nothing has to be forced tells a reader less than why the steps before that failed.
+        errors = [it for it in errors if it.kind != ADMITS_ALREADY] or errors
         named = (error for error in errors if error.reason in _SIGNIFICANT)
         by_runtime = (
             error
@@ -854,6 +856,9 @@ def error_of(left: Left) -> RecipeError:
         kind=left.kind,
     )
 
+
+#: Kind of the refusal to force a version that is admitted without that.
+ADMITS_ALREADY = "admits_already"
 
 #: What a conflict calls the project itself, whose own declaration is in the way.
 PROJECT = "the project"
@@ -1037,6 +1042,12 @@ def does_not_apply(problem: str, package: str, parent: str, spec: str, where: st
     kind = BlockerKind.CONFLICT
     blocker = Blocker(kind=kind, package=parent, constraint=constraint, file=where)
     return unsupported(problem, f"Look at what requires {package} in {where}.", blocker)
+
+
+def admits_already(package: str) -> RecipeError:
+    """Return the refusal to force a version that all dependents of a package admit."""
+    problem = f"What depends on {package} admits a safe version already."
+    return unsupported(problem, kind=ADMITS_ALREADY)
 
 
 def unknown(

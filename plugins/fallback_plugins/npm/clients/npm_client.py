@@ -7,7 +7,7 @@ so a lock that npm wrote gets its former spelling wherever that means the same (
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fallback_plugins.npm.client import Files, OverridePlace, WantedVersions
@@ -140,7 +140,7 @@ class NpmClient:
             root = parse_manifest(files.root_manifest, files.manifests[files.root_manifest])
             new = as_found(files.lock_text, new, specs, root)
         lock = files.lock or in_folder(files.folder, DEFAULT_LOCK)
-        return Files(files.folder, files.manifests, lock, new, files.settings)
+        return replace(files, lock=lock, lock_text=new)
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class NpmRunner:
             new = modern(files.lock_text, given[files.root_manifest])
             given = {**given, files.lock: new}
         texts = {_below(files.folder, path): text for path, text in given.items()}
-        with scratch_project(texts) as scratch:
+        with scratch_project(texts, files.archives) as scratch:
             lock = scratch / _below(files.folder, files.lock or DEFAULT_LOCK)
             options = [*_shape(files), *peer_options(files), *age_options(files)]
             if self._asked:

@@ -294,7 +294,7 @@ class PnpmClient:
         texts = _patches(patched) | texts
         check_paths(files)
         check_addresses(_addresses_of(files.manifests))
-        with scratch_project(texts) as scratch:
+        with scratch_project(texts, files.archives) as scratch:
             made_with = (*carried_options(reported), *_settings(lock))
             options = [*_OPTIONS, *made_with, f"--store-dir={store.place / 'pnpm-store'}"]
             words = ["install", *options]

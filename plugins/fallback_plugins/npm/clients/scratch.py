@@ -45,13 +45,18 @@ _ABSOLUTE = re.compile(r"[/\\~]|[A-Za-z]:[/\\]")
 
 
 @contextmanager
-def scratch_project(texts: Mapping[str, str]) -> Iterator[Path]:
-    """A project of these texts (by path relative to it), gone afterwards. Raises RecipeError."""
+def scratch_project(
+    texts: Mapping[str, str], archives: Mapping[str, bytes] = MappingProxyType({})
+) -> Iterator[Path]:
+    """A project of these texts and archives (by path relative to it), deleted afterwards. Raises
+    RecipeError."""
     with scratch_folder("npm") as folder:
         project = folder.joinpath(*("in" for _ in range(NEST)))
         try:
             for path, text in texts.items():
-                _write(project, path, text)
+                _write(project, path, text.encode())  # text mode would change line ends
+            for path, content in archives.items():
+                _write(project, path, content)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise _unsupported(f"{path!r} can't be written ({why})", kind="not_writable") from error
@@ -150,12 +155,12 @@ def _check(lock: str | None, named: Iterable[tuple[str, str]], most: int = NEST)
             )
 
 
-def _write(project: Path, path: str, text: str) -> None:
+def _write(project: Path, path: str, content: bytes) -> None:
     if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
         raise ValueError("it is outside of the project")
     place = project / path
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_bytes(text.encode())  # text mode would change line ends
+    place.write_bytes(content)
 
 
 def _keys_and_texts(value: Any) -> tuple[list[str], list[str]]:

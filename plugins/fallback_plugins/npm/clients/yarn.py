@@ -281,7 +281,7 @@ class YarnClient:
     def _run(self, files: Files, texts: Mapping[str, str]) -> YarnLock:
         """The lock that yarn makes of a project, in a folder that is gone afterwards."""
         store = self.store or ClientStore(self.clients)
-        with scratch_project(texts) as scratch:
+        with scratch_project(texts, files.archives) as scratch:
             folders = [f"--cache-folder={_CACHE}", f"--modules-folder={_MODULES}"]
             words = ["install", *_OPTIONS, *folders]
             result = store.run(

@@ -26,11 +26,13 @@ from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.bundles import refuse_bundled
 from fallback_plugins.npm.strategies.parents import ParentBump, ParentWalk
 from fallback_plugins.npm.strategies.resolving import NpmPosition, NpmStep, Resolver, asked_by_root
+from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.shared.bumping import no_override, use_bump
 from fallback_plugins.shared.ladder import (
     PROJECT,
     Reached,
     Strategy,
+    admits_already,
     does_not_apply,
     does_not_serve,
     refused_for,
@@ -263,7 +265,7 @@ class RefreshOrBump(NpmStep):
             after = self.resolver.resolve(plan.files, plan.wanted_versions)
         except RecipeError:
             if not self._learned(at.tree, plan.wanted_versions):
-                self._check_published(plan.wanted_versions)
+                _check_published(self.targets, plan.wanted_versions)
                 raise
             plan = planned()
             after = self.resolver.resolve(plan.files, plan.wanted_versions)
@@ -300,17 +302,6 @@ class RefreshOrBump(NpmStep):
             return worse(after.tree, node.label, f"is kept by {self.resolver.client.name}")
         return problem
 
-    def _check_published(self, wanted_versions: WantedVersions) -> None:
-        """Raise RecipeError for a version that the registry does not have, nor a later one."""
-        for (name, _), version in wanted_versions.items():
-            if self.targets.checked(name, version) is None:
-                raise RecipeError(
-                    RefusalReason.NO_FIXED_VERSION,
-                    f"{name} {version} was never published, and no later release could be found.",
-                    next_step="Replace the dependency, or take the advisory's workaround.",
-                    kind="never_published",
-                )
-
     def _marked(self, files: Files) -> frozenset[tuple[str, str]] | None:
         """What a lock marks as deprecated, where its client and its format do."""
         client = self.resolver.client
@@ -327,6 +318,18 @@ class RefreshOrBump(NpmStep):
                 self.targets.prefer(name, wanted_version, better)
                 learned = True
         return learned
+
+
+def _check_published(targets: Targets, wanted_versions: WantedVersions) -> None:
+    """Raise RecipeError if the registry has neither a wanted version nor a later one."""
+    for (name, _), version in wanted_versions.items():
+        if targets.checked(name, version) is None:
+            raise RecipeError(
+                RefusalReason.NO_FIXED_VERSION,
+                f"{name} {version} was never published, and no later release could be found.",
+                next_step="Replace the dependency, or take the advisory's workaround.",
+                kind="never_published",
+            )
 
 
 def _check_source(tree: DependencyTree, node: Node) -> None:
@@ -390,8 +393,8 @@ class Override(NpmStep):
                     parent = _parent_key(self.resolver, at.tree, dependent)
                     files = client.with_override(files, parent, ask.name, version)
         if files is at.files:
-            message = f"What depends on {package} admits a safe version already."
-            return Reached(at, declined={package: unsupported(message)})
+            _check_published(self.targets, {(it.name, it.version): new for it, new in forced})
+            return Reached(at, declined={package: admits_already(package)})
         after = self.resolver.resolve(files, {})
         # Who admits the version gets no override, and keeps a copy that isn't shared.
         if self.affected(after, package):

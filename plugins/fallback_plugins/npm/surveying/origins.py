@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from posixpath import normpath
 from urllib.parse import unquote
 
-from fallback_plugins.npm.clients.archives import packed_in
+from fallback_plugins.npm.clients.archives import MAX_ARCHIVE_BYTES, packed_in
 from fallback_plugins.npm.locks.addresses import origin_of
 from fallback_plugins.npm.locks.lockfile import (
     MODULES,
@@ -112,6 +112,27 @@ def local_folders(repo: RepoContext, manifests: Iterable[str], below: str) -> It
                 own[manifest] = None
                 waiting.append(manifest)
                 yield manifest
+
+
+def local_archives(repo: RepoContext, sources: Iterable[str], folder: str) -> dict[str, bytes]:
+    """Return the archives below a folder that manifests or locks name, by path relative to it.
+
+    A client reads them to resolve. Those beyond MAX_ARCHIVE_BYTES in all are left out: their client then
+    reports which one it misses.
+    """
+    archives: dict[str, bytes] = {}
+    size = 0
+    prefix = "" if folder == "." else f"{folder}/"
+    for path in dict.fromkeys(it for source in sources for it in _local_paths(repo, source)):
+        is_archive = path.endswith(_ARCHIVES) and path.startswith(prefix) and repo.has(path)
+        file = repo.tree.find(path) if is_archive else None
+        if file is None:
+            continue
+        size += file.stat().st_size
+        if size > MAX_ARCHIVE_BYTES:
+            break
+        archives[path.removeprefix(prefix)] = file.read_bytes()
+    return archives
 
 
 def unreached(repo: RepoContext, packages: Collection[str]) -> tuple[LocalCopy, ...]:

@@ -31,7 +31,7 @@ from fallback_plugins.npm.manifests.manifest import (
 )
 from fallback_plugins.npm.refusals import unreadable
 from fallback_plugins.npm.surveying.commands import Commands
-from fallback_plugins.npm.surveying.origins import local_folders
+from fallback_plugins.npm.surveying.origins import local_archives, local_folders
 from fallback_plugins.shared.unread import LeftOut, Reader
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
@@ -123,6 +123,9 @@ class Site:
             lock=self.lock,
             lock_text=lock_text,
             settings={path: _harmless(path, text) for path, text in settings.items()},
+            archives=local_archives(
+                repo, (*self.manifests, *filter(None, [self.lock])), self.folder
+            ),
         )
 
 

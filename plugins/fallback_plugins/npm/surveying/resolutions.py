@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache, cached_property
+from hashlib import sha256
 from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
@@ -285,7 +286,8 @@ class CommandResolution:
     def _inputs(self) -> KeptResolution:
         tools = ("npm", "node")
         hosts = self.clients.allowed_hosts(tools) if isinstance(self.clients, KnowsHosts) else ()
-        texts = {**self.files.texts, **(self.files.settings or {})}
+        digests = {path: sha256(it).hexdigest() for path, it in self.files.archives.items()}
+        texts = {**self.files.texts, **(self.files.settings or {}), **digests}
         return KeptResolution([self.client.name, sorted(hosts), sorted(texts.items())])
 
     @cached_property
@@ -298,7 +300,7 @@ class CommandResolution:
             lock, text = str(found["lock"]), str(found["text"])
         except (ValueError, KeyError, TypeError):
             return None
-        return Files(self.files.folder, self.files.manifests, lock, text, self.files.settings)
+        return replace(self.files, lock=lock, lock_text=text)
 
 
 @cache

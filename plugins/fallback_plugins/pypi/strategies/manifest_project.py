@@ -79,6 +79,7 @@ from fallback_plugins.shared.ladder import (
     ResultRules,
     Strategy,
     Tried,
+    admits_already,
     blocked,
     copies,
     does_not_apply,
@@ -776,7 +777,7 @@ class _Search:
             if compare_versions(ECOSYSTEM, version, _version_of(start.tree, name)) > 0
         }
         if not up:
-            raise unsupported(f"What depends on {', '.join(bad)} admits a safe version already.")
+            raise admits_already(", ".join(bad))
         state, least = self._least(start, self._with(start, bad, up), bad, up)
         return Reached(
             state, {name: self._dependency_paths(start.tree, name, least) for name in bad}

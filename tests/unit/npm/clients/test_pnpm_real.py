@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -79,6 +80,23 @@ def held(client: PnpmClient, files: Files) -> dict[str, str]:
         for node in tree.of("leaf")
         for dependent, _ in tree.dependents(node.key)
     }
+
+
+def test_archive_of_the_repository_is_there_when_pnpm_resolves(
+    pnpm: tuple[PnpmClient, Files],
+) -> None:
+    client, files = pnpm
+    manifest = {**MANIFESTS["one/package.json"], "dependencies": {"packed": "file:packed.tgz"}}
+    named = replace(files, manifests={**files.manifests, "one/package.json": json.dumps(manifest)})
+    with pytest.raises(RecipeError) as caught:
+        client.resolve(named)
+    assert caught.value.reason is RefusalReason.RESOLVER_FAILED
+    (packed,) = (
+        Universe().npm("packed", "1.2.3", {"leaf": "^1.0.0"}).npm_packages["packed"].values()
+    )
+    after = client.resolve(replace(named, archives={"one/packed.tgz": packed.tarball}))
+    (node,) = client.tree(after).of("packed")
+    assert [ask.name for ask in node.asks] == ["leaf"]
 
 
 def test_a_wish_is_granted_where_the_ranges_admit_it(pnpm: tuple[PnpmClient, Files]) -> None:

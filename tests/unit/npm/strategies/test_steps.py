@@ -122,6 +122,18 @@ def test_a_fix_that_was_never_published_gives_way_to_the_next(tmp_path: Path) ->
     assert versions(result)["leaf"] == "1.2.0"
 
 
+def test_without_a_published_fix_that_is_the_reason(tmp_path: Path) -> None:
+    """Without a lock: the ranges admit a fixed version, which the registry does not have."""
+    universe = Universe().npm("leaf", "1.0.0").npm("mid", "1.0.0", {"leaf": "^1.0.0"})
+    files = {"package.json": manifest(dependencies={"mid": "^1.0.0"})}
+    with world(universe, tmp_path) as here, pytest.raises(RecipeError) as caught:
+        here.fix(bad("leaf", ("0", "1.9.0")), files)
+    assert (caught.value.kind, caught.value.reason) == (
+        "never_published",
+        RefusalReason.NO_FIXED_VERSION,
+    )
+
+
 def test_an_alias_is_raised_inside_its_spec(tmp_path: Path) -> None:
     files = project({"l": "npm:leaf@~1.0.0"}, {"l": {"name": "leaf", **at("1.0.0")}})
     with world(leaves(), tmp_path) as here:

@@ -11,6 +11,8 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm import build_ecosystem
 from fallback_plugins.npm.locks.addresses import origin_of
 from fallback_plugins.npm.outline import outline
+from fallback_plugins.npm.surveying import origins
+from fallback_plugins.npm.surveying.origins import local_archives
 from fallback_plugins.npm.surveying.survey import survey
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import NotApplicable, RecipeSelection, Selected
@@ -396,3 +398,37 @@ def test_unlisted_bundled_copy_is_unknown_offline(tmp_path: Path, form: str) -> 
 )  # fmt: skip
 def test_address_says_what_is_at_its_end(address: str, label: str) -> None:
     assert origin_of(address).label == label
+
+
+def test_archives_below_the_folder_are_given_to_its_client(tmp_path: Path) -> None:
+    root = repository(
+        tmp_path,
+        {
+            "app/package.json": manifest(
+                dependencies={"left": "file:../left.tgz", "b": "file:b.tgz"}
+            ),
+            "app/member/package.json": manifest(dependencies={"c": "file:./c.tgz"}),
+        },
+    ).root
+    for path in ("left.tgz", "app/b.tgz", "app/member/c.tgz"):
+        (root / path).write_bytes(path.encode())
+    repo = tracked(root)
+    sources = ("app/package.json", "app/member/package.json")
+    expected = {"b.tgz": b"app/b.tgz", "member/c.tgz": b"app/member/c.tgz"}
+    assert local_archives(repo, sources, "app") == expected
+    assert local_archives(repo, sources, ".").keys() == {
+        "left.tgz",
+        "app/b.tgz",
+        "app/member/c.tgz",
+    }
+
+
+def test_archives_beyond_the_limit_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"a": "file:a.tgz", "b": "file:b.tgz"}
+    root = repository(tmp_path, {"package.json": manifest(dependencies=asked)}).root
+    for path in ("a.tgz", "b.tgz"):
+        (root / path).write_bytes(b"1234")
+    monkeypatch.setattr(origins, "MAX_ARCHIVE_BYTES", 7)
+    assert local_archives(tracked(root), ("package.json",), ".") == {"a.tgz": b"1234"}

@@ -14,6 +14,7 @@ from fallback_plugins.shared.ladder import (
     ProjectFix,
     ResultRules,
     Tried,
+    admits_already,
     blocked,
     combined,
     describe,
@@ -191,6 +192,17 @@ def test_a_partial_fix_of_one_advisory_is_none(repo: RepoContext) -> None:
     (blocker,) = declined.blockers
     assert (blocker.kind, blocker.package) == (BlockerKind.CONFLICT, "rc 1.2.8")
     assert (blocker.constraint, blocker.file) == ("ini ~1.2.0", LOCK)
+
+
+def test_why_a_step_failed_is_told_rather_than_that_nothing_has_to_be_forced() -> None:
+    failed = RecipeError(RefusalReason.RESOLVER_FAILED, "npm said no.", next_step="Ask npm.")
+    tried = Tried()
+    tried.no(LadderStep.LOCK_REFRESH, failed)
+    tried.no(LadderStep.OVERRIDE, admits_already("ini"))
+    assert tried.refusal is failed
+    alone = Tried()
+    alone.no(LadderStep.OVERRIDE, admits_already("ini"))
+    assert alone.refusal.kind == "admits_already"
 
 
 class Broken:
