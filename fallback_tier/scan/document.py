@@ -18,12 +18,13 @@ SCHEMA_VERSION: Literal[1] = 1
 
 class FixStep(Frozen):
     """A step that fixes the package, as ``plan`` has it: versions ``before``, and the one ``after`` (None:
-    it is no longer installed)."""
+    it is no longer installed). ``raised``: other packages that it changes, as ``name version``."""
 
     manifest: str
     step: LadderStep
     before: tuple[str, ...]
     after: str | None
+    raised: tuple[str, ...] = ()
 
 
 class Finding(Frozen):

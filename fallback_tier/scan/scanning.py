@@ -291,7 +291,13 @@ def _steps(
     if planned is None:
         return (), ""
     steps = tuple(
-        FixStep(manifest=move.manifest, step=move.step, before=move.before, after=move.after)
+        FixStep(
+            manifest=move.manifest,
+            step=move.step,
+            before=move.before,
+            after=move.after,
+            raised=move.raised,
+        )
         for fix in planned.fixes
         if fix.ecosystem == ecosystem
         for move in fix.moves

@@ -20,6 +20,9 @@ WIDTH = 80
 #: Unread sources that are printed; JSON has them all.
 MAX_UNREAD_SHOWN = 10
 
+#: Characters of an advisory's summary that are printed: two lines.
+MAX_SUMMARY_CHARS = 150
+
 #: Paths of a finding that are printed.
 MAX_PATHS_SHOWN = 3
 
@@ -85,6 +88,7 @@ def _finding(finding: Finding) -> Iterator[str]:
     label = f"{finding.package} {', '.join(finding.versions)}"
     fixed = ", ".join(finding.fixed) or "none named"
     yield _row((finding.severity, label, finding.id, fixed))
+    yield from _wrapped(_about(finding), "  ")
     how = "direct" if finding.direct else "transitive"
     kind = "development" if finding.development else "production"
     yield from _wrapped(f"{how}, {kind}, in {', '.join(finding.sources)}", "  ")
@@ -105,7 +109,19 @@ def _finding(finding: Finding) -> Iterator[str]:
 
 def _step(step: FixStep) -> str:
     after = step.after or "no longer installed"
-    return f"{step.step.label} in {step.manifest}: {', '.join(step.before) or 'any'} → {after}"
+    also = f", with {', '.join(step.raised)}" if step.raised else ""
+    return (
+        f"{step.step.label} in {step.manifest}: {', '.join(step.before) or 'any'} → {after}{also}"
+    )
+
+
+def _about(finding: Finding) -> str:
+    """The advisory's summary and its other identifiers; empty if the record has neither."""
+    summary = "" if finding.summary == finding.id else finding.summary
+    aliases = f"({', '.join(finding.aliases)})" if finding.aliases else ""
+    return " ".join(
+        filter(None, [textwrap.shorten(summary, MAX_SUMMARY_CHARS, placeholder="…"), aliases])
+    )
 
 
 def _summary(result: ScanResult) -> str:
