@@ -4,8 +4,8 @@ Gates, failure summaries, fences, plans and caps are the product's, and the same
 instruction. First attempts are the same too: with the example that the memory has, which here is a decoy.
 """
 
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from typing import cast
@@ -37,6 +37,13 @@ Answer my first message again: {one}, nothing else.
 """
 
 
+#: In place of a failure's summary, if a policy has none.
+NO_SUMMARY_TEXT = "It failed its gates."
+
+#: Characters of a summary's first line, in a line per earlier attempt.
+_LINE_CHARS = 160
+
+
 class Policy(StrEnum):
     """What follows a failed attempt. The first four are ADR-0011's options, in its order."""
 
@@ -44,6 +51,10 @@ class Policy(StrEnum):
     EXCLUDE_PRIOR_HIT = "exclude-prior-hit"
     CONVERSATION = "conversation"
     FRESH_CONTEXT = "fresh-context"
+    RESAMPLE = "resample"
+    EVERY_FAILURE = "every-failure"
+    BEST_CANDIDATE = "best-candidate"
+    NO_SUMMARY = "no-summary"
 
     @property
     def meaning(self) -> str:
@@ -56,10 +67,17 @@ _MEANINGS = {
     Policy.EXCLUDE_PRIOR_HIT: "another example than before, and the last failure's summary",
     Policy.CONVERSATION: "the same conversation, continued with each failure's summary",
     Policy.FRESH_CONTEXT: "no example, and the last failure's summary (the product's)",
+    Policy.RESAMPLE: "the first prompt again: nothing of the failure",
+    Policy.EVERY_FAILURE: "as fresh-context, and a line per earlier attempt",
+    Policy.BEST_CANDIDATE: "as fresh-context, and the answer that failed the fewest gates",
+    Policy.NO_SUMMARY: "as fresh-context, with the kind of the failure in place of its summary",
 }
 
 #: The main comparison. With a memory of one example, option 2 asks what option 4 asks.
 COMPARED = (Policy.FRESH_CONTEXT, Policy.FULL_CHAIN, Policy.CONVERSATION)
+
+#: Run after that on one seed: what of the failure a retry has to be shown. Exploratory, without tests.
+EXPLORED = (Policy.RESAMPLE, Policy.NO_SUMMARY, Policy.EVERY_FAILURE, Policy.BEST_CANDIDATE)
 
 
 @dataclass(frozen=True)
@@ -187,6 +205,84 @@ class ContinuedConversation(PromptBuilder):
         return first.model_copy(update={"more": continued, "shape": PromptShape.RETRY})
 
 
+#: Returns the history that a retry's prompt is rendered with; empty: the first prompt again.
+History = Callable[[Sequence[AttemptSummary]], Sequence[AttemptSummary]]
+
+
+class OtherHistory(PromptBuilder):
+    """Renders a retry's prompt with another history than the last failure's summary."""
+
+    def __init__(self, nonces: NonceSource, history: History) -> None:
+        super().__init__(nonces)
+        self._history = history
+
+    def build(
+        self,
+        advisory: Advisory,
+        repo: RepoContext,
+        plugin: EcosystemPlugin,
+        *,
+        examples: Sequence[FewShot] = (),
+        prior_attempts: Sequence[AttemptSummary] = (),
+        own_code: bool = False,
+    ) -> Prompt:
+        """As PromptBuilder, with that history, and with examples also on a retry."""
+        return self._rendered(
+            advisory,
+            repo,
+            plugin,
+            examples=examples,
+            prior_attempts=self._history(prior_attempts) if prior_attempts else (),
+            own_code=own_code,
+        )
+
+
+def _with_summary(prior: Sequence[AttemptSummary], text: str) -> tuple[AttemptSummary, ...]:
+    return (*prior[:-1], prior[-1].model_copy(update={"prior_failure_summary": text}))
+
+
+def without_summary(prior: Sequence[AttemptSummary]) -> tuple[AttemptSummary, ...]:
+    """Return the history with nothing but the kind of the last failure."""
+    return _with_summary(prior, NO_SUMMARY_TEXT)
+
+
+def with_every_failure(prior: Sequence[AttemptSummary]) -> tuple[AttemptSummary, ...]:
+    """Return the history whose last summary begins with a line per attempt before that."""
+    lines = [
+        f"Attempt {one.attempt} ({one.failure_kind.value}): {_first_line(one)}"
+        for one in prior[:-1]
+    ]
+    return _with_summary(prior, "\n".join([*lines, prior[-1].prior_failure_summary]))
+
+
+def _first_line(one: AttemptSummary) -> str:
+    return one.prior_failure_summary.strip().partition("\n")[0][:_LINE_CHARS]
+
+
+@dataclass
+class BestCandidate:
+    """A history that shows the best answer so far, and how it failed.
+
+    The best one failed the fewest gates; one without a patch, which no gate judged, is the worst; of
+    equals the latest. ``answers``: of each attempt, the last one that ``model`` gave.
+    """
+
+    model: CachedModel
+    answers: dict[int, str] = field(default_factory=dict)
+
+    def __call__(self, prior: Sequence[AttemptSummary]) -> tuple[AttemptSummary, ...]:
+        """Return the history, with answer and summary of the best attempt in place of the last summary."""
+        self.answers[prior[-1].attempt] = self.model.used[-1].text
+
+        def distance(one: AttemptSummary) -> tuple[bool, int, int]:
+            return not one.failing_gates, len(one.failing_gates), -one.attempt
+
+        best = min(prior, key=distance)
+        answer = self.answers[best.attempt].strip()
+        text = f"The best answer so far:\n{answer}\n\nIt failed:\n{best.prior_failure_summary}"
+        return _with_summary(prior, text)
+
+
 def tier_for(
     policy: Policy,
     product: FallbackTier,
@@ -211,6 +307,15 @@ def tier_for(
             kind, leaf = OtherExamplesTier, replace(leaf, prompts=ExamplesOnRetry(nonces))
         case Policy.CONVERSATION:
             leaf = replace(leaf, prompts=ContinuedConversation(nonces, model))
+        case Policy.RESAMPLE:
+            first_again = OtherHistory(nonces, lambda _: ())
+            kind, leaf = FullChainTier, replace(leaf, prompts=first_again)
+        case Policy.NO_SUMMARY:
+            leaf = replace(leaf, prompts=OtherHistory(nonces, without_summary))
+        case Policy.EVERY_FAILURE:
+            leaf = replace(leaf, prompts=OtherHistory(nonces, with_every_failure))
+        case Policy.BEST_CANDIDATE:
+            leaf = replace(leaf, prompts=OtherHistory(nonces, BestCandidate(model)))
     parts = product.parts
     return kind(
         plugins={

@@ -14,7 +14,7 @@ from typing import Final
 
 from fallback_audit.vocabulary import FailureKind
 from fallback_eval.document import Document, Section, Table, number, p_value, percent, signed
-from fallback_eval.retry.policies import COMPARED, Policy
+from fallback_eval.retry.policies import COMPARED, EXPLORED, Policy
 from fallback_eval.retry.power import sign_test, smallest_difference
 from fallback_eval.retry.run import Row
 from fallback_eval.statistics import Interval, bootstrap, holm
@@ -125,6 +125,16 @@ def triples(rows: Iterable[Row], seeds: Sequence[int]) -> tuple[Triple, ...]:
         if row.seed in seeds and row.policy in COMPARED:
             found[row.task, row.seed][row.policy] = row
     return tuple(found[key] for key in sorted(found) if len(found[key]) == len(COMPARED))
+
+
+def explored(rows: Iterable[Row], policy: Policy, seeds: Sequence[int]) -> tuple[Triple, ...]:
+    """Return the product's row and this policy's, for each task and seed that has both, by name."""
+    compared = (COMPARED[0], policy)
+    found: dict[tuple[str, int], dict[Policy, Row]] = defaultdict(dict)
+    for row in rows:
+        if row.seed in seeds and row.policy in compared:
+            found[row.task, row.seed][row.policy] = row
+    return tuple(found[key] for key in sorted(found) if len(found[key]) == len(compared))
 
 
 def first_tries(rows: Iterable[Row], seeds: Sequence[int]) -> FirstTries:
@@ -274,7 +284,11 @@ class Study:
 
 def is_complete(rows: Sequence[Row], study: Study) -> bool:
     """Return whether every case of the main run has a row."""
-    return sum(row.seed in study.seeds for row in rows) >= study.cases
+    return _cases_run(rows, study) >= study.cases
+
+
+def _cases_run(rows: Sequence[Row], study: Study) -> int:
+    return sum(row.seed in study.seeds and row.policy in COMPARED for row in rows)
 
 
 def page(rows: Sequence[Row], study: Study) -> Document:
@@ -289,6 +303,7 @@ def page(rows: Sequence[Row], study: Study) -> Document:
             _cost(found),
             _repeats(pairs),
             _splits(pairs, study),
+            *_explored(rows, study),
         ]
     intro = [
         (
@@ -348,7 +363,7 @@ def _pilot(rows: Sequence[Row], study: Study) -> Section:
 
 
 def _progress(rows: Sequence[Row], study: Study) -> Section:
-    done = sum(row.seed in study.seeds for row in rows)
+    done = _cases_run(rows, study)
     tries = first_tries(rows, study.seeds)
     failing = tries.attempts - tries.passed
     shown = [(share, smallest_difference(failing, share)) for share in (0.1, 0.2, 0.3, 0.4)]
@@ -472,6 +487,38 @@ def _splits(pairs: Sequence[Triple], study: Study) -> Section:
         ]
         tables.append(Table(head, rows))
     return Section("By first failure, by language", ["Pairs fixed. Exploratory: no tests."], tables)
+
+
+def _explored(rows: Sequence[Row], study: Study) -> list[Section]:
+    """The policies that were run after the main comparison; none before one has a row."""
+    head = ["policy", "pairs", "fixed", f"{COMPARED[0]} fixed", "difference", "stricter", "repeats"]
+    lines = []
+    for policy in EXPLORED:
+        pairs = continued(explored(rows, policy, study.seeds))
+        if not pairs:
+            continue
+        one, stricter = (compare(pairs, policy, COMPARED[0], it) for it in (is_fixed, is_stricter))
+        again = repeats(pairs, policy)
+        share = again.same_edits / again.retries if again.retries else None
+        fixed = (one.both + one.first_alone, one.both + one.second_alone)
+        lines.append(
+            [
+                f"{policy.value}: {policy.meaning}",
+                str(one.pairs),
+                *map(str, fixed),
+                _interval(one.difference),
+                _interval(stricter.difference),
+                percent(share),
+            ]
+        )
+    if not lines:
+        return []
+    text = (
+        "Each against the product's policy, after the same first attempts of one seed: difference of fix "
+        "rates and of stricter ones, with 95 % bootstrap intervals; share of retries that repeat an "
+        "earlier patch. Exploratory: no tests."
+    )
+    return [Section("What of the failure a retry is shown", [text], [Table(head, lines)])]
 
 
 def _forest(found: Sequence[Comparison], stricter: Sequence[Comparison]) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 from fallback_eval.campaign import Rows, check_disk, write_files
 from fallback_eval.document import markdown
 from fallback_eval.retry.calls import CALLS, Call, Calls
-from fallback_eval.retry.policies import COMPARED
+from fallback_eval.retry.policies import COMPARED, EXPLORED
 from fallback_eval.retry.run import RetryCase, Row, Setup, run_case
 from fallback_eval.retry.tasks import Language, Task, load_tasks
 
@@ -36,11 +36,14 @@ PILOT_SEED: Final = 0
 #: Seeds of the main comparison, in this order: each adds a first attempt of every task.
 SEEDS: Final = (1, 2, 3)
 
+#: The seed of the policies that are explored; its first attempts are the main comparison's.
+EXPLORED_SEED: Final = 1
+
 ROWS: Final = Rows(Row, key=lambda row: row.name, order=lambda row: row.name)
 
 
 def load_cases(root: Path, only: Sequence[str] = ()) -> tuple[RetryCase, ...]:
-    """Return the cases, seed by seed, and last the pilot's; those named, or all.
+    """Return the cases, seed by seed, the pilot's, and last those that are explored; those named, or all.
 
     A name is ``TASK.POLICY.SEED``. Raises InputError. A task's policies follow each other, and tasks of a
     language: a server keeps what their prompts have in common. The pilot has its first attempts first.
@@ -56,7 +59,8 @@ def load_cases(root: Path, only: Sequence[str] = ()) -> tuple[RetryCase, ...]:
     main = [
         RetryCase(task, policy, seed) for seed in SEEDS for task in ordered for policy in COMPARED
     ]
-    return tuple(case for case in (*main, *pilot) if not only or case.name in only)
+    explored = [RetryCase(task, policy, EXPLORED_SEED) for policy in EXPLORED for task in ordered]
+    return tuple(case for case in (*main, *pilot, *explored) if not only or case.name in only)
 
 
 def is_done(row: Row | None, case: RetryCase) -> bool:

@@ -10,11 +10,12 @@ from fallback_audit.vocabulary import FailureKind
 from fallback_eval.document import markdown
 from fallback_eval.retry import report as analysis
 from fallback_eval.retry.calls import Call
-from fallback_eval.retry.policies import COMPARED, Policy
+from fallback_eval.retry.policies import COMPARED, EXPLORED, Policy
 from fallback_eval.retry.report import DIFFERENCES, Study, is_complete, page, plots
 from fallback_eval.retry.run import Attempt, RetryCase, Row
 from fallback_eval.retry.study import (
     CALLS_NAME,
+    EXPLORED_SEED,
     PILOT,
     PILOT_SEED,
     REPORT_NAME,
@@ -177,18 +178,40 @@ def test_differences_are_not_shown_before_the_end() -> None:
     assert len(page(ROWS_OF_ALL, whole).sections) == len(late.sections)
 
 
+def test_explored_policies_are_no_part_of_the_main_run() -> None:
+    more = [row(task, Policy.RESAMPLE, "12", fixed=task == "a") for task in "ab"]
+    first = next(one for one in ROWS_OF_ALL if one.policy is FRESH and not one.is_first_try)
+    more.append(row(first.task, Policy.NO_SUMMARY, "11", fixed=False))
+    unfinished = study(has_ended=False, cases=len(ROWS_OF_ALL) + 1)
+    assert not is_complete([*ROWS_OF_ALL, *more], unfinished)
+    ended = study(has_ended=True)
+    before, after = page(ROWS_OF_ALL, ended), page([*ROWS_OF_ALL, *more], ended)
+    *same, section = after.sections
+    assert same == before.sections
+    (table,) = section.tables
+    named = [line[0].partition(":")[0] for line in table.rows]
+    assert named == [Policy.RESAMPLE.value, Policy.NO_SUMMARY.value]
+    pairs = analysis.continued(analysis.explored(more + ROWS_OF_ALL, Policy.RESAMPLE, (1,)))
+    assert {one[Policy.RESAMPLE].task for one in pairs} <= {"a", "b"}
+
+
 def test_the_page_of_no_rows_has_no_figures() -> None:
     empty = page([], study(has_ended=True))
     assert markdown(empty)
     assert plots([], study(has_ended=True)).keys() == {DIFFERENCES}
 
 
-def test_cases_have_the_pilots_last_and_each_name_once() -> None:
+def test_cases_have_the_pilots_and_what_is_explored_last_and_each_name_once() -> None:
     cases = load_cases(TASKS)
-    pilot = len(PILOT) * len(COMPARED)
-    assert {one.seed for one in cases[-pilot:]} == {PILOT_SEED}
     assert len({one.name for one in cases}) == len(cases)
-    assert PILOT_SEED not in {one.seed for one in cases[:-pilot]}
+    explored = len(load_tasks(TASKS)) * len(EXPLORED)
+    assert {one.policy for one in cases[-explored:]} == {*EXPLORED}
+    assert {one.seed for one in cases[-explored:]} == {EXPLORED_SEED}
+    pilot = len(PILOT) * len(COMPARED)
+    main_run = cases[: -pilot - explored]
+    assert {one.seed for one in cases[len(main_run) : -explored]} == {PILOT_SEED}
+    assert PILOT_SEED not in {one.seed for one in main_run}
+    assert {one.policy for one in main_run} == {*COMPARED}
     assert [one.policy for one in cases[: len(COMPARED)]] == [*COMPARED]
     assert len({one.task.name for one in cases[: len(COMPARED)]}) == 1
 

@@ -8,7 +8,7 @@ import pytest
 from fallback_audit.vocabulary import FailureKind
 from fallback_eval.retrieval.results import EvaluationError
 from fallback_eval.retry.calls import Call, Calls, Sampling
-from fallback_eval.retry.policies import Policy
+from fallback_eval.retry.policies import EXPLORED, NO_SUMMARY_TEXT, Policy
 from fallback_eval.retry.run import RetryCase, Row, Setup, run_case
 from fallback_eval.retry.study import CALLS_NAME
 from fallback_eval.retry.tasks import Edit, Task, load_tasks
@@ -89,6 +89,30 @@ def test_policies_differ_in_the_retry_alone(
     if policy is Policy.CONVERSATION:
         assert second.messages[0] == first.messages[0]
         assert second.messages[1].content == answer(TASK, MISLED)
+
+
+HISTORIES = {
+    # The policy → what its third prompt shows of attempts 1 and 2, and whether it has the example.
+    Policy.RESAMPLE: ((), True),
+    Policy.NO_SUMMARY: ((NO_SUMMARY_TEXT,), False),
+    Policy.EVERY_FAILURE: (("Attempt 1 (proof_failed): ",), False),
+    Policy.BEST_CANDIDATE: (("The best answer so far:", "action: source_edit"), False),
+}
+
+
+@pytest.mark.parametrize("policy", EXPLORED)
+def test_an_explored_policy_shows_its_own_history(policy: Policy, tmp_path: Path) -> None:
+    (edit,) = REFERENCE
+    other = [Edit(old=edit.old, new=edit.old.replace("name", "str(name)"))]  # changes nothing
+    script = Script(MISLED, other, REFERENCE)
+    found = run(policy, tmp_path / "calls", script)
+    assert found.fixed_at == 3
+    first, _, third = script.requests
+    texts, shows_example = HISTORIES[policy]
+    assert all(text in third.text for text in texts)
+    assert (DECOY_PACKAGE in third.text) is shows_example
+    assert (third.text == first.text) is (policy is Policy.RESAMPLE)
+    assert len(third.messages) == 1
 
 
 def test_first_attempts_are_shared_and_everything_replays_offline(tmp_path: Path) -> None:
