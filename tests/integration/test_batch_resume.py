@@ -9,8 +9,9 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -68,15 +69,18 @@ class Scenario:
 
     def fix(self, kill: Kill | None = None, **options: Any) -> int | None:
         """`fix`: its exit code, or None where it was killed."""
-        reported: dict[str, Any] = {"repository": self.repo, "output": None, "dry_run": False}
-        reported |= dict.fromkeys(("resume", "commit", "report"))
-        arguments = argparse.Namespace(**{**reported, "json": True, **options})
+        arguments = self.arguments(**options)
 
         def work() -> int:
             with self.services(kill) as services:
                 return run_with(GIVEN, Fixer(services), arguments)
 
         return in_child(work, self.root / "said")
+
+    def arguments(self, **options: Any) -> argparse.Namespace:
+        reported: dict[str, Any] = {"repository": self.repo, "output": None, "dry_run": False}
+        reported |= dict.fromkeys(("resume", "commit", "report"))
+        return argparse.Namespace(**{**reported, "json": True, **options})
 
     def resume(self, kill: Kill | None = None) -> int | None:
         """`resume` of the first part."""
@@ -225,6 +229,25 @@ def test_killed_while_it_is_delivered_it_is_resumed(
         assert scenario.fix(kill) is None
         assert git(scenario.repo, "diff") == whole[1].diff
         same_end(whole, scenario, scenario.resume())
+
+
+def test_interrupted_between_two_parts_it_says_how_it_continues(
+    whole: tuple[Scenario, Ended], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = Scenario(tmp_path / "scenario")
+    parts = count()
+
+    def interrupted(state_dir: Path, fix_id: str) -> AbstractContextManager[None]:
+        if next(parts) == 1:
+            raise KeyboardInterrupt
+        return holding(state_dir, fix_id)
+
+    with monkeypatch.context() as patched, scenario.services() as services:
+        patched.setattr("fallback_tier.fix.batch.running.holding", interrupted)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            run_with(GIVEN, Fixer(services), scenario.arguments())
+    assert len(caught.value.__notes__) == 1
+    same_end(whole, scenario, scenario.fix())
 
 
 def test_killed_twice_and_in_a_gate(whole: tuple[Scenario, Ended], tmp_path: Path) -> None:

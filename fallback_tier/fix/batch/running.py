@@ -155,8 +155,16 @@ class BatchRun:
         self._on_record = _parts_on_record(self.services.audit, self.digest)
 
     def run(self) -> BatchEnd:
-        """Prove what is not proved yet. Raises as the gate runner does: the run can be resumed."""
-        return self._through(self._prove, self._only)
+        """Prove what is not proved yet. Raises as the gate runner does: the run can be resumed.
+
+        An interruption between two parts has a note on how; within a part, that fix adds its own.
+        """
+        try:
+            return self._through(self._prove, self._only)
+        except KeyboardInterrupt as error:
+            if not getattr(error, "__notes__", ()):
+                error.add_note("The same command continues where it stopped.")
+            raise
 
     def on_record(self) -> BatchEnd | None:
         """The end, where all of it is on record; None: something is still to be proved."""
