@@ -1,1 +1,1 @@
-"""Proof, not hope: the gate runner, its sandbox, and the gates every ecosystem shares."""
+"""Gates that all ecosystems share, the trees that they judge, and the summary of a failed attempt."""

@@ -1,1 +1,1 @@
-"""npm's ladder (ADR-0016): a module for each strategy, and what they choose by."""
+"""npm's ladder (ADR-0016): its strategies in ``all_strategies``, and how they choose versions."""
