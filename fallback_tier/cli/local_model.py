@@ -22,13 +22,13 @@ class ModelFetched(Frozen):
 
 def fetch(arguments: argparse.Namespace) -> int:
     """Fetch the model and say how it is used."""
-    from fallback_plugins.messages_api.local_fetch import NAME, SHA256
-    from fallback_plugins.messages_api.local_fetch import fetch as fetch_model
+    from fallback_plugins.messages_api.local import FETCHED_NAME, FETCHED_SHA256, fetch_model
 
     with _Parts(Console(stderr=True, quiet=arguments.json)) as shown:
         model = fetch_model(Path(arguments.folder), shown)
     if arguments.json:
-        print_json(ModelFetched(file=str(model), name=NAME, sha256=SHA256).model_dump())
+        fetched = ModelFetched(file=str(model), name=FETCHED_NAME, sha256=FETCHED_SHA256)
+        print_json(fetched.model_dump())
     else:
         sys.stdout.write(f"{model}\nUse it with: --model local:{model}\n")
     return exit_codes.OK

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
-from fallback_plugins.messages_api import local_fetch
+from fallback_plugins.messages_api import local
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.main import main
 from fallback_tier.fleet.store.store import open_store
@@ -98,6 +98,6 @@ def test_an_index_says_what_was_cut(tmp_path: Path) -> None:
 def test_a_fetched_model_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(local_fetch, "fetch", lambda folder, _shown: folder / "model.gguf")
+    monkeypatch.setattr(local, "fetch_model", lambda folder, _shown: folder / "model.gguf")
     assert main(["local-model", "fetch", str(tmp_path), "--json"]) == exit_codes.OK
     assert json.loads(capsys.readouterr().out)["file"] == str(tmp_path / "model.gguf")

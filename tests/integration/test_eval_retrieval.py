@@ -16,7 +16,7 @@ from fallback_eval.retrieval.results import Results, load_results
 from fallback_eval.retrieval.run import CLAIMS, Options, claims, run
 from fallback_eval.retrieval.stores import Stores
 from fallback_eval.retrieval.variants import DEFAULT, LEXICAL, code_defaults, variants
-from fallback_plugins.solved_examples.search.linear import shipped
+from fallback_plugins.solved_examples.search.ranking import shipped
 from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
 from fallback_tier.cli.main import main
 from tests.unit.evaluation.planted import Row, write

@@ -15,7 +15,7 @@ from fallback_audit.showing.describe import FixSummary
 from fallback_audit.showing.judging_stats import JudgingStats
 from fallback_audit.verifying.report import VerificationReport
 from fallback_audit.vocabulary import GateStatus, ProofLevel, TestsLevel
-from fallback_plugins.solved_examples.store.ingestion import Withdrawal
+from fallback_plugins.solved_examples.store.example_store import Withdrawal
 from fallback_tier.advisory import AdvisorySource
 from fallback_tier.cli.audit.export import ExportDone, ImportDone
 from fallback_tier.cli.audit.setup import BegunAgain, CheckpointMade, RolesMade, SigningKey

@@ -23,7 +23,7 @@ from fallback_plugins.solved_examples.question import flaw_text, question_of
 from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
 from fallback_plugins.solved_examples.search.selection import account, evidence, select
 from fallback_plugins.solved_examples.search.settings import RetrievalSettings
-from fallback_plugins.solved_examples.store.manifest import Manifest
+from fallback_plugins.solved_examples.store.example_store import Manifest
 from fallback_tier.advisory import load_advisory
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.examples.records import open_store

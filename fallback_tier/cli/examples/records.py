@@ -19,9 +19,14 @@ from fallback_plugins.solved_examples.sources.dataset import (
     SkipReason,
     read_examples,
 )
-from fallback_plugins.solved_examples.store.example_store import ExampleStore, StoredExample
-from fallback_plugins.solved_examples.store.ingestion import IngestCounts, Withdrawal
-from fallback_plugins.solved_examples.store.listing import Listed, Selection, listing
+from fallback_plugins.solved_examples.store.example_store import (
+    ExampleStore,
+    IngestCounts,
+    Listed,
+    Selection,
+    StoredExample,
+    Withdrawal,
+)
 from fallback_plugins.solved_examples.store.schema import State
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import OTHER_KEY, PROVIDER_KEY, user_name
@@ -130,7 +135,7 @@ def list_examples(arguments: argparse.Namespace) -> int:
         cwe=arguments.cwe,
         state=None if arguments.state == "all" else State(arguments.state),
     )
-    found = listing(open_store(arguments), selection)
+    found = open_store(arguments).listing(selection)
     if arguments.json:
         print_json(ExampleList(examples=tuple(found)).model_dump(mode="json"))
     else:  # as they are read: a memory has many, and a record that can't be read may be the last one

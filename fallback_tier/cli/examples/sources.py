@@ -22,12 +22,14 @@ from fallback_plugins.solved_examples.sources.harvest import (
     NotHarvested,
 )
 from fallback_plugins.solved_examples.sources.harvest import harvest as harvest_from
-from fallback_plugins.solved_examples.sources.package_metadata import declared_licence
-from fallback_plugins.solved_examples.sources.registry_releases import RegistryReleases
-from fallback_plugins.solved_examples.sources.release_pair import choose_pair, example_from
-from fallback_plugins.solved_examples.store.example_store import StoredExample
+from fallback_plugins.solved_examples.sources.release_pair import (
+    RegistryReleases,
+    choose_pair,
+    declared_licence,
+    example_from,
+)
+from fallback_plugins.solved_examples.store.example_store import IngestCounts, StoredExample
 from fallback_plugins.solved_examples.store.influence import Influence, influences
-from fallback_plugins.solved_examples.store.ingestion import IngestCounts
 from fallback_plugins.solved_examples.store.schema import State
 from fallback_tier.advisory import Advisory, load_advisory
 from fallback_tier.cli.examples.records import open_store, shows_secret

@@ -10,8 +10,8 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from fallback_eval.faithfulness.golden import EditRef, FaithfulnessSet, PlanRef
 from fallback_eval.retrieval.data import FILE
 from fallback_eval.retrieval.golden import Fault, ensure
-from fallback_plugins.solved_examples.sources.diff_edits import Hunk
-from fallback_plugins.solved_examples.sources.diff_edits import hunks as hunks_of
+from fallback_plugins.solved_examples.sources.dataset import Hunk
+from fallback_plugins.solved_examples.sources.dataset import hunks as hunks_of
 from fallback_plugins.solved_examples.store.records import lines, not_valid
 from fallback_tier.errors import InputError
 from fallback_tier.grounding.support import Claim, claims_of

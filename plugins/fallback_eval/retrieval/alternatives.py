@@ -27,10 +27,17 @@ from fallback_plugins.solved_examples.interfaces import (
     Question,
 )
 from fallback_plugins.solved_examples.question import flaw_text
-from fallback_plugins.solved_examples.search import candidates as pool
 from fallback_plugins.solved_examples.search import selection
-from fallback_plugins.solved_examples.search.linear import PROBABILITY, Coefficients
-from fallback_plugins.solved_examples.search.ranking import ORDER, Ranking, by_score, count, weighed
+from fallback_plugins.solved_examples.search.ranking import (
+    ORDER,
+    PROBABILITY,
+    Coefficients,
+    Ranking,
+    by_score,
+    count,
+    weighed,
+    with_scores,
+)
 from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
 from fallback_plugins.solved_examples.search.settings import RetrievalSettings
 from fallback_plugins.solved_examples.search.weakness import weaknesses
@@ -86,7 +93,7 @@ def by_rank(ranking: Ranking, settings: RetrievalSettings) -> Ranking:
     """The same candidates, fused by the ranks of their components' scores."""
     fused = reciprocal_rank(*weighed(ranking.candidates, settings))
     scored = (
-        pool.with_scores(candidate, {ORDER: score})
+        with_scores(candidate, {ORDER: score})
         for candidate, score in zip(ranking.candidates, fused, strict=True)
     )
     return replace(ranking, candidates=tuple(by_score(scored)))

@@ -34,8 +34,12 @@ from fallback_eval.retrieval.stores import Stores
 from fallback_eval.retrieval.variants import DEFAULT, FLOOR_COMPONENT, LEXICAL, VariantSpec, flat
 from fallback_plugins.solved_examples.interfaces import Embedder, Reranker
 from fallback_plugins.solved_examples.search import selection
-from fallback_plugins.solved_examples.search.linear import PROBABILITY, Coefficients, shipped
-from fallback_plugins.solved_examples.search.ranking import Ranking
+from fallback_plugins.solved_examples.search.ranking import (
+    PROBABILITY,
+    Coefficients,
+    Ranking,
+    shipped,
+)
 from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
 from fallback_plugins.solved_examples.search.settings import RetrievalSettings
 

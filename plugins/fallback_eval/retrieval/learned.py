@@ -16,8 +16,12 @@ from fallback_eval.retrieval.golden import Query
 from fallback_eval.retrieval.metrics import HELPS
 from fallback_eval.retrieval.results import EvaluationError
 from fallback_plugins.solved_examples.interfaces import Question
-from fallback_plugins.solved_examples.search.linear import PROBABILITY, Coefficients, shipped
-from fallback_plugins.solved_examples.search.ranking import Ranking
+from fallback_plugins.solved_examples.search.ranking import (
+    PROBABILITY,
+    Coefficients,
+    Ranking,
+    shipped,
+)
 
 #: Repositories are dealt to so many folds.
 FOLDS = 8

@@ -19,7 +19,7 @@ from fallback_eval.retrieval.stores import Progress, Remembering, Stores
 from fallback_eval.retrieval.variants import DEFAULT, VariantSpec, alternatives, variants
 from fallback_plugins.solved_examples.chunking.chunker import StructureChunker
 from fallback_plugins.solved_examples.index.embedding import load_embedder
-from fallback_plugins.solved_examples.store.manifest import Manifest
+from fallback_plugins.solved_examples.store.example_store import Manifest
 from fallback_tier.errors import InputError
 
 #: What the reserved split is asked with: the final table, and nothing to choose from.

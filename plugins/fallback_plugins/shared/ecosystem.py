@@ -79,7 +79,9 @@ class KeptResults:
     ) -> RecipeResult:
         """Return the result that was made before, or ``make``'s. Raises as that does; if a model's version
         isn't available, the error is worded for the model."""
-        key = _key(selection, advisory, repo)
+        documents = [selection, advisory, repo.settings]
+        parts = [str(repo.root), repo.base_commit, *(it.model_dump_json() for it in documents)]
+        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         if (kept := self._results.pop(key, None)) is not None:
             since, result, made_for = kept
             if self.clock() - since <= MAX_AGE_S and _still_fits(result, repo):
@@ -91,12 +93,6 @@ class KeptResults:
             self._results.pop(next(iter(self._results)))
         self._results[key] = self.clock(), result, repo
         return result
-
-
-def _key(selection: Selected, advisory: Advisory, repo: RepoContext) -> str:
-    documents = [selection, advisory, repo.settings]
-    key_parts = [str(repo.root), repo.base_commit, *(it.model_dump_json() for it in documents)]
-    return hashlib.sha256("\0".join(key_parts).encode()).hexdigest()
 
 
 def _still_fits(result: RecipeResult, repo: RepoContext) -> bool:
@@ -191,15 +187,17 @@ class RecipeEcosystem(ABC):
 def next_candidate(
     refused: Selected, moves: Sequence[Move], apply: Callable[[Selected], RecipeResult]
 ) -> Selected | None:
-    """As ``ports.OffersCandidates`` says: the same ladder without the steps that led to a patch which gates
-    refused. ``apply``: the plugin's own.
+    """Return the same ladder without the steps that led to a patch which gates refused
+    (``ports.OffersCandidates``). ``apply``: the plugin's.
 
-    What comes to the same by another step is no other candidate: that is left out too.
+    Another step with the same result is not another candidate: that is left out too.
     """
+
+    def changed(some: Sequence[Move]) -> set[tuple[object, ...]]:
+        return {(it.package, it.manifest, it.before, it.after, it.raised) for it in some}
+
     other, led_to = refused, tuple(moves)
-    changes_refused = cache(
-        lambda: apply(refused).changes
-    )  # a resolution: only where it is asked for
+    changes_refused = cache(lambda: apply(refused).changes)  # a resolution, made if it is needed
     while True:
         left_out = tuple(dict.fromkeys((*other.left_out, *(move.step for move in led_to))))
         if left_out == other.left_out:
@@ -209,15 +207,8 @@ def next_candidate(
             result = apply(other)
             led_to = result.moves
             # The same files may come about by moves with other names, where several packages move.
-            if _same(led_to, moves) or result.changes == changes_refused():
+            if changed(led_to) == changed(moves) or result.changes == changes_refused():
                 continue
         except (RecipeError, RepositoryError, ToolError):
             return None
         return None if result.left else other
-
-
-def _same(moves: Sequence[Move], others: Sequence[Move]) -> bool:
-    def changes(some: Sequence[Move]) -> set[tuple[object, ...]]:
-        return {(one.package, one.manifest, one.before, one.after, one.raised) for one in some}
-
-    return changes(moves) == changes(others)

@@ -44,7 +44,7 @@ def _shortened(reason: str) -> str:
 
 @dataclass(frozen=True)
 class NotInstalled:
-    """Nothing could be installed, so nothing ran. ``why``: the client's own words, in a sentence."""
+    """Nothing could be installed, so nothing ran. ``why``: the client's output, in a sentence."""
 
     why: str
 
@@ -64,12 +64,12 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Installed:
-    """What is there. ``declined``: steps, files and lines that could not be had, and the client's words;
-    ``how``: where it was not had in the usual way (``on Python 3.10``); ``step``: the step of the ladder
-    that served, with its flags (``npm ci --legacy-peer-deps``); ``built``: what of it was built from its
-    source, by name and version; ``unbuilt``: what no wheel came of, and why: what asked for it is declined
-    by itself, so that this only explains; ``by_lock``: the client had the project's lock; ``beside``: what
-    nothing declares and its code imports all the same, by name and version."""
+    """What is installed. ``declined``: steps, files and lines that failed to install, and the client's
+    output; ``how``: unusual ways (``on Python 3.10``); ``step``: the step of the ladder that served,
+    with its flags (``npm ci --legacy-peer-deps``); ``built``: what was built from source, by name and
+    version; ``unbuilt``: what failed to build, and why: its dependents are declined too, so this only
+    explains; ``by_lock``: the client had the project's lock; ``beside``: what nothing declares and its code
+    imports all the same, by name and version."""
 
     level: Level
     declined: tuple[tuple[str, str], ...] = ()

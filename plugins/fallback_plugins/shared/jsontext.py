@@ -51,7 +51,8 @@ def set_value(text: str, keys: Sequence[str], value: str) -> str:
     except json.JSONDecodeError as error:
         raise ValueError(f"no JSON ({error})") from error
     for depth, key in enumerate(keys):
-        _check_object(inner, keys[:depth])
+        if not isinstance(inner, dict):
+            raise ValueError(f"{'.'.join(keys[:depth]) or 'the document'} is not an object")  # noqa: TRY004 (of a text)
         if depth < len(keys) - 1:
             inner = inner.setdefault(key, {})
     inner[keys[-1]] = value
@@ -160,11 +161,6 @@ class _Style:
             else:
                 groups[before].append(name)
         return [name for group in groups.values() for name in group]
-
-
-def _check_object(value: Any, keys: Sequence[str]) -> None:
-    if not isinstance(value, dict):
-        raise ValueError(f"{'.'.join(keys) or 'the document'} is not an object")  # noqa: TRY004 (of a text)
 
 
 def _members(text: str, start: int) -> tuple[list[_Member], int]:

@@ -1,7 +1,7 @@
-"""Where package clients run: folders of the user's own that hold nothing but what is given to them.
+"""Scratch folders for package clients.
 
-A client looks for configuration and workspaces in every folder above its own, and a system's temporary
-folder is everybody's: so these lie in the user's cache.
+A client looks for configuration and workspaces in every folder above its own, and all users can write to a
+system's temporary folder: so these are in the user's cache.
 """
 
 import os
@@ -16,7 +16,8 @@ from fallback_tier.files.folders import users_folder
 
 @contextmanager
 def scratch_folder(client: str) -> Iterator[Path]:
-    """An empty folder (mode 0700), gone afterwards. Without a cache: in the system's temporary folder."""
+    """Yield an empty folder (mode 0700), removed at the end. Without a cache: in the system's temporary
+    folder."""
     with tempfile.TemporaryDirectory(prefix=f"fallback-tier-{client}-", dir=_place()) as folder:
         yield Path(folder)
 

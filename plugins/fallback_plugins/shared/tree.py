@@ -28,10 +28,10 @@ def grouped(pairs: Iterable[tuple[KeyT, ValueT]]) -> dict[KeyT, tuple[ValueT, ..
 
 
 class DependencyEdge(NamedTuple):
-    """One package asks for another. ``to``: the key of the node that answers; None: not installed.
+    """One package requires another. ``to``: the key of the node that answers; None: not installed.
 
-    ``spec`` is the client's own text; empty where the lock doesn't keep it. ``peer``: the dependent doesn't
-    install it, it only demands it of whoever does.
+    ``spec`` is the client's own text; empty if the lock doesn't keep it. ``peer``: the dependent doesn't
+    install it, but requires that its own dependent does.
     """
 
     name: str
@@ -161,7 +161,9 @@ def cleared_paths(
     """
     found = []
     for node in before.affected(advisory, ecosystem):
-        now = _in_place_of(node, after)
+        # The package at the same key; if the key is gone, all its copies.
+        same = after.nodes.get(node.key)
+        now = (same,) if same is not None and same.name == node.name else after.of(node.name)
         if any(is_affected(advisory, ecosystem, node.name, it.version) for it in now):
             continue
         held = sorted({it.version for it in now}, key=partial(sort_key, ecosystem))
@@ -177,12 +179,6 @@ def cleared_paths(
             for dependency_path in before.paths_to(node.key)
         ]
     return tuple(found)
-
-
-def _in_place_of(node: Node, tree: DependencyTree) -> tuple[Node, ...]:
-    """Return the package at the same key of another tree; if the key is gone, all its copies."""
-    same = tree.nodes.get(node.key)
-    return (same,) if same is not None and same.name == node.name else tree.of(node.name)
 
 
 def downgraded(
@@ -204,7 +200,7 @@ def downgraded(
         highest, held = (tree.highest(ecosystem, name) for tree in (before, after))
         if not highest or not held or sort_key(ecosystem, held) >= sort_key(ecosystem, highest):
             continue
-        # A copy that was there before and is the highest now: the other went with who asked for it.
+        # A copy that was there before and is the highest now: the other went with its dependent.
         if held in {node.version for node in nodes} and not _let_down(
             before, after, nodes, ecosystem
         ):

@@ -97,7 +97,9 @@ class Reader:
                 self.parse(path, text)
             except (RecipeError, RepositoryError) as error:
                 found.append(Unread(path, error, self.may_hold(path)))
-                affected = affected or (self._is_named_in(path) and not is_aside(path))
+                if not affected and not is_aside(path) and self.repo.leads_to(path) is None:
+                    seen = self.repo.glimpse(path)
+                    affected = seen is not None and self.names(seen)
             else:
                 affected = affected or self.names(text)
         return found, affected
@@ -113,10 +115,6 @@ class Reader:
         if led_to is not None and self.kind(led_to) is not None:
             return False
         return not is_aside(path) or self.names(seen)
-
-    def _is_named_in(self, path: str) -> bool:
-        seen = self.repo.glimpse(path) if self.repo.leads_to(path) is None else None
-        return seen is not None and self.names(seen)
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
         SolvedExampleIndex as SolvedExampleIndex,
     )
     from fallback_plugins.solved_examples.store.example_store import ExampleStore as ExampleStore
-    from fallback_plugins.solved_examples.store.ingestion import IngestCounts as IngestCounts
+    from fallback_plugins.solved_examples.store.example_store import IngestCounts as IngestCounts
     from fallback_plugins.solved_examples.store.records import load_jsonl as load_jsonl
 
 _HOME = {
     "ExampleStore": "fallback_plugins.solved_examples.store.example_store",
-    "IngestCounts": "fallback_plugins.solved_examples.store.ingestion",
+    "IngestCounts": "fallback_plugins.solved_examples.store.example_store",
     "SolvedExampleIndex": "fallback_plugins.solved_examples.search.retriever",
     "load_jsonl": "fallback_plugins.solved_examples.store.records",
 }

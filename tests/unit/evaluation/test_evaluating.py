@@ -30,8 +30,7 @@ from fallback_eval.retrieval.variants import (
     variants,
 )
 from fallback_plugins.solved_examples.interfaces import Candidate, ChunkKind, Question
-from fallback_plugins.solved_examples.search.linear import Coefficients
-from fallback_plugins.solved_examples.search.ranking import Ranking
+from fallback_plugins.solved_examples.search.ranking import Coefficients, Ranking
 from fallback_tier.advisory.osv import advisory_from
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.retrieval import SolvedExample

@@ -415,9 +415,7 @@ def _tried(
     if seen is None:
         return choice, None
     reported = seen.report
-    passing = (
-        len(reported.passed) if reported is not None else (seen.count or 0) - (seen.failed or 0)
-    )
+    passing = (seen.count or 0) - (seen.failed or 0) if reported is None else len(reported.passed)
     if passing > 0:
         return choice, (seen, "")
     output = outputs[-1] if outputs else ""

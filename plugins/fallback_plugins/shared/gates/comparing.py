@@ -34,7 +34,7 @@ from fallback_tier.repo import RepoContext
 
 @dataclass(frozen=True)
 class Finding:
-    """One complaint. ``key`` has no line number, since an edit moves lines; ``text`` is as printed."""
+    """One complaint. ``key``: without a line number, since an edit moves lines; ``text``: as printed."""
 
     key: str
     text: str
@@ -44,12 +44,11 @@ class Finding:
 class Check:
     """A command that says with its exit code whether a tree is in order.
 
-    ``run`` gets the tree and returns an output with relative paths, or why the tree's dependencies
-    could not be had. ``findings`` reads the complaints out of an output; a check without
-    any (a build) is compared by its exit code alone. ``blocked``: it stopped before it had looked at
-    everything, so what it does not complain of may be out of order too. ``label`` names the check, and
-    with ``inputs`` (what the command is told beyond that) says which checks are the same. ``on``: what it
-    runs on at the base commit (``place_of``).
+    ``run`` gets the tree and returns an output with relative paths, or why the tree's dependencies are not
+    installed. ``findings`` reads the complaints in an output; a check without any (a build) is compared by
+    its exit code alone. ``blocked``: it stopped early, so what it does not complain of may be out of order
+    too. ``label`` and ``inputs`` (further input of the command) identify a check. ``on``: what it runs on
+    at the base commit (``place_of``).
     """
 
     label: str
@@ -60,24 +59,20 @@ class Check:
     on: Callable[[], str] = str
 
 
-def judge_check(gate: str, context: GateContext, folder: str, check: Check) -> GateVerdict:
-    """Passed where the check passes, or complains of nothing new; failed where it does.
-
-    Skipped where nothing can be told, since it fails at the base commit too; undecided where it fails and
-    what it does there can't be had. Raises what ``run`` raises.
-    """
-    return _judge_run(gate, context, folder, check, check.run(gating.patched(context)))
-
-
-def _judge_run(
+def judge_check(
     gate: str,
     context: GateContext,
     folder: str,
     check: Check,
-    ours: CommandResult | NotInstalled,
+    ours: CommandResult | NotInstalled | None = None,
 ) -> GateVerdict:
-    """The same, where the check was run over the patched tree already: at the base commit it may ask less,
-    only what fails here."""
+    """Return passed if the check passes, or complains of nothing new; failed if it does.
+
+    Skipped if it fails at the base commit too, so that it shows nothing; undecided if it fails and can't be
+    run there. ``ours``: the run over the patched tree, if there was one: at the base commit less may be
+    checked, only what fails here. Raises what ``run`` raises.
+    """
+    ours = check.run(gating.patched(context)) if ours is None else ours
     if isinstance(ours, NotInstalled):
         why = f"{check.label}: the dependencies could not be installed: {ours.why}"
         return gating.skipped(gate, why)
@@ -116,7 +111,6 @@ class _Base:
 
 
 def _at_base(gate: str, context: GateContext, folder: str, check: Check) -> _Base | NotInstalled:
-    """How the check ends at the base commit."""
     place = place_of(context, gate, folder, check.on(), check.label, check.inputs)
     before: dict[str, Any] | None = kept(place)
     if before is not None:
@@ -134,7 +128,7 @@ def _at_base(gate: str, context: GateContext, folder: str, check: Check) -> _Bas
 
 
 def _beyond(found: Sequence[Finding], base: Sequence[str]) -> list[Finding]:
-    """Those that the base commit has not, or has less often."""
+    """Return the findings that the base commit lacks, or has less often."""
     left = Counter(base)
     new = []
     for finding in found:
@@ -155,7 +149,7 @@ def _failed(gate: str, detail: str, log: str) -> GateVerdict:
 
 
 def together(gate: str, verdicts: Sequence[GateVerdict]) -> GateVerdict:
-    """One verdict over several checks; a pass says what it leaves out."""
+    """Return one verdict over several checks; a pass says what it leaves out."""
     verdict = gating.combined(gate, verdicts)
     left = [one for one in verdicts if one.status is GateStatus.SKIPPED]
     if verdict.status is not GateStatus.PASSED or not left:
@@ -197,10 +191,10 @@ _VARYING: tuple[Rewriting, ...] = (
 
 @dataclass(frozen=True)
 class Loading:
-    """What to import, by names that the probe repeats, and how: ``run`` asks for some of them in any tree.
+    """What to import, by names that the probe repeats, and how: ``run`` imports some of them in any tree.
 
     ``on``: what it runs on at the base commit (``place_of``). ``varying``: what more makes no new failure.
-    ``excused``: is what the probe says of a name no failure at all?
+    ``excused``: whether what the probe reports of a name is not a failure.
     """
 
     names: Sequence[str]
@@ -211,7 +205,7 @@ class Loading:
 
 
 def limits(context: GateContext) -> tuple[str, str]:
-    """Seconds for one import and for all of them, as a probe is told."""
+    """Return the seconds for one import and for all of them, as a probe's arguments."""
     return str(IMPORT_TIMEOUT_S), str(min(IMPORTS_TIMEOUT_S, context.timeout_s / 2))
 
 
@@ -239,7 +233,7 @@ def judge_loading(gate: str, context: GateContext, folder: str, asked: Loading) 
         inputs=failing,
         on=asked.on,
     )
-    verdict = _judge_run(gate, context, folder, check, ours)
+    verdict = judge_check(gate, context, folder, check, ours)
     if no_time is None or verdict.status is not GateStatus.PASSED:
         return verdict
     message = f"{verdict.detail}; no time was left to import {no_time[1]}"
@@ -247,9 +241,9 @@ def judge_loading(gate: str, context: GateContext, folder: str, asked: Loading) 
 
 
 def failures(output: str, asked: Loading) -> dict[str, Finding]:
-    """What the probe says of each module that could not be imported, by name.
+    """Return what the probe reports of each module that could not be imported, by name.
 
-    The same key in both trees where the error is the same, in type and words.
+    The key is the same in both trees if the error is the same, in type and text.
     """
     return {
         name: _finding(name, message, asked.varying)
@@ -259,7 +253,7 @@ def failures(output: str, asked: Loading) -> dict[str, Finding]:
 
 
 def _probe_messages(output: str, names: Sequence[str]) -> dict[str, str]:
-    """The probe's words by name, of names that were asked for: modules print, too."""
+    """Return the probe's output by name, of names that it was given: modules print, too."""
     lines = [line.removeprefix(_FAILED) for line in output.split("\n") if line.startswith(_FAILED)]
     reported = dict(line.split(": ", 1) for line in lines if ": " in line)
     return {name: message for name, message in reported.items() if name in names}
@@ -295,7 +289,6 @@ class ProjectGate(ABC):
         return found
 
     def _checks(self, context: GateContext, folder: str) -> Iterable[GateVerdict]:
-        """The verdict of each check of a project, where there are several."""
         return [self._project(context, folder)]
 
     @abstractmethod
@@ -303,7 +296,6 @@ class ProjectGate(ABC):
         """Folders of the projects that the patch touched."""
 
     def _project(self, context: GateContext, folder: str) -> GateVerdict:
-        """The verdict on one project."""
         raise NotImplementedError
 
 
@@ -378,11 +370,10 @@ def may_stay(
     now: Sequence[str],
     before: Sequence[str],
 ) -> bool:
-    """May these affected versions of a package stay, one entry a copy?
+    """Return whether these affected versions of a package may stay, one entry per copy.
 
-    ``before``: those of the base commit, found in the same way. Only where every advisory that covers one
-    lets it stay, where there is no more of any version than before, and less of each that the recipe says
-    it raised.
+    ``before``: those of the base commit, found in the same way. Only if every advisory that covers one lets
+    it stay, if no version has more copies than before, and if each that the recipe raised has fewer.
     """
     remediation = made.remediation
     if remediation is None or not is_planned(advisory, made, ecosystem, package, now):
@@ -424,8 +415,8 @@ def still_installed(made: Applied, package: str) -> Iterator[str]:
 
 
 def left_aside(made: Applied, bad: Mapping[str, str]) -> dict[str, str]:
-    """Those of the affected places (with their versions) that are of projects among tests and examples
-    which the recipe could not fix, and which the patch does not touch."""
+    """Return the affected places (with their versions) in projects among tests and examples that the recipe
+    could not fix and the patch does not touch."""
     items = made.remediation.unread if made.remediation else ()
     folders = {str(PurePosixPath(item.path).parent) for item in items if is_aside(item.path)}
     touched = {str(PurePosixPath(path).parent) for path in made.files}

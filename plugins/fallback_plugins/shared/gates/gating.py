@@ -1,8 +1,6 @@
-"""What the gates of every ecosystem need, over ports alone: verdicts, the patched files, the base, running
-commands.
+"""What the gates of every ecosystem share: verdicts, the patched files, the base, running commands.
 
-A plugin may not see ``fallback_tier.gates``; plugins may not see each other. This module belongs to
-none of them.
+A plugin may import neither ``fallback_tier.gates`` nor another plugin.
 """
 
 import json
@@ -176,24 +174,21 @@ def combined(gate: str, verdicts: Sequence[GateVerdict]) -> GateVerdict:
     """Return one verdict over several project folders: a failure decides, then what is undecided, then a
     pass. The weakest level of tests counts, whichever verdict has it; of those that are about tests, if
     there are any (``untested``)."""
-    found = _decisive(gate, verdicts)
-    levels = [it.tests_level for it in verdicts if it.tests] or [it.tests_level for it in verdicts]
-    if not any(levels):
-        return found
-    level = TestsLevel.weakest(one or TestsLevel.NOT_JUDGED for one in levels)
-    tests = tuple(one for verdict in verdicts for one in verdict.tests)
-    return found.model_copy(update={"tests_level": level, "tests": tests})
-
-
-def _decisive(gate: str, verdicts: Sequence[GateVerdict]) -> GateVerdict:
+    found = verdicts[0] if verdicts else skipped(gate, "no project of this ecosystem is here")
     for status in (GateStatus.FAILED, GateStatus.UNDECIDED, GateStatus.PASSED):
         chosen = [verdict for verdict in verdicts if verdict.status is status]
         if status is GateStatus.PASSED and chosen:
             left = (v for v in verdicts if v.status is GateStatus.SKIPPED and v.proof_level)
             chosen += [verdict.model_copy(update={"status": status}) for verdict in left]
         if chosen:
-            return chosen[0] if len(chosen) == 1 else _joined(chosen)
-    return verdicts[0] if verdicts else skipped(gate, "no project of this ecosystem is here")
+            found = chosen[0] if len(chosen) == 1 else _joined(chosen)
+            break
+    levels = [it.tests_level for it in verdicts if it.tests] or [it.tests_level for it in verdicts]
+    if not any(levels):
+        return found
+    level = TestsLevel.weakest(one or TestsLevel.NOT_JUDGED for one in levels)
+    tests = tuple(one for verdict in verdicts for one in verdict.tests)
+    return found.model_copy(update={"tests_level": level, "tests": tests})
 
 
 def patched(context: GateContext) -> RepoContext:
@@ -315,21 +310,20 @@ def _joined(verdicts: Sequence[GateVerdict]) -> GateVerdict:
     levels = {verdict.proof_level for verdict in verdicts}
     # The weakest counts: a whole is proved no better than its parts.
     level = ProofLevel.PINS if ProofLevel.PINS in levels else verdicts[0].proof_level
-    flaky = tuple(dict.fromkeys(test for verdict in verdicts for test in verdict.flaky))
-    # What tests tell comes before what else failed: the next attempt, and a person, are told of them.
+    # Failing tests come before what else failed: the next attempt, and a person, read of them.
     first = next((verdict for verdict in verdicts if verdict.broken), verdicts[0])
-    broken = tuple(dict.fromkeys(test for verdict in verdicts for test in verdict.broken))
-    before = tuple(dict.fromkeys(test for verdict in verdicts for test in verdict.failing_before))
-    reported: dict[str, object] = {
+    each = {
+        field: tuple(dict.fromkeys(it for verdict in verdicts for it in getattr(verdict, field)))
+        for field in ("flaky", "broken", "failing_before", "notes")
+    }
+    update: dict[str, object] = {
         "detail": details,
         "log": logs,
         "proof_level": level,
-        "failing_before": before,
         "kinds": _kinds_of(verdicts),
+        "projects": tuple(project for verdict in verdicts for project in verdict.projects),
     }
-    reported["projects"] = tuple(project for verdict in verdicts for project in verdict.projects)
-    reported["notes"] = tuple(dict.fromkeys(note for verdict in verdicts for note in verdict.notes))
-    return first.model_copy(update={**reported, "flaky": flaky, "broken": broken})
+    return first.model_copy(update={**update, **each})
 
 
 def _kinds_of(verdicts: Sequence[GateVerdict]) -> frozenset[str]:

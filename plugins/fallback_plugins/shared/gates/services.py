@@ -135,11 +135,9 @@ def missing(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def around(argv: Sequence[str], names: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """The command, with these services started before and stopped after it; the exit code is its own.
-
-    ``env``: what the source of the command states. A service that is missing is left out (``missing``);
-    what a server says that does not start is printed.
-    """
+    """Return the command, with these services started before and stopped after it; the exit code is its
+    own. ``env``: what the source of the command states. A service that is missing is left out
+    (``missing``); the output of a server that does not start is printed."""
     kinds = [
         it for it in dict.fromkeys(map(_kind_of, names)) if it is not None and _is_installed(it)
     ]

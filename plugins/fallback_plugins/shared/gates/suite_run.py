@@ -47,10 +47,8 @@ _DIGEST_CHARS = 32
 
 
 def shortened(name: str) -> str:
-    """A name of at most MAX_NAME_CHARS as it is; of a longer one its beginning and a digest of it all.
-
-    Two names stay two: what is shortened is longer than what is not.
-    """
+    """Return a name of at most MAX_NAME_CHARS as it is; of a longer one its beginning and a digest of it
+    all. Two names stay two: what is shortened is longer than what is not."""
     if len(name) <= MAX_NAME_CHARS:
         return name
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
@@ -65,12 +63,12 @@ class Names:
 
     @property
     def are_lost(self) -> bool:
-        """Are they longer together than those of any real log? Then none counts."""
+        """Whether they are longer together than those of any real log: then none counts."""
         return self._room < 0
 
     def full(self, around: str, name: str, by: str = " > ") -> str:
-        """A test's name behind what is around it, shortened. What many have around them is given shortened:
-        it is read for each."""
+        """Return a test's name after what contains it, shortened. The caller shortens ``around`` if many
+        tests share it: it is read for each."""
         made = shortened(f"{around}{by}{name}" if around else name)
         self._room -= len(made)
         return "" if self.are_lost else made
@@ -108,7 +106,7 @@ class Report:
         figures: tuple[int, int] | None = None,
         collected: int | None = None,
     ) -> "Report":
-        """Of (name, how it was); what failed once has failed, whatever else it did."""
+        """Return a report of (name, how it ended); what failed once has failed, whatever else it did."""
         passed, failed, uncollected = dict[str, None](), dict[str, None](), dict[str, None]()
         for name, was in reported:
             if was == "passed":
@@ -125,17 +123,17 @@ class Report:
         return frozenset(self.failed)
 
     def excuses(self, test: str) -> bool:
-        """Does it fail here too, or stand in what could not be read in?"""
+        """Return whether it fails here too, or is in what could not be read in."""
         if test in self._failing:
             return True
-        return bool(self._unread) and not self._unread.isdisjoint(_stands_in(test[:_MAX_PLACE]))
+        return bool(self._unread) and not self._unread.isdisjoint(_containers(test[:_MAX_PLACE]))
 
     @cached_property
     def _unread(self) -> frozenset[str]:
         return frozenset(self.uncollected)
 
     def passes(self, test: str) -> bool:
-        """Did it pass here? Of a subtest, of which only failures are told: did its test?"""
+        """Return whether it passed here; of a subtest, of which only failures are reported, its test."""
         if test in self._failing:
             return False
         if test in self.passed or " > " in test:  # node's runners tell of every test
@@ -144,7 +142,7 @@ class Report:
         return any(test[:at] in self.passed and not _NUMBER.fullmatch(test[at:]) for at in ends)
 
     def clears(self, test: str) -> bool:
-        """As ``passes``; of a file that could not be read in elsewhere: did a test in it?"""
+        """As ``passes``; of a file that could not be read in elsewhere, whether a test in it passed."""
         if test in self._failing:
             return False
         return self.passes(test) or any(one.startswith(f"{test}::") for one in self.passed)
@@ -212,7 +210,7 @@ class SuiteRun:
         report: Report | None = None,
         installed: str = "",
     ) -> "SuiteRun":
-        """A run, by its log's summary and its report, if there are any."""
+        """Return a run by its log's summary and its report, if there are any."""
         if result.timed_out:
             return cls(result, None, report=report, installed=installed)
         if summary is None:
@@ -257,13 +255,13 @@ def last_line(output: str) -> str:
 
 
 def steady_lines(output: str) -> set[str]:
-    """The lines of a log without what differs between two runs that say the same."""
+    """Return the lines of a log without what differs between two runs that say the same."""
     return {_VARYING.sub("0", _LASTED.sub("", line.strip())) for line in output.splitlines()}
 
 
 def numbered(names: Iterator[str]) -> tuple[str, ...]:
-    """Names as they are, a name's second bearer and those after it numbered: each is another name, though
-    one may be called as another is numbered."""
+    """Return the names, each further one of a kind numbered: all differ, though a name may be another
+    numbered one."""
     seen: dict[str, int] = {}
     made = []
     for name in names:
@@ -301,16 +299,16 @@ def _places(text: str, sign: str) -> Iterator[int]:
         at = text.find(sign, at + 1, _MAX_PLACE)
 
 
-def _stands_in(test: str) -> Iterator[str]:
-    """All that a test's name may say that it stands in: ``FILE::CLASS::TEST``, ``FILE > TEST``, and
-    unittest's ``TEST (MODULE.CLASS)``."""
+def _containers(test: str) -> Iterator[str]:
+    """Yield what a test may be in by its name: ``FILE::CLASS::TEST``, ``FILE > TEST``, unittest's
+    ``TEST (MODULE.CLASS)``."""
     _, _, where = test.partition("(")
     for text, sign in ((test, "::"), (test, " > "), (where, ".")):
         yield from (text[:at] for at in _places(text, sign))
 
 
 class _ReportFile:
-    """Where a run's report will lie: a new name in the tree, which no patch can know."""
+    """The file of a run's report: a new name in the tree, which no patch can know."""
 
     def __init__(self, tree: FileTree) -> None:
         self._tree = tree
@@ -318,12 +316,12 @@ class _ReportFile:
         self.path = str(tree.root / self._name)
 
     def begin(self, line: str) -> None:
-        """Make it, with a first line: who writes later finds it there, and can't make it anew unseen."""
+        """Create it with a first line: a later writer finds it, and can't replace it unseen."""
         self._tree.add(self._name, f"{line}\n".encode())
 
     def read(self) -> str | None:
-        """What was written, the tree's paths relative; None where there is no plain file of a sane size.
-        A link is never followed, nothing that could block is opened."""
+        """Return what was written, the tree's paths relative; None if there is no plain file of a sane
+        size. A link is never followed, nothing that could block is opened."""
         return self._read(self._name)
 
     def read_all(self) -> list[str | None]:
@@ -362,7 +360,7 @@ class _ReportFile:
         return sorted(found, key=lambda name: (len(name), name))
 
     def remove(self) -> None:
-        """What runs later finds the tree as it was."""
+        """Remove it: what runs later finds the tree as it was."""
         for name in self._names():
             with suppress(OSError):
                 (self._tree.layers[0] / name).unlink()
@@ -370,7 +368,7 @@ class _ReportFile:
 
 @contextmanager
 def report_in(tree: FileTree) -> Iterator[_ReportFile]:
-    """A place for one run's report, removed at the end. Its tests are counted while it grows."""
+    """Yield the file for one run's report, removed at the end. Its tests are counted while it grows."""
     file = _ReportFile(tree)
     try:
         with counted(file.count):
@@ -380,42 +378,38 @@ def report_in(tree: FileTree) -> Iterator[_ReportFile]:
 
 
 def merged(reports: Sequence[Report | None]) -> Report | None:
-    """One report of several runners that ran for one command; None if one of them can't be read. Tests of
-    one name are told apart by their order."""
+    """Return one report of several runners that ran for one command; None if one can't be read. Tests of
+    one name are numbered by their order."""
     known = [one for one in reports if one is not None]
     if not known or len(known) < len(reports):
         return None
     if len(known) == 1:
         return known[0]
-    seen: set[str] = set()
     reported: list[tuple[str, str]] = []
     for one in known:
         unread = frozenset(one.uncollected)
-        tests = [(name, "passed") for name in sorted(one.passed)]
-        tests += [(name, "uncollected" if name in unread else "failed") for name in one.failed]
-        for name, was in tests:
-            number, unique = 1, name
-            while unique in seen:
-                number += 1
-                unique = f"{name} ({number})"
-            seen.add(unique)
-            reported.append((unique, was))
+        reported += [(name, "passed") for name in sorted(one.passed)]
+        reported += [(name, "uncollected" if name in unread else "failed") for name in one.failed]
+    names = numbered(name for name, _ in reported)
     figures = [one.figures for one in known if one.figures is not None]
     whole = None
     if len(figures) == len(known):
         whole = (sum(ran for ran, _ in figures), sum(failed for _, failed in figures))
-    return Report.of(reported, whole)
+    return Report.of(zip(names, (was for _, was in reported), strict=True), whole)
 
 
 def read_lines(text: str | None) -> Report | None:
-    """None where a line is not one of ours, where anything stands behind the end, or where the end counts
+    """Return a report; None if a line is not one of ours, if anything follows the end, or if the end counts
     other lines than there are. A last line that is cut off is left out: the wall clock came between."""
     reported: list[tuple[str, str]] = []
     end: dict[str, Any] | None = None
     collected: int | None = None
     for line in (text or "").split("\n")[:-1]:
-        found = _object(line)
-        if found is None or end is not None:
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(found, dict) or end is not None:
             return None
         if "told" in found:
             end = found
@@ -431,11 +425,3 @@ def read_lines(text: str | None) -> Report | None:
     if not all(type(one) is int for one in counts) or end["told"] != len(reported):
         return None
     return Report.of(reported, (end["ran"], end["failed"]), collected)
-
-
-def _object(line: str) -> dict[str, Any] | None:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None

@@ -136,24 +136,23 @@ _NOTHING = Report(frozenset())
 
 
 def _named(names: Sequence[str]) -> str:
-    """So many names as a sentence has room for."""
     return some_of(names, _NAMED)
 
 
 def in_words(run: SuiteRun) -> str:
-    """How a run ended, as a clause; names only where a report tells them."""
-    failing = _report_or_none(run.report).failed or run.failing or ()
+    """Return how a run ended, as a clause."""
+    failing = (run.report or _NOTHING).failed or run.failing or ()
     fail = f", {len(failing)} fail: {_named(failing)}" if failing else ""
     if run.result.timed_out:
-        return f"{len(_report_or_none(run.report).passed)} test(s) passed in time{fail}"
+        return f"{len((run.report or _NOTHING).passed)} test(s) passed in time{fail}"
     if run.passing is not None:
         return f"{run.passing} test(s) pass{fail}"
     return "the tests pass" if run.result.ok else "the tests fail"
 
 
 def _judge_late(gate: str, context: GateContext, ours: SuiteRun, late: BaseRun) -> GateVerdict:
-    """Neither run ended: what passed there before its end, and failed here, is the patch's."""
-    here, there = _report_or_none(ours.report), _report_or_none(late.report)
+    """Judge if neither run ended: what passed there before its end, and failed here, is the patch's."""
+    here, there = ours.report or _NOTHING, late.report or _NOTHING
     what = f"the tests do not end within {limit_of(context):.0f} s, nor do those of the base commit"
     what += f"; {in_words(ours)}"
     if unseen := [one for one in here.failed if not there.excuses(one)]:
@@ -173,15 +172,15 @@ def _judge_late(gate: str, context: GateContext, ours: SuiteRun, late: BaseRun) 
 def _judge_beside_late(
     gate: str, context: GateContext, ours: SuiteRun, late: BaseRun
 ) -> GateVerdict:
-    """Only the base commit's run did not end: what it told before is compared, the rest can't be."""
-    log, there = ours.result.output, _report_or_none(late.report)
-    if lost := sorted(there.passed - _report_or_none(ours.report).passed):
+    """Judge if only the base commit's run did not end: what it reported before is compared."""
+    log, there = ours.result.output, late.report or _NOTHING
+    if lost := sorted(there.passed - (ours.report or _NOTHING).passed):
         what = f"{len(lost)} test(s) pass at the base commit and did not run here: {_named(lost)}"
         return failed(gate, FailureKind.TESTS_MISSING, what, log)
     beside = f"the base commit's tests do not end within {limit_of(context):.0f} s"
     if ours.count == 0:
         return skipped(gate, f"could not be judged: no test ran here, and {beside}", log)
-    failing = () if ours.result.ok else _report_or_none(ours.report).failed or ours.failing
+    failing = () if ours.result.ok else (ours.report or _NOTHING).failed or ours.failing
     unseen = [one for one in failing or () if not there.excuses(one)]
     if unseen or failing is None or not (failing or ours.result.ok):
         return undecided(gate, f"{in_words(ours)}, and {beside}", log)
@@ -192,8 +191,8 @@ def _judge_beside_late(
 
 
 def _broken(gate: str, ours: SuiteRun, late: BaseRun) -> GateVerdict | None:
-    there = _report_or_none(late.report).passed
-    broken = tuple(test for test in _report_or_none(ours.report).failed if test in there)
+    there = (late.report or _NOTHING).passed
+    broken = tuple(test for test in (ours.report or _NOTHING).failed if test in there)
     if not broken:
         return None
     what = f"tests failed that passed at the base commit before the time-out: {_named(broken)}"
@@ -201,21 +200,13 @@ def _broken(gate: str, ours: SuiteRun, late: BaseRun) -> GateVerdict | None:
     return verdict.model_copy(update={"broken": broken})
 
 
-def _report_or_none(report: Report | None) -> Report:
-    return report or _NOTHING
-
-
 def _ending(run: SuiteRun) -> str:
     line = last_line(run.result.output)
     return f"; the output ends: {line[:_LINE_CHARS]}" if line else ""
 
 
-def _of(share: tuple[int, int]) -> str:
-    return "{} of {}".format(*share)
-
-
 def _end_of(test: str, run: SuiteRun | BaseRun) -> str:
-    """How a test ended in a run: passed, failed, absent; empty if the run does not tell."""
+    """Return how a test ended in a run: passed, failed, absent; empty if that is not known."""
     if run.report is not None:
         if run.report.passes(test):
             return "passed"
@@ -256,7 +247,7 @@ class _Suite:
         return replace(late, report=replace(late.report, passed=passed_there, failed=failing))
 
     def again(self) -> SuiteRun | NotInstalled:
-        """A further run with the patch, over fresh files. Raises what ``run`` raises."""
+        """Run once more with the patch, over fresh files. Raises what ``run`` raises."""
         with self.context.worktree.fresh(patched=True) as tree:
             run = self.run(self.context.repo.laid_out(tree))
         if not isinstance(run, NotInstalled):
@@ -267,7 +258,7 @@ class _Suite:
         """Return how far a verdict on a run with the patch judged the tests. Logs compare them too if both
         name all failing tests of equally many."""
         if self.late is not None:
-            ran = ours.passing or _report_or_none(ours.report).passed
+            ran = ours.passing or (ours.report or _NOTHING).passed
             return TestsLevel.RAN if ran else TestsLevel.NOT_JUDGED
         if verdict.status is GateStatus.SKIPPED:
             return TestsLevel.NOT_JUDGED
@@ -304,18 +295,17 @@ class _Suite:
         """Return how the tests in question, or the whole runs if none is named, ended on both sides."""
         base = (*self.base.made, *filter(None, [self.base.late]))
         if not self.questioned:
-            here = sum(not run.result.ok for run in self.patched), len(self.patched)
-            there = sum(run.exit_code != 0 for run in base), len(base)
-            ends = f"with the patch {_of(here)} runs fail, at the base commit {_of(there)}"
-            return f"no test is named: {ends}"
+            here = f"{sum(not run.result.ok for run in self.patched)} of {len(self.patched)}"
+            there = f"{sum(run.exit_code != 0 for run in base)} of {len(base)}"
+            return f"no test is named: with the patch {here} runs fail, at the base commit {there}"
         sides = (self.patched, base)
         words = []
         for test in sorted(self.questioned)[:_NAMED]:
             told = [[end for run in side if (end := _end_of(test, run))] for side in sides]
             word = "fails" if any("failed" in side for side in told) else "does not run"
-            here, there = ((len(side) - side.count("passed"), len(side)) for side in told)
+            here, there = (f"{len(it) - it.count('passed')} of {len(it)}" for it in told)
             words.append(
-                f"{test} {word} in {_of(here)} runs with the patch, in {_of(there)} at the base commit"
+                f"{test} {word} in {here} runs with the patch, in {there} at the base commit"
             )
         more = len(self.questioned) - _NAMED
         return "; ".join([*words, *([f"and {more} more tests"] if more > 0 else [])])
@@ -324,7 +314,7 @@ class _Suite:
         """Tests that the patch would fail for by this run: new failures, and what passes at the base commit
         and did not here. None: no name can be told."""
         if (late := self.late) is not None:
-            here, there = _report_or_none(ours.report), _report_or_none(late.report)
+            here, there = ours.report or _NOTHING, late.report or _NOTHING
             lost = frozenset() if ours.result.timed_out else there.passed - here.passed
             return lost | there.passed.intersection(here.failed)
         if self.by_report:
@@ -335,7 +325,7 @@ class _Suite:
         return frozenset(self._sort_failures(ours.failing).new)
 
     def judge(self, ours: SuiteRun) -> GateVerdict:
-        """The verdict on a run with the patch."""
+        """Return the verdict on a run with the patch."""
         self.seen_once = False
         runs = self.base.until(bool)
         if not runs and self.base.absent is not None:
@@ -367,8 +357,13 @@ class _Suite:
         """The run passed, or came to no test: did what passes at the base commit pass?"""
         log = ours.result.output
         before = self._count_at_base()
+        if ours.count is None and before:
+            # So does a runner that the patch ends before its time.
+            what = f"the runner does not tell that any test ran; {before} did at the base commit"
+            return failed(self.gate, FailureKind.TESTS_MISSING, what, log)
         if ours.count is None:
-            return self._judge_uncounted(before, log)
+            what = "tests pass; the runner does not report how many ran"
+            return passed(self.gate, what, log, kinds=["not_counted"])
         if before is None and not ours.result.ok:
             what = "the test run failed before any test"
             return failed(self.gate, FailureKind.TESTS_FAILED, what, log)
@@ -425,14 +420,6 @@ class _Suite:
             )
         verdict = passed(self.gate, what, ours.result.output)
         return verdict.model_copy(update={"failing_before": failures.broken})
-
-    def _judge_uncounted(self, before: int | None, log: str) -> GateVerdict:
-        """It ends well and counts nothing: so does a runner that the patch ends before its time."""
-        if before:
-            what = f"the runner does not tell that any test ran; {before} did at the base commit"
-            return failed(self.gate, FailureKind.TESTS_MISSING, what, log)
-        what = "tests pass; the runner does not report how many ran"
-        return passed(self.gate, what, log, kinds=["not_counted"])
 
     def _judge_unnamed(self, ours: SuiteRun) -> GateVerdict:
         """Nobody can tell which tests fail. The same words at the base commit tell nothing, and nor do
@@ -530,22 +517,25 @@ class _Suite:
         return {test for one in self.base.made for test in (one.failing or ())} - set(failing)
 
     def _fewer(self, ours: SuiteRun) -> GateVerdict | None:
-        """Did less pass, or run, than at the base commit?"""
-        if (missing := self._missing(ours)) is not None:
-            return missing
+        """Return the failure if less passed, or ran, than at the base commit."""
+        if lost := sorted(self._lost(ours)):
+            here = (
+                "did not run here"
+                if ours.report
+                else "have no report here that its log agrees with"
+            )
+            what = f"{len(lost)} test(s) pass at the base commit and {here}: {_named(lost)}"
+            return failed(self.gate, FailureKind.TESTS_MISSING, what, ours.result.output)
         before, now = self._count_at_base(), ours.count
         if self.by_report and ours.report is not None:
-            before, now = self._lasting(ours.report)
+            # Without those that fail there now and then; names that change from run to run are counted.
+            reports = [run.report for run in self.base.made if run.report is not None]
+            apart = {test for it in reports for test in it.failed} | self.flaky_alone
+            before = min(len(it.passed - apart) for it in reports)
+            now = len(ours.report.passed - apart)
         if now is None or before is None or now >= before:
             return None
         what = f"{now} test(s) ran, {before} at the base commit"
-        return failed(self.gate, FailureKind.TESTS_MISSING, what, ours.result.output)
-
-    def _missing(self, ours: SuiteRun) -> GateVerdict | None:
-        if not (lost := sorted(self._lost(ours))):
-            return None
-        here = "did not run here" if ours.report else "have no report here that its log agrees with"
-        what = f"{len(lost)} test(s) pass at the base commit and {here}: {_named(lost)}"
         return failed(self.gate, FailureKind.TESTS_MISSING, what, ours.result.output)
 
     def _lost(self, ours: SuiteRun) -> frozenset[str]:
@@ -558,13 +548,6 @@ class _Suite:
             return frozenset.intersection(*reported) - now if reported else frozenset()
 
         return lost(self.base.until(lambda runs: not lost(runs))) - self.flaky_alone
-
-    def _lasting(self, ours: Report) -> tuple[int, int]:
-        """Tests that pass, at the base commit (the least) and here, without those that fail there now and
-        then: names that change from run to run are at least counted."""
-        reports = [run.report for run in self.base.made if run.report is not None]
-        apart = {test for report in reports for test in report.failed} | self.flaky_alone
-        return min(len(one.passed - apart) for one in reports), len(ours.passed - apart)
 
     def _more_failing(self, ours: SuiteRun) -> GateVerdict | None:
         """A suite's own line, or two tests of one name, can make a log's list of names look complete."""
@@ -632,7 +615,9 @@ def _judge_acts(
     declared = frozenset(plan.capabilities if plan else ())
     asked = [act for act in new if _KINDS[_kind(act)][1] not in {None, *declared}]
     if asked and alike():
-        asked = _done_again(asked, suite)
+        again = suite.again()
+        twice = None if isinstance(again, NotInstalled) else again.acts
+        asked = [act for act in asked if twice is None or act in twice]
         if asked:
             return _undeclared(verdict, asked, new)
     message = "\n".join(
@@ -644,7 +629,6 @@ def _judge_acts(
 
 
 def _act_in_words(act: Act) -> str:
-    """An act, as a person reads it."""
     return f"{_KINDS[_kind(act)][0]} {act.partition(' ')[2]}".strip()
 
 
@@ -652,13 +636,6 @@ def _new(did: frozenset[Act], runs: Sequence[BaseRun]) -> list[Act]:
     """Return the acts of no run at the base commit; none if no run there was observed whole."""
     before = [run.acts for run in runs if run.acts is not None and DAMAGED not in run.acts]
     return sorted(did.difference(*before)) if before else []
-
-
-def _done_again(asked: Iterable[Act], suite: _Suite) -> list[Act]:
-    """Those that a second run with the patch does too."""
-    again = suite.again()
-    did = None if isinstance(again, NotInstalled) else again.acts
-    return [act for act in asked if did is None or act in did]
 
 
 def _undeclared(verdict: GateVerdict, asked: Sequence[Act], new: Sequence[Act]) -> GateVerdict:

@@ -55,22 +55,17 @@ class StructureChunker:
 
     def chunks(self, example: SolvedExample) -> tuple[Chunk, ...]:
         """All of a record, advisory before code; never empty, never raises for odd text."""
-        found = (*self._advisory(example.advisory_text), *self._code(example.edits))
-        return found or (_chunk(ChunkKind.ADVISORY, example.package),)
+        pieces = pack(advisory_units(example.advisory_text), self.max_tokens, self._overlap_tokens)
+        advisory = (
+            _chunk(ChunkKind.ADVISORY, it.text, it.context) for it in pieces if it.text.strip()
+        )
+        code = (it for file in units_by_file(example.edits) for it in self._file(*file))
+        return (*advisory, *code) or (_chunk(ChunkKind.ADVISORY, example.package),)
 
     def spans(self, units: Sequence[Unit]) -> tuple[tuple[int, int], ...]:
         """Where the chunks of these units' text begin and end in it (characters)."""
         pieces = pack(units, self.max_tokens, self._overlap_tokens)
         return tuple(pairwise(accumulate((len(piece.own) for piece in pieces), initial=0)))
-
-    def _advisory(self, text: str) -> Iterator[Chunk]:
-        for piece in pack(advisory_units(text), self.max_tokens, self._overlap_tokens):
-            if piece.text.strip():
-                yield _chunk(ChunkKind.ADVISORY, piece.text, piece.context)
-
-    def _code(self, edits: Sequence[SearchReplace]) -> Iterator[Chunk]:
-        for path, units in units_by_file(edits):
-            yield from self._file(path, units)
 
     def _file(self, path: str, edits: Sequence[tuple[int, Unit]]) -> Iterator[Chunk]:
         units = [unit for _, unit in edits]
@@ -163,16 +158,12 @@ def pack(units: Sequence[Unit], max_tokens: int, overlap_tokens: int) -> Iterato
             run.append(unit)
             size += tokens
         else:
-            yield from _split(unit, max_tokens, overlap_tokens)
+            splitter = _Splitter(max_tokens, overlap_tokens, unit.context)
+            splitter.add(unit, "")
+            splitter.end_piece()
+            yield from splitter.pieces
     if run:
         yield Piece(tuple(run), context=run[0].context)
-
-
-def _split(unit: Unit, max_tokens: int, overlap_tokens: int) -> list[Piece]:
-    splitter = _Splitter(max_tokens, overlap_tokens, unit.context)
-    splitter.add(unit, "")
-    splitter.end_piece()
-    return splitter.pieces
 
 
 @dataclass

@@ -41,7 +41,8 @@ _BLANK_END = re.compile(r"\n[^\S\n]*\n\Z")
 
 def edit_unit(edit: SearchReplace) -> Unit:
     """An edit as one unit: the units of the old text, then those of the new one."""
-    old = code_units(_ended(edit.old), edit.path)
+    is_open = edit.old and not edit.old.endswith("\n")
+    old = code_units(f"{edit.old}\n" if is_open else edit.old, edit.path)
     parts = (*old, *code_units(edit.new, edit.path))
     symbols = dict.fromkeys(part.context for part in parts if part.context)
     text = "".join(part.text for part in parts)
@@ -60,21 +61,14 @@ def code_units(text: str, path: str) -> tuple[Unit, ...]:
         return tuple(_paragraphs(lines))
     source = dedent(text).encode("utf-8", "replace")
     root = parser(grammar).parse(source).root_node
-    units = tuple(_merged(list(_units(_top(root), lines, 0, len(lines), _MAX_DEPTH))))
-    return units or tuple(_paragraphs(lines))
-
-
-def _ended(text: str) -> str:
-    return text if text.endswith("\n") or not text else text + "\n"
-
-
-def _top(root: "Node") -> list["Node"]:
-    """Nodes of the outermost level; what stands in an error counts as if there were none."""
-    return [
+    # What stands in an error counts as if there were none.
+    top = [
         node
         for child in root.children
         for node in (child.children if child.type == "ERROR" and child.children else [child])
     ]
+    units = tuple(_merged(list(_units(top, lines, 0, len(lines), _MAX_DEPTH))))
+    return units or tuple(_paragraphs(lines))
 
 
 def _units(
@@ -87,19 +81,14 @@ def _units(
         # A later start on the line where the one before ends ("} else {") is the same unit.
         if not heads or node.start_point.row > last_row:
             heads.append(node)
-        last_row = max(last_row, _end_row(node))
+        row, column = node.end_point
+        last_row = max(last_row, row if column else row - 1)
     rows = [node.start_point.row for node in heads]
     if rows:
         ranges = spans(rows, begin, end)
         placed = dict(zip(reversed(rows), reversed(heads), strict=True))
         for number, (start, stop) in enumerate(ranges):
             yield _unit(placed[start] if number else heads[0], lines, start, stop, depth)
-
-
-def _end_row(node: "Node") -> int:
-    """The last line that has something of the node."""
-    row, column = node.end_point
-    return row if column else row - 1
 
 
 def _unit(node: "Node", lines: Sequence[str], start: int, stop: int, depth: int) -> Unit:
@@ -218,14 +207,14 @@ _MAX_WRAPPERS = 12
 
 
 def kind_of(node: "Node") -> UnitKind:
-    """What the node is about; STATEMENTS where it is nothing larger."""
+    """Return what the node is about; STATEMENTS if it is nothing larger."""
     kind = _KINDS.get(_core(node).type, UnitKind.STATEMENTS)
     one_line = node.start_point.row == node.end_point.row
     return UnitKind.STATEMENTS if kind is UnitKind.LITERAL and one_line else kind
 
 
 def name_of(node: "Node") -> str:
-    """The name that the node defines, if it defines one (function, class, variable)."""
+    """Return the name that the node defines (function, class, variable); empty if none."""
     for wrapper in _chain(node):
         for field in ("name", "left", "key"):
             named = wrapper.child_by_field_name(field)

@@ -93,7 +93,14 @@ def _blocks(text: str) -> list[Unit]:
         return [_paragraph(text)] if text else []
     if blocks[0].kind is UnitKind.PARAGRAPH and len(blocks) > 1 and _is_title(blocks[0].text):
         blocks[0] = Unit(UnitKind.HEADING, blocks[0].text)
-    return list(_containers(blocks))
+    # Blocks of HTML that a blank line had taken apart are one again.
+    stops = _container_stops(blocks)
+    whole: list[Unit] = []
+    place = 0
+    while place < len(blocks):
+        whole.append(joined(UnitKind.HTML, blocks[place : stops[place]]))
+        place = stops[place]
+    return whole
 
 
 @cache
@@ -165,17 +172,8 @@ def _is_title(text: str) -> bool:
     return "\n" not in title and len(title) <= _MAX_TITLE and not title.endswith((".", ":", "!"))
 
 
-def _containers(blocks: Sequence[Unit]) -> Iterator[Unit]:
-    """Blocks of HTML that a blank line had taken apart are one again."""
-    stops = _container_stops(blocks)
-    place = 0
-    while place < len(blocks):
-        yield joined(UnitKind.HTML, blocks[place : stops[place]])
-        place = stops[place]
-
-
 def _container_stops(blocks: Sequence[Unit]) -> list[int]:
-    """For each block, where the container that it opens has ended; right after it where it doesn't."""
+    """Return for each block the end of the container that it opens, or the next block."""
     closings: dict[str, int] = {}
     stops: list[int] = []
     for place in reversed(range(len(blocks))):
@@ -238,13 +236,9 @@ def _with_context(units: Iterator[Unit]) -> Iterator[Unit]:
         context = " > ".join(title for _, title in above)
         for level, heading in levels:
             above = [entry for entry in above if entry[0] < level]
-            above.append((level, _title(heading.text)))
+            title = heading.text.strip().lstrip("# \t").rstrip(_HEADING_ENDS).strip()
+            above.append((level, title))
         yield replace(unit, context=context)
-
-
-def _title(heading: str) -> str:
-    """The heading's words alone."""
-    return heading.strip().lstrip("# \t").rstrip(_HEADING_ENDS).strip()
 
 
 def _level(heading: str, title: bool) -> int:

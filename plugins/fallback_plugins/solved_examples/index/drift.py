@@ -11,9 +11,14 @@ from fallback_plugins.solved_examples.interfaces import (
     EmbeddingError,
     ExampleStoreError,
 )
-from fallback_plugins.solved_examples.store import manifest as manifests
-from fallback_plugins.solved_examples.store.example_store import ExampleStore
-from fallback_plugins.solved_examples.store.ingestion import chunk_rows, columns
+from fallback_plugins.solved_examples.store.example_store import (
+    ExampleStore,
+    chunk_rows,
+    columns,
+    current_manifest,
+    recorded_manifest,
+    recorded_sha256,
+)
 from fallback_plugins.solved_examples.store.records import as_ingested
 from fallback_plugins.solved_examples.store.schema import (
     TABLES,
@@ -92,13 +97,13 @@ def _schema(connection: sqlite3.Connection) -> Iterator[_Difference]:
 
 
 def _manifest(connection: sqlite3.Connection) -> Iterator[_Difference]:
-    current = manifests.compute(connection)
+    current = current_manifest(connection)
     try:
-        recorded = manifests.recorded(connection)
+        recorded = recorded_manifest(connection)
     except ValueError:
         yield DriftKind.MANIFEST, "the recorded manifest can't be read"
         return
-    if recorded.sha256 != manifests.recorded_sha256(connection):
+    if recorded.sha256 != recorded_sha256(connection):
         yield DriftKind.MANIFEST, "the recorded manifest does not have its digest"
     for field in type(recorded).model_fields:
         was, now = getattr(recorded, field), getattr(current, field)

@@ -27,8 +27,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from fallback_plugins.solved_examples.index.build_lock import only_builder
 from fallback_plugins.solved_examples.index.vectors import Neighbour, VectorFile, Vectors
+from fallback_plugins.solved_examples.index.word_index import build_locked, only_builder
 from fallback_plugins.solved_examples.interfaces import (
     Chunk,
     ChunkKind,
@@ -106,12 +106,8 @@ def build_index(
     another model (then with ``rebuild`` in its next step), the disk is full. EmbeddingError. What
     was committed before either stands.
     """
-    from fallback_plugins.solved_examples.index import word_index  # a question needs nothing of it
-
     start = time.monotonic()
-    with store.reading():
-        pass  # a missing store is told before a lock is made beside it
-    with only_builder(store.path):
+    with only_builder(store):
         _prepare(store, embedder, rebuild=rebuild)
         already = _count(
             store, "SELECT count(*) FROM chunks WHERE id IN (SELECT chunk FROM vectors)"
@@ -122,7 +118,7 @@ def build_index(
             if progress is not None:
                 progress(already + embedded, _count(store, "SELECT count(*) FROM chunks"))
         dead = _count(store, _DEAD)
-        word_index.build_locked(store)
+        build_locked(store)
     return IndexReport(embedded, already, dead, time.monotonic() - start)
 
 
@@ -143,7 +139,7 @@ def nearest(
     check_model(connection, store, embedder)
     if not _rows(connection):
         return []
-    ranked = _open(store, connection, embedder).ranked(query)
+    ranked = open_vectors(store, connection, embedder).ranked(query)
     live = live_chunks(connection, ranked, ecosystems)
     return [(near.chunk, near.cosine) for near in islice(live, limit)]
 
@@ -166,7 +162,7 @@ def open_vectors(
     Raises ExampleStoreError where they are of another model, or their file is damaged.
     """
     check_model(connection, store, embedder)
-    return _open(store, connection, embedder)
+    return _vector_file(store, connection, embedder).open(_rows(connection))
 
 
 def check_model(connection: sqlite3.Connection, store: ExampleStore, embedder: Embedder) -> None:
@@ -273,10 +269,6 @@ def _rows(connection: sqlite3.Connection) -> int:
 def _count(store: ExampleStore, sql: str) -> int:
     with store.reading() as connection:
         return number(connection, sql)
-
-
-def _open(store: ExampleStore, connection: sqlite3.Connection, embedder: Embedder) -> Vectors:
-    return _vector_file(store, connection, embedder).open(_rows(connection))
 
 
 def _vector_file(

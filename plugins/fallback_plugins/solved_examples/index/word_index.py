@@ -1,40 +1,242 @@
-"""The posting lists of a store: read out of FTS5, written beside it, used while they are true.
+"""The posting lists of a store: exact BM25 from a memory-mapped file, built from FTS5.
 
-FTS5 stays what is searched in small stores, without numpy, and from a change of the store to the
-next `examples index`: answers are right at any moment, and quick again after that.
+::
 
-FTS5's own list of its tokens (fts5vocab) is read, so that a word is the same word on both ways.
+    0   magic              8 bytes, the format's version in it
+    8   chunks, words      uint32 each, little-endian
+    16  postings           uint64
+    24  state              32 bytes: which words of the store these are
+    56  (zero)             8 bytes
+    64  chunk ids          int64, ascending: row n of all that follows is this chunk
+        keys               uint64: a digest of each word, ascending
+        first, count       int64 each, a word: where its postings are, and how many
+        rows               uint32: the chunks that have the word, ascending
+        weights            float32: what an occurrence adds, before the word's own weight
+
+FTS5 reads every place of every word again to score it; this adds up one number a chunk, and needs no
+bound (ADR-0019). A file is written once, under a name that says which state of the store it is of, and
+never changed.
+
+FTS5 stays what is searched in small stores, without numpy, and from a change of the store to the next
+`examples index`: answers are right at any moment, and quick again after that. Its own list of its tokens
+(fts5vocab) is read, so that a word is the same word on both ways.
 """
 
+import fcntl
 import json
+import math
 import mmap
 import os
 import sqlite3
+import struct
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
+from functools import lru_cache
+from hashlib import blake2b, sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fallback_audit.files import sync_directory
-from fallback_plugins.solved_examples.index.build_lock import only_builder
-from fallback_plugins.solved_examples.index.postings import (
-    Arrays,
-    Layout,
-    Postings,
-    damaged,
-    keyed,
-    open_postings,
-    weigh,
-)
+from fallback_plugins.solved_examples.index.vectors import best_first
 from fallback_plugins.solved_examples.interfaces import ExampleStoreError
 from fallback_plugins.solved_examples.store.example_store import ExampleStore
-from fallback_plugins.solved_examples.store.schema import Meta, get_meta, set_meta
+from fallback_plugins.solved_examples.store.schema import Meta, get_meta, number, set_meta
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+#: Robertson's constants as FTS5 has them; they can't be set there.
+K1: Final = 1.2
+B: Final = 0.75
+
+#: FTS5's weight of a word that half of the chunks have, or more.
+_LEAST_WEIGHT: Final = 1e-6
+
+_MAGIC: Final = b"FTWORD\x00\x01"
+_HEADER: Final = struct.Struct("<8sIIQ32s8x")
+
+#: Postings of a question, as a share of the chunks, up to which only the chunks that have a word are
+#: looked at; above it adding to every chunk is quicker.
+_FEW: Final = 1 / 8
+
+
+def _key(word: str) -> int:
+    """Return a word's key. Of a million words, two share theirs once in 40 million stores."""
+    return int.from_bytes(blake2b(word.encode(), digest_size=8).digest(), "little")
+
+
+class _Arrays(NamedTuple):
+    """The parts of a file after its header."""
+
+    chunks: "NDArray[np.int64]"
+    keys: "NDArray[np.uint64]"
+    first: "NDArray[np.int64]"
+    counts: "NDArray[np.int64]"
+    rows: "NDArray[np.uint32]"
+    weights: "NDArray[np.float32]"
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How large the parts are."""
+
+    chunks: int
+    words: int
+    postings: int
+
+    @property
+    def size(self) -> int:
+        return _HEADER.size + 8 * self.chunks + 24 * self.words + 8 * self.postings
+
+    def header(self, state: str) -> bytes:
+        return _HEADER.pack(_MAGIC, self.chunks, self.words, self.postings, bytes.fromhex(state))
+
+    def arrays(self, mapping: mmap.mmap) -> _Arrays:
+        import numpy as np
+
+        lengths = (self.chunks, *(self.words,) * 3, *(self.postings,) * 2)
+        parts: list[NDArray[np.generic]] = []
+        offset = _HEADER.size
+        for length, kind in zip(lengths, ("<i8", "<u8", "<i8", "<i8", "<u4", "<f4"), strict=True):
+            parts.append(np.frombuffer(mapping, dtype=kind, count=length, offset=offset))
+            offset += parts[-1].nbytes
+        return _Arrays(*parts)  # type: ignore[arg-type]
+
+
+# Kept from one question to the next, as mapping a file anew means to fault in all its pages again:
+# half of a question's time. One alone: a file that was replaced takes up its disk until then.
+@lru_cache(maxsize=1)
+def _mapped(path: Path, state: str, _version: tuple[int, int, int]) -> "Postings":
+    with path.open("rb") as stream:
+        layout = _layout(stream.read(_HEADER.size), state)
+        if layout is None or os.fstat(stream.fileno()).st_size != layout.size:
+            raise _damaged(path, "it is not one of this version, or is cut off")
+        mapping = mmap.mmap(stream.fileno(), layout.size, prot=mmap.PROT_READ)
+    return Postings(path, layout.arrays(mapping))
+
+
+def _damaged(path: Path, reason: str, *, kind: str = "") -> ExampleStoreError:
+    """The error of a file that can't be used; the words are still in the store itself."""
+    return ExampleStoreError(
+        f"The posting lists {str(path)!r} can't be used: {reason}.",
+        next_step="Check the disk's free space, then run `fallback-tier examples index` again.",
+        kind=kind,
+    )
+
+
+def _layout(header: bytes, state: str) -> _Layout | None:
+    try:
+        magic, chunks, words, postings, found = _HEADER.unpack(header)
+    except struct.error:
+        return None
+    whole = magic == _MAGIC and found.hex() == state
+    return _Layout(chunks, words, postings) if whole else None
+
+
+class Postings:
+    """Posting lists of a mapped file. Any thread may ask."""
+
+    def __init__(self, path: Path, arrays: _Arrays) -> None:
+        self._path = path
+        self._arrays = arrays
+        self.chunks = len(arrays.chunks)
+
+    def counts(self, words: Sequence[str]) -> dict[str, int]:
+        """Word → how many chunks have it."""
+        places = self._places(words)
+        return {word: int(self._arrays.counts[at]) if at >= 0 else 0 for word, at in places.items()}
+
+    def ranked(self, words: Sequence[str]) -> Iterator[tuple[int, float]]:
+        """The chunks that have any of the words, best BM25 first, then by id: (chunk, BM25).
+
+        Sorted only as far as it is read. Raises ExampleStoreError where the file was overwritten.
+        """
+        try:
+            yield from self._ranked(words)
+        except IndexError as error:
+            raise _damaged(
+                self._path, "its content is damaged; delete it", kind="damaged"
+            ) from error
+
+    def _ranked(self, words: Sequence[str]) -> Iterator[tuple[int, float]]:
+        import numpy as np
+
+        lists = [self._list(at) for at in self._places(words).values() if at >= 0]
+        if sum(len(rows) for rows, _ in lists) < self.chunks * _FEW:
+            rows, scores = _added(lists)
+            for place, score in best_first(_numbers(scores), len(scores)):
+                yield int(self._arrays.chunks[rows[place]]), score
+            return
+        every = np.zeros(self.chunks, dtype=np.float32)
+        for rows, parts in lists:
+            np.add.at(every, rows, parts)
+        for row, score in best_first(_numbers(every), int(np.count_nonzero(every))):
+            yield int(self._arrays.chunks[row]), score
+
+    def _places(self, words: Sequence[str]) -> dict[str, int]:
+        """Word → its place among the keys, -1 where no chunk has it."""
+        import numpy as np
+
+        keys = np.fromiter(map(_key, words), dtype=np.uint64, count=len(words))
+        places = np.searchsorted(self._arrays.keys, keys)
+        places[places == len(self._arrays.keys)] = 0
+        there = self._arrays.keys[places] == keys if len(self._arrays.keys) else keys < 0
+        return dict(zip(words, np.where(there, places, -1).tolist(), strict=True))
+
+    def _list(self, place: int) -> "tuple[NDArray[np.uint32], NDArray[np.float32]]":
+        """A word's rows, and what each gets for it."""
+        import numpy as np
+
+        first, count = int(self._arrays.first[place]), int(self._arrays.counts[place])
+        weight = max(_LEAST_WEIGHT, math.log((self.chunks - count + 0.5) / (count + 0.5)))
+        part = slice(first, first + count)
+        return self._arrays.rows[part], self._arrays.weights[part] * np.float32(weight)
+
+
+def _numbers(scores: "NDArray[np.float32]") -> "NDArray[np.float32]":
+    """Raises IndexError for a score that is none."""
+    import numpy as np
+
+    if not np.isfinite(scores).all():
+        raise IndexError("a score is no number")
+    return scores
+
+
+def _added(
+    lists: "Sequence[tuple[NDArray[np.uint32], NDArray[np.float32]]]",
+) -> "tuple[NDArray[np.uint32], NDArray[np.float32]]":
+    """The rows of all lists, ascending, each once, and its sum."""
+    import numpy as np
+
+    if not lists:
+        return np.empty(0, np.uint32), np.empty(0, np.float32)
+    rows, places = np.unique(np.concatenate([rows for rows, _ in lists]), return_inverse=True)
+    parts = np.concatenate([parts for _, parts in lists])
+    return rows, np.bincount(places, weights=parts).astype(np.float32)
+
+
+def _weigh(arrays: _Arrays) -> None:
+    """Turn the counts in ``weights`` into what each adds to its chunk's score, a page at a time.
+
+    A chunk's length is the sum of its counts: FTS5 measures it in tokens too.
+    """
+    import numpy as np
+
+    parts = [slice(n, n + _PAGE) for n in range(0, len(arrays.rows), _PAGE)]
+    lengths = np.zeros(len(arrays.chunks))
+    for part in parts:
+        counted = np.bincount(arrays.rows[part], weights=arrays.weights[part])
+        lengths[: len(counted)] += counted
+    norms = K1 * (1 - B + B * lengths / max(lengths.mean(), 1.0))
+    for part in parts:
+        times = arrays.weights[part].astype(np.float64)
+        arrays.weights[part] = times * (K1 + 1) / (times + norms[arrays.rows[part]])
+
+
+# --- A store's own lists: built, named, and used while they are of its state -----------------------
 
 #: A store of fewer chunks has no posting lists: FTS5 answers within 25 ms whatever is asked, and a
 #: process that asks once needs 80 ms to import numpy.
@@ -73,10 +275,15 @@ def words_of(store: ExampleStore, connection: sqlite3.Connection) -> Words:
         return _by_fts5("the store changed since `fallback-tier examples index`")
     if find_spec("numpy") is None:
         return _by_fts5("numpy is not installed")
+    path = _path(store, built)
     try:
-        return Words(open_postings(_path(store, built), built))
+        found = path.stat()
+        return Words(_mapped(path, built, (found.st_ino, found.st_size, found.st_mtime_ns)))
+    except OSError as error:
+        failure = _damaged(path, error.strerror or str(error))
     except ExampleStoreError as error:
-        return _by_fts5(str(error).rstrip("."))
+        failure = error
+    return _by_fts5(str(failure).rstrip("."))
 
 
 def _by_fts5(reason: str) -> Words:
@@ -101,9 +308,7 @@ def build_words(store: ExampleStore, *, min_chunks: int | None = None) -> bool:
     Not for a small store, nor without numpy. One that changes meanwhile keeps FTS5 until the next
     build. Raises ExampleStoreError: another build is at work, the disk is full.
     """
-    with store.reading():
-        pass  # a missing store is told before a lock is made beside it
-    with only_builder(store.path):
+    with only_builder(store):
         return build_locked(store, min_chunks=min_chunks)
 
 
@@ -113,7 +318,7 @@ def build_locked(store: ExampleStore, *, min_chunks: int | None = None) -> bool:
         if words_of(store, connection).postings is not None:
             return True
         state = state_of(connection)
-        (count,) = connection.execute("SELECT count(*) FROM chunks").fetchone()
+        count = number(connection, "SELECT count(*) FROM chunks")
         least = MIN_CHUNKS if min_chunks is None else min_chunks
         if count < max(least, 1) or find_spec("numpy") is None:
             return False
@@ -126,7 +331,7 @@ def build_locked(store: ExampleStore, *, min_chunks: int | None = None) -> bool:
             new.replace(_path(store, state))
             sync_directory(store.path.parent)
     except OSError as error:
-        raise damaged(new, error.strerror or str(error)) from error
+        raise _damaged(new, error.strerror or str(error)) from error
     finally:
         new.unlink(missing_ok=True)
     return there and _named(store, state)
@@ -150,7 +355,7 @@ def _write(
     store: ExampleStore, path: Path, state: str, chunks: Sequence[int], terms: Sequence[_Term]
 ) -> bool:
     """The whole file, synced. False where the store changed before its end."""
-    layout = Layout(len(chunks), len(terms), sum(term.chunks for term in terms))
+    layout = _Layout(len(chunks), len(terms), sum(term.chunks for term in terms))
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         # All blocks first: a mapping has no way to say that the disk is full.
@@ -168,7 +373,7 @@ def _write(
 def _fill(
     store: ExampleStore,
     state: str,
-    arrays: Arrays,
+    arrays: _Arrays,
     chunks: Sequence[int],
     terms: Sequence[_Term],
 ) -> bool:
@@ -176,7 +381,9 @@ def _fill(
 
     arrays.chunks[:] = chunks
     counts = np.fromiter((term.chunks for term in terms), dtype=np.int64, count=len(terms))
-    arrays.keys[:], order = keyed({term.text: 0 for term in terms})
+    keys = np.fromiter((_key(term.text) for term in terms), dtype=np.uint64, count=len(terms))
+    order = np.argsort(keys)
+    arrays.keys[:] = keys[order]
     arrays.counts[:] = counts[order]
     arrays.first[:] = (np.cumsum(counts) - counts)[order]
     done = 0
@@ -190,7 +397,7 @@ def _fill(
         arrays.rows[part] = np.searchsorted(arrays.chunks, found[starts])
         arrays.weights[part] = times
         done += len(starts)
-    weigh(arrays, _PAGE)
+    _weigh(arrays)
     return True
 
 
@@ -245,3 +452,35 @@ def _runs(
 def _path(store: ExampleStore, state: str) -> Path:
     """A file is named after the first digits of its state; all of them are in it."""
     return store.path.with_name(f"{store.path.name}.postings.{state[:16]}")
+
+
+@contextmanager
+def only_builder(store: ExampleStore) -> Iterator[None]:
+    """Hold the lock of a store's builds: two at once would do the same work twice. The system frees the
+    lock of a killed one.
+
+    Not on the store's own file: closing another descriptor of it drops SQLite's locks. Raises
+    ExampleStoreError: the store can't be read, another build is at work, or the lock can't be made.
+    """
+    with store.reading():
+        pass  # a missing store is an error before a lock is made next to it
+    path = store.path.with_name(f"{store.path.name}.indexing")
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise ExampleStoreError(
+            f"The lock {str(path)!r} can't be made: {error.strerror}.",
+            next_step="Check the folder's permissions.",
+        ) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ExampleStoreError(
+                f"Another process is indexing {str(store.path)!r}.",
+                next_step="Wait for its end; what it has done by then is kept.",
+                kind="locked",
+            ) from error
+        yield
+    finally:
+        os.close(descriptor)

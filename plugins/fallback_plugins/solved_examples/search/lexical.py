@@ -20,7 +20,7 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fallback_plugins.solved_examples.index.postings import Postings
+    from fallback_plugins.solved_examples.index.word_index import Postings
 
 #: Chunks that the words of one question may bring up together, each counted once a word: 25 ms. At
 #: 3,351 chunks of real fixes the ten best are then those of no bound (98.7 %), with the same nDCG;

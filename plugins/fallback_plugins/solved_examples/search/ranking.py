@@ -1,15 +1,29 @@
-"""One question, one order of the memory's records: pool, components, fusion, reranker (ADR-0019)."""
+"""One question, one order of the memory's records: pool, components, fusion, reranker (ADR-0019).
 
+Channels bring records into a pool, and components score each of them. Fusion makes one order of the scores.
+A small learned ranker, a logistic regression over the components, gives each candidate a calibrated
+probability that it is relevant. That is on one scale for every question, which the fused score is not:
+floors apply to it. Its coefficients are committed next to this module with their provenance.
+"""
+
+import json
+import math
 import sqlite3
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from importlib.resources import files
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
 
 from fallback_audit.events import Digest
-from fallback_plugins.solved_examples.index.indexing import open_vectors
-from fallback_plugins.solved_examples.index.postings import Postings
+from fallback_audit.frozen import Frozen
+from fallback_plugins.solved_examples.index.indexing import live_chunks, open_vectors
 from fallback_plugins.solved_examples.index.vectors import Vectors
-from fallback_plugins.solved_examples.index.word_index import words_of
+from fallback_plugins.solved_examples.index.word_index import Postings, words_of
 from fallback_plugins.solved_examples.interfaces import (
     Candidate,
     Embedder,
@@ -18,13 +32,26 @@ from fallback_plugins.solved_examples.interfaces import (
     Question,
     Reranker,
 )
-from fallback_plugins.solved_examples.search import candidates as pool
-from fallback_plugins.solved_examples.search.linear import PROBABILITY, Coefficients, shipped
-from fallback_plugins.solved_examples.search.settings import Mode, RetrievalSettings
-from fallback_plugins.solved_examples.search.weakness import weaknesses
-from fallback_plugins.solved_examples.store import manifest
-from fallback_plugins.solved_examples.store.example_store import ExampleStore, StoredExample
+from fallback_plugins.solved_examples.question import flaw_text, same_language
+from fallback_plugins.solved_examples.search import lexical
+from fallback_plugins.solved_examples.search.settings import (
+    Aggregation,
+    EcosystemUse,
+    Mode,
+    RetrievalSettings,
+)
+from fallback_plugins.solved_examples.search.weakness import Profile, affinity, weaknesses
+from fallback_plugins.solved_examples.store.example_store import (
+    ExampleStore,
+    StoredExample,
+    recorded_sha256,
+)
 from fallback_plugins.solved_examples.store.schema import Meta, get_meta
+from fallback_tier.retrieval import SolvedExample
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 #: What the order is by.
 ORDER = "fused"
@@ -34,8 +61,8 @@ ORDER = "fused"
 class Ranking:
     """Candidates, best first, each with the score of every component that ran.
 
-    ``routing``: the best score that the routing floor stands on (0 where there is no candidate).
-    ``degraded``: why it could not work as configured, in sentences; empty where it could.
+    ``routing``: the best of the scores that the routing floor applies to (0 if there is no candidate).
+    ``degraded``: why it could not work as configured, in sentences; empty if it could.
     """
 
     mode: Mode
@@ -44,6 +71,15 @@ class Ranking:
     degraded: str = ""
     notes: tuple[str, ...] = ()
     manifest_sha256: Digest | None = None
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A record of the pool. ``scores``: component → score, as far as the component ran."""
+
+    row: int
+    scores: Mapping[str, float]
+    chunks: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -66,12 +102,12 @@ def rank(
     embedder: Embedder | None,
     reranker: Reranker | None,
 ) -> Ranking:
-    """The ranking for a question. Raises ExampleStoreError where the store can't be read."""
+    """Return the ranking for a question. Raises ExampleStoreError if the store can't be read."""
     with store.reading() as connection:
         ability = _ability(store, connection, settings, embedder)
         words = words_of(store, connection)
         entries, ability = _pool(connection, question, settings, ability, words.postings, embedder)
-        digest = manifest.recorded_sha256(connection) or None
+        digest = recorded_sha256(connection) or None
     records = store.records([entry.row for entry in entries])
     found = _scored(question, entries, records)
     found = _ordered(found, settings)
@@ -81,7 +117,9 @@ def rank(
             found = _reranked(question, found, settings, reranker)
         except EmbeddingError as error:
             degraded = f"{degraded} {error}".strip()
-    judged = _judged(found, shipped(ability.mode))
+    # The order stays: floors and readers understand the probability.
+    by = shipped(ability.mode)
+    judged = tuple(with_scores(it, {PROBABILITY: by.probability(it.scores)}) for it in found)
     floor = settings.floor("routing", ability.mode)
     score = floor.score if floor else PROBABILITY
     return Ranking(
@@ -91,14 +129,6 @@ def rank(
         degraded=degraded,
         notes=tuple(filter(None, (ability.note, words.note))),
         manifest_sha256=digest,
-    )
-
-
-def _judged(found: Sequence[Candidate], by: Coefficients) -> tuple[Candidate, ...]:
-    """With the probability that floors and readers understand; the order stays."""
-    return tuple(
-        pool.with_scores(candidate, {PROBABILITY: by.probability(candidate.scores)})
-        for candidate in found
     )
 
 
@@ -136,9 +166,9 @@ def _pool(
     ability: _Ability,
     postings: Postings | None,
     embedder: Embedder | None,
-) -> tuple[list[pool.Entry], _Ability]:
-    """The records to look at. A model that fails costs the vectors, not the answer."""
-    entries = pool.by_words(connection, question, settings, postings)
+) -> tuple[list[_Entry], _Ability]:
+    """Return the records to look at. If the model fails, words alone are searched."""
+    entries = _by_words(connection, question, settings, postings)
     vectors = ability.vectors
     if vectors is None or embedder is None:
         return list(entries.values()), ability
@@ -146,11 +176,11 @@ def _pool(
         vector = embedder.embed([question.text])[0]
     except EmbeddingError as error:
         return list(entries.values()), _Ability(degraded=f"Searched by words alone. {error}")
-    for row, near in pool.by_meaning(connection, vector, vectors, question, settings).items():
-        before = entries.get(row, pool.Entry(row, {"bm25": 0.0}, ()))
+    for row, near in _by_meaning(connection, vector, vectors, question, settings).items():
+        before = entries.get(row, _Entry(row, {"bm25": 0.0}, ()))
         chunks = tuple(dict.fromkeys((*before.chunks, *near.chunks)))
         entries[row] = replace(before, chunks=chunks)
-    cosines = pool.cosines(connection, vector, vectors, entries, settings.aggregation)
+    cosines = _cosines(connection, vector, vectors, entries, settings.aggregation)
     return [
         replace(entry, scores={**entry.scores, "cosine": cosines.get(row, 0.0)})
         for row, entry in entries.items()
@@ -158,16 +188,16 @@ def _pool(
 
 
 def _scored(
-    question: Question, entries: Sequence[pool.Entry], records: Sequence[StoredExample]
+    question: Question, entries: Sequence[_Entry], records: Sequence[StoredExample]
 ) -> list[Candidate]:
-    """A record that was withdrawn since the pool was read is left out."""
+    """Return candidates with scores, without records withdrawn since the pool was read."""
     asked = weaknesses(question.text, cwe=question.cwe)
     by_row = {stored.row: stored for stored in records}
     return [
         Candidate(
             stored.example,
             stored.content_sha256,
-            {**entry.scores, **pool.of_record(question, asked, stored.example)},
+            {**entry.scores, **_of_record(question, asked, stored.example)},
             entry.chunks,
         )
         for entry in entries
@@ -178,7 +208,7 @@ def _scored(
 def weighed(
     found: Sequence[Candidate], settings: RetrievalSettings
 ) -> tuple[dict[str, list[float]], dict[str, float]]:
-    """The scores that every candidate has and that count, by component; and what they count."""
+    """Return the scores that every candidate has, by component, and the weights."""
     weights = {name: weight for name, weight in settings.weights if weight > 0}
     components = {
         name: [candidate.scores[name] for candidate in found]
@@ -189,18 +219,17 @@ def weighed(
 
 
 def _ordered(found: Sequence[Candidate], settings: RetrievalSettings) -> list[Candidate]:
-    """By the fused score of all components."""
     components, weights = weighed(found, settings)
     scores = weighted(components, weights)
     scored = [
-        pool.with_scores(candidate, {ORDER: score})
+        with_scores(candidate, {ORDER: score})
         for candidate, score in zip(found, scores, strict=bool(components))
     ]
     return by_score(scored)
 
 
 def by_score(found: Iterable[Candidate]) -> list[Candidate]:
-    """By the fused score; among equals by id, so that an answer is repeatable."""
+    """Sort by the fused score; among equals by id, so that an answer is repeatable."""
     return sorted(found, key=lambda one: (-one.scores[ORDER], one.example.example_id))
 
 
@@ -210,7 +239,7 @@ def _reranked(
     settings: RetrievalSettings,
     reranker: Reranker,
 ) -> list[Candidate]:
-    """The best ones again, with one component more; the rest keeps its place behind them."""
+    """Rank the best ones again with one component more; the rest follows in its order."""
     head, tail = found[: settings.rerank], found[settings.rerank :]
     scores = reranker.scores(question, head)
     fused = weighted(
@@ -218,7 +247,7 @@ def _reranked(
         {ORDER: 1.0, reranker.name: settings.weights.rerank},
     )
     again = [
-        pool.with_scores(candidate, {reranker.name: score, ORDER: total})
+        with_scores(candidate, {reranker.name: score, ORDER: total})
         for candidate, score, total in zip(head, scores, fused, strict=True)
     ]
     return [*by_score(again), *tail]
@@ -227,10 +256,7 @@ def _reranked(
 def weighted(
     components: Mapping[str, Sequence[float]], weights: Mapping[str, float]
 ) -> list[float]:
-    """Σ weight · standardised score (CombSUM over z-scores: Renda and Straccia, SAC 2003).
-
-    A component that says the same of every candidate says nothing.
-    """
+    """Return Σ weight · standardised score (CombSUM over z-scores: Renda and Straccia, SAC 2003)."""
     fused = [0.0] * count(components)
     for name, scores in components.items():
         for position, score in enumerate(standardised(scores)):
@@ -239,7 +265,7 @@ def weighted(
 
 
 def standardised(scores: Sequence[float]) -> list[float]:
-    """Distance from the mean in standard deviations; all 0 where there is no spread."""
+    """Return distances from the mean in standard deviations; all 0 if there is no spread."""
     if not scores:
         return []
     mean = statistics.fmean(scores)
@@ -248,8 +274,139 @@ def standardised(scores: Sequence[float]) -> list[float]:
 
 
 def count(components: Mapping[str, Sequence[float]]) -> int:
-    """How many candidates all of them score. Raises ValueError where they don't agree."""
+    """Return how many candidates the components score. Raises ValueError if they don't agree."""
     found = {len(scores) for scores in components.values()}
     if len(found) > 1:
         raise ValueError("components score different numbers of candidates")
     return max(found, default=0)
+
+
+# --- The pool ---------------------------------------------------------------------------------------
+
+#: Chunks that a channel finds for one record of its pool: a record has some three.
+_CHUNKS_A_RECORD = 3
+
+#: Profiles of records that a process keeps: the same ones are looked at again and again (1 ms each,
+#: 2 KB).
+_PROFILES = 4_096
+
+
+def _by_words(
+    connection: sqlite3.Connection,
+    question: Question,
+    settings: RetrievalSettings,
+    postings: Postings | None = None,
+) -> dict[int, _Entry]:
+    """Return the pool's records by BM25: ``bm25`` is the best share of a record's chunks."""
+    hits = lexical.search(
+        connection,
+        lexical.terms(question.text),
+        limit=settings.pool * _CHUNKS_A_RECORD,
+        ecosystems=_ecosystems(question, settings),
+        postings=postings,
+    )
+    sql = "SELECT id, example FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
+    chunks = json.dumps([hit.chunk for hit in hits])
+    owners = dict(connection.execute(sql, [chunks]).fetchall())
+    found: dict[int, _Entry] = {}
+    for hit in hits:
+        if hit.chunk in owners:
+            row = owners[hit.chunk]
+            before = found.get(row, _Entry(row, {"bm25": hit.share}, ()))
+            found[row] = replace(before, chunks=(*before.chunks, hit.chunk))
+    return dict(list(found.items())[: settings.pool])
+
+
+def _by_meaning(
+    connection: sqlite3.Connection,
+    vector: "NDArray[np.float32]",
+    vectors: Vectors,
+    question: Question,
+    settings: RetrievalSettings,
+) -> dict[int, _Entry]:
+    """Return the pool's records by cosine of their best chunk."""
+    found: dict[int, _Entry] = {}
+    ranked = islice(vectors.ranked(vector), settings.pool * _CHUNKS_A_RECORD * 4)
+    for near in live_chunks(connection, ranked, _ecosystems(question, settings)):
+        before = found.get(near.record, _Entry(near.record, {}, ()))
+        found[near.record] = replace(before, chunks=(*before.chunks, near.chunk))
+        if len(found) == settings.pool:
+            break
+    return found
+
+
+def _cosines(
+    connection: sqlite3.Connection,
+    vector: "NDArray[np.float32]",
+    vectors: Vectors,
+    rows: Iterable[int],
+    how: Aggregation,
+) -> dict[int, float]:
+    """Return the cosine of each record's best chunk, or best two; without records that have no vector."""
+    import numpy as np
+
+    owned: dict[int, list[int]] = {}
+    for example, row in connection.execute(
+        "SELECT example, row FROM vectors JOIN chunks ON chunks.id = chunk "
+        "WHERE example IN (SELECT value FROM json_each(?)) ORDER BY row",
+        [json.dumps([*rows])],
+    ):
+        owned.setdefault(example, []).append(row)
+    best = 1 if how is Aggregation.MAX else 2
+    return {
+        example: float(np.sort(vectors.rows[places] @ vector)[-best:].mean())
+        for example, places in owned.items()
+    }
+
+
+def _of_record(question: Question, asked: Profile, example: SolvedExample) -> dict[str, float]:
+    """Return the scores that need the record itself: the weakness family, the language."""
+    text = "\n".join(filter(None, (example.advisory_text, example.fix_summary)))
+    solved = _profile(text, example.package, example.cwe)
+    return {
+        "family": affinity(asked, solved),
+        "language": float(same_language(question.language, example.language)),
+    }
+
+
+@lru_cache(_PROFILES)
+def _profile(text: str, package: str, cwe: tuple[str, ...]) -> Profile:
+    return weaknesses(flaw_text(text, (package,)), cwe=cwe)
+
+
+def with_scores(candidate: Candidate, scores: Mapping[str, float]) -> Candidate:
+    """Return the candidate with the scores of further components."""
+    return replace(candidate, scores={**candidate.scores, **scores})
+
+
+def _ecosystems(question: Question, settings: RetrievalSettings) -> tuple[str, ...]:
+    return question.ecosystems if settings.ecosystem is EcosystemUse.FILTER else ()
+
+
+# --- The learned ranker -----------------------------------------------------------------------------
+
+#: The score that it gives, as ``Candidate.scores`` and floors name it.
+PROBABILITY = "probability"
+
+
+class Coefficients(Frozen):
+    """Of one mode. ``weights``: component → weight; a component that did not run counts as 0."""
+
+    bias: float
+    weights: Mapping[str, float]
+    #: What they were learned from and how.
+    provenance: str
+
+    def probability(self, scores: Mapping[str, float]) -> float:
+        """Return the probability of being relevant, by component scores."""
+        total = self.bias + sum(
+            weight * scores.get(name, 0.0) for name, weight in self.weights.items()
+        )
+        return 1 / (1 + math.exp(-max(-60.0, min(60.0, total))))
+
+
+@cache
+def shipped(mode: str) -> Coefficients:
+    """Return the committed coefficients of a mode (``hybrid``, ``lexical``)."""
+    text = files("fallback_plugins.solved_examples.search").joinpath("linear.json").read_bytes()
+    return TypeAdapter(dict[str, Coefficients]).validate_json(text)[mode]

@@ -12,6 +12,7 @@ first and marked; the tier itself judges whether it may be replayed (ADR-0013).
 """
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from fallback_plugins.solved_examples.index.embedding import load_embedder
@@ -30,7 +31,7 @@ from fallback_plugins.solved_examples.store.records import text_sha256
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RepositoryError
 from fallback_tier.repo import RepoContext
-from fallback_tier.retrieval import RagDegraded, RagHit, RagMiss, Retrieval, SolvedExample
+from fallback_tier.retrieval import RagDegraded, RagHit, RagMiss, Retrieval
 
 _DEFAULTS = RetrievalSettings()
 
@@ -64,7 +65,7 @@ class SolvedExampleIndex:
         raises for either.
         """
         try:
-            same = list(identical(self._store, advisory, repo_ctx))
+            same = list(_identical(self._store, advisory, repo_ctx))
             ranking = self.search(question_of(advisory))
             return self._answer(same, ranking, beyond)
         except ExampleStoreError as error:
@@ -101,32 +102,23 @@ def open_index(path: Path, *, routing_floor: float | None = None) -> SolvedExamp
     return SolvedExampleIndex(ExampleStore(path), embedder=load_embedder(), settings=settings)
 
 
-def identical(
+def _identical(
     store: ExampleStore, advisory: Advisory, repo: RepoContext
 ) -> Iterator[StoredExample]:
     """Live records of the advisory's packages whose files this repository has, byte for byte.
 
     Raises ExampleStoreError.
     """
-    digests: dict[str, str | None] = {}
+
+    @cache
+    def digest(path: str) -> str | None:
+        try:
+            return text_sha256(repo.read_text(path))
+        except RepositoryError:
+            return None
+
     for ecosystem in advisory.ecosystems:
         for stored in store.of_package(ecosystem, advisory.packages(ecosystem)):
-            if _same_files(stored.example, repo, digests):
+            files = stored.example.file_sha256
+            if files and all(digest(path) == sha256 for path, sha256 in files.items()):
                 yield stored
-
-
-def _same_files(example: SolvedExample, repo: RepoContext, digests: dict[str, str | None]) -> bool:
-    """``digests``: of this repository's files, filled as they are read; each is read once."""
-    for path, digest in example.file_sha256.items():
-        if path not in digests:
-            digests[path] = _digest(repo, path)
-        if digests[path] != digest:
-            return False
-    return bool(example.file_sha256)
-
-
-def _digest(repo: RepoContext, path: str) -> str | None:
-    try:
-        return text_sha256(repo.read_text(path))
-    except RepositoryError:
-        return None

@@ -25,7 +25,6 @@ from fallback_tier.outcome import SearchReplace
 from fallback_tier.retrieval import (
     DroppedExample,
     FewShot,
-    Floor,
     RetrievalAccount,
     SolvedExample,
     edit_line,
@@ -53,7 +52,9 @@ class Selection:
 def routed(ranking: Ranking, settings: RetrievalSettings) -> bool:
     """Whether the best candidate is good enough for the memory to be believed at all."""
     floor = settings.floor("routing", ranking.mode)
-    return bool(ranking.candidates) and (floor is None or _reached(ranking.candidates, floor))
+    if floor is None:
+        return bool(ranking.candidates)
+    return any(it.scores.get(floor.score, 0.0) >= floor.value for it in ranking.candidates)
 
 
 def select(
@@ -139,10 +140,6 @@ def evidence(same: Sequence[StoredExample], ranking: Ranking, settings: Retrieva
         best = max((c.scores.get(floor.score, 0.0) for c in ranking.candidates), default=0.0)
         messages.append(f"best {floor.score} {best:.3f}, routing floor {floor.value:.3f}")
     return "; ".join((f"{ranking.mode} search", *messages, *ranking.notes))
-
-
-def _reached(candidates: Sequence[Candidate], floor: Floor) -> bool:
-    return any(candidate.scores.get(floor.score, 0.0) >= floor.value for candidate in candidates)
 
 
 def _fix(example: SolvedExample) -> tuple[str, ...]:
@@ -277,13 +274,12 @@ def _chosen_units(units: Sequence[Unit], ranked: Sequence[Chunk], space: int) ->
         if size <= space:
             chosen.append(number)
             space -= size
-    return [number for number in sorted(chosen) if not _dangles(units, number, chosen)]
-
-
-def _dangles(units: Sequence[Unit], number: int, chosen: Sequence[int]) -> bool:
-    """Whether it is a heading (not the title) whose text was left out."""
-    heading = units[number].kind is UnitKind.HEADING
-    return heading and number > 0 and number + 1 not in chosen
+    return [
+        number
+        for number in sorted(chosen)
+        # Not a heading (but for the title) whose text was left out.
+        if units[number].kind is not UnitKind.HEADING or number == 0 or number + 1 in chosen
+    ]
 
 
 def _text(units: Sequence[Unit], chosen: Sequence[int]) -> str:

@@ -171,6 +171,8 @@ def _example(
         raise _LeftError(
             NotHarvestedReason.SECRETS, "its edits show what looks like a secret of the repository"
         )
+    known = LANGUAGES.get(started.ecosystem, {})
+    languages = (known.get(PurePosixPath(it.path).suffix.lower()) for it in changes)
     return SolvedExample(
         example_id=f"harvested-{verified.patch_sha256[:16]}",
         advisory_id=advisory.id,
@@ -179,7 +181,7 @@ def _example(
         ecosystem=started.ecosystem,
         package=packages[0],
         cwe=advisory.cwe,
-        language=_language(started.ecosystem, changes),
+        language=next(filter(None, languages), ""),
         edits=edits,
         file_sha256={change.path: text_sha256(change.before or "") for change in changes},
         provenance=ExampleProvenance(
@@ -265,10 +267,3 @@ def _edits(change: FileChange) -> tuple[SearchReplace, ...]:
         return edits_between(change.path, change.before or "", change.after or "")
     except FallbackError as error:
         raise _LeftError(NotHarvestedReason.NOT_SOURCE, error.problem.rstrip(".")) from error
-
-
-def _language(ecosystem: str, changes: Sequence[FileChange]) -> str:
-    """That of the first edited file which has one."""
-    known = LANGUAGES.get(ecosystem, {})
-    found = (known.get(PurePosixPath(change.path).suffix.lower()) for change in changes)
-    return next(filter(None, found), "")

@@ -81,7 +81,11 @@ class ChangedFile:
         path = PurePosixPath(self.path)
         found = 0
         for points, name in ((4, self.path), (3, path.name), (2, path.stem)):
-            if len(path.stem) > _SHORTEST_STEM and path.stem not in _STEMS and _stands(name, text):
+            if (
+                len(path.stem) > _SHORTEST_STEM
+                and path.stem not in _STEMS
+                and _mentioned(name, text)
+            ):
                 found = points
                 break
         code = _code_words(text)
@@ -132,7 +136,7 @@ def _is_generated(text: str) -> bool:
     )
 
 
-def _stands(name: str, text: str) -> bool:
+def _mentioned(name: str, text: str) -> bool:
     return re.search(rf"(?<![\w/]){re.escape(name)}(?![\w])", text, re.IGNORECASE) is not None
 
 
@@ -193,9 +197,15 @@ def edits_between(path: str, before: str, after: str) -> tuple[SearchReplace, ..
 
     ranges = _unique(old, lines, [(change.i1, change.i2) for change in changes])
     edits = tuple(edit(*one) for one in ranges)
-    if _applied(old, edits) != new:  # an earlier edit made a later one's text stand twice
-        edits = (edit(ranges[0][0], ranges[-1][1]),)
-    return edits
+    text = old
+    for it in edits:
+        if not _once(text, it.old):  # an earlier edit made it stand twice
+            break
+        text = text.replace(it.old, it.new)
+    else:
+        if text == new:
+            return edits
+    return (edit(ranges[0][0], ranges[-1][1]),)
 
 
 def changes_between(before: Sequence[str], after: Sequence[str]) -> Iterator[Change]:
@@ -282,11 +292,3 @@ def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 def _once(text: str, part: str) -> bool:
     first = text.find(part)
     return first >= 0 and text.find(part, first + 1) < 0
-
-
-def _applied(text: str, edits: Sequence[SearchReplace]) -> str | None:
-    for edit in edits:
-        if not _once(text, edit.old):
-            return None
-        text = text.replace(edit.old, edit.new)
-    return text

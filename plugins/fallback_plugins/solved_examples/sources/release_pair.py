@@ -1,5 +1,8 @@
 """A solved example from two releases: what the fixed one changed in the vulnerable one's source.
 
+Releases come from the registries, by the real clients: npm packs a tarball, uv unpacks a wheel. No script
+runs and nothing is built. The clients work in scratch folders, as the user has configured them.
+
 1. Two releases: the lowest that the advisory calls fixed, and the newest affected one below it.
 2. The source files that differ, without what does not matter (``release_files``).
 3. Few enough: all of them. Too many: those that the advisory names. Still too many: no example. A
@@ -14,24 +17,25 @@ bombs, two files of one name).
 
 import gzip
 import io
+import json
 import lzma
 import re
 import stat
+import sys
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from email.parser import HeaderParser
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple, NoReturn
+
+from packaging.version import InvalidVersion, Version
 
 from fallback_audit.disk_errors import blamed
-from fallback_plugins.solved_examples.sources.package_metadata import (
-    MANIFESTS,
-    declared_licence,
-    declared_release,
-)
+from fallback_plugins.shared.scratch import scratch_folder
 from fallback_plugins.solved_examples.sources.release_files import (
     LANGUAGES,
     ChangedFile,
@@ -40,9 +44,11 @@ from fallback_plugins.solved_examples.sources.release_files import (
     is_source,
 )
 from fallback_plugins.solved_examples.store.records import text_sha256
-from fallback_tier.advisory import Advisory, canonical_name
+from fallback_tier.advisory import Advisory, canonical_name, sort_key
 from fallback_tier.advisory.matching import PackageMatcher
-from fallback_tier.errors import EditError, FallbackError, InputError
+from fallback_tier.errors import EditError, FallbackError, InputError, ToolFailedError
+from fallback_tier.execution import ClientRunner, CommandResult
+from fallback_tier.files.inputs import parse_toml
 from fallback_tier.limits import MAX_FILE_BYTES
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.retrieval import ExampleOrigin, ExampleProvenance, SolvedExample
@@ -70,18 +76,6 @@ class NoExampleError(InputError):
     code = "no_example"
 
 
-class Releases(Protocol):
-    """A package's releases in its registry. Nothing of them is run or built."""
-
-    def newest_below(self, ecosystem: str, package: str, version: str) -> str | None:
-        """The newest usable release below a version; None: there is none. Raises ToolError."""
-        ...
-
-    def fetch(self, ecosystem: str, package: str, version: str, into: Path) -> Path:
-        """An archive, or a folder that a client unpacked, below ``into``. Raises ToolError."""
-        ...
-
-
 @dataclass(frozen=True)
 class Pair:
     """One package, vulnerable and fixed."""
@@ -95,7 +89,7 @@ class Pair:
 def choose_pair(
     advisory: Advisory,
     package: str | None,
-    releases: Releases,
+    releases: "RegistryReleases",
     *,
     vulnerable: str | None = None,
     fixed: str | None = None,
@@ -244,7 +238,7 @@ def _version(release: _Release, ecosystem: str, package: str, path: Path) -> str
 def _is_manifest(name: str) -> bool:
     folder, _, file = name.rpartition("/")
     metadata = folder.endswith((".dist-info", ".egg-info")) and "/" not in folder
-    return file in MANIFESTS and (not folder or metadata)
+    return file in _MANIFESTS and (not folder or metadata)
 
 
 def _chosen(advisory: Advisory, changed: Sequence[ChangedFile]) -> list[ChangedFile]:
@@ -395,10 +389,7 @@ def _kept(path: Path, members: Iterable[_Member], keep: Keep) -> dict[str, bytes
     seen: set[str] = set()
     total = 0
     for count, member in enumerate(members, start=1):
-        if count > MAX_MEMBERS:
-            raise _refused(
-                path, f"it has more than {MAX_MEMBERS:,} members", kind="too_many_members"
-            )
+        _check_count(path, count)
         name = _plain(path, member.name)
         if name in seen:
             raise _refused(path, f"{name!r} is in it twice", kind="duplicate_name")
@@ -424,10 +415,7 @@ def _tar(path: Path, stream: IO[bytes], *, packed: bool) -> Iterator[_Member]:
     with tarfile.open(fileobj=io.BufferedReader(bounded), mode="r|") as tar:
         while (entry := tar.next()) is not None:
             count += 1
-            if count > MAX_MEMBERS:  # folders, too
-                raise _refused(
-                    path, f"it has more than {MAX_MEMBERS:,} members", kind="too_many_members"
-                )
+            _check_count(path, count)  # with folders
             # It would keep all of them, with their headers.
             tar.members.clear()  # type: ignore[attr-defined]
             bounded.member_ends(tar.offset)
@@ -447,11 +435,7 @@ def _zip(path: Path, stream: IO[bytes]) -> Iterator[_Member]:
         for entry in archive.infolist():
             total += entry.file_size
             if total > MAX_UNPACKED_BYTES:
-                raise _refused(
-                    path,
-                    f"unpacked it has more than {MAX_UNPACKED_BYTES:,} bytes",
-                    kind="unpacked_too_large",
-                )
+                raise _unpacks_too_much(path)
             kind = stat.S_IFMT(entry.external_attr >> 16)
             if kind not in {0, stat.S_IFREG, stat.S_IFDIR}:
                 raise _refused(
@@ -493,7 +477,7 @@ class _Bounded(io.RawIOBase):
         """The next member's headers begin there. Raises ArchiveError past the limit: tarfile would
         count its way up to any offset, in a file that has long ended."""
         if offset > MAX_UNPACKED_BYTES:
-            raise self._too_large()
+            raise _unpacks_too_much(self._path)
         self._headers_end = offset + MAX_HEADER_BYTES
 
     def readable(self) -> bool:
@@ -505,7 +489,7 @@ class _Bounded(io.RawIOBase):
         content = self._source.read(len(buffer))
         self._given += len(content)
         if self._given > MAX_UNPACKED_BYTES:
-            raise self._too_large()
+            raise _unpacks_too_much(self._path)
         # What is read ahead is counted too: it is less than a header's limit.
         if self._given > self._headers_end + io.DEFAULT_BUFFER_SIZE + tarfile.RECORDSIZE:
             raise _refused(
@@ -515,13 +499,6 @@ class _Bounded(io.RawIOBase):
             )
         buffer[: len(content)] = content
         return len(content)
-
-    def _too_large(self) -> ArchiveError:
-        return _refused(
-            self._path,
-            f"unpacked it has more than {MAX_UNPACKED_BYTES:,} bytes",
-            kind="unpacked_too_large",
-        )
 
 
 def _plain(path: Path, name: str) -> str:
@@ -546,9 +523,222 @@ def _blamed(path: Path, error: Exception, why: str, *, kind: str) -> FallbackErr
     return blamed(error, f"The release {str(path)!r}", _refused(path, why, kind=kind))
 
 
+def _check_count(path: Path, members: int) -> None:
+    if members > MAX_MEMBERS:
+        why = f"it has more than {MAX_MEMBERS:,} members"
+        raise _refused(path, why, kind="too_many_members")
+
+
+def _unpacks_too_much(path: Path) -> ArchiveError:
+    why = f"unpacked it has more than {MAX_UNPACKED_BYTES:,} bytes"
+    return _refused(path, why, kind="unpacked_too_large")
+
+
 def _refused(path: Path, why: str, *, kind: str = "") -> ArchiveError:
     return ArchiveError(
         f"The release {str(path)!r} is not read: {why}.",
         next_step="Give the release's own archive (.tgz, .tar.gz, .whl, .zip) as it was published.",
         kind=kind,
+    )
+
+
+# --- What a package declares in its own metadata ----------------------------------------------------
+
+#: A name or an SPDX expression. Some packages put the whole text here; that is no name.
+_MAX_CHARS = 200
+
+_CLASSIFIER = "License :: OSI Approved :: "
+
+#: Files that may declare it, the surest first. ``METADATA`` and ``PKG-INFO`` stand in folders of
+#: their own name (``x.dist-info``, ``x.egg-info``).
+_MANIFESTS = ("package.json", "pyproject.toml", "METADATA", "PKG-INFO")
+
+
+def declared_licence(files: Mapping[str, bytes]) -> str | None:
+    """What ``files`` (content by path) declare, the manifest nearest the root first; None: nothing."""
+    found = (_declared(name, content) for name, content in _nearest_first(files, _MANIFESTS))
+    return next(filter(None, found), None)
+
+
+def declared_release(files: Mapping[str, bytes]) -> tuple[str, str] | None:
+    """Name and version of the package whose files these are; None: they don't say."""
+    for name, content in _nearest_first(files, ("package.json", "METADATA", "PKG-INFO")):
+        reported = _named_in(name, content)
+        if all(isinstance(part, str) and part for part in reported):
+            return reported
+    return None
+
+
+def _nearest_first(
+    files: Mapping[str, bytes], names: tuple[str, ...]
+) -> Iterator[tuple[str, bytes]]:
+    """The files of these names, in the order of the names, those nearest the root first."""
+    paths = sorted(files, key=lambda path: (path.count("/"), path))
+    for name in names:
+        yield from ((name, files[path]) for path in paths if path.rpartition("/")[2] == name)
+
+
+def _named_in(name: str, content: bytes) -> tuple[Any, Any]:
+    text = content.decode("utf-8", "replace")
+    if name != "package.json":
+        headers = HeaderParser().parsestr(text)
+        return headers["Name"], headers["Version"]
+    try:
+        manifest = json.loads(text)
+    except (ValueError, RecursionError):
+        return None, None
+    return (
+        (manifest.get("name"), manifest.get("version"))
+        if isinstance(manifest, dict)
+        else (None, None)
+    )
+
+
+def _declared(name: str, content: bytes) -> str | None:
+    try:
+        text = content.decode("utf-8")
+        match name:
+            case "package.json":
+                reported = _of_npm(json.loads(text))
+            case "pyproject.toml":
+                reported = _of_project(parse_toml(text))
+            case _:
+                reported = _of_metadata(text)
+    except (ValueError, RecursionError):  # not UTF-8, not JSON, not TOML
+        return None
+    reported = reported.strip() if isinstance(reported, str) else ""
+    return reported if 0 < len(reported) <= _MAX_CHARS and "\n" not in reported else None
+
+
+def _of_npm(manifest: Any) -> Any:
+    if not isinstance(manifest, dict):
+        return None
+    reported = manifest.get("license") or manifest.get("licenses")
+    if isinstance(reported, list):  # before 2015: [{"type": "MIT", "url": …}]
+        reported = reported[0] if len(reported) == 1 else None
+    return reported.get("type") if isinstance(reported, dict) else reported
+
+
+def _of_project(document: dict[str, Any]) -> Any:
+    project, tool = document.get("project"), document.get("tool")
+    reported = project.get("license") if isinstance(project, dict) else None
+    if isinstance(reported, dict):
+        reported = reported.get("text")
+    poetry = tool.get("poetry") if isinstance(tool, dict) else None
+    return reported or (poetry.get("license") if isinstance(poetry, dict) else None)
+
+
+def _of_metadata(text: str) -> str | None:
+    headers = HeaderParser().parsestr(text)
+    reported = headers["License-Expression"] or headers["License"] or ""
+    if reported.strip() and "\n" not in reported and reported.strip() != "UNKNOWN":
+        return reported
+    named = [
+        one.removeprefix(_CLASSIFIER)
+        for one in headers.get_all("Classifier", ())
+        if one.startswith(_CLASSIFIER)
+    ]
+    return named[0] if len(named) == 1 else None
+
+
+# --- Releases from the registries -------------------------------------------------------------------
+
+#: Seconds for one question or one download; slow links exist.
+_CLIENT_TIMEOUT_S = 300.0
+
+#: How much of a client's own words an error repeats.
+_MAX_WORDS = 400
+
+#: What may follow "--" without becoming an address, a path or a tag.
+_NPM_NAME = re.compile(r"(?:@\w[\w.~-]*/)?\w[\w.~-]*")
+_PYPI_NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?")
+_SEMVER = re.compile(r"\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.+-]+)?")
+
+_NPM = ("--ignore-scripts", "--allow-git=none", "--loglevel=error")
+_UV = ("--no-python-downloads", "--no-progress", "--color=never")
+_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none", "UV_COMPILE_BYTECODE": ""}
+
+
+@dataclass(frozen=True)
+class RegistryReleases:
+    """A package's releases in its registry. Nothing of them is run or built. Methods raise ToolError,
+    InputError."""
+
+    clients: ClientRunner
+
+    def newest_below(self, ecosystem: str, package: str, version: str) -> str | None:
+        """The newest release below; of PyPI only with a wheel for this Python. None: there is none."""
+        _check_release(ecosystem, package, version)
+        with scratch_folder("releases") as folder:
+            if ecosystem == "npm":
+                spec = f"{package}@<{version}"
+                reported = self._run(
+                    "npm", ["view", "--json", *_NPM, "--", spec, "version"], folder
+                )
+                found = (
+                    json.loads(reported.output) if reported.ok and reported.output.strip() else []
+                )
+                names = [found] if isinstance(found, str) else list(found)
+                return max(names, key=lambda it: sort_key("npm", it), default=None)
+            (folder / "wanted.in").write_text(f"{package}<{version}\n", encoding="utf-8")
+            compile_one = ["pip", "compile", "--no-deps", "--no-header", "--no-annotate"]
+            reported = self._run("uv", [*compile_one, "--no-build", *_UV, "wanted.in"], folder)
+            line = re.search(r"^[\w.-]+==(\S+)", reported.output, re.MULTILINE)
+            if not reported.ok and "unsatisfiable" in reported.output:
+                return None
+            return line[1] if line and reported.ok else _raise(reported)
+
+    def fetch(self, ecosystem: str, package: str, version: str, into: Path) -> Path:
+        """npm's tarball, or a folder with a wheel's files, below ``into``."""
+        _check_release(ecosystem, package, version)
+        place = into / version
+        place.mkdir(parents=True)
+        if ecosystem == "npm":
+            pack = ["pack", "--silent", *_NPM, f"--pack-destination={place}"]
+            reported = self._run("npm", [*pack, "--", f"{package}@{version}"], place)
+            found = next(place.glob("*.tgz"), None)
+            return found if reported.ok and found else _raise(reported)
+        install = ["pip", "install", "--no-deps", "--only-binary=:all:", "--link-mode=copy"]
+        where = [f"--target={place}", f"--python={sys.executable}"]
+        reported = self._run("uv", [*install, *_UV, *where, f"{package}=={version}"], into)
+        return place if reported.ok else _raise(reported)
+
+    def _run(self, tool: str, arguments: Sequence[str], cwd: Path) -> CommandResult:
+        return self.clients.run(
+            tool, arguments, cwd=cwd, timeout_s=_CLIENT_TIMEOUT_S, env=_ENVIRONMENT
+        )
+
+
+def _check_release(ecosystem: str, package: str, version: str) -> None:
+    """They come out of an advisory: neither may become an option, an address or a path."""
+    if ecosystem == "npm":
+        good = bool(_NPM_NAME.fullmatch(package) and _SEMVER.fullmatch(version))
+    else:
+        good = bool(_PYPI_NAME.fullmatch(package)) and _is_pep440(version)
+    if not good:
+        raise InputError(
+            f"{package!r} {version!r} is not a package and a version of {ecosystem}.",
+            next_step="Check the advisory, or give --package, --vulnerable and --fixed.",
+            kind="not_a_release",
+        )
+
+
+def _is_pep440(version: str) -> bool:
+    try:
+        Version(version)
+    except InvalidVersion:
+        return False
+    return True
+
+
+def _raise(reported: CommandResult) -> NoReturn:
+    words = " ".join(reported.output.replace("npm error", "").split())[:_MAX_WORDS]
+    what = (
+        f"gave no answer in {_CLIENT_TIMEOUT_S:.0f} s" if reported.timed_out else f"said: {words}"
+    )
+    raise ToolFailedError(
+        f"{reported.argv[0]} could not get the release; it {what}.",
+        next_step="Check the registry, or give the releases' archives (--before, --after).",
+        output=reported.output,
+        kind="release_unavailable",
     )

@@ -1,26 +1,37 @@
-"""The memory's file: records in versions, and the chunks of those that are live (ADR-0019).
+"""The memory's file: records in versions, the chunks of those that are live, and the manifest (ADR-0019).
 
 Every call opens the file anew, so that any thread may call. Siblings search and index through
 ``reading`` and ``writing``.
+
+A withdrawn record is never returned again, and stays on file with the reason. The manifest says what the
+memory is made of; every retrieval states its digest. It is written in the transaction of each change, so
+that reading it costs one look-up. ``drift.validate`` says whether it is still true.
 """
 
+import hashlib
+import json
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from fallback_audit.events import Digest
-from fallback_plugins.solved_examples.interfaces import Chunker, ExampleStoreError
-from fallback_plugins.solved_examples.store import ingestion, manifest, schema
-from fallback_plugins.solved_examples.store.ingestion import IngestCounts, Withdrawal
-from fallback_plugins.solved_examples.store.manifest import Manifest
-from fallback_plugins.solved_examples.store.records import as_ingested
+from fallback_audit.frozen import Frozen
+from fallback_plugins.solved_examples.interfaces import Chunker, ChunkKind, ExampleStoreError
+from fallback_plugins.solved_examples.store import schema
+from fallback_plugins.solved_examples.store.records import as_ingested, content_sha256, text_sha256
 from fallback_plugins.solved_examples.store.schema import (
+    FORMAT,
     Meta,
     State,
+    get_meta,
+    number,
     read_snapshot,
+    set_meta,
     write_transaction,
 )
 from fallback_tier.errors import InputError
@@ -34,7 +45,95 @@ Progress = Callable[[int, int], None]
 #: Records that are read, or cut again, at once: memory stays flat, and a kill loses little work.
 _PAGE = 200
 
+#: Every retrieval's event on the audit trail names its examples, and an event must stay small.
+MAX_ID_CHARS = 512
+
 _LIVE = "SELECT count(*) FROM examples WHERE state = 'live'"
+_STORED = "id, record, content_sha256, version, state, added_at"
+_WITHDRAWAL = "example_id, content_sha256, reason, by, at"
+_LIVE_DIGESTS = "SELECT content_sha256 FROM examples WHERE state = 'live' ORDER BY content_sha256"
+_LISTED = (
+    "example_id, version, state, json_extract(record, '$.advisory_id'), ecosystem, package, language, "
+    "cwe, json_extract(record, '$.provenance.origin'), content_sha256, added_at"
+)
+
+
+class IngestCounts(Frozen):
+    """What an ingest did, in records: new ones; ones whose content was there; new versions of known
+    ones; ones refused because they were withdrawn before."""
+
+    added: int = 0
+    duplicates: int = 0
+    revised: int = 0
+    withdrawn: int = 0
+
+
+class Withdrawal(Frozen):
+    """Who took which record out, when (UTC) and why."""
+
+    example_id: str
+    content_sha256: Digest
+    reason: str
+    by: str
+    at: datetime
+
+
+class EmbeddingManifest(Frozen):
+    """Which model the vectors are from, and how many live chunks have one."""
+
+    model: str
+    sha256: Digest
+    dimension: int
+    #: What of a chunk was embedded.
+    text: str = ""
+    vectors: int
+
+
+class Manifest(Frozen):
+    """Which corpus, cut by which chunker, embedded by which model."""
+
+    format: str = FORMAT
+    #: Over the content digests of the live records, sorted, one per line.
+    corpus_sha256: Digest
+    examples: int
+    chunks: int
+    #: None before the first ingest.
+    chunker: str | None = None
+    #: None if nothing was embedded: such a store is searched by words alone.
+    embedding: EmbeddingManifest | None = None
+
+    @property
+    def sha256(self) -> Digest:
+        """Digest of the manifest as canonical JSON."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return text_sha256(text)
+
+
+class Selection(Frozen):
+    """Which records are meant: all that agree in what is given."""
+
+    ecosystem: str | None = None
+    package: str | None = None
+    language: str | None = None
+    cwe: str | None = None
+    #: None: every state.
+    state: State | None = State.LIVE
+
+
+class Listed(Frozen):
+    """One version of a record."""
+
+    example_id: str
+    version: int
+    state: State
+    advisory_id: str
+    ecosystem: str
+    package: str
+    language: str
+    cwe: tuple[str, ...]
+    origin: str
+    content_sha256: Digest
+    added_at: datetime
 
 
 @dataclass(frozen=True)
@@ -49,16 +148,15 @@ class StoredExample:
     added_at: datetime
 
 
-def utc_now() -> datetime:
-    """The clock of production."""
-    return datetime.now(UTC)
-
-
 class ExampleStore:
     """Solved examples in one file. ``chunker`` None: StructureChunker, as the product cuts."""
 
     def __init__(
-        self, path: Path, *, chunker: Chunker | None = None, clock: Clock = utc_now
+        self,
+        path: Path,
+        *,
+        chunker: Chunker | None = None,
+        clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
         self.path = path
         self._chunker = chunker
@@ -102,7 +200,9 @@ class ExampleStore:
                 schema.create(connection)
             self._check(connection, as_is=as_is)
             yield connection
-            manifest.record(connection)
+            current = current_manifest(connection)
+            set_meta(connection, Meta.MANIFEST, current.model_dump_json())
+            set_meta(connection, Meta.MANIFEST_SHA256, current.sha256)
 
     def _check(self, connection: sqlite3.Connection, *, as_is: bool) -> None:
         schema.check_format(connection, str(self.path))
@@ -120,13 +220,12 @@ class ExampleStore:
         InputError for a record without provenance, licence or edits, or with an unusable id;
         ExampleStoreError.
         """
-        counts = IngestCounts()
+        counts: Counter[str] = Counter()
         with self.writing(create=True) as connection:
-            schema.set_meta(connection, Meta.CHUNKER, self.chunker.version)
+            set_meta(connection, Meta.CHUNKER, self.chunker.version)
             for example in examples:
-                outcome = ingestion.add(connection, example, self.chunker, self._clock())
-                counts = counts.plus(outcome)
-        return counts
+                counts[_add(connection, example, self.chunker, self._clock())] += 1
+        return IngestCounts(**counts)
 
     def withdraw(self, example_id: str, *, reason: str, by: str) -> Withdrawal:
         """Take a record out: it is never found again, and never comes back by an ingest.
@@ -134,8 +233,7 @@ class ExampleStore:
         Raises InputError for an id that is not there or was withdrawn before, or without a reason
         and a name; ExampleStoreError.
         """
-        reason = ingestion.require_text(reason, "reason")
-        by = ingestion.require_text(by, "name")
+        reason, by = _required(reason, "reason"), _required(by, "name")
         with self.writing(as_is=True) as connection:
             found = connection.execute(
                 "SELECT id, content_sha256, state FROM examples WHERE example_id = ? "
@@ -151,7 +249,11 @@ class ExampleStore:
                 by=by,
                 at=self._clock(),
             )
-            ingestion.withdraw(connection, taken, found[0])
+            _drop(connection, found[0], State.WITHDRAWN)
+            connection.execute(
+                f"INSERT INTO withdrawals ({_WITHDRAWAL}) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
+                [*taken.model_dump(exclude={"at"}).values(), taken.at.isoformat()],
+            )
         return taken
 
     def rechunk(self, progress: Progress | None = None) -> int:
@@ -163,7 +265,7 @@ class ExampleStore:
         done, total, last = 0, None, 0
         while True:
             with self.writing(as_is=True) as connection:
-                total = total or schema.number(
+                total = total or number(
                     connection, f"{_LIVE} AND chunker != ?", [self.chunker.version]
                 )
                 page = _stored_where(
@@ -172,9 +274,9 @@ class ExampleStore:
                     [last, self.chunker.version, _PAGE],
                 )
                 for stored in page:
-                    ingestion.cut(connection, stored.row, stored.example, self.chunker)
+                    _cut(connection, stored.row, stored.example, self.chunker)
                 if len(page) < _PAGE:
-                    schema.set_meta(connection, Meta.CHUNKER, self.chunker.version)
+                    set_meta(connection, Meta.CHUNKER, self.chunker.version)
             done, last = done + len(page), page[-1].row if page else last
             if progress is not None:
                 progress(done, total)
@@ -186,7 +288,7 @@ class ExampleStore:
     def count(self) -> int:
         """How many live records there are. Raises ExampleStoreError."""
         with self.reading(as_is=True) as connection:
-            return schema.number(connection, _LIVE)
+            return number(connection, _LIVE)
 
     def of_package(self, ecosystem: str, packages: Sequence[str]) -> tuple[StoredExample, ...]:
         """Live records of these packages (canonical names), by id. Raises ExampleStoreError."""
@@ -214,17 +316,8 @@ class ExampleStore:
             )
 
     def live(self) -> Iterator[StoredExample]:
-        """Every live record by row, some at a time. Raises ExampleStoreError."""
-        last = 0
-        while True:
-            with self.reading(as_is=True) as connection:
-                page = _stored_where(
-                    connection, "id > ? AND state = 'live' ORDER BY id LIMIT ?", [last, _PAGE]
-                )
-            yield from page
-            if len(page) < _PAGE:
-                return
-            last = page[-1].row
+        """Yield every live record by row. Raises ExampleStoreError."""
+        return (_stored(*row) for row in self._rows(_STORED, "AND state = 'live'"))
 
     def versions(self, example_id: str) -> tuple[StoredExample, ...]:
         """Every version of a record, newest first; empty where there is none. Raises
@@ -235,23 +328,45 @@ class ExampleStore:
     def manifest(self) -> Manifest:
         """What it is made of, as the last change left it. Raises ExampleStoreError."""
         with self.reading(as_is=True) as connection:
-            return manifest.recorded(connection)
+            return recorded_manifest(connection)
 
     def withdrawals(self) -> tuple[Withdrawal, ...]:
         """Every withdrawal, oldest first. Raises ExampleStoreError."""
+        sql = f"SELECT {_WITHDRAWAL} FROM withdrawals ORDER BY id"  # noqa: S608
         with self.reading(as_is=True) as connection:
-            return ingestion.all_withdrawals(connection)
+            rows = connection.execute(sql).fetchall()
+        fields = Withdrawal.model_fields
+        return tuple(Withdrawal.model_validate(dict(zip(fields, row, strict=True))) for row in rows)
+
+    def listing(self, selection: Selection) -> Iterator[Listed]:
+        """Yield the selected versions in the order in which they came. Raises ExampleStoreError."""
+        where, values = _conditions(selection)
+        for _, *row in self._rows(f"id, {_LISTED}", where, values):
+            facts = dict(zip(Listed.model_fields, row, strict=True))
+            yield Listed.model_validate({**facts, "cwe": json.loads(str(facts["cwe"]))})
+
+    def _rows(
+        self, columns: str, where: str, values: Sequence[object] = ()
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield rows by id, the first column; a page at a time, so that no writer waits for the caller."""
+        last = 0
+        while True:
+            with self.reading(as_is=True) as connection:
+                page = connection.execute(
+                    f"SELECT {columns} FROM examples WHERE id > ? {where} ORDER BY id LIMIT ?",  # noqa: S608
+                    [last, *values, _PAGE],
+                ).fetchall()
+            yield from page
+            if len(page) < _PAGE:
+                return
+            last = page[-1][0]
 
 
 def _stored_where(
     connection: sqlite3.Connection, where: str, values: Sequence[object]
 ) -> tuple[StoredExample, ...]:
     """``where`` is ours, never input."""
-    rows = connection.execute(
-        "SELECT id, record, content_sha256, version, state, added_at FROM examples "  # noqa: S608
-        f"WHERE {where}",
-        values,
-    )
+    rows = connection.execute(f"SELECT {_STORED} FROM examples WHERE {where}", values)  # noqa: S608
     return tuple(_stored(*row) for row in rows)
 
 
@@ -283,4 +398,187 @@ def _not_live(example_id: str, path: Path, *, known: bool) -> InputError:
         f"There is no example {example_id!r} in {str(path)!r}.",
         next_step="`fallback-tier examples list` shows those that are there.",
         kind="no_such_example",
+    )
+
+
+def _conditions(selection: Selection) -> tuple[str, list[str]]:
+    """Return SQL and its values. A package's name counts as each ecosystem reads it."""
+    from fallback_tier.advisory import canonical_name
+
+    given = {
+        "ecosystem = ?": selection.ecosystem,
+        "language = ?": selection.language,
+        "state = ?": selection.state,
+        "EXISTS (SELECT 1 FROM json_each(cwe) WHERE value = ?)": selection.cwe,
+    }
+    conditions = {sql: [str(value)] for sql, value in given.items() if value is not None}
+    if selection.package is not None:
+        names = [canonical_name("PyPI", selection.package), selection.package]
+        conditions["package = CASE ecosystem WHEN 'PyPI' THEN ? ELSE ? END"] = names
+    return (
+        "".join(f"AND {sql} " for sql in conditions),
+        [value for values in conditions.values() for value in values],
+    )
+
+
+# --- One record: added, cut, dropped ----------------------------------------------------------------
+
+
+def _add(
+    connection: sqlite3.Connection, example: SolvedExample, chunker: Chunker, now: datetime
+) -> str:
+    """Store a record and its chunks, unless it is there or was withdrawn. Return the field of
+    ``IngestCounts`` that counts it. Raises InputError as ``ExampleStore.ingest``."""
+    _check_record(example)
+    digest = content_sha256(example)
+    # By id or by content: a corrected record takes an id of its own, and by content alone a data set that
+    # says the same in other words would bring a wrong fix back.
+    withdrawn = connection.execute(
+        "SELECT 1 FROM withdrawals WHERE example_id = ? OR content_sha256 = ?",
+        [example.example_id, digest],
+    )
+    if withdrawn.fetchone() is not None:
+        return "withdrawn"
+    if connection.execute("SELECT 1 FROM examples WHERE content_sha256 = ?", [digest]).fetchone():
+        return "duplicates"
+    before = connection.execute(
+        "SELECT id, version FROM examples WHERE example_id = ? AND state = 'live'",
+        [example.example_id],
+    ).fetchone()
+    if before is not None:
+        _drop(connection, before[0], State.SUPERSEDED)
+    values: dict[str, str | int] = {
+        **columns(example),
+        "content_sha256": digest,
+        "version": 1 if before is None else before[1] + 1,
+        "state": State.LIVE.value,
+        "record": example.model_dump_json(),
+        "chunker": chunker.version,
+        "added_at": now.isoformat(),
+    }
+    names = ", ".join(values)
+    row = connection.execute(
+        f"INSERT INTO examples ({names}) VALUES (:{', :'.join(values)})",  # noqa: S608
+        values,
+    ).lastrowid
+    _cut(connection, int(row or 0), example, chunker)
+    return "added" if before is None else "revised"
+
+
+def _drop(connection: sqlite3.Connection, row: int, state: State) -> None:
+    """Give a live record the state; from here on nothing of it is searched, and its vectors are dead."""
+    connection.execute("UPDATE examples SET state = ? WHERE id = ?", [state.value, row])
+    connection.execute("DELETE FROM chunks WHERE example = ?", [row])
+
+
+def _required(value: str, what: str) -> str:
+    """Raise InputError for an empty reason or name: a withdrawal without one explains nothing."""
+    if not value.strip():
+        raise InputError(
+            f"A withdrawal needs a {what}.", next_step=f"State the {what}.", kind="text_missing"
+        )
+    return value.strip()
+
+
+def columns(example: SolvedExample) -> dict[str, str]:
+    """What the store filters by, as it stands beside the record."""
+    from fallback_tier.advisory import canonical_name  # a reader needs nothing of it
+
+    return {
+        "example_id": example.example_id,
+        "ecosystem": example.ecosystem,
+        "package": canonical_name(example.ecosystem, example.package),
+        "language": example.language,
+        "cwe": json.dumps(example.cwe),
+    }
+
+
+def _cut(
+    connection: sqlite3.Connection, row: int, example: SolvedExample, chunker: Chunker
+) -> None:
+    """The chunks of the live record ``row``, in place of those that it had."""
+    connection.execute("DELETE FROM chunks WHERE example = ?", [row])
+    connection.executemany(
+        "INSERT INTO chunks (example, ordinal, kind, context, text, tokens, edits) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [(row, *chunk) for chunk in chunk_rows(example, chunker)],
+    )
+    connection.execute("UPDATE examples SET chunker = ? WHERE id = ?", [chunker.version, row])
+
+
+def chunk_rows(
+    example: SolvedExample, chunker: Chunker
+) -> Iterator[tuple[int, str, str, str, int, str]]:
+    """A record's chunks as the store keeps them: ordinal, kind, context, text, tokens, edits.
+
+    Code stands under the fix's summary: it has the words of the flaw that code lacks.
+    """
+    for ordinal, chunk in enumerate(chunker.chunks(example)):
+        above = [example.fix_summary] if chunk.kind is ChunkKind.CODE else []
+        context = "\n".join(filter(None, (*above, chunk.context)))
+        edits = json.dumps(chunk.edits)
+        yield ordinal, chunk.kind.value, context, chunk.text, chunk.tokens, edits
+
+
+def _check_record(example: SolvedExample) -> None:
+    name = example.example_id
+    if not name.strip() or len(name) > MAX_ID_CHARS:
+        raise InputError(
+            f"An example's id {name[:40]!r} has {len(name):,} characters.",
+            next_step=f"Give it one of 1 to {MAX_ID_CHARS}, with more than blanks.",
+            kind="bad_id",
+        )
+    if not example.edits:
+        raise InputError(
+            f"Example {name!r} has no edits.",
+            next_step="State what fixed it; an advisory alone is no solved example.",
+            kind="no_edits",
+        )
+    for field, value in (("provenance", example.provenance.source), ("licence", example.licence)):
+        if not value.strip():
+            raise InputError(
+                f"Example {name!r} has no {field}.",
+                next_step=f"State its {field}; examples of unknown origin are not stored.",
+                kind="no_origin",
+            )
+
+
+# --- The manifest -----------------------------------------------------------------------------------
+
+
+def recorded_manifest(connection: sqlite3.Connection) -> Manifest:
+    """Return the manifest that is kept in the store. Raises ValueError if that was altered."""
+    return Manifest.model_validate_json(get_meta(connection, Meta.MANIFEST) or "")
+
+
+def recorded_sha256(connection: sqlite3.Connection) -> Digest:
+    """Return the recorded manifest's digest, which a retrieval logs; empty if there is none."""
+    return get_meta(connection, Meta.MANIFEST_SHA256) or ""
+
+
+def current_manifest(connection: sqlite3.Connection) -> Manifest:
+    """Return the manifest of what is there now."""
+    corpus = hashlib.sha256()
+    examples = 0
+    for (digest,) in connection.execute(_LIVE_DIGESTS):
+        corpus.update(f"{digest}\n".encode())
+        examples += 1
+    model = get_meta(connection, Meta.EMBEDDING_MODEL)
+    embedding = None
+    if model is not None:
+        embedding = EmbeddingManifest(
+            model=model,
+            sha256=get_meta(connection, Meta.EMBEDDING_SHA256) or "",
+            dimension=int(get_meta(connection, Meta.EMBEDDING_DIMENSION) or 0),
+            text=get_meta(connection, Meta.EMBEDDING_TEXT) or "",
+            vectors=number(
+                connection, "SELECT count(*) FROM vectors JOIN chunks ON chunks.id = vectors.chunk"
+            ),
+        )
+    return Manifest(
+        corpus_sha256=corpus.hexdigest(),
+        examples=examples,
+        chunks=number(connection, "SELECT count(*) FROM chunks"),
+        chunker=get_meta(connection, Meta.CHUNKER),
+        embedding=embedding,
     )

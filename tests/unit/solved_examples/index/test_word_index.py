@@ -8,9 +8,8 @@ import pytest
 
 from fallback_plugins.solved_examples import ExampleStore
 from fallback_plugins.solved_examples.index import word_index
-from fallback_plugins.solved_examples.index.build_lock import only_builder
 from fallback_plugins.solved_examples.index.indexing import build_index
-from fallback_plugins.solved_examples.index.word_index import build_words, words_of
+from fallback_plugins.solved_examples.index.word_index import build_words, only_builder, words_of
 from fallback_plugins.solved_examples.interfaces import ExampleStoreError, Question
 from fallback_plugins.solved_examples.search import lexical
 from fallback_plugins.solved_examples.search.ranking import rank
@@ -212,7 +211,7 @@ def test_words_that_disagree_with_their_counts(
 
 def test_one_build_at_a_time(store: ExampleStore) -> None:
     with (
-        only_builder(store.path),
+        only_builder(store),
         pytest.raises(ExampleStoreError, check=OfKind("locked")),
     ):
         build_words(store, min_chunks=1)

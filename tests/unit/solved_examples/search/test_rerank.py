@@ -17,7 +17,7 @@ from fallback_eval.retrieval.alternatives import (
 )
 from fallback_eval.retrieval.learned import Judged, train
 from fallback_plugins.solved_examples.interfaces import Candidate, EmbeddingError, Question
-from fallback_plugins.solved_examples.search.linear import Coefficients, shipped
+from fallback_plugins.solved_examples.search.ranking import Coefficients, shipped
 from fallback_tier.outcome import SearchReplace
 from tests.kinds import OfKind, RaisedIn
 from tests.unit.solved_examples.builders import example

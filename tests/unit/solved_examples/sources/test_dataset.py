@@ -12,11 +12,11 @@ from fallback_plugins.solved_examples.sources.dataset import (
     PERMISSIVE,
     Format,
     Imported,
+    LeftOutReason,
     Skipped,
     SkipReason,
     read_examples,
 )
-from fallback_plugins.solved_examples.sources.diff_edits import LeftOutReason
 from fallback_plugins.solved_examples.store.records import MAX_SUMMARY_CHARS, lines
 from fallback_tier.errors import InputError
 from fallback_tier.outcome import SearchReplace

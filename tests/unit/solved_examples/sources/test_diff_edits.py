@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fallback_plugins.solved_examples.sources.diff_edits import (
+from fallback_plugins.solved_examples.sources.dataset import (
     Hunk,
     LeftOut,
     LeftOutReason,

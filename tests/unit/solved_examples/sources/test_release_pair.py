@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from fallback_plugins.solved_examples.sources import release_pair
-from fallback_plugins.solved_examples.sources.package_metadata import declared_licence
-from fallback_plugins.solved_examples.sources.registry_releases import RegistryReleases
 from fallback_plugins.solved_examples.sources.release_files import MAX_LINE_CHARS, is_source
 from fallback_plugins.solved_examples.sources.release_pair import (
     NoExampleError,
+    RegistryReleases,
     choose_pair,
+    declared_licence,
     example_from,
 )
 from fallback_tier.advisory import Advisory, parse_advisory

@@ -10,8 +10,7 @@ import pytest
 
 from fallback_plugins.solved_examples import ExampleStore
 from fallback_plugins.solved_examples.interfaces import ExampleStoreError
-from fallback_plugins.solved_examples.store.ingestion import MAX_ID_CHARS
-from fallback_plugins.solved_examples.store.listing import Selection, listing
+from fallback_plugins.solved_examples.store.example_store import MAX_ID_CHARS, Selection
 from fallback_plugins.solved_examples.store.schema import State
 from fallback_tier.errors import InputError
 from fallback_tier.retrieval import SolvedExample
@@ -198,7 +197,7 @@ def test_listing_selects(store: ExampleStore) -> None:
     store.withdraw("e3", reason="wrong", by="me")
 
     def ids(**fields: object) -> list[str]:
-        return [item.example_id for item in listing(store, Selection.model_validate(fields))]
+        return [item.example_id for item in store.listing(Selection.model_validate(fields))]
 
     assert ids() == ["e1", "e2"]
     assert ids(ecosystem="npm") == ["e2"]
@@ -210,4 +209,4 @@ def test_listing_selects(store: ExampleStore) -> None:
     assert ids(language="javascript", ecosystem="PyPI") == []
     assert ids(state="withdrawn") == ["e3"]
     assert ids(state=None) == ["e1", "e2", "e3"]
-    assert json.loads(next(listing(store, Selection())).model_dump_json())["origin"] == "written"
+    assert json.loads(next(store.listing(Selection())).model_dump_json())["origin"] == "written"

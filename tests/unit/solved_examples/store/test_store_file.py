@@ -14,7 +14,7 @@ import pytest
 from fallback_plugins.solved_examples import ExampleStore
 from fallback_plugins.solved_examples.index.drift import validate
 from fallback_plugins.solved_examples.interfaces import ExampleStoreError
-from fallback_plugins.solved_examples.store.listing import Selection, listing
+from fallback_plugins.solved_examples.store.example_store import Selection
 from fallback_tier.errors import InputError
 from tests.kinds import OfKind
 from tests.unit.solved_examples.builders import example, store_at
@@ -153,7 +153,7 @@ def test_a_value_that_is_no_unicode_is_bad_input(store: ExampleStore) -> None:
     with pytest.raises(InputError, check=OfKind("not_unicode")):
         store.withdraw("e1", reason="\udcff", by="me")
     with pytest.raises(InputError, check=OfKind("not_unicode")):
-        list(listing(store, Selection(package="\udcff")))
+        list(store.listing(Selection(package="\udcff")))
     assert store.count() == 1
 
 
