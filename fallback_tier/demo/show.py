@@ -17,7 +17,8 @@ from fallback_audit.showing.render import Renderer
 from fallback_audit.showing.render_report import render_report
 from fallback_audit.stores.sqlite import open_readonly
 from fallback_audit.verifying.verify import verify
-from fallback_plugins.solved_examples import ExampleStore, load_jsonl
+from fallback_plugins.solved_examples.store.example_store import ExampleStore
+from fallback_plugins.solved_examples.store.records import load_jsonl
 from fallback_tier.advisory import load_advisory
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix.report import report

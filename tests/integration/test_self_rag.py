@@ -7,7 +7,7 @@ import pytest
 
 from fallback_audit.events import RetrievalQueried
 from fallback_audit.vocabulary import CallType, Retrieve
-from fallback_plugins.solved_examples import SolvedExampleIndex
+from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
 from fallback_plugins.solved_examples.search.settings import RetrievalSettings
 from fallback_tier.attempt.task import DraftDiscarded
 from fallback_tier.limits import MAX_EXAMPLES

@@ -108,7 +108,7 @@ class LocalModel:
             return self._served
 
     def _grammar_for(self, request: ModelRequest) -> str | None:
-        """None also for a model that thinks first: a grammar would leave no room for it."""
+        """Return None also for a model that thinks first: a grammar would leave no room for it."""
         if not self._holds_to_schema or self._is_thinking:
             return None
         if request.answer_schema is None:
@@ -126,7 +126,7 @@ class LocalModel:
 
 
 def _started(file: Path, grammar: str | None) -> "LocalServer":
-    """Whatever keeps the server from starting by now, the model gives no answer: ModelError."""
+    """Return a running server. Raises ModelError, whatever keeps it from starting."""
     try:
         return LocalServer(file, grammar=grammar)
     except (ConfigurationError, ToolError) as error:
@@ -409,7 +409,7 @@ def _command(server: Path, model: Path, port: int) -> list[str]:
 
 
 def _environment(libraries: Path | None) -> dict[str, str]:
-    """Nothing of ours but what a program needs: a key in our environment is not the server's."""
+    """Return what a program needs of our environment: a key in it is not for the server."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     if libraries is not None:
         kept["LD_LIBRARY_PATH"] = str(libraries)

@@ -292,7 +292,7 @@ def _trusted() -> "SSLContext":
 
 
 def _attempt(failures: "Failures", limit: "TimeLimit") -> "MiddlewareCallable":
-    """Around each attempt: which failures the SDK may retry, and how long it may wait."""
+    """Return a wrapper of each attempt: it limits which failures the SDK retries and how long it waits."""
 
     def attempt(request: Any, call_next: "CallNext") -> Any:
         from anthropic import APIConnectionError, APITimeoutError
@@ -319,12 +319,11 @@ def _attempt(failures: "Failures", limit: "TimeLimit") -> "MiddlewareCallable":
 
 
 def _is_retried(status: int) -> bool:
-    """Return whether the SDK retries this HTTP status."""
     return status in {408, 409, 429} or status >= 500
 
 
 def _own_error(error: BaseException) -> FallbackError | None:
-    """An error of ours that was raised below the SDK (a cassette that does not match)."""
+    """Return our own error that was raised below the SDK (a cassette that does not match)."""
     cause = error.__cause__
     while cause is not None:
         if isinstance(cause, FallbackError):
@@ -425,7 +424,7 @@ def _events(
 
 @contextmanager
 def _reading(failures: "Failures", limit: "TimeLimit") -> Iterator[None]:
-    """Whatever reading raises, as the one error that a caller sees."""
+    """Raise whatever reading raises as a ModelError."""
     from anthropic import AnthropicError
     from httpx2 import HTTPError, TimeoutException
 

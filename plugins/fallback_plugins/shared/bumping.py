@@ -80,7 +80,6 @@ def override(recipe: str, package: str, version: str) -> Selected:
 
 
 def _is_override(selection: Selected) -> bool:
-    """Return whether a selection was made by ``override``."""
     return selection.parameters.get(_STEP_PARAMETER) == LadderStep.OVERRIDE
 
 

@@ -330,7 +330,6 @@ def _walk(top: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
 
 
 def _last_first(folder: bytes) -> list[os.DirEntry[bytes]]:
-    """Return the entries of one folder, by name."""
     return sorted(os.scandir(folder), key=lambda found: found.name, reverse=True)
 
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fallback_plugins.solved_examples import ExampleStore
 from fallback_plugins.solved_examples.interfaces import Chunk, ChunkKind
+from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.retrieval import SolvedExample
 from tests.fixtures.examples import WRITTEN

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from fallback_plugins.solved_examples import ExampleStore
 from fallback_plugins.solved_examples.interfaces import Chunk
+from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from fallback_tier.retrieval import SolvedExample
 from tests.unit.solved_examples.builders import NOON, WholeRecordChunker
 

@@ -72,11 +72,6 @@ def time_of(context: GateContext) -> SuiteTime:
     return context.suite_time or SuiteTime(context.timeout_s)
 
 
-def limit_of(context: GateContext) -> float:
-    """Return the seconds that one run of the tests gets."""
-    return time_of(context).limit_s
-
-
 def place_of(context: GateContext, gate: str, folder: str, on: str, *parts: object) -> Path:
     """Return the path for a gate's result at the base commit, in one folder.
 
@@ -423,7 +418,7 @@ def _tried(
     if seen.count:
         why = "no test of it passes"
     elif seen.exit_code is None:
-        why = f"no test of it ended within {limit_of(context):.0f} s"
+        why = f"no test of it ended within {time_of(context).limit_s:.0f} s"
     elif seen.failing:
         why = "it does not report how many tests ran"
     else:

@@ -132,7 +132,6 @@ def _by_name(*names: str) -> int:
 
 
 def _starts(events: Any) -> int:
-    """Return the rank of what starts a workflow."""
     names = set(map(str, events)) if isinstance(events, dict | list) else {events}
     push = mapping(mapping(events).get("push"))
     names -= {"push"} if "tags" in push and "branches" not in push else set()
@@ -207,7 +206,6 @@ def _is_part(name: str, value: Any) -> bool:
 
 
 def _axes(matrix: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the names of a matrix that have values."""
     return {it: values for it, values in matrix.items() if items(values) and it not in _ROWS}
 
 
@@ -308,7 +306,6 @@ class _File:
         self._is_github = bool(_WORKFLOW.fullmatch(path))
 
     def jobs(self) -> Iterator[Job]:
-        """Yield each job that can be read."""
         is_top = self._is_github or "gitlab" in self._path
         scope = _with_env(Scope({**_NAMES, "inputs": {}}, ""), self._document if is_top else {})
         usual = mapping(dig(self._document, "defaults", "run"))
@@ -338,7 +335,6 @@ class _File:
                 yield str(name), job, _SELDOM if is_seldom else _ON_PUSH
 
     def _extended(self, job: Any, depth: int) -> dict[str, Any]:
-        """Return a job of GitLab with what it extends."""
         found: dict[str, Any] = {"variables": {}}
         bases = mapping(job).get("extends")
         self.left -= 1
@@ -647,7 +643,6 @@ def _images(images: Sequence[Any], scope: Scope) -> Iterator[str]:
 
 
 def _started(text: str) -> Iterator[str]:
-    """Yield the services that a script starts."""
     for match in itertools.islice(_STARTS.finditer(text), 20):
         words = (match[1] or match[2] or "").split()
         yield from [it for word in words for it in _known(word.partition(":")[0])][-1:]

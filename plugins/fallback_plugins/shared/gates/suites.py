@@ -30,9 +30,9 @@ from fallback_plugins.shared.gates.base_runs import (
     SortedFailures,
     digest_of,
     is_settled,
-    limit_of,
     limited,
     sort_failures,
+    time_of,
 )
 from fallback_plugins.shared.gates.comparing import together
 from fallback_plugins.shared.gates.gating import (
@@ -153,7 +153,7 @@ def in_words(run: SuiteRun) -> str:
 def _judge_late(gate: str, context: GateContext, ours: SuiteRun, late: BaseRun) -> GateVerdict:
     """Judge if neither run ended: what passed there before its end, and failed here, is the patch's."""
     here, there = ours.report or _NOTHING, late.report or _NOTHING
-    what = f"the tests do not end within {limit_of(context):.0f} s, nor do those of the base commit"
+    what = f"the tests do not end within {time_of(context).limit_s:.0f} s, nor do those of the base commit"
     what += f"; {in_words(ours)}"
     if unseen := [one for one in here.failed if not there.excuses(one)]:
         what += f"; the base commit's run did not come to {_named(unseen)}"
@@ -177,7 +177,7 @@ def _judge_beside_late(
     if lost := sorted(there.passed - (ours.report or _NOTHING).passed):
         what = f"{len(lost)} test(s) pass at the base commit and did not run here: {_named(lost)}"
         return failed(gate, FailureKind.TESTS_MISSING, what, log)
-    beside = f"the base commit's tests do not end within {limit_of(context):.0f} s"
+    beside = f"the base commit's tests do not end within {time_of(context).limit_s:.0f} s"
     if ours.count == 0:
         return skipped(gate, f"could not be judged: no test ran here, and {beside}", log)
     failing = () if ours.result.ok else (ours.report or _NOTHING).failed or ours.failing
@@ -206,7 +206,6 @@ def _ending(run: SuiteRun) -> str:
 
 
 def _end_of(test: str, run: SuiteRun | BaseRun) -> str:
-    """Return how a test ended in a run: passed, failed, absent; empty if that is not known."""
     if run.report is not None:
         if run.report.passes(test):
             return "passed"
@@ -325,7 +324,6 @@ class _Suite:
         return frozenset(self._sort_failures(ours.failing).new)
 
     def judge(self, ours: SuiteRun) -> GateVerdict:
-        """Return the verdict on a run with the patch."""
         self.seen_once = False
         runs = self.base.until(bool)
         if not runs and self.base.absent is not None:
@@ -341,7 +339,7 @@ class _Suite:
             self.seen_once = verdict.status is GateStatus.UNDECIDED
             return verdict
         if ours.result.timed_out:
-            spent = replace(self.context, timeout_s=limit_of(self.context))
+            spent = replace(self.context, timeout_s=time_of(self.context).limit_s)
             return timed_out(self.gate, ours.result, spent)
         self.by_report = ours.report is not None and any(run.report is not None for run in runs)
         if not self.by_report and (ours.result.truncated or any(run.is_cut for run in runs)):

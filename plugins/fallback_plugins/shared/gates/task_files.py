@@ -92,14 +92,12 @@ class Files:
 
 
 def _json_table(text: str) -> dict[str, Any]:
-    """Return a JSON object; empty for anything else."""
     with suppress(ValueError, RecursionError):
         return mapping(json.loads(text))
     return {}
 
 
 def _toml_table(text: str) -> dict[str, Any]:
-    """Return a TOML document; empty if it can't be read."""
     with suppress(ValueError, RecursionError):
         return parse_toml(text)
     return {}
@@ -276,8 +274,6 @@ class Tox:
                     break
 
     def _referenced(self, text: str, depth: int = 0) -> str:
-        """Return a text with ``{[section]key}`` replaced."""
-
         def other(match: re.Match[str]) -> str:
             value = self.sections.get(match[1], {}).get(match[2], "")
             return self._referenced(str(value), depth + 1) if depth < 3 else ""
@@ -404,7 +400,6 @@ class _SessionReader(ast.NodeVisitor):
         self._values = {**dict.fromkeys({*after, *self._values}, UNKNOWN), **same}
 
     def visit_With(self, node: ast.With) -> None:
-        """Return to the folder after a block."""
         folder = self._folder
         self.generic_visit(node)
         self._folder = folder
@@ -413,7 +408,6 @@ class _SessionReader(ast.NodeVisitor):
         """Skip a function: only its calls count."""
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        """Note a name's value, or a variable of the session."""
         value = self._value(node.value)
         match node.targets[0]:
             case ast.Name(id=name):

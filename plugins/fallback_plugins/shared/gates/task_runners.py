@@ -759,13 +759,11 @@ def _npm_call(command: ShellCommand) -> _NpmCall | None:
 
 
 def _split_at_dashes(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the words before ``--`` and those after it."""
     at = words.index("--") if "--" in words else len(words)
     return words[:at], words[at + 1 :]
 
 
 def _value(words: Sequence[str], names: Sequence[str], usual: str) -> str:
-    """Return the first value of an option, or the usual one."""
     return next(iter(_values(words, names)), usual)
 
 

@@ -241,7 +241,6 @@ def inner_nodes(node: "Node") -> list["Node"]:
 
 
 def _core(node: "Node") -> "Node":
-    """The node without its wrappers."""
     *_, core = _chain(node)
     return core
 

@@ -138,7 +138,6 @@ def _ability(
     settings: RetrievalSettings,
     embedder: Embedder | None,
 ) -> _Ability:
-    """Hybrid needs vectors in the store, and the model that made them."""
     if settings.mode == "lexical":
         return _Ability(note="by words alone, as configured")
     name = get_meta(connection, Meta.EMBEDDING_MODEL)

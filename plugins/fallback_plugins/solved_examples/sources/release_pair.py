@@ -481,7 +481,6 @@ class _Bounded(io.RawIOBase):
         self._headers_end = offset + MAX_HEADER_BYTES
 
     def readable(self) -> bool:
-        """It is for reading."""
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]

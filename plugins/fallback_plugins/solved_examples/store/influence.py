@@ -113,7 +113,6 @@ def _content(
 
 
 def _of_attempt(event: AuditEvent) -> dict[str, object]:
-    """What became of an attempt: the last word counts."""
     match event:
         case PatchProposed():
             return {"attempt_outcome": "patch proposed", "patch_sha256": event.patch_sha256}

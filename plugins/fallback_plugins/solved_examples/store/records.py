@@ -141,7 +141,6 @@ class _Xz(io.RawIOBase):
         self._stream = self._next_stream()
 
     def readable(self) -> bool:
-        """It is for reading."""
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]

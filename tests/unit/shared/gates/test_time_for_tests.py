@@ -8,7 +8,6 @@ import pytest
 
 from fallback_plugins.shared.gates.base_runs import (
     BaseRuns,
-    limit_of,
     limited,
     patient,
     place_of,
@@ -63,7 +62,7 @@ def test_the_patch_has_twice_what_the_base_commit_took(
 ) -> None:
     found = patient(with_settings(tmp_path, stated_s))
     runs = BaseRuns(found, "tests", ".", Project([base], [base]), lambda: "it")
-    assert limit_of(limited(found, runs)) == limit_s
+    assert time_of(limited(found, runs)).limit_s == limit_s
 
 
 def test_what_was_seen_at_the_base_commit_serves_with_any_time(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.solved_examples import ExampleStore
 from fallback_plugins.solved_examples.index.word_index import words_of
 from fallback_plugins.solved_examples.search.lexical import LexicalHit, search
+from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from tests.unit.solved_examples.builders import example
 from tests.unit.solved_examples.one_chunk import one_chunk_store
 

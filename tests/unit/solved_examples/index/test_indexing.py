@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.solved_examples import ExampleStore
 from fallback_plugins.solved_examples.index import indexing
 from fallback_plugins.solved_examples.index.indexing import IndexReport, build_index, nearest
 from fallback_plugins.solved_examples.interfaces import ExampleStoreError
+from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from fallback_plugins.solved_examples.store.schema import Meta, set_meta
 from tests.kinds import OfKind
 from tests.unit.solved_examples.builders import example, store_at

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fallback_plugins.solved_examples import ExampleStore
 from fallback_plugins.solved_examples.index.word_index import build_words
 from fallback_plugins.solved_examples.search import lexical
+from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from tests.unit.solved_examples.index.posting_stores import (
     COMMON,
     RARE,

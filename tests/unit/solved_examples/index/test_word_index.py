@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.solved_examples import ExampleStore
 from fallback_plugins.solved_examples.index import word_index
 from fallback_plugins.solved_examples.index.indexing import build_index
 from fallback_plugins.solved_examples.index.word_index import build_words, only_builder, words_of
@@ -14,6 +13,7 @@ from fallback_plugins.solved_examples.interfaces import ExampleStoreError, Quest
 from fallback_plugins.solved_examples.search import lexical
 from fallback_plugins.solved_examples.search.ranking import rank
 from fallback_plugins.solved_examples.search.settings import RetrievalSettings
+from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from tests.kinds import OfKind
 from tests.unit.solved_examples.builders import example
 from tests.unit.solved_examples.index.posting_stores import assert_same, both, fill, prose

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.solved_examples import ExampleStore, SolvedExampleIndex
+from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
 from fallback_plugins.solved_examples.search.settings import RetrievalSettings
+from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from fallback_tier.repo import RepoContext
 from fallback_tier.retrieval import Floor, RagHit, RagMiss
 from tests.fakes.repository import context

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fallback_plugins.solved_examples import ExampleStore
 from fallback_plugins.solved_examples.search.lexical import MAX_TERMS, LexicalHit, search, terms
+from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from tests.unit.solved_examples.builders import example
 from tests.unit.solved_examples.one_chunk import one_chunk_store
 

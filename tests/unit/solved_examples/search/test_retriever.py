@@ -9,14 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fallback_plugins.solved_examples import ExampleStore, SolvedExampleIndex
 from fallback_plugins.solved_examples.interfaces import (
     Candidate,
     EmbeddingError,
     ExampleStoreError,
     Question,
 )
+from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
 from fallback_plugins.solved_examples.search.settings import RetrievalSettings
+from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from fallback_tier.advisory import Advisory, parse_advisory
 from fallback_tier.limits import MAX_EXAMPLES
 from fallback_tier.outcome import SearchReplace

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from fallback_plugins.solved_examples import ExampleStore, SolvedExampleIndex
 from fallback_plugins.solved_examples.interfaces import Question
+from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
 from fallback_plugins.solved_examples.search.selection import BELOW_ROUTING_FLOOR
 from fallback_plugins.solved_examples.search.settings import RetrievalSettings
+from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from fallback_tier.repo import RepoContext
 from fallback_tier.retrieval import Floor, RagMiss
 from tests.fakes.repository import context

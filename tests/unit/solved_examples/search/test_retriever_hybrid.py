@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from fallback_plugins.solved_examples import ExampleStore, SolvedExampleIndex
 from fallback_plugins.solved_examples.index.indexing import build_index
 from fallback_plugins.solved_examples.interfaces import Embedder, EmbeddingError, Question
+from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
 from fallback_plugins.solved_examples.search.settings import Aggregation, RetrievalSettings
+from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from fallback_tier.repo import RepoContext
 from fallback_tier.retrieval import RagDegraded, RagHit
 from tests.fakes.repository import context

@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from fallback_plugins.solved_examples import SolvedExampleIndex
+from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
 from fallback_tier.limits import MAX_EXAMPLES
 from fallback_tier.retrieval import RagHit
 from tests.fakes.repository import context

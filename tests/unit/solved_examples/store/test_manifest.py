@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fallback_plugins.solved_examples import ExampleStore
 from fallback_plugins.solved_examples.index.drift import DriftKind, validate
 from fallback_plugins.solved_examples.index.indexing import EMBEDDED_TEXT, build_index
 from fallback_plugins.solved_examples.interfaces import EmbeddingError, ExampleStoreError
-from fallback_plugins.solved_examples.store.example_store import recorded_sha256
+from fallback_plugins.solved_examples.store.example_store import ExampleStore, recorded_sha256
 from fallback_plugins.solved_examples.store.records import content_sha256
 from fallback_plugins.solved_examples.store.schema import read_snapshot
 from tests.kinds import OfKind

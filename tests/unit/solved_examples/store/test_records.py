@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.solved_examples import load_jsonl
 from fallback_plugins.solved_examples.store import records
-from fallback_plugins.solved_examples.store.records import as_ingested, content_sha256, lines
+from fallback_plugins.solved_examples.store.records import (
+    as_ingested,
+    content_sha256,
+    lines,
+    load_jsonl,
+)
 from fallback_tier.errors import InputError
 from tests.kinds import OfKind
 from tests.unit.solved_examples.builders import example

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from fallback_plugins.solved_examples import ExampleStore
 from fallback_plugins.solved_examples.interfaces import ExampleStoreError
-from fallback_plugins.solved_examples.store.example_store import MAX_ID_CHARS, Selection
+from fallback_plugins.solved_examples.store.example_store import (
+    MAX_ID_CHARS,
+    ExampleStore,
+    Selection,
+)
 from fallback_plugins.solved_examples.store.schema import State
 from fallback_tier.errors import InputError
 from fallback_tier.retrieval import SolvedExample

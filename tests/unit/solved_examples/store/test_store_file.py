@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.solved_examples import ExampleStore
 from fallback_plugins.solved_examples.index.drift import validate
 from fallback_plugins.solved_examples.interfaces import ExampleStoreError
-from fallback_plugins.solved_examples.store.example_store import Selection
+from fallback_plugins.solved_examples.store.example_store import ExampleStore, Selection
 from fallback_tier.errors import InputError
 from tests.kinds import OfKind
 from tests.unit.solved_examples.builders import example, store_at
