@@ -1,6 +1,6 @@
-"""The seams of the memory: what a chunk is, what embeds, what reranks. Implementations are siblings.
+"""Interfaces of the memory: chunks, embedders, rerankers.
 
-numpy and the records stand in annotations only: a seam imports neither.
+numpy and the records are in annotations only: importing this module imports neither.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ class Chunk:
 
 
 class Chunker(Protocol):
-    """Cuts a record on structure. ``version`` stands in the manifest: another one is drift."""
+    """Cuts a record on structure. ``version`` is in the manifest: another one is drift."""
 
     @property
     def version(self) -> str:
@@ -60,12 +60,12 @@ class Chunker(Protocol):
         ...
 
     def chunks(self, example: "SolvedExample") -> tuple[Chunk, ...]:
-        """All of a record, advisory before code; never empty, never raises for odd text."""
+        """Return all of a record, advisory before code; never empty, never raises for odd text."""
         ...
 
 
 class Embedder(Protocol):
-    """A local text model. ``sha256`` is of its weights: another one makes another vector space."""
+    """A local text model. ``sha256``: of its weights; other weights make another vector space."""
 
     @property
     def model(self) -> str:
@@ -83,17 +83,17 @@ class Embedder(Protocol):
         ...
 
     def embed(self, texts: Sequence[str]) -> "NDArray[np.float32]":
-        """One row a text, each of length 1. Raises EmbeddingError."""
+        """Return one row per text, each of length 1. Raises EmbeddingError."""
         ...
 
     def token_vectors(self, text: str) -> "NDArray[np.float32]":
-        """One row a token, each of length 1 (for late interaction). Raises EmbeddingError."""
+        """Return one row per token, each of length 1 (for late interaction). Raises EmbeddingError."""
         ...
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of the memory: an advisory, without a repository."""
+    """A question to the memory: an advisory, without a repository."""
 
     text: str
     ecosystems: tuple[str, ...] = ()
@@ -104,10 +104,8 @@ class Question:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A record under consideration. ``scores``: what each component that ran said of it.
-
-    ``chunks``: the ids of its chunks that were found, best first.
-    """
+    """A record under consideration. ``scores``: by component that ran; ``chunks``: the ids of its chunks
+    that were found, best first."""
 
     example: "SolvedExample"
     content_sha256: "Digest"
@@ -120,9 +118,9 @@ class Reranker(Protocol):
 
     @property
     def name(self) -> str:
-        """The score it gives, as ``Candidate.scores`` and floors name it."""
+        """Name of its score in ``Candidate.scores`` and floors."""
         ...
 
     def scores(self, question: Question, candidates: Sequence[Candidate]) -> Sequence[float]:
-        """One score a candidate, higher is better. Raises EmbeddingError where its model fails."""
+        """Return one score per candidate, higher is better. Raises EmbeddingError if its model fails."""
         ...

@@ -1,8 +1,7 @@
-"""What is asked of the memory: an advisory's words about the flaw, without the words around it.
+"""The question to the memory: an advisory's text about the vulnerability alone.
 
-An advisory also tells versions, links, credits and what the product is. Those find records of the
-same product or the same author; a precedent is a record of the same flaw (ADR-0019 has the figures
-of each rule).
+Versions, links, credits and the product's description find records of the same product or author; a
+precedent is a record of the same kind of vulnerability (ADR-0019 has the figures of each rule).
 """
 
 import re
@@ -77,7 +76,7 @@ _MIN_REST = 60
 
 
 def question_of(advisory: "Advisory") -> Question:
-    """The question that an advisory asks. Its text may become empty."""
+    """Return the question for an advisory. Its text may be empty."""
     ecosystems = advisory.ecosystems
     packages = tuple(name for item in ecosystems for name in advisory.packages(item))
     languages = {LANGUAGES[item] for item in ecosystems if item in LANGUAGES}
@@ -91,7 +90,7 @@ def question_of(advisory: "Advisory") -> Question:
 
 
 def flaw_text(text: str, packages: Iterable[str] = ()) -> str:
-    """A text's words about the flaw: boilerplate, versions and these packages' names left out."""
+    """Return a text without boilerplate, versions and these packages' names."""
     text = text[:MAX_CHARS]
     for rule in (_MARKS, _SECTIONS, _SENTENCES, _HEADINGS, _VERSIONS):
         text = rule.sub(" ", text)
@@ -107,7 +106,7 @@ def flaw_text(text: str, packages: Iterable[str] = ()) -> str:
 
 
 def same_language(one: str, other: str) -> bool:
-    """Can an edit in one language be adapted to the other? Unknown languages never match."""
+    """Return whether an edit in one language can be adapted to the other; unknown ones never match."""
     return bool(one) and _DIALECTS.get(one, one) == _DIALECTS.get(other, other)
 
 

@@ -1,14 +1,13 @@
 """The local embedding model: all-MiniLM-L6-v2 with int8 weights, on onnxruntime (ADR-0019).
 
-Weights and tokenizer come as packages of the extra ``embeddings``; both are held against a pinned
-digest each time they are opened, and the bytes that were checked are the bytes that run. Nothing is
-imported before the first text, and nothing is fetched.
+Weights and tokenizer are packages of the extra ``embeddings``; both are compared with a pinned digest each
+time they are opened, and the checked bytes are the ones that run. Nothing is imported before the first
+text, and nothing is fetched.
 
-**Telemetry.** onnxruntime's Linux wheels (seen in 1.31) write a device id into the user's cache and
-send events to their vendor, from the moment of the import; its ``disable_telemetry_events()`` comes
-too late for that. Only a variable that is set before the import stops it, so that every session of
-this project is opened by ``open_session``. In a process whose host imported onnxruntime before,
-the host decides.
+**Telemetry.** onnxruntime's Linux wheels (seen in 1.31) write a device id into the user's cache and send
+events to their vendor from the import on; ``disable_telemetry_events()`` comes too late. Only a variable
+set before the import stops it, so every session of this project is opened by ``open_session``. In a process
+whose host imported onnxruntime before, the host decides.
 """
 
 import hashlib
@@ -70,13 +69,12 @@ class ModelFailedError(EmbeddingError):
 class MiniLmEmbedder:
     """``Embedder`` of 384 dimensions: the mean of the token vectors, made length 1.
 
-    Texts go through the model one by one, without padding: the weights are int8, the arithmetic
-    float32, so that a batch gains nothing and the same text gives the same vector alone or among
-    others. Any thread may call; the model is loaded by the first.
+    Texts go through the model one by one, without padding: the weights are int8, the arithmetic float32, so
+    a batch gains nothing, and a text's vector does not depend on others. Any thread may call.
 
-    ``many``: for building an index. The graph is optimised when it is opened (0.4 s more), each text
-    runs on one thread and ``threads`` of them at a time: less than half the time a text. Without it
-    a first question is answered sooner. Both give the same vectors up to float noise (1.5e-7).
+    ``many``: for building an index. The graph is optimised when it is opened (0.4 s more), and ``threads``
+    texts run at a time, each on one thread: less than half the time per text. Without it a first question
+    is answered sooner. The vectors are the same up to float noise (1.5e-7).
     """
 
     def __init__(self, *, many: bool = False, threads: int | None = None) -> None:
@@ -92,7 +90,7 @@ class MiniLmEmbedder:
 
     @property
     def sha256(self) -> Digest:
-        """Digest of the weights. Loading fails where the installed ones differ."""
+        """Digest of the weights. Loading fails if the installed ones differ."""
         return WEIGHTS_SHA256
 
     @property
@@ -101,7 +99,7 @@ class MiniLmEmbedder:
         return DIMENSION
 
     def embed(self, texts: Sequence[str]) -> "NDArray[np.float32]":
-        """One row a text, each of length 1; an empty text has one too. Raises EmbeddingError."""
+        """Return one row per text, also for an empty one, each of length 1. Raises EmbeddingError."""
         import numpy as np
 
         self._load()
@@ -115,7 +113,7 @@ class MiniLmEmbedder:
         return _unit(np.asarray(means, dtype=np.float32).reshape(len(texts), DIMENSION))
 
     def token_vectors(self, text: str) -> "NDArray[np.float32]":
-        """One row a word piece, each of length 1, without CLS and SEP. Raises EmbeddingError."""
+        """Return one row per word piece, each of length 1, without CLS and SEP. Raises EmbeddingError."""
         return _unit(self._hidden(text)[1:-1])
 
     def _mean(self, text: str) -> "NDArray[np.float32]":
@@ -160,23 +158,19 @@ class MiniLmEmbedder:
 
 
 def load_embedder(*, many: bool = False) -> MiniLmEmbedder | None:
-    """The embedder where the extra ``embeddings`` is installed, else None. Loads nothing yet.
-
-    That the weights are the pinned ones is seen at the first text (WrongModelError).
-    """
+    """Return the embedder, or None without the extra ``embeddings``. The weights are loaded, and checked,
+    at the first text (WrongModelError)."""
     return None if missing_packages() else MiniLmEmbedder(many=many)
 
 
 def missing_packages() -> tuple[str, ...]:
-    """Which packages of the extra ``embeddings`` are not installed. Imports none of them."""
+    """Return the packages of the extra ``embeddings`` that are not installed. Imports none."""
     return tuple(package for package in _PACKAGES if find_spec(package) is None)
 
 
 def open_session(weights: bytes, *, threads: int, many: bool) -> "InferenceSession":
-    """Any ONNX model on the processor, without telemetry. Raises EmbeddingError.
-
-    ``many``: optimise the graph, and run each call on one thread.
-    """
+    """Return a session of an ONNX model on the CPU, without telemetry. ``many``: optimise the graph,
+    and run each call on one thread. Raises EmbeddingError."""
     for name in _NO_TELEMETRY:
         os.environ[name] = "1"
     try:
@@ -200,7 +194,7 @@ def open_session(weights: bytes, *, threads: int, many: bool) -> "InferenceSessi
 
 
 def _installed(package: str, name: str) -> Path:
-    """A file of a package that is not imported for it. Raises ModelMissingError."""
+    """Return a file of a package, which is not imported. Raises ModelMissingError."""
     spec = find_spec(package)
     if spec is None or spec.origin is None:
         raise _missing(package)
@@ -208,7 +202,7 @@ def _installed(package: str, name: str) -> Path:
 
 
 def _pinned(path: Path, sha256: Digest) -> bytes:
-    """The file's bytes. Hashing all 23 MB takes 30 ms, a tenth of the loading."""
+    """Return the file's checked bytes. Hashing all 23 MB takes 30 ms, a tenth of the loading."""
     try:
         data = path.read_bytes()
     except OSError as error:

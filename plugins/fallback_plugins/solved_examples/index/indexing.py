@@ -11,11 +11,11 @@ Advisory chunks are embedded as they are; code with the advisory's first words a
 above the changed lines, and without the lines that a diff only shows around them: code alone has few
 words of a flaw, so its vector would lie far from every question (ADR-0019 has the figures).
 
-The store's commit is the only one (``vectors.VectorFile``): whatever moment a build is killed or the
-disk fills at, what was indexed before stands, and the next build does one batch again at most.
+The store's commit is the only one (``vectors.VectorFile``): if a build is killed or the disk fills, what
+was indexed before stays, and the next build repeats one batch at most.
 
-A vector file is never changed before its end. Where too many of its rows are dead, or the model is
-another, the next *generation* is written beside it and named by one commit.
+A vector file is only appended to. If too many of its rows are dead, or the model is another, the next
+*generation* is written next to it and named by one commit.
 """
 
 import json
@@ -98,13 +98,12 @@ def build_index(
     batch: int = BATCH,
     rebuild: bool = False,
 ) -> IndexReport:
-    """Give every chunk a vector that has none; ``rebuild`` gives all of them new ones.
+    """Embed every chunk that has no vector, or all (``rebuild``); then build the posting lists of a large
+    store (``word_index``).
 
-    Then the posting lists of a large store (``word_index``), which need no model.
-
-    Raises ExampleStoreError: the store can't be used, another build is at work, the vectors are of
-    another model (then with ``rebuild`` in its next step), the disk is full. EmbeddingError. What
-    was committed before either stands.
+    Raises EmbeddingError, ExampleStoreError: the store can't be used, another build is running, the vectors
+    are of another model (then with ``rebuild`` in its next step), the disk is full. What was committed
+    stays.
     """
     start = time.monotonic()
     with only_builder(store):
@@ -131,10 +130,10 @@ def nearest(
     limit: int,
     ecosystems: Sequence[str] = (),
 ) -> list[tuple[int, float]]:
-    """The live chunks of highest cosine, best first: (chunk, cosine). Empty before the first build.
+    """Return the live chunks of highest cosine, best first: (chunk, cosine). Empty before the first build.
 
-    ``connection``: a snapshot of this store. ``ecosystems``: only chunks of records of one of these;
-    empty for all. Raises ExampleStoreError: vectors of another model, a damaged file.
+    ``connection``: a snapshot of this store. ``ecosystems``: only chunks of their records; empty for all.
+    Raises ExampleStoreError: vectors of another model, a damaged file.
     """
     check_model(connection, store, embedder)
     if not _rows(connection):
@@ -147,7 +146,7 @@ def nearest(
 def live_chunks(
     connection: sqlite3.Connection, ranked: Iterable[Neighbour], ecosystems: Sequence[str] = ()
 ) -> Iterator[NearestChunk]:
-    """The chunks of these rows that are still there, in their order; ``ecosystems`` as ``nearest``."""
+    """Yield the chunks of these rows that are still there; ``ecosystems`` as in ``nearest``."""
     for row, cosine in ranked:
         named = connection.execute(_OF_ROW, [row]).fetchone()
         if named is not None and (not ecosystems or named[2] in ecosystems):
@@ -157,16 +156,14 @@ def live_chunks(
 def open_vectors(
     store: ExampleStore, connection: sqlite3.Connection, embedder: Embedder
 ) -> Vectors:
-    """The vectors of a store that has some. ``connection``: a snapshot of it.
-
-    Raises ExampleStoreError where they are of another model, or their file is damaged.
-    """
+    """Return the vectors of a store that has some. ``connection``: a snapshot of it. Raises
+    ExampleStoreError if they are of another model, or their file is damaged."""
     check_model(connection, store, embedder)
     return _vector_file(store, connection, embedder).open(_rows(connection))
 
 
 def check_model(connection: sqlite3.Connection, store: ExampleStore, embedder: Embedder) -> None:
-    """Raises ExampleStoreError where the store's vectors are of another model than this one."""
+    """Raise ExampleStoreError if the store's vectors are of another model."""
     installed = described(embedder)
     found = {key: get_meta(connection, key) for key in installed}
     if found[Meta.EMBEDDING_MODEL] is not None and found != installed:
@@ -185,7 +182,7 @@ def _named(model: Mapping[Meta, str | None]) -> str:
 
 
 def _prepare(store: ExampleStore, embedder: Embedder, *, rebuild: bool) -> None:
-    """A file of this model with few dead rows, and no leftovers of killed builds."""
+    """Leave a file of this model with few dead rows, and no leftovers of killed builds."""
     with store.writing() as connection:
         if rebuild or get_meta(connection, Meta.EMBEDDING_MODEL) is None:
             connection.execute("DELETE FROM vectors")
@@ -202,7 +199,7 @@ def _prepare(store: ExampleStore, embedder: Embedder, *, rebuild: bool) -> None:
 
 
 def _compact(store: ExampleStore, connection: sqlite3.Connection, embedder: Embedder) -> None:
-    """Where many rows are dead: copy the others into the next generation, in their order."""
+    """If many rows are dead, copy the others into the next generation, in their order."""
     count = _rows(connection)
     # Opened in any case: a file that is damaged is seen before hours of work go into it.
     old = _vector_file(store, connection, embedder).open(count).rows if count else None
@@ -218,7 +215,7 @@ def _compact(store: ExampleStore, connection: sqlite3.Connection, embedder: Embe
 
 
 def _batches(store: ExampleStore, embedder: Embedder, size: int) -> Iterator[int]:
-    """Embed all that has no vector; how many each batch added."""
+    """Embed all that has no vector; yield the number added by each batch."""
     last = 0
     while True:
         with store.reading() as connection:
@@ -235,16 +232,15 @@ def _text(record: str, kind: str, text: str, tokens: int, context: str, edits: s
     return embedded_text(_parsed(record), chunk)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=2)  # the chunks of a record follow each other
 def _parsed(record: str) -> SolvedExample:
-    """The chunks of a record follow each other."""
     return SolvedExample.model_validate_json(record)
 
 
 def _add(
     store: ExampleStore, embedder: Embedder, chunks: Sequence[int], vectors: "NDArray[np.float32]"
 ) -> int:
-    """Step 3: the vectors of the chunks that are still there."""
+    """Write the vectors of the chunks that are still there (step 3). Return their number."""
     with store.writing() as connection:
         there = [
             place
@@ -262,7 +258,7 @@ def _name_rows(connection: sqlite3.Connection, first: int, chunks: Sequence[int]
 
 
 def _rows(connection: sqlite3.Connection) -> int:
-    """How many rows of the file count: up to the last that has a name."""
+    """Return the number of valid rows of the file: up to the last that has a name."""
     return number(connection, "SELECT coalesce(max(row) + 1, 0) FROM vectors")
 
 
@@ -299,7 +295,7 @@ _CODE_CHARS = 1_500
 
 
 def described(embedder: Embedder) -> dict[Meta, str]:
-    """What the store's ``meta`` says of vectors that this model made."""
+    """Return the store's ``meta`` for vectors of this model."""
     return {
         Meta.EMBEDDING_MODEL: embedder.model,
         Meta.EMBEDDING_SHA256: embedder.sha256,
@@ -309,7 +305,7 @@ def described(embedder: Embedder) -> dict[Meta, str]:
 
 
 def embedded_text(example: SolvedExample, chunk: Chunk) -> str:
-    """One chunk's text for the model. ``chunk``: of this record."""
+    """Return the text of a record's chunk for the model."""
     if chunk.kind is ChunkKind.ADVISORY:
         return f"{chunk.context}\n{chunk.text}" if chunk.context else chunk.text
     flaw = flaw_text(example.advisory_text, (example.package,))[:_FLAW_CHARS]
@@ -318,7 +314,7 @@ def embedded_text(example: SolvedExample, chunk: Chunk) -> str:
 
 
 def _changed_lines(example: SolvedExample, chunk: Chunk) -> str:
-    """The chunk's lines that its edits write; where they write none, those that they take away."""
+    """Return the chunk's lines that its edits add; if they add none, those that they remove."""
     shown = [example.edits[number] for number in chunk.edits]
     pairs = [(set(edit.old.splitlines()), set(edit.new.splitlines())) for edit in shown]
     added = {line for old, new in pairs for line in new - old}

@@ -55,10 +55,10 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 @dataclass(frozen=True)
 class LexicalHit:
-    """A chunk. ``share``: its BM25 as a share of what all the asked words would bring.
+    """A chunk. ``share``: its BM25 as a share of what all searched words would bring.
 
-    Near 1 is a chunk of average length that has each word once. Words that no chunk has count
-    against it; common ones that were not asked don't count.
+    A chunk of average length that has each word once is near 1. Words that no chunk has count against it;
+    common ones that were not searched don't count.
     """
 
     chunk: int
@@ -67,10 +67,10 @@ class LexicalHit:
 
 
 def terms(text: str) -> tuple[str, ...]:
-    """The distinct words of a text as FTS5 has them, in their order, without stop words and numbers.
+    """Return the distinct words of a text as FTS5 has them, in their order, without stop words and numbers.
 
-    Underscores split, capitals inside a word don't: with ``inner`` and ``html`` of ``innerHTML`` beside
-    it, answers did not get better (nDCG@4 0.259 instead of 0.269).
+    Underscores split, capitals inside a word don't: with ``inner`` and ``html`` added to ``innerHTML``,
+    answers did not get better (nDCG@4 0.259 instead of 0.269).
     """
     found = dict.fromkeys(word.lower() for word in _WORD.findall(text))
     return tuple(word for word in found if word not in STOP_WORDS and not word.isdecimal())
@@ -85,10 +85,10 @@ def search(
     max_postings: int = MAX_POSTINGS,
     postings: "Postings | None" = None,
 ) -> list[LexicalHit]:
-    """The best chunks for any of these words (``terms``), best BM25 first, then by id.
+    """Return the best chunks for any of these words (``terms``), best BM25 first, then by id.
 
-    ``ecosystems``: only chunks of records of one of these; empty for all. ``postings``: of this
-    snapshot (``word_index.words_of``); without them FTS5 is asked, and ``max_postings`` counts.
+    ``ecosystems``: only chunks of their records; empty for all. ``postings``: of this snapshot
+    (``word_index.words_of``); without them FTS5 is searched, up to ``max_postings``.
     """
     words = question[:MAX_TERMS]
     found = _by_postings(connection, postings, words) if postings is not None else None
@@ -139,7 +139,7 @@ def _by_fts5(connection: sqlite3.Connection, words: Sequence[str], bound: int) -
 
 
 def _counts(connection: sqlite3.Connection, words: Iterable[str], bound: int) -> dict[str, int]:
-    """Word → how many chunks have it, counted to one past ``bound``. chunks_terms would read all."""
+    """Count the chunks of each word, up to one past ``bound``. chunks_terms would read all."""
     sql = "SELECT count(*) FROM (SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT ?)"
     return {
         word: connection.execute(sql, [_quoted(word), bound + 1]).fetchone()[0] for word in words
@@ -153,10 +153,8 @@ def _within(words: Sequence[str], counts: Mapping[str, int], bound: int) -> list
 
 
 def _ideal(chunks: int, counts: Iterable[int]) -> float:
-    """The sum of the words' weights; as in Lucene never 0, where FTS5 ends at one half of the chunks.
-
-    So a chunk that has only such words has a share near 0, not near 1.
-    """
+    """Return the sum of the words' weights; as in Lucene never 0, unlike FTS5's for words of half of the
+    chunks: a chunk with only such words has a share near 0, not near 1."""
     return sum(math.log1p((chunks - count + 0.5) / (count + 0.5)) for count in counts)
 
 
@@ -174,7 +172,7 @@ def _of_ecosystems(
     matches: Iterator[tuple[int, float]],
     ecosystems: Sequence[str],
 ) -> Iterator[tuple[int, float]]:
-    """Asked of the best ones until there are enough: in the same query, SQLite would ask of all."""
+    """Filter the best ones until there are enough: in the same query, SQLite would look up all."""
     sql = "SELECT ecosystem FROM chunks JOIN examples ON examples.id = example WHERE chunks.id = ?"
     for chunk, score in matches:
         if not ecosystems or connection.execute(sql, [chunk]).fetchone()[0] in ecosystems:

@@ -58,11 +58,10 @@ class SolvedExampleIndex:
     def query(
         self, advisory: Advisory, repo_ctx: RepoContext, *, beyond: frozenset[str] = frozenset()
     ) -> Retrieval:
-        """At most ``k`` examples, identical code first, none of them in ``beyond`` (ids shown before).
+        """Return at most ``k`` examples, identical code first, none in ``beyond`` (ids shown before).
 
-        RagMiss where nothing is good enough. RagDegraded where it could not work as configured: by
-        words alone where the model fails, without examples where the store can't be read. Never
-        raises for either.
+        RagMiss if nothing is good enough. RagDegraded if it could not work as configured: by words alone if
+        the model fails, without examples if the store can't be read. Never raises for either.
         """
         try:
             same = list(_identical(self._store, advisory, repo_ctx))
@@ -72,10 +71,7 @@ class SolvedExampleIndex:
             return RagDegraded(examples=(), evidence=str(error))
 
     def search(self, question: Question) -> Ranking:
-        """Every candidate in order, with scores; floors are not applied yet.
-
-        Raises ExampleStoreError where the store can't be read.
-        """
+        """Return every candidate in order, with scores, before floors. Raises ExampleStoreError."""
         return rank(self._store, question, self._settings, self._embedder, self._reranker)
 
     def _answer(
@@ -94,10 +90,8 @@ class SolvedExampleIndex:
 
 
 def open_index(path: Path, *, routing_floor: float | None = None) -> SolvedExampleIndex:
-    """The memory at ``path`` as the product asks it: with the model, where that is installed.
-
-    ``routing_floor``: as ``RetrievalSettings.with_routing_floor``.
-    """
+    """Return the memory at ``path`` with the model, if that is installed. ``routing_floor``: as
+    ``RetrievalSettings.with_routing_floor``."""
     settings = _DEFAULTS.with_routing_floor(routing_floor)
     return SolvedExampleIndex(ExampleStore(path), embedder=load_embedder(), settings=settings)
 
@@ -105,10 +99,7 @@ def open_index(path: Path, *, routing_floor: float | None = None) -> SolvedExamp
 def _identical(
     store: ExampleStore, advisory: Advisory, repo: RepoContext
 ) -> Iterator[StoredExample]:
-    """Live records of the advisory's packages whose files this repository has, byte for byte.
-
-    Raises ExampleStoreError.
-    """
+    """Yield live records of the advisory's packages whose files this repository has, byte for byte."""
 
     @cache
     def digest(path: str) -> str | None:

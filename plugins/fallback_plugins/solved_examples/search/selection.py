@@ -31,7 +31,7 @@ from fallback_tier.retrieval import (
     example_text,
 )
 
-#: Candidates that were dropped and are told of: those that came nearest.
+#: Dropped candidates that are reported: the nearest.
 MAX_REPORTED = 20
 
 #: The score that says of how the records with identical code were found.
@@ -50,7 +50,7 @@ class Selection:
 
 
 def routed(ranking: Ranking, settings: RetrievalSettings) -> bool:
-    """Whether the best candidate is good enough for the memory to be believed at all."""
+    """Return whether the best candidate reaches the routing floor."""
     floor = settings.floor("routing", ranking.mode)
     if floor is None:
         return bool(ranking.candidates)
@@ -63,10 +63,10 @@ def select(
     settings: RetrievalSettings,
     beyond: frozenset[str] = frozenset(),
 ) -> Selection:
-    """Identical code needs no similarity; everything else passes both floors.
+    """Return what is shown: identical code, and what passes both floors.
 
     ``beyond``: ids that were shown before. Neither they nor their fixes under other ids are kept; the
-    routing floor stands on the whole ranking, so that a memory that is believed stays so.
+    routing floor applies to the whole ranking, so its result does not change.
     """
     known = {stored.content_sha256 for stored in same}
     found = [
@@ -105,7 +105,7 @@ def select(
 
 
 def shots(store: ExampleStore, kept: Sequence[tuple[Candidate, bool]]) -> tuple[FewShot, ...]:
-    """What a prompt shows of each. Raises ExampleStoreError."""
+    """Return what a prompt shows of each. Raises ExampleStoreError."""
     if not kept:
         return ()
     with store.reading() as connection:
@@ -115,7 +115,7 @@ def shots(store: ExampleStore, kept: Sequence[tuple[Candidate, bool]]) -> tuple[
 def account(
     selection: Selection, ranking: Ranking, settings: RetrievalSettings
 ) -> RetrievalAccount:
-    """Why the answer is what it is."""
+    """Return the account of an answer: scores, floors, and what was dropped."""
     return RetrievalAccount(
         mode=ranking.mode,
         manifest_sha256=ranking.manifest_sha256,
@@ -130,7 +130,7 @@ def account(
 
 
 def evidence(same: Sequence[StoredExample], ranking: Ranking, settings: RetrievalSettings) -> str:
-    """One sentence: what was found, by which mode, against which floor."""
+    """Return one sentence: what was found, in which mode, with which floor."""
     messages = [
         f"{len(same)} with the same package and code",
         f"{len(ranking.candidates)} looked at",
@@ -143,7 +143,7 @@ def evidence(same: Sequence[StoredExample], ranking: Ranking, settings: Retrieva
 
 
 def _fix(example: SolvedExample) -> tuple[str, ...]:
-    """What makes two records the same fix: the same edits, wherever they were published."""
+    """Return what identifies a fix: its edits, wherever they were published."""
     return tuple(part for edit in example.edits for part in (edit.old, edit.new))
 
 
@@ -206,10 +206,8 @@ def passage(
     max_bytes: int = MAX_EXAMPLE_BYTES,
     units: Callable[[str], Sequence[Unit]] = advisory_units,
 ) -> Passage:
-    """The best of a record in ``max_bytes`` of ``example_text``, prefixes counted in.
-
-    ``ranked``: the record's chunks that were found, best first (none: its own order counts).
-    """
+    """Return the best of a record in ``max_bytes`` of ``example_text``, prefixes included. ``ranked``: the
+    record's chunks that were found, best first (none: the record's order counts)."""
     space = max_bytes - _shown_bytes(example_text(example, LEFT_OUT, ()))
     whole = tuple(units(example.advisory_text))
     text_bytes = sum(_unit_bytes(unit) for unit in whole)
@@ -237,7 +235,7 @@ class _Edits:
         self._chosen: set[int] = set()
 
     def choose(self, space: int) -> int:
-        """Take what fits into ``space``; how many bytes that is."""
+        """Take what fits into ``space``; return its bytes."""
         taken = 0
         for number in self._open:
             size = _shown_bytes(edit_line(self._edits[number]))
@@ -260,7 +258,7 @@ def _divided(units: Sequence[Unit], space: int) -> Iterator[Unit]:
 
 
 def _chosen_units(units: Sequence[Unit], ranked: Sequence[Chunk], space: int) -> list[int]:
-    """Positions of the units that fit, the title's and the best ranked first; in order."""
+    """Return the positions of the units that fit, sorted; the title and the best ranked have priority."""
     texts = [chunk.text for chunk in ranked if chunk.kind is ChunkKind.ADVISORY]
 
     def rank(number: int) -> int:
@@ -283,7 +281,7 @@ def _chosen_units(units: Sequence[Unit], ranked: Sequence[Chunk], space: int) ->
 
 
 def _text(units: Sequence[Unit], chosen: Sequence[int]) -> str:
-    """The chosen units as they stand in the text, and marks between them."""
+    """Return the chosen units in their order, with marks for what was left out."""
     text = ""
     following = 0
     for number in chosen:

@@ -1,5 +1,5 @@
-"""Every default of the retrieval, with its name. The table that justifies them is in
-docs/evaluation/retrieval (ADR-0019, ADR-0020); a check compares the two."""
+"""Defaults of the retrieval. A test compares them with the table that justifies them, in
+docs/evaluation/retrieval (ADR-0019, ADR-0020)."""
 
 from enum import StrEnum
 from typing import Annotated, Literal, Self
@@ -76,13 +76,13 @@ class RetrievalSettings(Frozen):
         return self
 
     def floor(self, name: Literal["routing", "chunk"], mode: Mode) -> Floor | None:
-        """The floor of that name in a mode; None: there is none, and nothing is kept out."""
+        """Return a floor by name and mode; None: there is none, and nothing is kept out."""
         return next((f for f in self.floors if (f.name, f.mode) == (name, mode)), None)
 
     def with_routing_floor(self, value: float | None) -> "RetrievalSettings":
-        """These, with another routing floor for whichever mode answers; None: as they are.
+        """Return these settings with another routing floor in every mode; None: unchanged.
 
-        It stands on ``cosine`` in hybrid and on ``probability`` in lexical searches. Higher: fewer
+        It applies to ``cosine`` in hybrid and to ``probability`` in lexical searches. Higher: fewer
         answers, and fewer wrong ones.
         """
         if value is None:

@@ -169,7 +169,7 @@ class ExampleStore:
 
     @property
     def chunker(self) -> Chunker:
-        """What cuts the records. The product's loads its parsers here, and not before."""
+        """The chunker of the records; the product's loads its parsers when it is first used."""
         if self._chunker is None:
             from fallback_plugins.solved_examples.chunking.chunker import StructureChunker
 
@@ -180,10 +180,10 @@ class ExampleStore:
 
     @contextmanager
     def reading(self, *, as_is: bool = False) -> Iterator[sqlite3.Connection]:
-        """A connection that can't write, on one state of the store.
+        """Yield a read-only connection on one state of the store.
 
-        Raises ExampleStoreError: missing, no example store, another format, or cut by another
-        chunker; ``as_is`` takes the last one as it is.
+        Raises ExampleStoreError: missing, not an example store, another format, or, unless ``as_is``, cut
+        by another chunker.
         """
         with read_snapshot(self.path) as connection:
             self._check(connection, as_is=as_is)
@@ -191,10 +191,8 @@ class ExampleStore:
 
     @contextmanager
     def writing(self, *, create: bool = False, as_is: bool = False) -> Iterator[sqlite3.Connection]:
-        """One immediate transaction, the manifest with it; nothing stays where it fails.
-
-        ``create`` makes a missing file. Raises ExampleStoreError as ``reading`` does.
-        """
+        """Yield a connection in one immediate transaction, which also writes the manifest; all or nothing.
+        ``create`` makes a missing file. Raises ExampleStoreError as ``reading`` does."""
         with write_transaction(self.path, create=create) as connection:
             if create and schema.is_new(connection):
                 schema.create(connection)
@@ -212,13 +210,12 @@ class ExampleStore:
     # --- Changes -----------------------------------------------------------------------------------
 
     def ingest(self, examples: Iterable[SolvedExample]) -> IngestCounts:
-        """Add records and cut them, all or none; the file is made where it is missing.
+        """Add records and cut them, all or none; a missing file is created.
 
-        Content that is there already, in any version, counts as a duplicate, whatever its id; a
-        known id with other content becomes the next version, and the one before is superseded. A
-        record that was withdrawn is refused. Memory stays flat however many there are. Raises
-        InputError for a record without provenance, licence or edits, or with an unusable id;
-        ExampleStoreError.
+        Known content, in any version, is a duplicate, whatever its id. A known id with other content
+        becomes the next version, and the one before is superseded. A withdrawn record is refused. Memory
+        use does not grow with the records. Raises InputError for a record without provenance, licence or
+        edits, or with an unusable id; ExampleStoreError.
         """
         counts: Counter[str] = Counter()
         with self.writing(create=True) as connection:
@@ -228,10 +225,9 @@ class ExampleStore:
         return IngestCounts(**counts)
 
     def withdraw(self, example_id: str, *, reason: str, by: str) -> Withdrawal:
-        """Take a record out: it is never found again, and never comes back by an ingest.
+        """Withdraw a record: it is never found again, and no ingest brings it back.
 
-        Raises InputError for an id that is not there or was withdrawn before, or without a reason
-        and a name; ExampleStoreError.
+        Raises InputError for an unknown or withdrawn id, or without a reason and a name; ExampleStoreError.
         """
         reason, by = _required(reason, "reason"), _required(by, "name")
         with self.writing(as_is=True) as connection:
@@ -257,10 +253,10 @@ class ExampleStore:
         return taken
 
     def rechunk(self, progress: Progress | None = None) -> int:
-        """Cut again what another chunker version has cut; how many records that were.
+        """Cut again what another chunker version has cut. Return the number of records.
 
-        Some at a time, each a transaction: after a kill it goes on where it was. Until the end the
-        store stays one of the old version. Raises ExampleStoreError.
+        Each page is a transaction: after a kill it continues there. Until the end the store stays one of
+        the old version. Raises ExampleStoreError.
         """
         done, total, last = 0, None, 0
         while True:
@@ -286,12 +282,12 @@ class ExampleStore:
     # --- Reading -----------------------------------------------------------------------------------
 
     def count(self) -> int:
-        """How many live records there are. Raises ExampleStoreError."""
+        """Return the number of live records. Raises ExampleStoreError."""
         with self.reading(as_is=True) as connection:
             return number(connection, _LIVE)
 
     def of_package(self, ecosystem: str, packages: Sequence[str]) -> tuple[StoredExample, ...]:
-        """Live records of these packages (canonical names), by id. Raises ExampleStoreError."""
+        """Return live records of packages (canonical names), by id. Raises ExampleStoreError."""
         with self.reading(as_is=True) as connection:
             return tuple(
                 stored
@@ -304,10 +300,8 @@ class ExampleStore:
             )
 
     def records(self, rows: Sequence[int]) -> tuple[StoredExample, ...]:
-        """Live records by their rows (``examples.id``), in that order; unknown ones are left out.
-
-        Raises ExampleStoreError, also where a record is not what was ingested.
-        """
+        """Return live records by their rows (``examples.id``), in that order, without unknown ones. Raises
+        ExampleStoreError, also for a record that was altered since its ingest."""
         with self.reading(as_is=True) as connection:
             return tuple(
                 stored
@@ -320,18 +314,17 @@ class ExampleStore:
         return (_stored(*row) for row in self._rows(_STORED, "AND state = 'live'"))
 
     def versions(self, example_id: str) -> tuple[StoredExample, ...]:
-        """Every version of a record, newest first; empty where there is none. Raises
-        ExampleStoreError."""
+        """Return every version of a record, newest first. Raises ExampleStoreError."""
         with self.reading(as_is=True) as connection:
             return _stored_where(connection, "example_id = ? ORDER BY version DESC", [example_id])
 
     def manifest(self) -> Manifest:
-        """What it is made of, as the last change left it. Raises ExampleStoreError."""
+        """Return the manifest, as the last change left it. Raises ExampleStoreError."""
         with self.reading(as_is=True) as connection:
             return recorded_manifest(connection)
 
     def withdrawals(self) -> tuple[Withdrawal, ...]:
-        """Every withdrawal, oldest first. Raises ExampleStoreError."""
+        """Return every withdrawal, oldest first. Raises ExampleStoreError."""
         sql = f"SELECT {_WITHDRAWAL} FROM withdrawals ORDER BY id"  # noqa: S608
         with self.reading(as_is=True) as connection:
             rows = connection.execute(sql).fetchall()
@@ -373,7 +366,7 @@ def _stored_where(
 def _stored(
     row: int, record: str, digest: Digest, version: int, state: str, added_at: str
 ) -> StoredExample:
-    """The record as it was ingested. Raises ExampleStoreError where it was altered since."""
+    """Return the record as it was ingested. Raises ExampleStoreError if it was altered since."""
     example = as_ingested(record, digest)
     if example is None:
         raise ExampleStoreError(
@@ -481,7 +474,7 @@ def _required(value: str, what: str) -> str:
 
 
 def columns(example: SolvedExample) -> dict[str, str]:
-    """What the store filters by, as it stands beside the record."""
+    """Return the columns by which the store filters records."""
     from fallback_tier.advisory import canonical_name  # a reader needs nothing of it
 
     return {
@@ -496,7 +489,7 @@ def columns(example: SolvedExample) -> dict[str, str]:
 def _cut(
     connection: sqlite3.Connection, row: int, example: SolvedExample, chunker: Chunker
 ) -> None:
-    """The chunks of the live record ``row``, in place of those that it had."""
+    """Replace the chunks of the live record ``row``."""
     connection.execute("DELETE FROM chunks WHERE example = ?", [row])
     connection.executemany(
         "INSERT INTO chunks (example, ordinal, kind, context, text, tokens, edits) "
@@ -509,10 +502,8 @@ def _cut(
 def chunk_rows(
     example: SolvedExample, chunker: Chunker
 ) -> Iterator[tuple[int, str, str, str, int, str]]:
-    """A record's chunks as the store keeps them: ordinal, kind, context, text, tokens, edits.
-
-    Code stands under the fix's summary: it has the words of the flaw that code lacks.
-    """
+    """Yield a record's chunks as rows: ordinal, kind, context, text, tokens, edits. The context of code has
+    the fix's summary, which describes the vulnerability as code does not."""
     for ordinal, chunk in enumerate(chunker.chunks(example)):
         above = [example.fix_summary] if chunk.kind is ChunkKind.CODE else []
         context = "\n".join(filter(None, (*above, chunk.context)))

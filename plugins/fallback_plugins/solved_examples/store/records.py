@@ -38,16 +38,13 @@ _XZ = b"\xfd7zXZ\x00"
 
 
 def load_jsonl(path: Path) -> tuple[SolvedExample, ...]:
-    """The records of a file in our format; empty lines are skipped.
-
-    Raises InputError, naming the file and the line: unreadable, a line larger than MAX_LINE_BYTES,
-    not UTF-8, not a record.
-    """
+    """Return the records of a file in our format, without empty lines. Raises InputError, naming file and
+    line: unreadable, larger than MAX_LINE_BYTES, not UTF-8, not a record."""
     return tuple(parse_record(line, place) for place, line in lines(path))
 
 
 def lines(path: Path) -> Iterator[tuple[str, bytes]]:
-    """(place, line) of each line that isn't empty; the place names file and line. Raises InputError."""
+    """Yield (place, line) of each non-empty line; the place names file and line. Raises InputError."""
     number = 0
     try:
         with open_named(path) as raw, _unpacked(raw) as stream:
@@ -74,7 +71,7 @@ def lines(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def parse_record(line: bytes, place: str) -> SolvedExample:
-    """One line of our format. Raises InputError, naming the place and the field."""
+    """Parse one line of our format. Raises InputError, naming the place and the field."""
     try:
         return SolvedExample.model_validate_json(line)
     except ValidationError as error:
@@ -82,7 +79,7 @@ def parse_record(line: bytes, place: str) -> SolvedExample:
 
 
 def not_valid(place: str, what: str, error: ValidationError, *, kind: str = "") -> InputError:
-    """What is wrong with a line, by its first fault."""
+    """Return the error for a line, by its first fault."""
     return InputError(
         f"{place} is not {what}: {first_fault(error, 'the line')}.",
         next_step=f"Give one JSON object a line, with the fields of {what}.",
@@ -91,10 +88,8 @@ def not_valid(place: str, what: str, error: ValidationError, *, kind: str = "") 
 
 
 def content_sha256(example: SolvedExample) -> Digest:
-    """Digest of what the record says, without its id: the same fix under two ids is one example.
-
-    Without ``fix_summary`` it is what it was before records had one.
-    """
+    """Return the record's digest without its id: the same fix under two ids is one example. An empty
+    ``fix_summary`` is left out too, as before records had one."""
     unsaid = {"example_id"} if example.fix_summary else {"example_id", "fix_summary"}
     record = example.model_dump(mode="json", exclude=unsaid)
     return text_sha256(
@@ -103,19 +98,19 @@ def content_sha256(example: SolvedExample) -> Digest:
 
 
 def text_sha256(text: str) -> Digest:
-    """Digest of a text's UTF-8."""
+    """Return the SHA-256 of a text's UTF-8."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def one_line(text: str) -> str:
-    """The first line that says something, at most MAX_SUMMARY_CHARS: a ``fix_summary``."""
+    """Return a ``fix_summary``: the first non-empty line, at most MAX_SUMMARY_CHARS."""
     first = next(filter(None, map(str.strip, text.splitlines())), "")
     return first[:MAX_SUMMARY_CHARS].rstrip()
 
 
 @lru_cache(_KEPT)
 def as_ingested(record: str, digest: Digest) -> SolvedExample | None:
-    """A stored record, read again; None where it is not what had this digest."""
+    """Parse a stored record; None if it does not have this digest."""
     try:
         example = SolvedExample.model_validate_json(record)
     except ValueError:
@@ -133,8 +128,8 @@ def _unpacked(raw: IO[bytes]) -> IO[bytes] | gzip.GzipFile | io.BufferedReader:
 
 
 class _Xz(io.RawIOBase):
-    """The streams of an xz file, as ``lzma.open`` reads them, within MAX_XZ_MEMORY_BYTES (which
-    ``lzma.open`` can't be told)."""
+    """The streams of an xz file, as ``lzma.open`` reads them, within MAX_XZ_MEMORY_BYTES (``lzma.open`` has
+    no such parameter)."""
 
     def __init__(self, packed: IO[bytes]) -> None:
         self._packed = packed

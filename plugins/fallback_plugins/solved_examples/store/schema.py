@@ -103,7 +103,7 @@ TABLES = (
 
 
 class State(StrEnum):
-    """What a version of a record is to a reader: only a live one is ever found."""
+    """State of a record's version: only a live one is ever found."""
 
     LIVE = "live"
     SUPERSEDED = "superseded"
@@ -132,7 +132,7 @@ class Meta(StrEnum):
 
 
 def get_meta(connection: sqlite3.Connection, key: Meta) -> str | None:
-    """One value of ``meta``; None where it is not set."""
+    """Return one value of ``meta``; None if it is not set."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", [key.value]).fetchone()
     return None if row is None else str(row[0])
 
@@ -143,12 +143,12 @@ def set_meta(connection: sqlite3.Connection, key: Meta, value: str) -> None:
 
 
 def number(connection: sqlite3.Connection, sql: str, values: Sequence[object] = ()) -> int:
-    """The one number that a query of ours answers with."""
+    """Return the one number that a query returns."""
     return int(connection.execute(sql, values).fetchone()[0])
 
 
 def is_new(connection: sqlite3.Connection) -> bool:
-    """Nothing was ever written to the file."""
+    """Return whether nothing was ever written to the file."""
     return not _tables(connection)
 
 
@@ -173,7 +173,7 @@ def create(connection: sqlite3.Connection) -> None:
 
 
 def check_format(connection: sqlite3.Connection, path: str) -> None:
-    """Raises ExampleStoreError for a file that is no example store of FORMAT, with the way out."""
+    """Raise ExampleStoreError for a file that is not an example store of FORMAT."""
     kind = "another_format"
     tables = _tables(connection)
     if "meta" in tables and (found := get_meta(connection, Meta.FORMAT)) is not None:
@@ -193,7 +193,7 @@ def check_format(connection: sqlite3.Connection, path: str) -> None:
 
 
 def check_chunker(connection: sqlite3.Connection, path: str, version: str) -> None:
-    """Raises ExampleStoreError where the records were cut by another chunker."""
+    """Raise ExampleStoreError if the records were cut by another chunker."""
     found = get_meta(connection, Meta.CHUNKER)
     if found not in {None, version}:
         raise ExampleStoreError(
@@ -220,10 +220,8 @@ _WRITER_CACHE_KIB = 64 * 1024
 
 @contextmanager
 def read_snapshot(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that can't write, on one state of the file.
-
-    A missing file is an error, never an empty new store. Raises ExampleStoreError.
-    """
+    """Yield a read-only connection on one state of the file. Raises ExampleStoreError, also if there is no
+    file."""
     with _explained(path), closing(_connect(path)) as connection:
         # Not mode=ro: after a writer was killed, the first to open rolls its work back.
         connection.execute("PRAGMA query_only = ON")
@@ -233,9 +231,9 @@ def read_snapshot(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def write_transaction(path: Path, *, create: bool) -> Iterator[sqlite3.Connection]:
-    """One immediate transaction: all of it, or nothing; not even the file, where it was ``create``d.
+    """Yield a connection in one immediate transaction: all or nothing, not even a ``create``d file.
 
-    The file is private (mode 0600): harvested fixes are somebody's code. Raises ExampleStoreError.
+    The file is private (mode 0600): harvested fixes are proprietary code. Raises ExampleStoreError.
     """
     with _explained(path):
         made = create and _create(path)
@@ -247,8 +245,7 @@ def write_transaction(path: Path, *, create: bool) -> Iterator[sqlite3.Connectio
                 connection.execute("COMMIT")
             except BaseException:
                 if made:
-                    # Still under the lock: SQLite lets nobody who waits for it write to a file
-                    # that has gone.
+                    # Still under the lock: SQLite lets no waiting writer write to a deleted file.
                     path.unlink(missing_ok=True)
                 raise
 
@@ -263,7 +260,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _create(path: Path) -> bool:
-    """Whether there was no file. Only who made it may take it away again."""
+    """Create the file; return False if there is one, which the caller may not delete."""
     try:
         if path.exists():
             return False
@@ -275,7 +272,7 @@ def _create(path: Path) -> bool:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """What SQLite says, as an error that names the file, or the value, and the next step."""
+    """Raise SQLite's errors as ones that name the file, or the value, and the next step."""
     try:
         yield
     except sqlite3.Error as error:
