@@ -100,14 +100,9 @@ def _read(answer: Any) -> ModelAnswer:
     usage = Usage()
     if isinstance(answer, dict) and answer.keys() == {"answer", "usage"}:
         answer, usage = answer["answer"], Usage.model_validate(answer["usage"])
-    # A lone surrogate has no UTF-8: it can neither be hashed nor recorded.
-    text = _as_text(answer).encode("utf-8", "replace").decode()
-    return ModelAnswer(text=text, usage=usage, stop_reason="end_turn")
-
-
-def _as_text(answer: Any) -> str:
-    if isinstance(answer, str):
-        return answer
     if isinstance(answer, BaseModel):
-        return answer.model_dump_json()
-    return json.dumps(answer, ensure_ascii=False)
+        answer = answer.model_dump_json()
+    text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+    # A lone surrogate has no UTF-8: it can neither be hashed nor recorded.
+    text = text.encode("utf-8", "replace").decode()
+    return ModelAnswer(text=text, usage=usage, stop_reason="end_turn")

@@ -14,7 +14,7 @@ import stat
 import weakref
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -78,15 +78,6 @@ class Wanted:
 
 #: Installs into a folder; if a resolution is given, its packages.
 Make = Callable[[Path, Resolution | None], tuple[Installed, Resolution]]
-
-
-@dataclass(frozen=True)
-class _Found:
-    """What was found of an entry. ``stats``: of names, sizes and times; ``content``: of every byte."""
-
-    boot: str
-    stats: str
-    content: str
 
 
 class InstalledStore:
@@ -235,13 +226,13 @@ class InstalledStore:
         differs."""
         if not place.exists():
             return False
-        with suppress(
-            OSError, ValueError, TypeError
-        ):  # parts of it are gone, or its mark says nothing
-            kept = _Found(**json.loads((place / MARK).read_text(encoding="utf-8")))
-            if kept.boot == boot_id() and kept.stats == _digest(place / _CONTENT, _stats):
+        # Parts of it may be gone, or its mark may be damaged.
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            mark = json.loads((place / MARK).read_text(encoding="utf-8"))
+            boot, stats, content = mark["boot"], mark["stats"], mark["content"]
+            if boot == boot_id() and stats == _digest(place / _CONTENT, _stats):
                 return True
-            if kept.content == _digest(place / _CONTENT, _content):
+            if content == _digest(place / _CONTENT, _content):
                 _mark(place)
                 return True
         self._report(f"{MADE_AGAIN}: {place}")
@@ -300,11 +291,12 @@ def _let_go(uses: dict[str, BinaryIO]) -> None:
 
 
 def _mark(place: Path) -> None:
-    """Written in its turn, and whole: a reader has the turn too."""
-    content = place / _CONTENT
-    found = _Found(boot_id(), _digest(content, _stats), _digest(content, _content))
+    """Write the mark of an entry: digests of names, sizes and times, and of every byte. Whole, as a reader
+    has the turn too."""
+    top = place / _CONTENT
+    mark = {"boot": boot_id(), "stats": _digest(top, _stats), "content": _digest(top, _content)}
     partial = place / f"{MARK}.new"
-    partial.write_text(json.dumps(asdict(found)), encoding="utf-8")
+    partial.write_text(json.dumps(mark), encoding="utf-8")
     partial.replace(place / MARK)
 
 

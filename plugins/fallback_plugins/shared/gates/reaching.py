@@ -9,7 +9,7 @@ import json
 import posixpath
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate, chain
 from pathlib import PurePosixPath
 
@@ -107,7 +107,7 @@ def find(
         return f"there are {len(sources):,} source files, more than are read"
     for is_direct in (True, False):
         imports = Imports(repo, is_direct, any_root=True, places=places or {})
-        if levels := [*_Graph(imports, sources, tests).reaching(change)]:
+        if levels := [*_levels(imports, sources, tests, change)]:
             break
     else:
         return f"no test file imports {change.title}, directly or through others"
@@ -122,46 +122,36 @@ def find(
     return Reaching(tuple(files), len(tests), change.title, is_cut=len(files) < len(found))
 
 
-@dataclass
-class _Graph:
-    """Who imports whom, backwards."""
-
-    imports: Imports
-    sources: Collection[str]
-    tests: Collection[str]
-    _importers: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-
-    def __post_init__(self) -> None:
-        for path in self.sources:
-            for other in self.imports.of(path):
-                self._importers[other].add(path)
-
-    def reaching(self, change: Change) -> Iterator[list[str]]:
-        """Yield the test files, those with as many imports between together, the nearest first."""
-        for conftest in self._conftests(change):
+def _levels(
+    imports: Imports, sources: Collection[str], tests: Collection[str], change: Change
+) -> Iterator[list[str]]:
+    """Yield the test files that reach a change, grouped by the number of imports between, nearest first."""
+    importers: defaultdict[str, set[str]] = defaultdict(set)
+    for path in sources:
+        for other in imports.of(path):
+            importers[other].add(path)
+    # A changed one counts always, others if what is not imported directly counts.
+    for conftest in change.files if imports.is_direct else sources:
+        if posixpath.basename(conftest) == _CONFTEST:
             folder = posixpath.dirname(conftest)
-            below = (it for it in self.tests if not folder or it.startswith(f"{folder}/"))
-            self._importers[conftest].update(below)
-        near = {*change.files}
-        if change.modules:
-            near |= {path for path in self.sources if self._names(path, change.modules)}
-        seen = {*near}
-        while near:
-            if tests := sorted(near.intersection(self.tests)):
-                yield tests
-            near = set().union(*(self._importers[path] for path in near)) - seen
-            seen |= near
+            below = (it for it in tests if not folder or it.startswith(f"{folder}/"))
+            importers[conftest].update(below)
+    near = {*change.files}
+    if change.modules:
+        near |= {path for path in sources if _names(imports, path, change.modules)}
+    seen = {*near}
+    while near:
+        if found := sorted(near.intersection(tests)):
+            yield found
+        near = set().union(*(importers[path] for path in near)) - seen
+        seen |= near
 
-    def _conftests(self, change: Change) -> Iterator[str]:
-        """Those that count: a changed one always, others if what is not imported directly counts."""
-        known = change.files if self.imports.is_direct else self.sources
-        return (it for it in known if posixpath.basename(it) == _CONFTEST)
 
-    def _names(self, path: str, modules: Collection[str]) -> bool:
-        """Does a file import one of these, or something in one?"""
-        sign = "." if PurePosixPath(path).suffix.lower() in PYTHON_SUFFIXES else "/"
-        for name in self.imports.names(path):
-            parts = name.split(sign)
-            if any(sign.join(parts[:end]) in modules for end in range(1, len(parts) + 1)):
-                return True
-        return False
+def _names(imports: Imports, path: str, modules: Collection[str]) -> bool:
+    """Return whether a file imports one of these, or something in one."""
+    sign = "." if PurePosixPath(path).suffix.lower() in PYTHON_SUFFIXES else "/"
+    for name in imports.names(path):
+        parts = name.split(sign)
+        if any(sign.join(parts[:end]) in modules for end in range(1, len(parts) + 1)):
+            return True
+    return False

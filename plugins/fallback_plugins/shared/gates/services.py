@@ -146,10 +146,10 @@ def around(argv: Sequence[str], names: Sequence[str], env: Mapping[str, str]) ->
     lines = [f'PATH="$PATH:{":".join(_folders())}"; export PATH']
     stops = []
     for number, kind in enumerate(kinds):
-        stated = _Stated.of(kind, env)
+        port, users, databases = _stated(kind, env)
         data = f"data_{number}"
-        facts = f"port={stated.port} users={shlex.quote(' '.join(stated.users))}"
-        facts += f" databases={shlex.quote(' '.join(stated.databases))}"
+        facts = f"port={port} users={shlex.quote(' '.join(users))}"
+        facts += f" databases={shlex.quote(' '.join(databases))}"
         lines += [
             f"{data}=$(mktemp -d)",
             f"start_{number}() (",
@@ -159,40 +159,26 @@ def around(argv: Sequence[str], names: Sequence[str], env: Mapping[str, str]) ->
         ]
         complain = f'echo "{kind.names[0]} did not start:"; tail -n 20 "${data}/log"'
         lines.append(f'start_{number} >"${data}/log" 2>&1 </dev/null || {{ {complain}; }}')
-        stops.append(
-            f'(data="${data}" port={stated.port}; {kind.stop}; rm -rf "$data") >/dev/null 2>&1'
-        )
+        stops.append(f'(data="${data}" port={port}; {kind.stop}; rm -rf "$data") >/dev/null 2>&1')
     lines += ['"$@"', "code=$?", *stops, "exit $code"]
     return ["sh", "-c", "\n".join(lines), "sh", *argv]
 
 
-@dataclass(frozen=True)
-class _Stated:
-    """What an environment says of one server."""
-
-    port: int
-    users: tuple[str, ...]
-    databases: tuple[str, ...]
-
-    @classmethod
-    def of(cls, kind: _Kind, env: Mapping[str, str]) -> "_Stated":
-        users, databases, port = {kind.user: None}, dict[str, None](), kind.port
-        for name, value in env.items():
-            if _USER.fullmatch(name):
-                users[value] = None
-            elif _DATABASE.fullmatch(name):
-                databases[value] = None
-            elif (url := _URL.match(value)) and _kind_of(url["scheme"]) is kind:
-                users[url["user"] or ""] = None
-                databases[url["database"] or ""] = None
-                port = int(url["port"] or port)
-        if kind.user and env.get("PGPORT", "").isdigit():
-            port = int(env["PGPORT"])
-        return cls(port, tuple(filter(_is_plain, users)), tuple(filter(_is_plain, databases)))
-
-
-def _is_plain(name: str) -> bool:
-    return _PLAIN.fullmatch(name) is not None
+def _stated(kind: _Kind, env: Mapping[str, str]) -> tuple[int, list[str], list[str]]:
+    """Return a server's port, users and databases, as an environment states them."""
+    users, databases, port = {kind.user: None}, dict[str, None](), kind.port
+    for name, value in env.items():
+        if _USER.fullmatch(name):
+            users[value] = None
+        elif _DATABASE.fullmatch(name):
+            databases[value] = None
+        elif (url := _URL.match(value)) and _kind_of(url["scheme"]) is kind:
+            users[url["user"] or ""] = None
+            databases[url["database"] or ""] = None
+            port = int(url["port"] or port)
+    if kind.user and env.get("PGPORT", "").isdigit():
+        port = int(env["PGPORT"])
+    return port, [*filter(_PLAIN.fullmatch, users)], [*filter(_PLAIN.fullmatch, databases)]
 
 
 def _is_installed(kind: _Kind) -> bool:

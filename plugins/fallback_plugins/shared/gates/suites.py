@@ -1,19 +1,18 @@
-"""Judges the base commit's tests on the patched files: a patch fails for what it does each time alone.
+"""Judgement of the base commit's tests on the patched files: a patch fails only for what it does each time.
 
-Test by test, where a report names each: what passes at the base commit passes with the patch. A test that
-fails there too, or stands in a file that could not be read in, is named and is not the patch's (ADR-0040);
-nor does the patch prove anything by it. Where only a log tells, by counts and by the names of what fails.
+If a report names each test, they are compared one by one: what passes at the base commit must pass with the
+patch. A test that fails there too, or is in a file that could not be read in, is named, but is not caused
+by the patch (ADR-0040) and proves nothing. If there is only a log, counts and names of failures count.
 
-Before a patch is failed, it is asked again: the tests that it would fail for alone, on both sides, then the
-suite with the patch (ADR-0078). A suite's one run says that a test failed, not why: a clock, a port, a busy
-machine. What fails here in some runs and passes in others is no failure of the patch's and no pass: a
-person's question, unless it was seen in one run alone: then the suite is run once more, and what passes
-there passes, with a note (ADR-0119).
+Before a patch fails, the tests that it would fail for are run alone, on both sides, then the suite with the
+patch (ADR-0078): one run shows that a test failed, not why (a clock, a port, a busy machine). What fails
+here in some runs and passes in others is neither a failure nor a pass: a person decides. If it was seen in
+one run only, the suite is run once more first, and what passes then passes, with a note (ADR-0119).
 
-What the tests did beside the base commit's is compared as well (ADR-0065). An act is a line: its kind,
-then what it is done to. What the patch alone can be the reason for, and no plan declared, is a person's
-question; but only once it was seen twice with the patch, and never in as many runs of the base commit as
-tell flaky tests from sound ones.
+What the tests did outside of their process is compared too (ADR-0065). An act is a line: its kind, then its
+object. An act that only the patch can have caused, and that no plan declared, is a person's question, if it
+was seen twice with the patch and never in as many runs of the base commit as it takes to detect flaky
+tests.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -69,7 +68,7 @@ _Alone = Callable[[Sequence[str]], Run]
 
 @dataclass(frozen=True)
 class _RunAlone:
-    """What tests did when run alone; the first three are disjoint, a test in none of them tells nothing."""
+    """Results of tests that were run alone; the first three are disjoint."""
 
     #: Passed each time at the base commit, and never with the patch.
     broken: frozenset[str] = frozenset()
@@ -82,10 +81,8 @@ class _RunAlone:
 
 
 def run_alone(context: GateContext, alone: _Alone, tests: Iterable[str]) -> _RunAlone | None:
-    """Run tests alone, ``ALONE_RUNS`` times on either side; of more than ``MAX_ALONE`` the first.
-
-    None: some run told nothing (no report, not in time, nothing installed). Raises what a run raises.
-    """
+    """Run tests alone, ``ALONE_RUNS`` times on either side; of more than ``MAX_ALONE`` the first. None: a
+    run has no result (no report, not in time, nothing installed). Raises what a run raises."""
     chosen = sorted(tests)[:MAX_ALONE]
     run = alone(chosen)
     seen: dict[bool, list[Report]] = {False: [], True: []}
@@ -236,8 +233,8 @@ class _Suite:
 
     @property
     def late(self) -> BaseRun | None:
-        """The base commit's run, where the wall clock ended it and there is no other. What is flaky has
-        failed there, as it could have."""
+        """The base commit's run, if the wall clock ended it and there is no other. Flaky tests count as
+        failed there."""
         late = None if self.base.made else self.base.late
         if late is None or late.report is None:
             return late
@@ -310,8 +307,8 @@ class _Suite:
         return "; ".join([*words, *([f"and {more} more tests"] if more > 0 else [])])
 
     def blamed(self, ours: SuiteRun) -> frozenset[str] | None:
-        """Tests that the patch would fail for by this run: new failures, and what passes at the base commit
-        and did not here. None: no name can be told."""
+        """Return the tests that the patch would fail for by this run: new failures, and what passes at the
+        base commit and did not here. None: they are not named."""
         if (late := self.late) is not None:
             here, there = ours.report or _NOTHING, late.report or _NOTHING
             lost = frozenset() if ours.result.timed_out else there.passed - here.passed
@@ -352,7 +349,7 @@ class _Suite:
         return self._judge_failing(ours)
 
     def _judge_count(self, ours: SuiteRun) -> GateVerdict:
-        """The run passed, or came to no test: did what passes at the base commit pass?"""
+        """Judge a run that passed, or reached no test."""
         log = ours.result.output
         before = self._count_at_base()
         if ours.count is None and before:
@@ -372,7 +369,7 @@ class _Suite:
         return passed(self.gate, f"{ours.passing} test(s) pass", log)
 
     def _judge_failing(self, ours: SuiteRun) -> GateVerdict:
-        """Tests fail: are they those that fail, always or now and then, at the base commit too?"""
+        """Judge a run with failing tests by those that fail at the base commit too, always or sometimes."""
         failing = self._failing(ours)
         if failing is None:
             return self._judge_unnamed(ours)
@@ -399,8 +396,8 @@ class _Suite:
         return skipped(self.gate, why, ours.result.output)
 
     def _as_before(self, ours: SuiteRun, failures: SortedFailures) -> GateVerdict:
-        """Only tests fail that always fail at the base commit. One may be the test that shows the flaw, so
-        they stand in the verdict by name."""
+        """Judge a run in which only tests fail that always fail at the base commit. The verdict names them,
+        as one may be the test that shows the vulnerability."""
         if not ours.passing and not (ours.count is None and failures.broken):
             return self._none_passes(ours)
         what = (
@@ -420,8 +417,8 @@ class _Suite:
         return verdict.model_copy(update={"failing_before": failures.broken})
 
     def _judge_unnamed(self, ours: SuiteRun) -> GateVerdict:
-        """Nobody can tell which tests fail. The same words at the base commit tell nothing, and nor do
-        other ones where they are others there each time."""
+        """Judge a run of which the failing tests are unknown. The same output at the base commit shows
+        nothing, and neither does another one if it differs there each time."""
         said = digest_of(ours)
         runs = self.base.until(lambda runs: any(run.said == said for run in runs))
         if any(run.said == said for run in runs):
@@ -438,8 +435,8 @@ class _Suite:
         return self._failed(ours, SortedFailures((), (), ()))
 
     def _rerun(self, ours: SuiteRun, failures: SortedFailures) -> GateVerdict:
-        """Flaky tests alone decide: each must pass once with the patch, and none may fail anew. A patch
-        fails for none of them: what fails at the base commit now and then may do so here too."""
+        """Judge by flaky tests alone: each must pass once with the patch, and no other test may fail. A
+        patch never fails for them: what sometimes fails at the base commit may fail here too."""
         left = set(failures.flaky)
         self.questioned |= left
         self.seen_once = True
@@ -489,7 +486,7 @@ class _Suite:
         return verdict.model_copy(update={"flaky": failures.flaky, "broken": broken})
 
     def _failing(self, run: SuiteRun) -> tuple[str, ...] | None:
-        """Failing tests by name; None where they can't be told, or can't be the whole reason."""
+        """Return failing tests by name; None if they are unknown, or not the whole reason."""
         if not self.by_report:
             return run.failing
         if run.report is None:
@@ -507,7 +504,7 @@ class _Suite:
         return () if alike else None
 
     def _passing(self, run: SuiteRun, failing: Sequence[str]) -> set[str]:
-        """Flaky tests that this run clears: by name they passed; by a log they did not fail."""
+        """Return the flaky tests that this run clears: they passed; by a log, they did not fail."""
         if self.by_report and run.report:
             reports = [one.report for one in self.base.made if one.report is not None]
             seen = {test for report in reports for test in report.failed}
@@ -537,8 +534,8 @@ class _Suite:
         return failed(self.gate, FailureKind.TESTS_MISSING, what, ours.result.output)
 
     def _lost(self, ours: SuiteRun) -> frozenset[str]:
-        """What passes in every run at the base commit and did not pass here. Further runs there tell what
-        has another name each time."""
+        """Return what passes in every run at the base commit and did not pass here. Further runs there sort
+        out names that change each time."""
 
         def lost(runs: Sequence[BaseRun]) -> frozenset[str]:
             reported = [run.report.passed for run in runs if run.report is not None]
@@ -548,7 +545,8 @@ class _Suite:
         return lost(self.base.until(lambda runs: not lost(runs))) - self.flaky_alone
 
     def _more_failing(self, ours: SuiteRun) -> GateVerdict | None:
-        """A suite's own line, or two tests of one name, can make a log's list of names look complete."""
+        """Return the failure if more tests fail than at the base commit, by a log: a suite's own line, or
+        two tests of one name, can make its list of names look complete."""
         before = max((run.failed for run in self.base.made if run.failed is not None), default=None)
         if self.by_report or before is None or ours.failed is None or ours.failed <= before:
             return None
@@ -556,8 +554,8 @@ class _Suite:
         return failed(self.gate, FailureKind.TESTS_FAILED, what, ours.result.output)
 
     def _count_at_base(self) -> int | None:
-        """How many tests ran there; the least, where that differs and any ran at all, so that one run
-        that crashed hides nothing. None: it can't be told."""
+        """Return how many tests ran there; the least number above 0 if that differs, so that one crashed
+        run hides nothing. None: unknown."""
         counts = [run.count for run in self.base.made if run.count is not None]
         return min(filter(None, counts), default=0 if counts else None)
 
@@ -598,10 +596,10 @@ _ACTS_NAMED, _MAX_CHARS = 5, 80
 def _judge_acts(
     verdict: GateVerdict, suite: _Suite, ours: SuiteRun, alike: Callable[[], bool]
 ) -> GateVerdict:
-    """The tests' verdict, with what is new in what they did; failed where that had to be declared.
+    """Return the tests' verdict with their new acts; failed if one had to be declared.
 
-    ``alike``: is the same installed as at the base commit? Else another release may be the reason, and what
-    is new is only named. Raises what the suite's ``run`` raises.
+    ``alike``: whether the same is installed as at the base commit. If not, another release may be the
+    reason, and new acts are only named. Raises what the suite's ``run`` raises.
     """
     did = ours.acts
     if did is None or verdict.status is GateStatus.FAILED:
@@ -704,8 +702,8 @@ def judge_tests(
 def _judged(
     suite: _Suite, folder: str, alike: Callable[[], bool], alone: _Alone | None
 ) -> tuple[GateVerdict, SuiteRun | None]:
-    """The verdict on a suite, with its account, and the run with the patch that it is about; None if there
-    was none. Raises what a run raises, ToolError."""
+    """Return the verdict on a suite with its account, and the run with the patch that it is about, if any.
+    Raises what a run raises, ToolError."""
     # As the base commit's: fresh files without .git, at a path as long. Names of tests can have it in them.
     gate, base, ours = suite.gate, suite.base, suite.again()
     if isinstance(ours, NotInstalled):
@@ -740,7 +738,7 @@ def _of_part(
     ours: SuiteRun | None,
     theirs: SuiteRun | None,
 ) -> GateVerdict:
-    """The verdict on a part of the tests, which says how many of all it compared; skipped if it compared
+    """Return the verdict on a part of the tests with the number of tests compared; skipped if there are
     none. ``late``, ``theirs``: the runs of all, at the base commit and with the patch."""
     ran = 0 if ours is None else len(_tests_in(ours.report)) or ours.count or 0
     files = f"in at most {len(reaching.files):,} of {reaching.of:,} test files"
@@ -762,8 +760,8 @@ def _of_part(
 
 
 def _joined(part: GateVerdict, others: GateVerdict) -> GateVerdict:
-    """One verdict: a pass is a pass of the part, and says what is known of the others. Tests of which a
-    part was compared have run, whatever the rest told."""
+    """Return one verdict: a pass is a pass of the part, and reports on the others. If a part was compared,
+    the tests have run, whatever the rest shows."""
     is_compared = part.tests_level is TestsLevel.COMPARED
     if is_compared and others.tests_level is TestsLevel.NOT_JUDGED:
         ran = {"tests_level": TestsLevel.RAN}
@@ -779,7 +777,7 @@ def _joined(part: GateVerdict, others: GateVerdict) -> GateVerdict:
 
 
 def _tests_in(report: Report | None) -> frozenset[str]:
-    """The tests that ran; a file that could not be read in is none."""
+    """Return the tests that ran, without files that could not be read in."""
     if report is None:
         return frozenset()
     return report.passed.union(report.failed).difference(report.uncollected)
@@ -813,7 +811,8 @@ def _look_again(
 def _ask_again(
     suite: _Suite, ours: SuiteRun, verdict: GateVerdict, alone: _Alone | None
 ) -> GateVerdict:
-    """What becomes of a failure: does the patch fail each time, and the base commit never?"""
+    """Return the verdict on a failure after further runs: only what fails each time here and never at the
+    base commit stays one."""
     if verdict.failure_kind is FailureKind.GATE_TIMEOUT:
         return _in_time_once(suite, verdict, alone)
     blamed = suite.blamed(ours)
@@ -839,7 +838,7 @@ def _ask_again(
 def _ask_the_suite(
     suite: _Suite, verdict: GateVerdict, blamed: frozenset[str] | None
 ) -> GateVerdict:
-    """Further runs of the suite with the patch: it fails for what fails, or is gone, in all of them."""
+    """Run the suite with the patch again: it fails for what fails, or is missing, in all runs."""
     if suite.late is not None:
         why = "that is one run, and the base commit's tests do not end in time to be asked again"
         return _not_each_time(suite, verdict, why, kind="base_too_slow")
@@ -864,7 +863,7 @@ def _ask_the_suite(
 
 
 def _in_time_once(suite: _Suite, verdict: GateVerdict, alone: _Alone | None) -> GateVerdict:
-    """A suite that the wall clock ended is run once more: it hangs, or the machine was busy."""
+    """Run a suite that the wall clock ended once more: it hangs, or the machine was busy."""
     again = suite.again()
     if isinstance(again, NotInstalled) or again.result.timed_out:
         return verdict
@@ -878,9 +877,8 @@ def _in_time_once(suite: _Suite, verdict: GateVerdict, alone: _Alone | None) -> 
 def _named_flaky(
     suite: _Suite, verdict: GateVerdict, told: _RunAlone, ours: SuiteRun
 ) -> GateVerdict:
-    """A verdict that leaves flaky tests out says which. Each must have passed with the patch: those that
-    fail in its suite in a further run of it; alone, those that are gone from it, and all of them beside a
-    base commit that does not end."""
+    """Name the flaky tests in a verdict that leaves them out. Each must have passed with the patch: alone,
+    if the suite no longer has it or the base commit's suite does not end; otherwise in a further run."""
     never = told.flaky - told.passing
     if suite.late is None and ours.report is not None:
         never -= {*ours.report.failed, *ours.report.passed}
@@ -891,8 +889,7 @@ def _named_flaky(
 
 
 def _with_the_same_options(verdict: GateVerdict, suite: _Suite, ours: SuiteRun) -> GateVerdict:
-    """A runner that starts with the project's own options at the base commit, and with the patch does not,
-    may have passed for what they ask."""
+    """Return undecided for a pass without the project's own options if the base commit ran with them."""
     base = (*suite.base.made, *filter(None, [suite.base.late]))
     if verdict.status is not GateStatus.PASSED or not ours.without_options:
         return verdict
@@ -911,7 +908,7 @@ def _not_each_time(
 
 
 def _without(verdict: GateVerdict, excused: Iterable[str]) -> GateVerdict:
-    """The patch's failure, less what is not known to be its doing."""
+    """Return the failure without tests that the patch may not have broken."""
     left = tuple(test for test in verdict.broken if test not in {*excused})
     return verdict.model_copy(update={"broken": left})
 

@@ -68,12 +68,12 @@ _Difference = tuple[DriftKind, str]
 
 
 def validate(store: ExampleStore, embedder: Embedder | None = None) -> tuple[Drift, ...]:
-    """Every difference between the store, its manifest, and what is installed; empty where none is.
+    """Return every difference between the store, its manifest, and what is installed.
 
-    Reads every record and cuts it again, so that it also sees a chunker that changed without its
-    version. ``embedder`` None: the extra is not installed, and the model is not looked at. Writes
-    nothing; on a read-only medium the words are counted, not compared. Raises ExampleStoreError where
-    the store can't be read at all.
+    Reads every record and cuts it again, so that it detects a chunker that changed without its version.
+    ``embedder`` None: the extra is not installed, and the model is not checked. Writes nothing; on a
+    read-only medium the words are counted, not compared. Raises ExampleStoreError if the store can't be
+    read at all.
     """
     with store.reading(as_is=True) as connection:
         whole = (
@@ -140,8 +140,8 @@ def _chunks(connection: sqlite3.Connection) -> Iterator[_Difference]:
 
 
 def _words(store: ExampleStore) -> Iterator[_Difference]:
-    """FTS5's own check of its index against the chunks. It is said as an INSERT, so it needs the
-    writer's lock (1 s at 40,000 chunks), and changes nothing."""
+    """Run FTS5's own check of its index against the chunks. As an INSERT it needs the writer's lock (1 s at
+    40,000 chunks), and changes nothing."""
     try:
         with write_transaction(store.path, create=False) as connection:
             try:

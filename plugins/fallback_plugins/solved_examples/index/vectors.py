@@ -9,14 +9,12 @@
     48  (zero)             16 bytes: rows start on a cache line
     64  row 0, row 1, …    float32, little-endian
 
-The header has no count. How many rows there are, the store's own transaction says: rows are written
-and synced first, then named in the table ``vectors``. What a killed writer left behind the last
-named row is nothing, and the next one overwrites it. Files only grow, or are replaced whole under
-another name: a reader's mapping never loses its ground.
+The header has no count: the store's transaction has it. Rows are written and synced first, then named in
+the table ``vectors``. What a killed writer left after the last named row is overwritten by the next one.
+Files only grow, or are replaced whole under another name, so a reader's mapping stays valid.
 
-Exact on purpose (ADR-0019): reading 100,000 rows of 384 is bound by memory, and takes 6 ms on two
-cores. An approximate index saves 5 ms of a question that precedes seconds of a model's answer, and
-costs a minute to build.
+Exact on purpose (ADR-0019): reading 100,000 rows of 384 is bound by memory, and takes 6 ms on two cores. An
+approximate index saves 5 ms before seconds of a model's answer, and costs a minute to build.
 """
 
 import mmap
@@ -44,10 +42,10 @@ _FLOAT_BYTES: Final = 4
 #: kept waiting leaves the rest to others, large enough that Python's part can't be seen.
 _CHUNK_ROWS: Final = 4_096
 
-#: So much of a file stays mapped; pages behind it are given back as soon as they were read. The
-#: system keeps them in its cache, and a process that asks once is not 150 MB larger ever after (a
-#: goal: 1.3 times the vectors at 100,000). Mapping them again takes a quarter more time where the
-#: file system caches in large folios (ext4, XFS), and twice the time elsewhere.
+#: So much of a file stays mapped; later pages are released once they were read. The system keeps them in
+#: its cache, and a process that asks once does not stay 150 MB larger (a goal: 1.3 times the vectors at
+#: 100,000). Mapping them again takes a quarter more time on file systems with large folios (ext4, XFS), and
+#: twice the time on others.
 _RESIDENT_BYTES: Final = 112 * 2**20
 
 #: Places of a ranking that are sorted at first; where they don't suffice, so many times more.
@@ -66,31 +64,24 @@ class Neighbour(NamedTuple):
 
 @dataclass(frozen=True)
 class VectorFile:
-    """Where the rows are, and what they have to be: another model's are never read."""
+    """A file of rows of one model: another model's are never read."""
 
     path: Path
     dimension: int
     sha256: Digest
 
     def create(self) -> None:
-        """A new, empty, private file, on disk with its name. Raises ExampleStoreError."""
+        """Create a new, empty, private file, synced with its name. Raises ExampleStoreError."""
         header = _HEADER.pack(_MAGIC, self.dimension, bytes.fromhex(self.sha256))
+        self._write(header, 0, os.O_CREAT | os.O_TRUNC)
         try:
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            try:
-                _write(descriptor, header, 0)
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
             sync_directory(self.path.parent)
         except OSError as error:
             raise self._unusable(error) from error
 
     def write(self, row: int, vectors: "NDArray[np.float32]") -> None:
-        """Write rows from ``row`` on, synced: then they may be named. Raises ExampleStoreError.
-
-        Nothing before ``row`` is touched, whatever happens (disk full, killed).
-        """
+        """Write rows from ``row`` on, synced: then they may be named. Nothing before ``row`` is touched,
+        whatever happens (disk full, killed). Raises ExampleStoreError."""
         import numpy as np
 
         if vectors.ndim != 2 or vectors.shape[1] != self.dimension:
@@ -99,22 +90,11 @@ class VectorFile:
             )
         if not np.isfinite(vectors).all():
             raise ValueError("a vector has a component that is no number")
-        data = np.ascontiguousarray(vectors, dtype="<f4").tobytes()
-        try:
-            descriptor = os.open(self.path, os.O_WRONLY)
-            try:
-                _write(descriptor, data, self._offset(row))
-                os.fdatasync(descriptor)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise self._unusable(error) from error
+        self._write(np.ascontiguousarray(vectors, dtype="<f4").tobytes(), self._offset(row))
 
     def open(self, count: int) -> "Vectors":
-        """The first ``count`` rows, mapped, none of them read yet.
-
-        Raises ExampleStoreError: not such a file, of another model, fewer rows than that.
-        """
+        """Map the first ``count`` rows. Raises ExampleStoreError: not such a file, of another model, or too
+        few rows."""
         try:
             with self.path.open("rb") as stream:
                 size = os.fstat(stream.fileno()).st_size
@@ -142,6 +122,21 @@ class VectorFile:
             next_step="Embed the examples again: `fallback-tier examples index --rebuild`.",
         )
 
+    def _write(self, data: bytes, offset: int, flags: int = 0) -> None:
+        """Write all of it, synced. One call may write less, which is how a full disk begins."""
+        rest = memoryview(data)
+        try:
+            descriptor = os.open(self.path, os.O_WRONLY | flags, 0o600)
+            try:
+                while rest:
+                    written = os.pwrite(descriptor, rest, offset)
+                    rest, offset = rest[written:], offset + written
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise self._unusable(error) from error
+
     def _offset(self, row: int) -> int:
         return _HEADER.size + row * self.dimension * _FLOAT_BYTES
 
@@ -165,10 +160,8 @@ class Vectors:
         ).reshape(count, dimension)
 
     def ranked(self, query: "NDArray[np.float32]") -> Iterator[Neighbour]:
-        """Rows by cosine, best first; among equals the lower row. Sorted only as far as it is read.
-
-        Raises ValueError for a query of another dimension.
-        """
+        """Yield rows by cosine, best first; among equals the lower row. Sorted only as far as it is read.
+        Raises ValueError for a query of another dimension."""
         scores = self.scores(query)
         for row, score in best_first(scores, len(scores)):
             yield Neighbour(row, score)
@@ -176,7 +169,7 @@ class Vectors:
     def scores(
         self, query: "NDArray[np.float32]", *, threads: int | None = None
     ) -> "NDArray[np.float32]":
-        """The cosine of every row, in order. Bit for bit the same, however many threads."""
+        """Return the cosine of every row, in order, bit for bit the same for any number of threads."""
         import numpy as np
 
         count, dimension = self.rows.shape
@@ -214,10 +207,8 @@ class Vectors:
 
 
 def best_first(scores: "NDArray[np.float32]", left: int) -> Iterator[tuple[int, float]]:
-    """The ``left`` highest scores, best first, with their places; among equals the lower place.
-
-    Sorted only as far as it is read.
-    """
+    """Yield the places of the ``left`` highest scores with the scores, best first; among equals the lower
+    place. Sorted only as far as it is read."""
     import numpy as np
 
     given, wanted = 0, _FIRST_SORTED
@@ -231,11 +222,3 @@ def best_first(scores: "NDArray[np.float32]", left: int) -> Iterator[tuple[int, 
         for row in best[given:]:
             yield int(row), float(scores[row])
         given, wanted = len(best), wanted * _FIRST_SORTED
-
-
-def _write(descriptor: int, data: bytes, offset: int) -> None:
-    """All of it: one call may write less, which is how a full disk begins."""
-    rest = memoryview(data)
-    while rest:
-        written = os.pwrite(descriptor, rest, offset)
-        rest, offset = rest[written:], offset + written

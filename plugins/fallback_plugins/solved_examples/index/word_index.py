@@ -150,10 +150,8 @@ class Postings:
         return {word: int(self._arrays.counts[at]) if at >= 0 else 0 for word, at in places.items()}
 
     def ranked(self, words: Sequence[str]) -> Iterator[tuple[int, float]]:
-        """The chunks that have any of the words, best BM25 first, then by id: (chunk, BM25).
-
-        Sorted only as far as it is read. Raises ExampleStoreError where the file was overwritten.
-        """
+        """Yield the chunks that have any of the words, best BM25 first, then by id: (chunk, BM25). Sorted
+        only as far as it is read. Raises ExampleStoreError if the file was overwritten."""
         try:
             yield from self._ranked(words)
         except IndexError as error:
@@ -251,8 +249,7 @@ _OCCURRENCES: Final = "SELECT doc FROM temp.occurrences WHERE term >= ? AND term
 
 @dataclass(frozen=True)
 class Words:
-    """How the words of a store are searched. ``postings`` None: by FTS5; ``note`` says why, if the
-    store had some."""
+    """How the words of a store are searched. ``postings`` None: by FTS5; ``note``: why, if it had some."""
 
     postings: Postings | None = None
     note: str = ""
@@ -267,7 +264,8 @@ class _Term:
 
 
 def words_of(store: ExampleStore, connection: sqlite3.Connection) -> Words:
-    """``connection``: a snapshot of this store. Never raises for posting lists that can't be used."""
+    """Return how a store's words are searched. ``connection``: a snapshot of it. Never raises for posting
+    lists that can't be used."""
     built = get_meta(connection, Meta.POSTINGS)
     if built is None:
         return Words()
@@ -291,10 +289,10 @@ def _by_fts5(reason: str) -> Words:
 
 
 def state_of(connection: sqlite3.Connection) -> str:
-    """Which chunks there are, in a digest; three look-ups, however many.
+    """Return a digest of which chunks there are, by three look-ups.
 
-    Each new chunk raises AUTOINCREMENT's number, and each that goes makes them fewer: together they
-    never come back. The corpus keeps a store apart from another one at the same path.
+    Each new chunk raises AUTOINCREMENT's number, and each deleted one lowers the count: the pair never
+    recurs. The corpus distinguishes a store from another one at the same path.
     """
     manifest = json.loads(get_meta(connection, Meta.MANIFEST) or "{}")
     row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'").fetchone()
@@ -303,10 +301,10 @@ def state_of(connection: sqlite3.Connection) -> str:
 
 
 def build_words(store: ExampleStore, *, min_chunks: int | None = None) -> bool:
-    """Write the posting lists of the store as it is now; whether they are there at the end.
+    """Write the posting lists of the store as it is now. Return whether it has them at the end.
 
-    Not for a small store, nor without numpy. One that changes meanwhile keeps FTS5 until the next
-    build. Raises ExampleStoreError: another build is at work, the disk is full.
+    Not for a small store, nor without numpy. One that changes meanwhile keeps FTS5 until the next build.
+    Raises ExampleStoreError: another build is running, the disk is full.
     """
     with only_builder(store):
         return build_locked(store, min_chunks=min_chunks)
@@ -338,7 +336,7 @@ def build_locked(store: ExampleStore, *, min_chunks: int | None = None) -> bool:
 
 
 def _named(store: ExampleStore, state: str) -> bool:
-    """Name the new file in the store, and take the others away: who still reads one has it mapped."""
+    """Name the new file in the store, and delete the others: their readers have them mapped."""
     with store.writing() as connection:
         there = state_of(connection) == state
         if there:
@@ -354,7 +352,7 @@ def _named(store: ExampleStore, state: str) -> bool:
 def _write(
     store: ExampleStore, path: Path, state: str, chunks: Sequence[int], terms: Sequence[_Term]
 ) -> bool:
-    """The whole file, synced. False where the store changed before its end."""
+    """Write the whole file, synced. Return False if the store changed before its end."""
     layout = _Layout(len(chunks), len(terms), sum(term.chunks for term in terms))
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     try:

@@ -236,7 +236,7 @@ def hunks(diff: str) -> Iterator[Hunk | LeftOut]:
         if reason is not None:
             yield LeftOut(path, reason)
         else:
-            yield from _hunks(path, body)
+            yield from (_hunk(path, match, lines) for match, lines in body)
 
 
 def edits_of(diff: str) -> tuple[tuple[SearchReplace, ...], tuple[LeftOut, ...]]:
@@ -248,8 +248,11 @@ def edits_of(diff: str) -> tuple[tuple[SearchReplace, ...], tuple[LeftOut, ...]]
     )
 
 
-def _sections(lines: Sequence[str]) -> Iterator[tuple[list[str], list[str]]]:
-    """(header, body) of each file. A body's length is by its hunks: they may hold any line."""
+def _sections(
+    lines: Sequence[str],
+) -> Iterator[tuple[list[str], list[tuple[re.Match[str], Sequence[str]]]]]:
+    """Yield the header and the hunks of each file. Their heads say how long they are: they may hold any
+    line."""
     at = 0
     while at < len(lines):
         if not lines[at].startswith(("diff --git ", "diff --cc ", "diff --combined ", "--- ")):
@@ -260,10 +263,11 @@ def _sections(lines: Sequence[str]) -> Iterator[tuple[list[str], list[str]]]:
         while at < len(lines) and not lines[at].startswith(("@@", "diff --")):
             header.append(lines[at])
             at += 1
-        start = at
+        found = []
         while at < len(lines) and (match := _HUNK.match(lines[at])):
-            at = _end(lines, at + 1, match)
-        yield header, list(lines[start:at])
+            start, at = at + 1, _end(lines, at + 1, match)
+            found.append((match, lines[start:at]))
+        yield header, found
 
 
 def _end(lines: Sequence[str], at: int, hunk: re.Match[str]) -> int:
@@ -293,14 +297,6 @@ def _no_edit(header: Sequence[str]) -> LeftOutReason | None:
     if "\nBinary files " in text or "\nGIT binary patch" in text:
         return LeftOutReason.BINARY
     return None
-
-
-def _hunks(path: str, body: Sequence[str]) -> Iterator[Hunk | LeftOut]:
-    at = 0
-    while at < len(body) and (match := _HUNK.match(body[at])):
-        end = _end(body, at + 1, match)
-        yield _hunk(path, match, body[at + 1 : end])
-        at = end
 
 
 def _hunk(path: str, head: re.Match[str], lines: Sequence[str]) -> Hunk | LeftOut:

@@ -91,7 +91,7 @@ class Harvest(Frozen):
 
 @dataclass(frozen=True)
 class HarvestTools:
-    """What a plugin may not import, given by the wiring."""
+    """Functions that a plugin may not import, passed by the caller."""
 
     #: (base commit, path) → the file's exact text. Raises RepositoryError.
     base_text: Callable[[str, str], str]
@@ -104,7 +104,7 @@ class HarvestTools:
 
 @dataclass(frozen=True)
 class HarvestSource:
-    """What no trail says: the words of the advisories (by id and alias), name and licence of the code."""
+    """What no trail has: the advisories (by id and alias), name and licence of the code."""
 
     advisories: Mapping[str, Advisory]
     repository: str
@@ -124,11 +124,8 @@ def harvest(
     source: HarvestSource,
     tools: HarvestTools,
 ) -> Harvest:
-    """Every gate transition among ``events`` that makes an example, in the order of their first event.
-
-    The caller has verified the chain (``fallback_audit.verifying.verify``): here each trail's contract and
-    evidence are checked, not its hashes.
-    """
+    """Return the examples from gate transitions, in the order of their first event. The caller has verified
+    the chain (``fallback_audit.verifying.verify``): this checks each trail's contract and evidence."""
     examples: list[SolvedExample] = []
     left: list[NotHarvested] = []
     links = sorted(events, key=lambda link: (link.scope.fix_id, link.scope.gate_transition_id))

@@ -76,8 +76,8 @@ class ChangedFile:
         )
 
     def mentions(self, text: str) -> int:
-        """How strongly a text points here: 4 for the path, 3 for the file's name, 2 for its module's,
-        1 for each name of a changed line that stands in the text as code."""
+        """Return how strongly a text points here: 4 for the path, 3 for the file's name, 2 for its
+        module's, 1 for each name of a changed line that is in the text as code."""
         path = PurePosixPath(self.path)
         found = 0
         for points, name in ((4, self.path), (3, path.name), (2, path.stem)):
@@ -99,7 +99,7 @@ _SHORTEST_STEM = 3
 
 
 def is_source(ecosystem: str, path: str) -> bool:
-    """Is this a source file of the package's own, by its name?"""
+    """Return whether this is one of the package's own source files, by its name."""
     pure = PurePosixPath(path)
     return (
         pure.suffix.lower() in LANGUAGES.get(ecosystem, {})
@@ -111,7 +111,7 @@ def is_source(ecosystem: str, path: str) -> bool:
 def changed_files(
     before: Mapping[str, str], after: Mapping[str, str], versions: tuple[str, str]
 ) -> list[ChangedFile]:
-    """Files of both that differ by more than the version's number, sorted by path."""
+    """Return files of both that differ by more than the version's number, sorted by path."""
     found = []
     for path in sorted(before.keys() & after.keys()):
         old, new = before[path], after[path]
@@ -173,10 +173,8 @@ class Change(NamedTuple):
 
 
 def edits_between(path: str, before: str, after: str) -> tuple[SearchReplace, ...]:
-    """Edits that, applied in order, turn ``before`` into ``after``; none where they are equal.
-
-    Raises EditError where no edit can say it: the file is empty before, or differs in line ends only.
-    """
+    """Return edits that, applied in order, turn ``before`` into ``after``. Raises EditError if no edit can:
+    the file is empty before, or differs in line ends only."""
     old, new = before.replace("\r\n", "\n"), after.replace("\r\n", "\n")
     if before == after:
         return ()
@@ -209,7 +207,7 @@ def edits_between(path: str, before: str, after: str) -> tuple[SearchReplace, ..
 
 
 def changes_between(before: Sequence[str], after: Sequence[str]) -> Iterator[Change]:
-    """What differs, in order. Its time has a bound (MAX_CELLS): beyond it changes grow together."""
+    """Yield what differs, in order, in bounded time: beyond MAX_CELLS changes are merged."""
     start, stop, end = 0, len(before), len(after)
     while start < min(stop, end) and before[start] == after[start]:
         start += 1

@@ -94,10 +94,10 @@ def choose_pair(
     vulnerable: str | None = None,
     fixed: str | None = None,
 ) -> Pair:
-    """What to compare, of a package that the advisory names (the first by default).
+    """Return the releases to compare, of a package that the advisory names (the first by default).
 
-    Raises NoExampleError where the advisory names no such package or no fixed version, or no release
-    near below it is affected; ToolError where the registry can't be asked.
+    Raises NoExampleError if the advisory names no such package or no fixed version, or no release near
+    below it is affected; ToolError if the registry can't be reached.
     """
     ecosystem, name, matcher = _named(advisory, package)
     fixed = fixed or next(iter(matcher.fixed), None)
@@ -154,11 +154,8 @@ def example_from(
     fixed: str | None = None,
     licence: str | None = None,
 ) -> SolvedExample:
-    """The example that two releases make: archives, or folders that a client unpacked.
-
-    Versions and licence are those that the releases declare, unless they are given. Raises
-    NoExampleError, ArchiveError.
-    """
+    """Return the example from two releases: archives, or folders that a client unpacked. Versions and
+    licence: by default those that the releases declare. Raises NoExampleError, ArchiveError."""
     ecosystem, name, _ = _named(advisory, package)
     old, new = (_Release.read(path, ecosystem) for path in (before, after))
     pair = _checked(
@@ -223,7 +220,7 @@ class _Release:
 
 
 def _version(release: _Release, ecosystem: str, package: str, path: Path) -> str:
-    """As the release declares it. Raises NoExampleError where it is another package's, or nobody's."""
+    """Return the declared version. Raises NoExampleError if there is none, or it is another package's."""
     declared = declared_release(release.manifests)
     if declared is None or canonical_name(ecosystem, declared[0]) != package:
         whose = f"of {declared[0]}" if declared else "without a name and a version"
@@ -242,7 +239,7 @@ def _is_manifest(name: str) -> bool:
 
 
 def _chosen(advisory: Advisory, changed: Sequence[ChangedFile]) -> list[ChangedFile]:
-    """Few files that belong to the fix, those that the advisory points at first."""
+    """Return the few files that belong to the fix, those that the advisory points at first."""
     if not changed:
         raise _no_example(
             "no source file differs between the releases", _OTHER_WAY, kind="no_change"
@@ -338,11 +335,9 @@ class _Member(NamedTuple):
 
 
 def read_release(path: Path, keep: Keep) -> dict[str, bytes]:
-    """Content by path of those files that ``keep`` wants, without the archive's own top folder.
-
-    Raises ArchiveError: no such file, no known format, damaged, over a limit above, or a member that
-    is a link, a device, twice there, or leads outside.
-    """
+    """Return the content by path of files that ``keep`` selects, without the archive's top folder. Raises
+    ArchiveError: no such file, unknown format, damaged, over a limit above, or a member that is a link, a
+    device, a duplicate, or leads outside."""
     try:
         if path.is_dir():
             return _kept(path, _folder(path), keep)
@@ -554,13 +549,13 @@ _MANIFESTS = ("package.json", "pyproject.toml", "METADATA", "PKG-INFO")
 
 
 def declared_licence(files: Mapping[str, bytes]) -> str | None:
-    """What ``files`` (content by path) declare, the manifest nearest the root first; None: nothing."""
+    """Return the licence that ``files`` (content by path) declare, nearest the root first; None: none."""
     found = (_declared(name, content) for name, content in _nearest_first(files, _MANIFESTS))
     return next(filter(None, found), None)
 
 
 def declared_release(files: Mapping[str, bytes]) -> tuple[str, str] | None:
-    """Name and version of the package whose files these are; None: they don't say."""
+    """Return the name and version of the package that files declare; None: they declare none."""
     for name, content in _nearest_first(files, ("package.json", "METADATA", "PKG-INFO")):
         reported = _named_in(name, content)
         if all(isinstance(part, str) and part for part in reported):
@@ -666,7 +661,7 @@ class RegistryReleases:
     clients: ClientRunner
 
     def newest_below(self, ecosystem: str, package: str, version: str) -> str | None:
-        """The newest release below; of PyPI only with a wheel for this Python. None: there is none."""
+        """Return the newest release below; of PyPI only with a wheel for this Python. None: none."""
         _check_release(ecosystem, package, version)
         with scratch_folder("releases") as folder:
             if ecosystem == "npm":
@@ -688,7 +683,7 @@ class RegistryReleases:
             return line[1] if line and reported.ok else _raise(reported)
 
     def fetch(self, ecosystem: str, package: str, version: str, into: Path) -> Path:
-        """npm's tarball, or a folder with a wheel's files, below ``into``."""
+        """Download npm's tarball, or a folder with a wheel's files, to below ``into``."""
         _check_release(ecosystem, package, version)
         place = into / version
         place.mkdir(parents=True)
