@@ -103,7 +103,7 @@ TABLES = (
 
 
 class State(StrEnum):
-    """State of a record's version: only a live one is ever found."""
+    """What a version of a record is to a reader: only a live one is ever found."""
 
     LIVE = "live"
     SUPERSEDED = "superseded"
