@@ -166,12 +166,13 @@ class RefreshOrBump(NpmStep):
             if not everyone(version):
                 return False
             moves = {**plan.wanted_versions, (node.name, node.version): version}
-            along = walk.along(moves)
-            return not along.declares and not any(
-                walk.excluding({**moves, **along.wanted_versions})
-            )
+            return not any(walk.excluding({**moves, **walk.along(moves).wanted_versions}))
 
-        return self.targets.lowest(node, fits)
+        found = self.targets.lowest(node, fits)
+        if found is None and self.targets.only is None:
+            # The peers may admit only a later version than the first safe one.
+            found = next(filter(fits, self.targets.published(node.name, node.version)), None)
+        return found
 
     def _declared(self, plan: _Changes, at: NpmPosition, node: Node) -> _Changes:
         client, files, own = self.resolver.client, plan.files, asked_by_root(at, node)
@@ -188,14 +189,16 @@ class RefreshOrBump(NpmStep):
             files = declare(files, node.name, keys, target, but_for=others)
         files = raise_overrides(client, files, places, target)
         wanted_versions = {**plan.wanted_versions, (node.name, node.version): target}
-        return self._with_peers(
-            replace(plan, files=files, wanted_versions=wanted_versions), at, node
-        )
+        plan = replace(plan, files=files, wanted_versions=wanted_versions)
+        return self._with_peers(plan, at, node, may_declare=True)
 
-    def _with_peers(self, plan: _Changes, at: NpmPosition, node: Node) -> _Changes:
+    def _with_peers(
+        self, plan: _Changes, at: NpmPosition, node: Node, *, may_declare: bool = False
+    ) -> _Changes:
         """What requires a copy as its peer, in a range that excludes the new version, moves along. If that
         can't be, the client says what is in the way."""
-        along = ParentWalk(at.tree, self.targets, {}).along(plan.wanted_versions)
+        walk = ParentWalk(at.tree, self.targets, {})
+        along = walk.along(plan.wanted_versions, may_declare=may_declare)
         if not along.versions:
             return plan
         return replace(

@@ -115,12 +115,12 @@ class ParentWalk:
         named = self.targets.named(node.name, node.version)
         return self._solve(node, safe or named, (node.name,))
 
-    def along(self, moves: WantedVersions) -> Changes:
-        """Return what has to move with ``moves``, since it requires a moved package as its peer.
+    def along(self, moves: WantedVersions, *, may_declare: bool = False) -> Changes:
+        """Return what has to move with ``moves``, as it requires a moved package as its peer: each to the
+        lowest release that admits them, within the ranges that require it.
 
-        Each goes to the lowest release that admits them, within the ranges that require it if there is one;
-        otherwise only the project's own declaration of it is raised. What can't move is left out:
-        ``excluding`` yields it.
+        ``may_declare``: if no release is within, the project's own declaration of it is raised. What can't
+        move is left out: ``excluding`` yields it.
         """
         every, changes = dict(moves), Changes()
         for _ in range(MAX_DEPTH):
@@ -129,7 +129,8 @@ class ParentWalk:
                 fitting = self._going_with(holder, every)
                 with suppress(RecipeError):  # nothing of it can move
                     one = self._solve(holder, fitting, (ask.name, holder.name))
-                    if fitting and all(name == holder.name for name, _ in one.declares):
+                    raised = {name for name, _ in one.declares}
+                    if fitting and raised <= ({holder.name} if may_declare else set()):
                         more.add(one)
             new = more.moves(self.tree)
             if new.items() <= every.items():
