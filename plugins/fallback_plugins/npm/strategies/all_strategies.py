@@ -117,8 +117,8 @@ class RefreshOrBump(NpmStep):
     """One client run for all packages: each affected copy to the lowest safe version that it can have."""
 
     def refresh(self, at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
-        """Only the lock changes: versions that everyone who asks for a copy admits, if need be in a later
-        release within its own range."""
+        """Only the lock changes: versions that everyone who asks for a copy admits. What requires it as a
+        peer may move along within its own range."""
         return self._reached(at, packages, self._in_range)
 
     def direct(self, at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
@@ -158,9 +158,10 @@ class RefreshOrBump(NpmStep):
         can move with it within the ranges that require that; None: there is none."""
         asks = at.tree.dependents(node.key)
         firm = [ask.spec for holder, ask in asks if not ask.peer or at.tree.is_root(holder)]
-        if len(firm) == len(asks):
-            return None
         everyone, walk = self._all_admit(node, firm), ParentWalk(at.tree, self.targets, {})
+        named = self.targets.named(node.name, node.version)
+        if len(firm) == len(asks) or (named and not any(map(everyone, named))):
+            return None
 
         def fits(version: str) -> bool:
             if not everyone(version):
