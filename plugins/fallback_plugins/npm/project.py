@@ -474,6 +474,7 @@ class NpmProject:
             before=replace(resolve.start.tree, source=manifest),
             after=replace(at.tree, source=manifest),
             notes=(
+                *resolve.notes,
                 *self._brought_up(resolve),
                 *_unneeded_overrides(at, {move.package for move in moves}, strategies),
                 *strategies.targets.notes,

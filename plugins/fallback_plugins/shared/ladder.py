@@ -64,12 +64,14 @@ class Reached(Generic[FilesT]):
 
     ``raised``: what else was changed for each package, as ``name version``. ``declined``: packages of which
     it had to leave a copy, and why. ``step``: the step that it turned out to be; None: the strategy's own.
+    ``notes``: sentences on why others moved along.
     """
 
     position: Position[FilesT]
     raised: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     declined: Mapping[str, RecipeError] = field(default_factory=dict)
     step: LadderStep | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -236,6 +238,8 @@ class Resolution(Generic[FilesT]):
     def __init__(self, judge: ResultRules[FilesT], start: Position[FilesT]) -> None:
         self._judge = judge
         self.start = self.at = start
+        #: On why packages moved along, for the result's notes.
+        self.notes: list[str] = []
         self._tried: dict[str, Tried] = {}
         self._fixed: dict[_Copy, _FixedCopies] = {}
         #: Of packages of which a copy is left below other dependents.
@@ -362,6 +366,7 @@ class Resolution(Generic[FilesT]):
         self._fixed |= {copy: how[copy[0]] for copy in old - new}
         self._partly |= {name: one for name, one in how.items() if name not in gone}
         self.at = after
+        self.notes += reached.notes
         return True
 
     # --- the account --------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from fallback_plugins.npm.manifests.manifest import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, compatible, excludes, foreign
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.bundles import refuse_bundled
-from fallback_plugins.npm.strategies.parents import ParentBump, ParentWalk
+from fallback_plugins.npm.strategies.parents import ParentBump, ParentWalk, why_moved
 from fallback_plugins.npm.strategies.resolving import NpmPosition, NpmStep, Resolver, asked_by_root
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.shared.bumping import no_override, use_bump
@@ -40,7 +40,7 @@ from fallback_plugins.shared.ladder import (
 )
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import compare_versions
-from fallback_tier.advisory.versions import is_major_step, is_orderable, is_prerelease
+from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Blocker
 
@@ -98,13 +98,14 @@ class Strategies(NpmStep):
 class _Changes:
     """What to change, which copies get which version, and which packages have no such plan.
 
-    ``raised``: by package, what has to move along.
+    ``raised``: by package, what has to move along. ``along``: the packages among these.
     """
 
     files: Files
     wanted_versions: Mapping[tuple[str, str], str] = field(default_factory=dict)
     raised: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     declined: Mapping[str, RecipeError] = field(default_factory=dict)
+    along: tuple[str, ...] = ()
 
 
 #: Adds one affected copy to a plan. Raises RecipeError: this step is none for it.
@@ -116,7 +117,8 @@ class RefreshOrBump(NpmStep):
     """One client run for all packages: each affected copy to the lowest safe version that it can have."""
 
     def refresh(self, at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
-        """Only the lock changes: versions that everyone who asks for a copy admits."""
+        """Only the lock changes: versions that everyone who asks for a copy admits. What requires it as a
+        peer may move along within its own range."""
         return self._reached(at, packages, self._in_range)
 
     def direct(self, at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
@@ -145,11 +147,33 @@ class RefreshOrBump(NpmStep):
         target = self._fitting(at, node, [place.spec for place in places], overruled=bool(places))
         if target is None and places:
             raise forced(plan.files, places[0])
+        target = target or self._beside_peers(plan, at, node)
         if target is None:
             raise _who_blocks(at.tree, node, self.targets.lowest(node, lambda _version: True))
-        return replace(
-            plan, wanted_versions={**plan.wanted_versions, (node.name, node.version): target}
-        )
+        wanted_versions = {**plan.wanted_versions, (node.name, node.version): target}
+        return self._with_peers(replace(plan, wanted_versions=wanted_versions), at, node)
+
+    def _beside_peers(self, plan: _Changes, at: NpmPosition, node: Node) -> str | None:
+        """Return the lowest safe version that all admit that install a copy, if what requires it as a peer
+        can move with it within the ranges that require that; None: there is none."""
+        asks = at.tree.dependents(node.key)
+        firm = [ask.spec for holder, ask in asks if not ask.peer or at.tree.is_root(holder)]
+        everyone, walk = self._all_admit(node, firm), ParentWalk(at.tree, self.targets, {})
+        named = self.targets.named(node.name, node.version)
+        if len(firm) == len(asks) or (named and not any(map(everyone, named))):
+            return None
+
+        def fits(version: str) -> bool:
+            if not everyone(version):
+                return False
+            moves = {**plan.wanted_versions, (node.name, node.version): version}
+            return not any(walk.excluding({**moves, **walk.along(moves).wanted_versions}))
+
+        found = self.targets.lowest(node, fits)
+        if found is None and self.targets.only is None:
+            # The peers may admit only a later version than the first safe one.
+            found = next(filter(fits, self.targets.published(node.name, node.version)), None)
+        return found
 
     def _declared(self, plan: _Changes, at: NpmPosition, node: Node) -> _Changes:
         client, files, own = self.resolver.client, plan.files, asked_by_root(at, node)
@@ -166,43 +190,25 @@ class RefreshOrBump(NpmStep):
             files = declare(files, node.name, keys, target, but_for=others)
         files = raise_overrides(client, files, places, target)
         wanted_versions = {**plan.wanted_versions, (node.name, node.version): target}
-        return self._with_peers(
-            replace(plan, files=files, wanted_versions=wanted_versions), at, node, target
+        plan = replace(plan, files=files, wanted_versions=wanted_versions)
+        return self._with_peers(plan, at, node, may_declare=True)
+
+    def _with_peers(
+        self, plan: _Changes, at: NpmPosition, node: Node, *, may_declare: bool = False
+    ) -> _Changes:
+        """What requires a copy as its peer, in a range that excludes the new version, moves along. If that
+        can't be, the client says what is in the way."""
+        walk = ParentWalk(at.tree, self.targets, {})
+        along = walk.along(plan.wanted_versions, may_declare=may_declare)
+        if not along.versions:
+            return plan
+        return replace(
+            plan,
+            files=along.made_in(plan.files, at.tree, self.resolver.client),
+            wanted_versions={**plan.wanted_versions, **along.moves(at.tree)},
+            raised={**plan.raised, node.name: (*plan.raised.get(node.name, ()), *along.raised)},
+            along=(*plan.along, *along.versions),
         )
-
-    def _with_peers(self, plan: _Changes, at: NpmPosition, node: Node, target: str) -> _Changes:
-        """What the project asks for too, and demands the old version as its peer, moves along."""
-        for holder, ask in at.tree.dependents(node.key):
-            keys = {it.name for it in asked_by_root(at, holder)}
-            if not ask.peer or not keys or admits(ask.spec, target):
-                continue
-            version = self._going_with(holder, ask.name, target)
-            if version is None:
-                continue  # the client says what is in the way
-            raised = (*plan.raised.get(node.name, ()), f"{holder.name} {version}")
-            plan = replace(
-                plan,
-                files=declare(plan.files, holder.name, keys, version),
-                wanted_versions={**plan.wanted_versions, (holder.name, holder.version): version},
-                raised={**plan.raised, node.name: raised},
-            )
-        return plan
-
-    def _going_with(self, holder: Node, peer: str, target: str) -> str | None:
-        """The lowest version that goes with the new one. Where that is a major step, the newest of its
-        line: what a fresh install of the range takes, and what the first release broke is fixed there."""
-        fitting = [
-            release.version
-            for release in self.targets.releases(holder.name)
-            if compare_versions(ECOSYSTEM, release.version, holder.version) > 0
-            and (peer not in release.peers or admits(release.peers[peer], target))
-            and self.targets.is_safe(holder.name, release.version)
-            and not is_prerelease(ECOSYSTEM, release.version)
-        ]
-        if not fitting or not is_major_step(ECOSYSTEM, holder.version, fitting[0]):
-            return fitting[0] if fitting else None
-        line = [it for it in fitting if not is_major_step(ECOSYSTEM, fitting[0], it)]
-        return line[-1]
 
     def _fitting(
         self, at: NpmPosition, node: Node, specs: Sequence[str], *, overruled: bool
@@ -275,7 +281,26 @@ class RefreshOrBump(NpmStep):
             if self._learned(at.tree, old):
                 plan = planned()
                 after = self.resolver.resolve(plan.files, plan.wanted_versions)
-        return Reached(self._accepted(at, after, plan.wanted_versions), plan.raised, plan.declined)
+        if plan.along and not self.resolver.fresh and self._problem(at, after) is not None:
+            # What moved along admits now what it excluded before.
+            after = self.resolver.resolve(after.files, plan.wanted_versions)
+        after = self._accepted(at, after, plan.wanted_versions)
+        notes = tuple(why_moved(at.tree, after.tree, plan.along))
+        return Reached(after, self._raised(plan, after.tree), plan.declined, notes=notes)
+
+    def _raised(self, plan: _Changes, after: DependencyTree) -> dict[str, tuple[str, ...]]:
+        """Return what moved along with each package, as the lock has it: clients may take a higher release.
+        Without a lock, it is what was declared."""
+        held = {node.label for node in after.nodes.values()}
+
+        def resolved(label: str) -> str:
+            name = label.rpartition(" ")[0]
+            highest = after.highest(ECOSYSTEM, name)
+            return (
+                label if self.resolver.fresh or label in held else f"{name} {highest or ''}".strip()
+            )
+
+        return {package: tuple(map(resolved, labels)) for package, labels in plan.raised.items()}
 
     def _accepted(
         self, at: NpmPosition, after: NpmPosition, wanted_versions: WantedVersions

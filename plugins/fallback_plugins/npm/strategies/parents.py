@@ -1,10 +1,12 @@
-"""The parent bump: which ancestors to raise, and to what, so that an affected copy can go."""
+"""The parent bump: which ancestors to raise, and to what, so that an affected copy can go; and what moves
+along because it requires a moved package as its peer."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.client import Client, Files, WantedVersions
 from fallback_plugins.npm.clients.registry import Release
 from fallback_plugins.npm.manifests.declaring import (
     blocked_by,
@@ -15,7 +17,7 @@ from fallback_plugins.npm.manifests.declaring import (
     raise_overrides,
 )
 from fallback_plugins.npm.manifests.manifest import ECOSYSTEM
-from fallback_plugins.npm.manifests.specs import admits
+from fallback_plugins.npm.manifests.specs import admits, excludes
 from fallback_plugins.npm.strategies.bundles import Bundles, bundler_of
 from fallback_plugins.npm.strategies.resolving import NpmPosition, NpmStep
 from fallback_plugins.npm.strategies.targets import Targets
@@ -28,7 +30,7 @@ from fallback_plugins.shared.ladder import (
 )
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import compare_versions
-from fallback_tier.advisory.versions import is_prerelease
+from fallback_tier.advisory.versions import is_major_step, is_prerelease
 from fallback_tier.errors import RecipeError
 
 #: Client runs that one package's parent bump may cost. The prediction is right the first time as a rule;
@@ -54,6 +56,27 @@ class Changes:
             if held is None or compare_versions(ECOSYSTEM, version, held) > 0:
                 self.declares[key] = version
         self.wanted_versions |= other.wanted_versions
+
+    def moves(self, tree: DependencyTree) -> dict[tuple[str, str], str]:
+        """Return the new version of each installed copy, by (package, version)."""
+        found = dict(self.wanted_versions)
+        for (package, key), version in self.declares.items():
+            for node in tree.of(package):
+                asks = tree.dependents(node.key)
+                if any(ask.name == key for dependent, ask in asks if tree.is_root(dependent)):
+                    found[package, node.version] = version
+        return found
+
+    def made_in(self, files: Files, tree: DependencyTree, client: Client) -> Files:
+        """Return the files with the declarations raised, and the overrides that hold what is to move.
+        Raises RecipeError."""
+        for (package, held), version in self.wanted_versions.items():
+            for node in tree.of(package):
+                if node.version == held:
+                    files = raise_overrides(client, files, holding(client, files, node), version)
+        for (package, key), version in self.declares.items():
+            files = declare(files, package, {key}, version)
+        return files
 
     @property
     def versions(self) -> dict[str, str]:
@@ -92,9 +115,95 @@ class ParentWalk:
         named = self.targets.named(node.name, node.version)
         return self._solve(node, safe or named, (node.name,))
 
+    def along(self, moves: WantedVersions, *, may_declare: bool = False) -> Changes:
+        """Return what has to move with ``moves``, as it requires a moved package as its peer: each to the
+        lowest release that admits them, within the ranges that require it.
+
+        ``may_declare``: if no release is within, the project's own declaration of it is raised. What can't
+        move is left out: ``excluding`` yields it.
+        """
+        every, changes = dict(moves), Changes()
+        for _ in range(MAX_DEPTH):
+            more = Changes()
+            for holder, ask, _version in self.excluding(every):
+                fitting = self._going_with(holder, every)
+                with suppress(RecipeError):  # nothing of it can move
+                    one = self._solve(holder, fitting, (ask.name, holder.name))
+                    raised = {name for name, _ in one.declares}
+                    if fitting and raised <= ({holder.name} if may_declare else set()):
+                        more.add(one)
+            new = more.moves(self.tree)
+            if new.items() <= every.items():
+                break
+            every |= new
+            changes.add(more)
+        return changes
+
+    def excluding(self, moves: WantedVersions) -> Iterator[tuple[Node, DependencyEdge, str]]:
+        """Yield each package with its peer, and the version to which that moves, if the peer's range admits
+        what is installed and not that version."""
+        for (name, held), version in moves.items():
+            for node in self.tree.of(name):
+                if node.version != held:
+                    continue
+                for holder, ask in self.tree.dependents(node.key):
+                    is_open = not ask.peer or self.tree.is_root(holder)
+                    if is_open or not admits(ask.spec, held) or admits(ask.spec, version):
+                        continue
+                    release = self._release(holder.name, moves.get((holder.name, holder.version)))
+                    if release is None or not admits(release.peers.get(name, version), version):
+                        yield holder, ask, version
+
+    def _release(self, package: str, version: str | None) -> Release | None:
+        found = (it for it in self.targets.releases(package) if it.version == version)
+        return next(found, None) if version is not None else None
+
+    def _going_with(self, holder: Node, moves: WantedVersions) -> tuple[str, ...]:
+        """Return the higher releases whose peers admit what moves, lowest first. If that is a major step,
+        the newest of its line is first: a fresh install of the range takes it, and what the line's first
+        release broke is fixed there."""
+        above = self.failed.get(holder.name, holder.version)
+        fitting = [
+            release
+            for release in self.targets.releases(holder.name)
+            if compare_versions(ECOSYSTEM, release.version, above) > 0
+            and self._admits_peers(release, self._peers_of(holder, moves))
+            and self.targets.is_safe(holder.name, release.version)
+            and not is_prerelease(ECOSYSTEM, release.version)
+        ]
+        good = [it for it in fitting if not it.deprecated] or fitting
+        good = [it for it in good if self._admits_peers(it, self._held_beside(it, moves))] or good
+        found = tuple(release.version for release in good)
+        if not found or not is_major_step(ECOSYSTEM, holder.version, found[0]):
+            return found
+        line = [it for it in found if not is_major_step(ECOSYSTEM, found[0], it)]
+        return (*reversed(line), *found[len(line) :])
+
+    def _peers_of(self, holder: Node, moves: WantedVersions) -> dict[str, set[str]]:
+        """Return the versions to which a package's peers move, by the name that it requires them by."""
+        peers = ((ask.name, self.tree.nodes.get(ask.to or "")) for ask in holder.asks if ask.peer)
+        keys = ((name, (node.name, node.version)) for name, node in peers if node is not None)
+        return {name: {moves[key]} for name, key in keys if key in moves}
+
+    def _held_beside(self, release: Release, moves: WantedVersions) -> dict[str, set[str]]:
+        """Return the versions that the tree has of a release's peers, with ``moves``."""
+        return {
+            name: {moves.get((name, node.version), node.version) for node in copies}
+            for name in release.peers
+            if (copies := self.tree.of(name))
+        }
+
+    def _admits_peers(self, release: Release, held: Mapping[str, Iterable[str]]) -> bool:
+        return all(
+            name not in release.peers or any(admits(release.peers[name], it) for it in versions)
+            for name, versions in held.items()
+        )
+
     def _solve(self, node: Node, ok: tuple[str, ...], dependency_path: tuple[str, ...]) -> Changes:
         dependents = self.targets.dependents(self.tree, node.key)
         asks = [(dependent, ask) for dependent, ask in dependents if not ask.peer]
+        # npm installs a peer that nothing else requires.
+        asks = asks or [pair for pair in dependents if not self.tree.is_root(pair[0])]
         if not asks:
             raise no_fix(node)
         for version in ok:
@@ -123,15 +232,18 @@ class ParentWalk:
             if not ok:
                 raise no_fix(node)
             return Changes(declares={(node.name, ask.name): ok[0]})
-        clearing = tuple(self.clearing(dependent, ask.name, ok))
+        clearing = tuple(self.clearing(dependent, ask.name, ok, peer=ask.peer))
         if not clearing or len(dependency_path) > MAX_DEPTH or dependent.name in dependency_path:
             if not ok:
                 raise no_fix(node)
             raise blocked_by(self.tree, node, ok[0], dependent, ask.spec)
         return self._solve(dependent, clearing, (*dependency_path, dependent.name))
 
-    def clearing(self, dependent: Node, name: str, ok: tuple[str, ...]) -> Iterator[str]:
-        """Versions of an dependent that let go of the affected copy, lowest first, deprecated ones last."""
+    def clearing(
+        self, dependent: Node, name: str, ok: tuple[str, ...], *, peer: bool = False
+    ) -> Iterator[str]:
+        """Versions of a dependent that let go of the affected copy, lowest first, deprecated ones last.
+        ``peer``: it is the dependent's peer."""
         above = self.failed.get(dependent.name, dependent.version)
         fitting = [
             release
@@ -139,15 +251,48 @@ class ParentWalk:
             if compare_versions(ECOSYSTEM, release.version, above) > 0
             and not is_prerelease(ECOSYSTEM, release.version)
             and self.targets.is_safe(dependent.name, release.version)
-            and _lets_go(release, name, ok)
+            and _lets_go(release, name, ok, peer=peer)
         ]
         for deprecated in (False, True):
             yield from (r.version for r in fitting if r.deprecated is deprecated)
 
 
-def _lets_go(release: Release, name: str, ok: tuple[str, ...]) -> bool:
-    spec = release.asks.get(name)
+def _lets_go(release: Release, name: str, ok: tuple[str, ...], *, peer: bool) -> bool:
+    spec = release.asks.get(name) or (release.peers.get(name) if peer else None)
     return spec is None or any(admits(spec, version) for version in ok)
+
+
+def why_moved(
+    before: DependencyTree,
+    after: DependencyTree,
+    names: Iterable[str],
+    *,
+    peers_alone: bool = False,
+) -> Iterator[str]:
+    """Yield why packages moved: of each, the first requirement that excludes what its new release gets.
+    ``peers_alone``: only a peer is a reason."""
+    for name in dict.fromkeys(names):
+        held = {node.version for node in before.of(name)}
+        new = [node for node in after.of(name) if node.version not in held]
+        got = {
+            (ask.name, after.nodes[ask.to].version)
+            for node in new
+            for ask in node.asks
+            if ask.to is not None and ask.to in after.nodes
+        }
+        asks = ((node, ask) for node in before.of(name) for ask in node.asks)
+        for node, ask in (it for it in asks if it[1].peer or not peers_alone):
+            against = sorted(
+                it for asked, it in got if asked == ask.name and excludes(ask.spec, it)
+            )
+            if against:
+                what = f"{ask.name} {ask.spec}{' as its peer' if ask.peer else ''}"
+                now = ", ".join(sorted({it.version for it in new}))
+                yield (
+                    f"{node.label} requires {what}, which does not admit {', '.join(against)}: it goes to"
+                    f" {now}."
+                )
+                break
 
 
 def _together(wanted: Mapping[str, Changes]) -> Changes:
@@ -185,7 +330,9 @@ class ParentBump(NpmStep):
                 raised = {name: one.raised for name, one in wanted.items()}
                 is_lock_alone = replace(after.files, lock_text=at.files.lock_text) == at.files
                 step = LadderStep.LOCK_REFRESH if is_lock_alone else None
-                return Reached(after, raised, step=step)
+                moved = (it for one in wanted.values() for it in one.versions if it not in packages)
+                why = why_moved(at.tree, after.tree, moved, peers_alone=not is_lock_alone)
+                return Reached(after, raised, step=step, notes=tuple(why))
             above = {it: version for it, version in proposed.versions.items() if it not in packages}
             if above.items() <= failed.items():
                 break
@@ -208,6 +355,8 @@ class ParentBump(NpmStep):
         wanted = {name: Changes() for name in packages}
         for node in self.affected(at, *packages):
             wanted[node.name].add(walk.changes(node))
+        for one in wanted.values():
+            one.add(walk.along(one.moves(at.tree)))
         return wanted
 
     def _pursued(
@@ -244,23 +393,9 @@ class ParentBump(NpmStep):
     def _changed(self, at: NpmPosition, changes: Changes) -> NpmPosition:
         """What the client, and then the nearer steps, make of changes; overrides that hold what is to move
         are raised. Raises RecipeError."""
-        client, files, wanted_versions = (
-            self.resolver.client,
-            at.files,
-            dict(changes.wanted_versions),
-        )
-        for (package, held), version in changes.wanted_versions.items():
-            for node in at.tree.of(package):
-                if node.version == held:
-                    places = holding(client, files, node)
-                    files = raise_overrides(client, files, places, version)
-        for (package, key), version in changes.declares.items():
-            files = declare(files, package, {key}, version)
-            for node in at.tree.of(package):
-                asks = at.tree.dependents(node.key)
-                if any(ask.name == key for dependent, ask in asks if at.tree.is_root(dependent)):
-                    wanted_versions[package, node.version] = version
-        after = Resolution(self.judge, self.resolver.resolve(files, wanted_versions))
+        files = changes.made_in(at.files, at.tree, self.resolver.client)
+        reached = self.resolver.resolve(files, changes.moves(at.tree))
+        after = Resolution(self.judge, reached)
         after.run(self.refresh_or_bump)
         return after.at
 

@@ -36,6 +36,9 @@ UNIVERSE = (
     .npm("mid", "1.0.0", {"leaf": "^1.0.0", "below": "^1.0.0"})
     .npm("strict", "1.0.0", {"leaf": "1.0.0"})
     .npm("strict", "1.1.0", {"leaf": "1.1.0"})
+    .npm("plugin", "1.0.0", peerDependencies={"leaf": "~1.0.0"})
+    .npm("plugin", "1.1.0", peerDependencies={"leaf": "^1.1.0"})
+    .npm("plugin", "1.2.0", peerDependencies={"leaf": "^1.1.0"})
 )
 
 LEAF = advisory("npm", "leaf", [("0", "1.1.0")])
@@ -125,6 +128,25 @@ def test_a_parent_whose_range_excludes_the_fix_is_raised(pnpm: tuple[PnpmClient,
     (leaf,) = tree.of("leaf")
     changes = ParentWalk(tree, targets, {}).changes(leaf)
     assert (changes.declares, changes.wanted_versions) == ({("strict", "strict"): "1.1.0"}, {})
+
+
+def test_what_requires_it_as_a_peer_moves_along_within_its_range(
+    pnpm: tuple[PnpmClient, Files],
+) -> None:
+    client, start = pnpm
+    version = start.lock_text.partition("\n")[0]
+    asked = {"name": "r", "dependencies": {"leaf": "^1.0.0", "plugin": "^1.0.0"}}
+    texts = {"package.json": json.dumps(asked)}
+    fresh = client.resolve(Files(".", texts, "pnpm-lock.yaml", f"{version}\n"))
+    old = {("leaf", "1.3.0"): "1.0.0", ("plugin", "1.2.0"): "1.0.0"}
+    resolver, targets = Resolver(client), Targets(LEAF, NpmRegistry(client.clients))
+    at = resolver.resolve(fresh, old)
+    assert {it.label for it in at.tree.nodes.values()} == {"leaf 1.0.0", "plugin 1.0.0"}
+    reached = RefreshOrBump(resolver, targets, judge_of(LEAF)).refresh(at, ("leaf",))
+    after = reached.position
+    assert {it.label for it in after.tree.nodes.values()} == {"leaf 1.1.0", "plugin 1.1.0"}
+    assert after.files.manifests == texts
+    assert reached.raised == {"leaf": ("plugin 1.1.0",)}
 
 
 def test_an_override_of_whose_range_excludes_the_fix_and_a_refresh_of_the_others(
