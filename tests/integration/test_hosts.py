@@ -25,8 +25,7 @@ import pytest
 from fallback_plugins.npm import build_ecosystem as build_npm
 from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_plugins.npm.clients.yarn import YARN
-from fallback_plugins.npm.installing.commands import BERRY
-from fallback_plugins.npm.installing.installation import Installation
+from fallback_plugins.npm.installing.installation import BERRY, Installation
 from fallback_plugins.pypi import build_ecosystem as build_pypi
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.shared.installed import Installed, Level

@@ -17,8 +17,7 @@ from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.ecosystem import NpmEcosystem
 from fallback_plugins.npm.gates.all_gates import ResolvesGate, TestsGate, beside_base
 from fallback_plugins.npm.installing import installation
-from fallback_plugins.npm.installing.commands import BERRY, Commands
-from fallback_plugins.npm.installing.installation import Installation
+from fallback_plugins.npm.installing.installation import BERRY, Commands, Installation
 from fallback_plugins.shared.gates.gating import failed, passed
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.errors import ToolFailedError

@@ -15,7 +15,7 @@ from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.gates import testing
 from fallback_plugins.npm.gates.all_gates import MAX_MEMBERS
 from fallback_plugins.npm.gates.all_gates import TestsGate as NpmTests
-from fallback_plugins.npm.installing.commands import BERRY
+from fallback_plugins.npm.installing.installation import BERRY
 from fallback_plugins.shared.gates.test_commands import CommandKind
 from fallback_plugins.shared.gates.test_commands import TestCommand as Command
 from fallback_tier.gate_ports import GateVerdict

@@ -9,8 +9,7 @@ if TYPE_CHECKING:
 
 
 class _Factory:
-    """As the entry point ``fallback_tier.ecosystems`` names it (ports.EcosystemFactory): the rules alone
-    are asked for far more often than the plugin, and import little."""
+    """The entry point's factory (ports.EcosystemFactory). Its rules import little."""
 
     @property
     def rules(self) -> "EcosystemRules":

@@ -52,6 +52,13 @@ class Files:
             return replace(self, settings={**(self.settings or {}), path: text})
         return replace(self, manifests={**self.manifests, path: text})
 
+    def with_manifests(self, texts: Mapping[str, str]) -> "Files":
+        """The same project with several such texts replaced."""
+        files = self
+        for path, text in texts.items():
+            files = files.with_manifest(path, text)
+        return files
+
     def with_lock(self, text: str) -> "Files":
         """The same project with another lock text."""
         return replace(self, lock_text=text)

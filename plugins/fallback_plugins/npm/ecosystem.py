@@ -4,9 +4,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from fallback_plugins.npm import usage
 from fallback_plugins.npm.manifests.manifest import ECOSYSTEM, MANIFEST, SECTIONS, is_manifest
 from fallback_plugins.npm.manifests.pnpm_workspace import FILE as WORKSPACE
+from fallback_plugins.npm.rules import mentions
 from fallback_plugins.shared.ecosystem import Recipe, RecipeEcosystem
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
@@ -57,9 +57,9 @@ class NpmEcosystem(RecipeEcosystem):
 
     def outline(self, advisory: Advisory, repo: RepoContext) -> Outline:
         """The steps that would be tried first, from the files alone."""
-        from fallback_plugins.npm.outline import outline
+        from fallback_plugins.npm import recipe
 
-        return outline(advisory, repo, self.clients)
+        return recipe.outline(advisory, repo, self.clients)
 
     def inventory(self, repo: RepoContext) -> Inventory:
         """What locks, and clients where there is none in step, say is installed."""
@@ -68,8 +68,7 @@ class NpmEcosystem(RecipeEcosystem):
         return inventory(repo, self.clients)
 
     def editable_keys(self, path: str) -> tuple[str, ...] | None:
-        """Return a manifest's dependency sections, catalogs and overrides; none for a lock, which only a
-        client writes."""
+        """Return a manifest's dependency sections, catalogs and overrides; none of a lock."""
         name = PurePosixPath(path).name
         if name != WORKSPACE and not is_manifest(path):
             return None
@@ -105,10 +104,10 @@ class NpmEcosystem(RecipeEcosystem):
         return testing.runs_on(context, tree)
 
     def tests_ran(self, output: str) -> int | None:
-        """By the last lines of node's runner, jest, vitest, mocha and the like.
+        """Return the number of tests by the last lines of node's runner, jest, vitest, mocha and the like.
 
-        Without files that node counts as a test: one that is ended before its first test counts as well.
-        Without tests that are to do or to fail: code under test can say so of the one that runs.
+        Files that node counts as tests are left out: one that stops before its first test counts as well.
+        So are tests that are to do or to fail: code under test can say so of the one that runs.
         """
         from fallback_plugins.npm.gates.summaries import files_as_tests, summary
 
@@ -119,4 +118,4 @@ class NpmEcosystem(RecipeEcosystem):
 
     def mentions(self, package: str, path: str, text: str) -> bool:
         """Does this source file import or require the package?"""
-        return usage.mentions(package, path, text)
+        return mentions(package, path, text)

@@ -13,10 +13,11 @@ from fallback_plugins.npm.manifests.manifest import (
     entries,
     is_manifest,
     names_any,
-    parse_manifest,
+    readable_manifest,
+    readable_text,
 )
 from fallback_plugins.npm.manifests.specs import is_package_name
-from fallback_plugins.npm.surveying.projects import members_of_root
+from fallback_plugins.npm.surveying.projects import manifest_folders, members
 from fallback_plugins.shared.identity import (
     ASIDE,
     UNPUBLISHED,
@@ -26,7 +27,7 @@ from fallback_plugins.shared.identity import (
     texts,
 )
 from fallback_tier.affected import OwnPackage
-from fallback_tier.errors import RecipeError, RepositoryError, ToolError
+from fallback_tier.errors import RecipeError, ToolError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.repo import RepoContext
 
@@ -45,26 +46,27 @@ _FROM_ELSEWHERE = re.compile(r"(?:file|link|portal|workspace|npm|git(?:\+\w+)?|h
 
 
 def own_packages(repo: RepoContext, names: Collection[str]) -> tuple[OwnPackage, ...]:
-    """The root's package and those of its workspaces' members; with a doubt, those of other folders that
-    have code: what a manifest there names may be published by a tool of the repository's own."""
-    members = cache(lambda: members_of_root(repo))  # most repositories name none of the packages
+    """Return the packages of the root and its members; with a doubt, those of other folders with code."""
+    # Most repositories name none of the packages.
+    of_root = cache(lambda: frozenset(members(repo, ".", manifest_folders(repo))))
     found = []
     for path in repo.tracked_files:
         if PurePosixPath(path).name != MANIFEST or not is_manifest(path):
             continue
-        manifest = _read(repo, path, names)
+        if not names_any(readable_text(repo, path), names):
+            continue  # as most, which are not parsed
+        manifest = readable_manifest(repo, path)
         name = manifest.get("name")
         if not isinstance(name, str) or name not in names:
             continue
         folder = str(PurePosixPath(path).parent)
-        doubt = "" if folder == "." or folder in members() else _doubt(path, manifest)
-        if not doubt or has_source(repo, path, _is_code):
+        doubt = "" if folder == "." or folder in of_root() else _doubt(path, manifest)
+        if not doubt or has_source(repo, path, lambda it: PurePosixPath(it).suffix in _CODE):
             found.append(_package(name, path, manifest, doubt))
     return tuple(found)
 
 
 def _doubt(path: str, manifest: Mapping[str, Any]) -> str:
-    """Of a folder that no workspace names."""
     if is_aside(path):
         return ASIDE
     published = declared_version(manifest.get("version")) and manifest.get("private") is not True
@@ -80,13 +82,13 @@ def _package(name: str, path: str, manifest: Mapping[str, Any], doubt: str) -> O
         manifest=path,
         version=declared_version(version),
         links=_links(manifest),
-        asks_for_itself=_asks_for_itself(manifest, name),
+        asks_for_itself=any(
+            key == name and not _FROM_ELSEWHERE.match(spec)
+            for section in _AT_RUN_TIME
+            for key, spec in entries(manifest.get(section))
+        ),
         doubt=doubt,
     )
-
-
-def _is_code(path: str) -> bool:
-    return PurePosixPath(path).suffix in _CODE
 
 
 def source_links(package: str, clients: ClientRunner) -> tuple[str, ...]:
@@ -105,29 +107,7 @@ def source_links(package: str, clients: ClientRunner) -> tuple[str, ...]:
     return _links(found) if isinstance(found, dict) else ()
 
 
-def _asks_for_itself(manifest: Mapping[str, Any], name: str) -> bool:
-    for section in _AT_RUN_TIME:
-        spec = dict(entries(manifest.get(section))).get(name)
-        if spec is not None and not _FROM_ELSEWHERE.match(spec):
-            return True
-    return False
-
-
 def _links(facts: Mapping[str, Any]) -> tuple[str, ...]:
-    return texts(*(_url(facts.get(key)) for key in ("repository", "homepage", "bugs")))
-
-
-def _url(value: object) -> object:
     """Each of them is an address, or an object with one."""
-    return value.get("url") if isinstance(value, dict) else value
-
-
-def _read(repo: RepoContext, path: str, names: Collection[str]) -> Mapping[str, Any]:
-    """Empty where the text names none of them: most are not parsed."""
-    try:
-        text = repo.read_text(path)
-        if names_any(text, names):
-            return parse_manifest(path, text)
-    except (RecipeError, RepositoryError):
-        pass
-    return {}
+    values = (facts.get(key) for key in ("repository", "homepage", "bugs"))
+    return texts(*(it.get("url") if isinstance(it, dict) else it for it in values))

@@ -49,7 +49,7 @@ def _found(
             if site.lock is None and not _requires_any(project.files):
                 continue
             files = project.command.locked
-            tree = project.client.tree(files)
+            tree = project.command.client.tree(files)
             missing = unlisted_names(site.path, files.lock_text, tree)
             development = _development(files)
         except (RecipeError, RepositoryError, ToolError) as error:
@@ -71,14 +71,13 @@ def _found(
 
 
 def _requires_any(files: Files) -> bool:
-    """A manifest of an entry point (``main``, ``exports``) often requires nothing, and its client may make
-    no lock of it. Whatever is in one of these places counts."""
+    """Return whether a manifest requires anything, or has workspaces. Others may get no lock."""
     manifests = (parse_manifest(path, text) for path, text in files.manifests.items())
     return any(it.get(place) for it in manifests for place in (*MEMBER_SECTIONS, "workspaces"))
 
 
 def _development(files: Files) -> dict[str, frozenset[str]]:
-    """Return by manifest the names that it declares for development and nothing else."""
+    """Return for each manifest the names that it declares only for development."""
     found = {}
     for path, text in files.manifests.items():
         manifest = parse_manifest(path, text)

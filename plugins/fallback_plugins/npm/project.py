@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.npm.client import Client, Files
+from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.by_lock import only_read, own_command
 from fallback_plugins.npm.clients.registry import NpmRegistry
 from fallback_plugins.npm.locks.entries import (
@@ -25,15 +25,15 @@ from fallback_plugins.npm.manifests.manifest import (
     MANIFEST,
     MEMBER_SECTIONS,
     SECTIONS,
-    entries,
+    every_declared,
     in_folder,
+    may_name,
     names_any,
     parse_manifest,
     readable_text,
 )
 from fallback_plugins.npm.manifests.pnpm_workspace import workspace_text
 from fallback_plugins.npm.manifests.specs import admits
-from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.all_strategies import Strategies
 from fallback_plugins.npm.strategies.pins import pinned, raise_pins
 from fallback_plugins.npm.strategies.resolving import NpmPosition, Resolver, judge_of
@@ -49,10 +49,10 @@ from fallback_plugins.npm.surveying.resolutions import (
 from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.bumping import (
     FREE,
-    Choice,
     Terms,
     no_override,
     unneeded_override,
+    unsupported,
     use_bump,
 )
 from fallback_plugins.shared.identity import is_aside
@@ -93,7 +93,7 @@ class InStep:
     def resolve(
         self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
     ) -> ProjectFix | None:
-        """The lock alone; None: it answers the patched manifests. Raises RecipeError, ToolError."""
+        """Update the lock; None: it answers the patched manifests. Raises RecipeError, ToolError."""
         if patched.keys().isdisjoint(self.project.site.manifests):
             return None  # the lock, even an empty one, was judged by itself
         again = replace(self.project, patched=patched)
@@ -102,7 +102,7 @@ class InStep:
         fix = again.resolve(advisory)
         text = fix.texts.get(self.path) if fix is not None else None
         text = text or again.command.locked.lock_text
-        tree = again.client.tree(again.files.with_lock(text))
+        tree = again.command.client.tree(again.files.with_lock(text))
         return ProjectFix(texts={self.path: text}, moves=(), before=tree, after=tree)
 
 
@@ -121,13 +121,8 @@ class NpmProject:
 
     @property
     def path(self) -> str:
-        """The lock, or the manifest where there is none."""
+        """The lock; without one, the manifest."""
         return self.site.path
-
-    @property
-    def choice(self) -> Choice | None:
-        """A version that somebody chose."""
-        return self.terms.choice
 
     @cached_property
     def files(self) -> Files:
@@ -138,31 +133,20 @@ class NpmProject:
         lock = self.patched.get(self.site.lock or "")
         return files if lock is None else files.with_lock(lock)
 
-    @property
-    def client(self) -> Client:
-        """The client, to read its lock. Raises RecipeError where there is none."""
-        return self.command.client
-
-    @property
-    def _client(self) -> Client:
-        """The same, about to run: it asks for scopes where it may."""
-        return self.command.running
-
     @cached_property
     def ages(self) -> Ages:
         """Its rules on the age of releases."""
         by_lock = self.site.lock is not None
-        path = self.site.path
-        return Ages.of(self.repo, ECOSYSTEM, path, self._published_at, by_lock=by_lock)
 
-    def _published_at(self, package: str, version: str) -> datetime | None:
-        """As ``ages.PublishedAt``; offline no date is known."""
-        offline = self.repo.settings.offline
-        return None if offline else self._registry.published_at(package, version)
+        def published_at(package: str, version: str) -> datetime | None:
+            offline = self.repo.settings.offline  # then no date is known
+            return None if offline else self._registry.published_at(package, version)
+
+        return Ages.of(self.repo, ECOSYSTEM, self.path, published_at, by_lock=by_lock)
 
     @property
     def _registry(self) -> NpmRegistry:
-        """One for all projects that may ask the same registries."""
+        """The registry client, shared by projects with the same registries."""
         scopes = self.command.scopes
         key = "npm registry", scopes.identity
         return self.repo.once(key, lambda: NpmRegistry(scopes.over(self.clients)))
@@ -176,8 +160,7 @@ class NpmProject:
     def resolve(
         self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
     ) -> ProjectFix | None:
-        """Out of the advisory's reach; None: not affected, or unknown and noted. Raises RecipeError,
-        ToolError."""
+        """Fix the project; None: not affected, or unknown and noted. Raises RecipeError, ToolError."""
         if not patched.keys().isdisjoint(self.site.manifests):
             return replace(self, patched=patched).resolve(advisory)
         if not (self.is_trusted(advisory) and self.is_readable(advisory)):
@@ -207,25 +190,18 @@ class NpmProject:
             )
             if broken or is_named or not files_of(self.site):
                 raise
-            if lacking := self._unnamed_request:
-                reason = f"{error.problem} It does not name {lacking}, which its manifest requires."
-                raise unknown(self.path, reason, next_step=error.next_step) from error
+            for path, text in self.files.manifests.items():
+                for name in (it.key for it in every_declared(parse_manifest(path, text), SECTIONS)):
+                    if not may_name(self.files.lock_text, name):  # it is not complete
+                        reason = (
+                            f"{error.problem} It does not name {name}, which its manifest requires."
+                        )
+                        raise unknown(self.path, reason, next_step=error.next_step) from error
             return False
         return True
 
-    @property
-    def _unnamed_request(self) -> str:
-        """A package that a manifest requires and that the lock does not name at all: it is not complete."""
-        required = (
-            parse_manifest(path, text).get(section)
-            for path, text in self.files.manifests.items()
-            for section in SECTIONS
-        )
-        names = (name for section in required for name, _ in entries(section))
-        return next((it for it in names if not names_any(self.files.lock_text, (it,))), "")
-
     def _noted(self, fix: ProjectFix | None, advisory: Advisory) -> ProjectFix | None:
-        """Return the fix, with a note on each lock here that names a package and that no client reads."""
+        """Return the fix, with a note on each lock that names a package and that no client reads."""
         if fix is None:
             return None
         named = [
@@ -293,8 +269,7 @@ class NpmProject:
                 raise found
 
     def _check_listed(self, advisory: Advisory) -> None:
-        """Raise RecipeError if a locked package requires one of the advisory's, and the lock lists none. A
-        lock out of step is resolved anew, with all that it lacks."""
+        """Raise RecipeError if a lock in step does not list a required package of the advisory's."""
         lock, packages = self.site.lock, advisory.packages(ECOSYSTEM)
         if lock is None or not names_any(self.files.lock_text, packages):
             return
@@ -342,23 +317,20 @@ class NpmProject:
         for entry in self._unlisted_bundles():
             for held in registry.bundled(entry.name, entry.version):
                 # A copy that the lock lists is among its packages: a release of its parent may fix it.
-                is_listed = (held.name, held.version) in entry.inside
-                if (
-                    held.name in packages
-                    and not is_listed
-                    and is_affected(advisory, ECOSYSTEM, held.name, held.version)
-                ):
+                if (held.name, held.version) in entry.inside or held.name not in packages:
+                    continue
+                if is_affected(advisory, ECOSYSTEM, held.name, held.version):
                     raise unsupported(
                         f"{self._bundles(entry, held.name)}, which is {held.version}.",
                         f"Update {entry.name} with the project's own client.",
                     )
 
     def _with_lock(self, advisory: Advisory) -> ProjectFix | None:
-        """What the lock holds comes first: that is installed, whatever the manifests require by now."""
+        """Fix what the lock holds first: that is installed, whatever the manifests require."""
         if self.files.root_manifest not in self.files.manifests:
             return self._lock_alone(advisory)
         self.check_writable(advisory)
-        strategies = self._strategies(advisory, Resolver(self._client))
+        strategies = self._strategies(advisory, Resolver(self.command.running))
         names = advisory.packages(ECOSYSTEM)
         fix = None
         if self.site.names_any(self.repo, names):
@@ -368,14 +340,12 @@ class NpmProject:
         return fix or self._only_declared(advisory)
 
     def _is_affected(self, advisory: Advisory) -> bool:
-        """Return whether the install command brings in an affected version. A client may run.
-
-        Raises RecipeError with the reason UNKNOWN, ToolError.
-        """
+        """Return whether the install command brings in an affected version. A client may run. Raises
+        RecipeError with the reason UNKNOWN, ToolError."""
         resolution = self.command.resolution
         if next(resolution.affected(advisory), None) is not None:
             return True
-        if resolution.by is not ResolvedBy.LOCK and self.client.name != "npm":
+        if resolution.by is not ResolvedBy.LOCK and self.command.client.name != "npm":
             names = advisory.packages(ECOSYSTEM)
             self._check_ages(
                 (it.name, it.version) for it in resolution.packages if it.name in names
@@ -383,13 +353,13 @@ class NpmProject:
         return False
 
     def _check_ages(self, held: Iterable[tuple[str, str]]) -> None:
-        """Raise RecipeError (UNKNOWN) if our yarn or pnpm, which knows no rules on ages, took a release
-        that the project's own client would not."""
+        """Raise RecipeError (UNKNOWN) if our yarn or pnpm, which has no age rules, took a release that the
+        project's own client would not."""
         own = replace(self.ages, rules=tuple(rule for rule in self.ages.rules if rule.line))
         too_new = own.first_problem(held)
         if too_new is not None:
             problem = f"{too_new.problem} So which release is installed instead is unknown."
-            step = f"Commit the lock that the project's own {self.client.name} makes."
+            step = f"Commit the lock that the project's own {self.command.client.name} makes."
             raise unknown(self.path, problem, next_step=step)
 
     def check_writable(self, advisory: Advisory) -> None:
@@ -407,15 +377,12 @@ class NpmProject:
             )
 
     def _only_declared(self, advisory: Advisory) -> ProjectFix | None:
-        """Declarations that nothing installed answers, and that admit affected releases alone."""
+        """Raise declarations that nothing installed answers, and that admit only affected releases."""
         targets = self._targets(advisory)
         fix = raise_pins(self.files, advisory, targets, self.command.tree)
         if fix is None or not fix.texts:
             return fix
-        files = self.files
-        for path, text in fix.texts.items():
-            files = files.with_manifest(path, text)
-        made = self._client.resolve(files)
+        made = self.command.running.resolve(self.files.with_manifests(fix.texts))
         return replace(fix, texts={**fix.texts, self.path: made.lock_text})
 
     def _strategies(self, advisory: Advisory, resolver: Resolver) -> Strategies:
@@ -423,9 +390,9 @@ class NpmProject:
 
     def _targets(self, advisory: Advisory) -> Targets:
         # Of files alone nothing is asked; a named choice was made with the registry's knowledge.
-        quiet = self.repo.settings.offline or self.choice is not None
-        registry = None if quiet else self._registry
-        return Targets(advisory, registry, self.choice.version if self.choice else None, self.ages)
+        choice = self.terms.choice
+        registry = None if choice or self.repo.settings.offline else self._registry
+        return Targets(advisory, registry, choice.version if choice else None, self.ages)
 
     def _resolved(self, strategies: Strategies, files: Files) -> ProjectFix | None:
         resolve = Resolution(strategies.judge, strategies.resolver.position(self._ruled(files)))
@@ -436,7 +403,7 @@ class NpmProject:
         return self._fix(resolve, strategies)
 
     def _ruled(self, files: Files) -> Files:
-        """The files with what a person adds to the project's rules on ages, as npm reads it."""
+        """Return the files with the user's own rules on ages, as npm reads them."""
         lines = [f"min-release-age-exclude[]={name}\n" for name in self.ages.exceptions]
         until = self.ages.until() if self.repo.settings.release_age_days else None
         if until is not None:
@@ -455,10 +422,10 @@ class NpmProject:
         return replace(strategy, attempt=attempt)
 
     def _wanted(self, strategies: Strategies) -> list[Strategy[Files]]:
-        if self.choice is None:
+        if self.terms.choice is None:
             return ordered(strategies.all, self.repo.settings.prefer, self.terms.left_out)
-        if self.choice.forced:
-            return [strategies.forced(self.choice.version)]
+        if self.terms.choice.forced:
+            return [strategies.forced(self.terms.choice.version)]
         return strategies.refresh_or_bump
 
     def _fix(self, resolve: Resolution[Files], strategies: Strategies) -> ProjectFix:
@@ -467,6 +434,9 @@ class NpmProject:
         if strategies.resolver.fresh and at.files.lock is not None:
             del texts[at.files.lock]  # a scratch lock: the project has none
             self._remember(at.files)
+        brought_up = []
+        if at is not resolve.start and self.site.lock and (lacking := self.command.unanswered):
+            brought_up = [f"{out_of_step(manifest, lacking).problem} The new lock answers it."]
         return ProjectFix(
             texts={path: text for path, text in texts.items() if old.get(path) != text},
             moves=moves,
@@ -475,49 +445,38 @@ class NpmProject:
             after=replace(at.tree, source=manifest),
             notes=(
                 *resolve.notes,
-                *self._brought_up(resolve),
+                *brought_up,
                 *_unneeded_overrides(at, {move.package for move in moves}, strategies),
                 *strategies.targets.notes,
             ),
         )
 
     def _remember(self, made: Files) -> None:
-        """Keep what a patch of a project without a lock resolves to: gates install that."""
+        """Keep the resolution of a patched project without a lock, which gates install."""
         own = dict(self.files.settings or {})
         settings = {path: text for path, text in (made.settings or {}).items() if path in own}
         settings |= {path: own[path] for path in own if path.endswith(".npmrc")}
         written = replace(self.files, manifests=made.manifests, settings=settings)
         replace(self.command, files=written).remember(made, self.command)
 
-    def _brought_up(self, resolve: Resolution[Files]) -> Iterator[str]:
-        """What else the new lock does: it answers what the old one did not."""
-        if resolve.at is resolve.start or self.site.lock is None:
-            return
-        if found := self.command.unanswered:
-            yield f"{out_of_step(self.path, found).problem} The new lock answers it."
-
     # --- a manifest without a lock --------------------------------------------------------------------
 
     def _without_lock(self, advisory: Advisory) -> ProjectFix | None:
-        """Declared versions by text; what only a resolver can tell by resolving in a scratch folder."""
-        quiet = self.repo.settings.offline
-        if self.choice and self.choice.forced:
+        """Raise declared versions as text; resolve the others in a scratch folder."""
+        if self.terms.choice and self.terms.choice.forced:
             return self._forced_without_lock(advisory)
         pins = None
         if LadderStep.DIRECT_BUMP not in self.terms.left_out:
             pins = raise_pins(self.files, advisory, self._targets(advisory))
-        if self.choice is not None or not self.command.requires:
+        if self.terms.choice is not None or not self.command.requires:
             return pins
         if pins is None:
             affected = self._is_affected(advisory)
             return self._fresh(self.command.locked, advisory) if affected else None
-        if quiet:
+        if self.repo.settings.offline:
             return pins
-        files = self.files
-        for path, text in pins.texts.items():
-            files = files.with_manifest(path, text)
         try:
-            made = replace(self.command, files=files).locked
+            made = replace(self.command, files=self.files.with_manifests(pins.texts)).locked
             self._remember(made)
             fix = self._fresh(made, advisory)
         except (RecipeError, ToolError) as error:
@@ -531,13 +490,13 @@ class NpmProject:
         )
 
     def _fresh(self, resolved: Files, advisory: Advisory) -> ProjectFix | None:
-        blank = blank_lock(self._client, resolved).lock_text
-        resolver = Resolver(self._client, fresh=True, blank=blank)
+        blank = blank_lock(self.command.running, resolved).lock_text
+        resolver = Resolver(self.command.running, fresh=True, blank=blank)
         return self._resolved(self._strategies(advisory, resolver), resolved)
 
     def _forced_without_lock(self, advisory: Advisory) -> ProjectFix | None:
-        if pinned(self.files, advisory) and self.choice is not None:
-            raise use_bump(self.choice.package, f"declared in {self.path}")
+        if pinned(self.files, advisory) and self.terms.choice is not None:
+            raise use_bump(self.terms.choice.package, f"declared in {self.path}")
         if self.repo.settings.offline:
             raise no_override(
                 f"{self.path} has no lock: what it depends on can't be known offline.",
@@ -550,20 +509,17 @@ class NpmProject:
     # --- a lock without its manifest ------------------------------------------------------------------
 
     def _lock_alone(self, advisory: Advisory) -> ProjectFix | None:
-        """Versions 2 and 3 repeat what the manifest declares, so npm can resolve from the lock alone.
-
-        Ranges can't be changed where the manifest isn't: only what they admit is refreshed.
-        """
+        """Resolve from the lock, which repeats its manifest from version 2 on. Ranges stay as they are."""
         held = self.command.tree
         affected = tuple(held.affected(advisory, ECOSYSTEM))
         if not affected:
             return None
-        if self.choice and self.choice.forced:
+        if self.terms.choice and self.terms.choice.forced:
             raise self.missing(affected[0])
         manifests = declared_in(self.files)
         if manifests is None:
             raise self.missing(affected[0])
-        strategies = self._strategies(advisory, Resolver(self._client))
+        strategies = self._strategies(advisory, Resolver(self.command.running))
         files = self._ruled(replace(self.files, manifests=manifests))
         resolve = Resolution(strategies.judge, strategies.resolver.position(files))
         resolve.run([strategies.lock_alone])

@@ -1,45 +1,48 @@
-"""The npm ladder over a repository: is there something to fix, and fixing it."""
+"""The npm ladder over a repository: select, apply, or outline the first steps from the files alone."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.npm.manifests.declaring import no_fix
+from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_plugins.npm.manifests.declaring import blocked_by, no_fix
 from fallback_plugins.npm.manifests.manifest import ECOSYSTEM, is_manifest
+from fallback_plugins.npm.manifests.specs import admits, compatible
 from fallback_plugins.npm.project import InStep, NpmProject, declared_in
-from fallback_plugins.npm.refusals import no_project_affected, unsupported
+from fallback_plugins.npm.strategies.bundles import bundled
 from fallback_plugins.npm.strategies.pins import (
     ABOVE_ALL,
+    move,
     only_affected,
     pinned,
     raise_pins,
+    unfixed,
 )
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.elsewhere import Elsewhere
 from fallback_plugins.npm.surveying.origins import LocalCopy, unreached
 from fallback_plugins.npm.surveying.projects import discover, files_of, left_out, scope_of
 from fallback_plugins.shared import bumping
+from fallback_plugins.shared.ages import unchecked
+from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import (
     HeldToAges,
     Project,
+    Tried,
     combined,
     copies,
     refuse,
     resolve_all,
+    whole_project_left,
 )
-from fallback_plugins.shared.scope import LeftAsItIs, outside
-from fallback_plugins.shared.tree import Node
+from fallback_plugins.shared.scope import LeftAsItIs, left_as_it_is, outside
+from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_plugins.shared.unread import LeftOut, Lenient
-from fallback_tier.advisory import (
-    Advisory,
-    AdvisoryBundle,
-    is_affected,
-)
+from fallback_tier.advisory import Advisory, AdvisoryBundle, is_affected
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.outcome import Left, RecipeResult, Selected
+from fallback_tier.outcome import Left, Move, Outline, RecipeResult, Selected
 from fallback_tier.repo import RepoContext
 
 #: The recipe's name in selections and events.
@@ -93,10 +96,8 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
 
 
 def _is_open(project: NpmProject, advisory: Advisory) -> bool:
-    """Return whether a client has to resolve the project, or fetch an archive, to know what it installs.
-
-    Raises RecipeError with the reason UNKNOWN if none may, or if none of ours reads its lock and that may
-    hold the package."""
+    """Return whether a client has to resolve the project, or fetch an archive. Raises RecipeError (UNKNOWN)
+    if none may, or if none of ours reads its lock and that may hold the package."""
     if project.files.root_manifest not in project.files.manifests:
         return False
     if not project.is_readable(advisory):
@@ -126,8 +127,12 @@ def apply(
         advisory, projects, nothing=lambda: unread.or_else(_nothing(advisory, repo, notes))
     )
     fixes = unread.noted(fixes)
-    notes = [*fixes[0].notes, *notes, *_unreached_notes(advisory, repo)]
-    first = replace(fixes[0], notes=tuple(notes))
+    for copy in _unreached(advisory, repo):
+        label = f"{copy.name} {copy.version}" if copy.version else f"code of {copy.name}"
+        notes.append(
+            f"{copy.path} holds {label}, which no version change reaches: replace or rebuild it."
+        )
+    first = replace(fixes[0], notes=(*fixes[0].notes, *notes))
     result = combined(ECOSYSTEM, advisory, repo, [first, *fixes[1:]])
     return result.model_copy(update={"unread": unread.items})
 
@@ -203,7 +208,7 @@ def _pins_held(project: NpmProject, advisory: Advisory) -> bool:
 
 
 def _is_hopeless(advisory: Advisory, node: Node) -> bool:
-    """Nothing above it is fixed, and nothing that may be published either."""
+    """Return whether no fixed version is known, and none can be published."""
     above = Targets(advisory, None).named(node.name, node.version)
     if not is_orderable(ECOSYSTEM, node.version):
         return True
@@ -211,7 +216,7 @@ def _is_hopeless(advisory: Advisory, node: Node) -> bool:
 
 
 def _refuse_unless_removable(project: NpmProject, hopeless: list[Node]) -> None:
-    """A package without a fix can still go away with the parent that asks for it."""
+    """Raise RecipeError unless a parent can remove each package, which has no fix."""
     tree = project.command.tree
     for node in hopeless:
         if not is_orderable(ECOSYSTEM, node.version):
@@ -223,14 +228,8 @@ def _refuse_unless_removable(project: NpmProject, hopeless: list[Node]) -> None:
             raise no_fix(node)
 
 
-def _unreached_notes(advisory: Advisory, repo: RepoContext) -> Iterator[str]:
-    for copy in _unreached(advisory, repo):
-        label = f"{copy.name} {copy.version}" if copy.version else f"code of {copy.name}"
-        yield f"{copy.path} holds {label}, which no version change reaches: replace or rebuild it."
-
-
 def _unreached(advisory: Advisory, repo: RepoContext) -> tuple[LocalCopy, ...]:
-    """Committed copies that are affected, or whose version is unknown."""
+    """Return committed copies that are affected, or whose version is unknown."""
     return tuple(
         copy
         for copy in unreached(repo, advisory.packages(ECOSYSTEM))
@@ -239,7 +238,7 @@ def _unreached(advisory: Advisory, repo: RepoContext) -> tuple[LocalCopy, ...]:
 
 
 def _nothing(advisory: Advisory, repo: RepoContext, kept: Sequence[str] = ()) -> RecipeError:
-    """The refusal if no install command is affected. A committed copy can be all the same."""
+    """Return the refusal if no install command is affected. A committed copy may be."""
     for copy in _unreached(advisory, repo):
         if copy.version is not None:
             return unsupported(
@@ -254,4 +253,126 @@ def _nothing(advisory: Advisory, repo: RepoContext, kept: Sequence[str] = ()) ->
             next_step="Name the folder that holds the npm project, and commit its manifest.",
             kind="no_project",
         )
-    return no_project_affected(advisory.packages(ECOSYSTEM), kept)
+    return _no_project_affected(advisory, kept)
+
+
+def _no_project_affected(advisory: Advisory, kept: Sequence[str] = ()) -> RecipeError:
+    """Return the refusal if no project is affected. ``kept``: sentences on kept resolutions."""
+    packages = ", ".join(advisory.packages(ECOSYSTEM))
+    nothing = f"No npm project here requires or installs an affected version of {packages}."
+    return RecipeError(
+        RefusalReason.NOT_AFFECTED,
+        " ".join((nothing, *kept)),
+        next_step="Nothing needs to be done.",
+        kind="not_affected",
+    )
+
+
+def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Outline:
+    """Return each project's first steps as an offline run knows them; what can't be read is in ``left``, or
+    left out with a note."""
+    moves: list[Move] = []
+    left: list[Left] = []
+    kept: list[str] = []
+    targets = Targets(advisory, None)
+    names = advisory.packages(ECOSYSTEM)
+    quiet = repo.settings.model_copy(update={"offline": True})
+    repo = repo.model_copy(update={"settings": quiet})
+    unread = left_out(names, repo)
+    for site in (command for found in discover(repo) for command in found.each):
+        project = NpmProject(site, repo, clients, unread=unread)
+        found: list[Move | Left] = []
+        try:
+            if not (project.is_trusted(advisory) and site.names_any(repo, names)):
+                pass
+            elif site.lock is None:
+                fix = raise_pins(project.files, advisory, targets)
+                found = [*fix.moves, *fix.left] if fix else []
+            else:
+                tree = project.command.tree
+                found = list(_first_steps(project, advisory, targets, tree))
+            if not found and project.files.root_manifest in project.files.manifests:
+                found = list(_first_steps_kept(project, advisory, targets, kept))
+            if not found:
+                project.hides_a_copy(advisory)
+            if found:
+                unread.check(files_of(site))
+        except (RecipeError, RepositoryError) as error:
+            found = []
+            if not (isinstance(error, RecipeError) and project.leaves_out(error, advisory)):
+                item = unread.left(site.path, files_of(site), error, advisory, ECOSYSTEM)
+                found = [] if item is None else [item]
+        made = Outline(
+            moves=tuple(item for item in found if isinstance(item, Move)),
+            left=tuple(item for item in found if isinstance(item, Left)),
+        )
+        if not repo.selects(scope_of(site)):
+            made = left_as_it_is(made)
+        moves += made.moves
+        left += made.left
+    if unread.found and not moves and not left:
+        left = [whole_project_left("", unread.or_else(_no_project_affected(advisory)))]
+    notes = (*kept, *unread.notes, *unchecked(repo, ECOSYSTEM, moves))
+    return Outline(moves=tuple(moves), left=tuple(left), notes=notes)
+
+
+def _first_steps_kept(
+    project: NpmProject, advisory: Advisory, targets: Targets, notes: list[str]
+) -> Iterator[Move | Left]:
+    """Yield the first steps of a project without a lock in step, by a kept resolution, which is noted.
+    Raises RecipeError with the reason UNKNOWN if none is kept."""
+    if not project.is_readable(advisory):
+        return
+    command = project.command
+    if command.locked is not project.files:
+        notes.append(command.kept_note)
+        tree = command.client.tree(command.locked)
+        yield from _first_steps(project, advisory, targets, tree)
+
+
+def _first_steps(
+    project: NpmProject, advisory: Advisory, targets: Targets, tree: DependencyTree
+) -> Iterator[Move | Left]:
+    seen = set()
+    for node in tree.affected(advisory, ECOSYSTEM):
+        key = (node.name, node.version, tuple(ask.spec for _, ask in tree.dependents(node.key)))
+        if key not in seen:
+            seen.add(key)
+            yield _first_step(project, advisory, targets, tree, node)
+
+
+def _first_step(
+    project: NpmProject, advisory: Advisory, targets: Targets, tree: DependencyTree, node: Node
+) -> Move | Left:
+    asks = tree.dependents(node.key)
+
+    def fits(version: str) -> bool:
+        return all(admits(ask.spec, version) for _, ask in asks)
+
+    tried, path = Tried(), project.path
+    if node.bundled:
+        tried.no(LadderStep.LOCK_REFRESH, bundled(tree, node))
+        above = targets.lowest(node, lambda _version: True, ask=False)
+        if above is not None:
+            return move(path, node, LadderStep.PARENT_BUMP, above, tried.declined)
+    near = targets.lowest(node, fits, tree=tree, ask=False)
+    if near is not None:
+        return move(path, node, LadderStep.LOCK_REFRESH, near, tried.declined)
+    lowest = targets.lowest(node, lambda _version: True, ask=False)
+    if lowest is None:
+        return unfixed(advisory, path, node, no_fix(node), tried)
+    blockers = [(dependent, ask) for dependent, ask in asks if not admits(ask.spec, lowest)]
+    # Several asks that exclude one another: the first is named.
+    dependent, ask = (blockers or list(asks))[0]
+    why = blocked_by(tree, node, lowest, dependent, ask.spec)
+    tried.no(LadderStep.LOCK_REFRESH, why)
+    if project.files.root_manifest not in project.files.manifests:
+        missing = RecipeError(
+            RefusalReason.MANIFEST_MISSING, why.problem, next_step="Add the manifest."
+        )
+        return unfixed(advisory, path, node, missing, tried)
+    if all(tree.is_root(dependent) for dependent, _ in blockers):
+        return move(path, node, LadderStep.DIRECT_BUMP, lowest, tried.declined)
+    tried.no(LadderStep.DIRECT_BUMP, f"{dependent.label} requires it, not the project itself.")
+    kept = targets.lowest(node, lambda version: compatible(version, node.version), ask=False)
+    return move(path, node, LadderStep.PARENT_BUMP, kept or lowest, tried.declined)

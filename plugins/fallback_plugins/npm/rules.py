@@ -1,4 +1,6 @@
-"""npm's rules: SemVer 2.0.0 order, names as they are, scopes as namespaces (ports: EcosystemRules)."""
+"""npm's rules: SemVer 2.0.0 order, names as they are, scopes as namespaces (ports: EcosystemRules); and the
+imports of source files.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -48,6 +50,9 @@ _DEFAULTS = tuple(
 )
 
 _WALL = "fallback_plugins.npm.clients.hosts:wall"
+
+_REQUIRE = r"\brequire(?:\.resolve)?\s*\("
+_SOURCES = (".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx", ".vue", ".svelte")
 
 _INSTALL = "Install Node.js with npm (https://nodejs.org) and make sure it is on PATH."
 
@@ -166,3 +171,25 @@ def _semver(version: str) -> "SemVer":
     if _FOUR_NUMBERS.match(text):
         raise ValueError(version)
     return SemVer.coerce(text.strip())
+
+
+def mentions(package: str, path: str, text: str) -> bool:
+    """Does this JavaScript or TypeScript file import or require the package (or a path in it)?"""
+    if not is_source(path) or package not in text:
+        return False
+    call = rf"(?:{_REQUIRE}|\bimport\b\s*\(?|\bfrom\b)\s*{_quoted(package)}"
+    return re.search(call, text) is not None
+
+
+def requires(package: str, text: str) -> bool:
+    """Does this file call ``require`` for the package (or a path in it)?"""
+    return package in text and bool(re.search(rf"{_REQUIRE}\s*{_quoted(package)}", text))
+
+
+def is_source(path: str) -> bool:
+    """May this file import anything, by its name?"""
+    return path.endswith(_SOURCES)
+
+
+def _quoted(package: str) -> str:
+    return rf"""(?P<quote>['"`]){re.escape(package)}(?:/[^'"`\n]*)?(?P=quote)"""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fallback_plugins.npm import build_ecosystem as npm
 from fallback_plugins.npm.gates import all_gates
-from fallback_plugins.npm.installing.commands import Inputs
+from fallback_plugins.npm.installing.installation import Inputs
 from fallback_plugins.npm.surveying.survey import survey as npm_survey
 from fallback_plugins.pypi import build_ecosystem as pypi
 from fallback_plugins.pypi.gates.checks import configured

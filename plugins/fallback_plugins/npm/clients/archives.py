@@ -18,7 +18,7 @@ from fallback_plugins.npm.clients.hosts import run_client
 from fallback_plugins.npm.clients.scratch import scratch_project
 from fallback_plugins.npm.clients.words import blockers_in, own_words
 from fallback_plugins.npm.manifests.manifest import MANIFEST
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import refused_for
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner

@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from fallback_plugins.npm.client import Client, Files, OverridePlace, WantedVersions
-from fallback_plugins.npm.locks.yarn_berry import bun_tree, is_berry
-from fallback_plugins.npm.locks.yarn_lock import berry_refusal
+from fallback_plugins.npm.locks.yarn_lock import berry_refusal, bun_tree, is_berry
 from fallback_plugins.npm.manifests.manifest import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.manifests.specs import admits, raised
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.errors import RecipeError

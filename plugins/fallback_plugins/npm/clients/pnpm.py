@@ -45,7 +45,7 @@ from fallback_plugins.npm.manifests.pnpm_workspace import (
     with_entry,
 )
 from fallback_plugins.npm.manifests.specs import admits, is_tag
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.jsontext import set_value
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.execution import ClientRunner

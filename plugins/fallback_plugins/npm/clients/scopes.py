@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.scratch import scratch_project
 from fallback_plugins.npm.manifests.manifest import MANIFEST
-from fallback_plugins.npm.refusals import unresolved
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult
 
@@ -77,10 +77,11 @@ class Scopes:
         if scope not in self.refused:
             return None
         url = self.refused[scope]
-        return unresolved(
+        return RecipeError(
+            RefusalReason.RESOLVER_FAILED,
             f"{package} comes from {urlsplit(url).netloc} by {self.source}, from a registry that your "
             "own npm configuration does not name, so it was not asked.",
-            f"If you trust it: `npm config set {scope}:registry {url} --location=user`, and"
+            next_step=f"If you trust it: `npm config set {scope}:registry {url} --location=user`, and"
             " log in there if it asks for that.",
         )
 

@@ -14,11 +14,10 @@ from urllib.parse import unquote
 
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.locks.pnpm_lock import parse_yaml
-from fallback_plugins.npm.locks.yarn_berry import is_berry
-from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock, split_pattern
+from fallback_plugins.npm.locks.yarn_lock import is_berry, parse_yarn_lock, split_pattern
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, parse_manifest
 from fallback_plugins.npm.manifests.specs import foreign
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.errors import RecipeError
 

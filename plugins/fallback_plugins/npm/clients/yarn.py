@@ -31,7 +31,7 @@ from fallback_plugins.npm.manifests.manifest import (
     texts_of,
 )
 from fallback_plugins.npm.manifests.specs import admits, is_tag
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.jsontext import set_value
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory import sort_key

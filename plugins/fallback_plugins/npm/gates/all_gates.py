@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
+from itertools import product
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -38,15 +39,17 @@ from fallback_plugins.npm.manifests.manifest import (
     in_folder,
     may_name,
     parse_manifest,
+    readable_manifest,
+    readable_text,
 )
 from fallback_plugins.npm.manifests.specs import floor, plain_version
+from fallback_plugins.npm.rules import is_source, mentions, requires
 from fallback_plugins.npm.surveying.elsewhere import Elsewhere
 from fallback_plugins.npm.surveying.projects import left_out, project_files
 from fallback_plugins.npm.surveying.survey import Project, survey
-from fallback_plugins.npm.usage import is_source, mentions, requires
 from fallback_plugins.shared import identity
 from fallback_plugins.shared.gates import gating
-from fallback_plugins.shared.gates.base_runs import Choice, Run
+from fallback_plugins.shared.gates.base_runs import Choice
 from fallback_plugins.shared.gates.comparing import (
     Check,
     Finding,
@@ -128,7 +131,7 @@ class NpmGate(ProjectGate):
     def _judge(
         self, project: Installation, label: str, argv: Sequence[str], **check: Any
     ) -> GateVerdict:
-        """The verdict on a command in a project; ``check``: what more ``Check`` is told."""
+        """Return the verdict on a command in a project. ``check``: further fields of ``Check``."""
         return self._judge_by(project, label, lambda target, _: target.run(argv), **check)
 
     def _judge_by(
@@ -138,7 +141,7 @@ class NpmGate(ProjectGate):
         run: Callable[[Installation, RepoContext], CommandResult],
         **check: Any,
     ) -> GateVerdict:
-        """The same, by what runs the command in a tree whose dependencies are installed."""
+        """Return the verdict on what ``run`` runs in a tree whose dependencies are installed."""
 
         def run_in(tree: RepoContext) -> CommandResult | NotInstalled:
             target = project.in_tree(tree)
@@ -181,22 +184,22 @@ def beside_base(project: Installation, judge: Callable[[], GateVerdict]) -> Gate
 
 
 def _left_out(found: Installed) -> set[tuple[str, str]]:
-    """Return what was not tried, by name."""
     return {one for one in found.declined if one[1].startswith(LEFT_OUT)}
 
 
 class BuildGate(NpmGate):
-    """``npm run build``. What it makes stays for the tests, which may need it."""
+    """``npm run build``. Its output stays for the tests."""
 
     name = "build"
 
     def _project(self, context: GateContext, folder: str) -> GateVerdict:
         project = Installation(context, gating.patched(context), folder)
-        if not project.has_build:
+        if not project.scripts.get("build", "").strip():
             return gating.skipped(self.name, f"{project.manifest} has no build script")
         if (absent := project.install().absent) is not None:
             return gating.skipped(self.name, absent.sentence)
-        return self._judge(project, "npm run build", project.in_it("npm", "run", "build"))
+        argv = gating.command_in(folder, ("npm", "run", "build"))
+        return self._judge(project, "npm run build", argv)
 
 
 class TypecheckGate(NpmGate):
@@ -235,13 +238,6 @@ def configurations(repo: RepoContext, folder: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def compiles_to_require(repo: RepoContext, folder: str) -> bool:
-    """Does a configuration say that imports become calls of ``require``?"""
-    return any(
-        _TO_REQUIRE.search(_plain(repo.read_text(it))) for it in configurations(repo, folder)
-    )
-
-
 def declares_typescript(repo: RepoContext, folder: str) -> bool:
     """Does the project, or one of its workspaces, depend on the compiler?"""
     manifests = (
@@ -249,12 +245,11 @@ def declares_typescript(repo: RepoContext, folder: str) -> bool:
         for path in repo.manifests
         if PurePosixPath(path).name == MANIFEST and PurePosixPath(path).is_relative_to(folder)
     )
-    for path in {in_folder(folder, MANIFEST), *manifests}:
-        with suppress(RecipeError, RepositoryError):  # a fixture's may be as broken as it likes
-            facts = parse_manifest(path, repo.read_text(path))
-            if any("typescript" in dict(entries(facts.get(section))) for section in SECTIONS):
-                return True
-    return False
+    # A fixture's may be as broken as it likes.
+    facts = (readable_manifest(repo, it) for it in {in_folder(folder, MANIFEST), *manifests})
+    return any(
+        "typescript" in dict(entries(it.get(section))) for it in facts for section in SECTIONS
+    )
 
 
 def findings(output: str) -> list[Finding]:
@@ -292,8 +287,6 @@ def _plain(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Asked:
-    """One dependency as one manifest asks for it."""
-
     name: str
     spec: str
     folder: str
@@ -331,26 +324,21 @@ class ImportsGate(NpmGate):
 
 
 def _asked(context: GateContext, project: Installation) -> Sequence[_Asked]:
-    """Of the root and its members, each name and spec once; manifests that the patch changed first."""
+    """Return the dependencies of the root and its members, of manifests that the patch changed first."""
     changed, packages = context.application.files, context.advisory.packages(ECOSYSTEM)
     paths = sorted(project.inputs.own, key=lambda path: path not in changed)
     facts = {path: parse_manifest(path, project.inputs.files.manifests[path]) for path in paths}
     found: dict[tuple[str, ...], _Asked] = {}
-    for section in SECTIONS:
-        for path in paths:
-            for one in _in_section(project.folder, path, facts[path], section):
-                found.setdefault((one.name, one.spec, one.way), one)
+    for section, path in product(SECTIONS, paths):
+        folder = str(PurePosixPath(path).parent)
+        way = "import" if facts[path].get("type") == "module" else "require"
+        for name, spec in entries(facts[path].get(section)):
+            if not name.startswith(_TYPES):
+                label = name if folder == project.folder else f"{name} (in {folder})"
+                one = _Asked(name, spec, folder, way, label)
+                found.setdefault((name, spec, way), one)
     first = sorted(found.values(), key=lambda one: one.name not in packages)
     return first[:MAX_DEPENDENCIES]
-
-
-def _in_section(root: str, path: str, facts: Mapping[str, Any], section: str) -> Iterator[_Asked]:
-    folder = str(PurePosixPath(path).parent)
-    way = "import" if facts.get("type") == "module" else "require"
-    for name, spec in entries(facts.get(section)):
-        if not name.startswith(_TYPES):
-            label = name if folder == root else f"{name} (in {folder})"
-            yield _Asked(name, spec, folder, way, label)
 
 
 def _load(target: Installation, asked: Sequence[_Asked]) -> CommandResult:
@@ -360,17 +348,16 @@ def _load(target: Installation, asked: Sequence[_Asked]) -> CommandResult:
 
 
 def _is_required(repo: RepoContext, asked: _Asked) -> bool:
-    """Does a file of the project call ``require`` for it, or is compiled to do so? What only imports it
-    otherwise is bundled."""
+    """Return whether a file calls ``require`` for it, or is compiled to; other imports are bundled."""
     compiled = True
     with suppress(RepositoryError):
-        compiled = compiles_to_require(repo, asked.folder)
+        configs = configurations(repo, asked.folder)
+        compiled = any(_TO_REQUIRE.search(_plain(repo.read_text(it))) for it in configs)
     for path in repo.tracked_files:
         if is_source(path) and PurePosixPath(path).is_relative_to(asked.folder):
-            with suppress(RepositoryError):
-                text = repo.read_text(path)
-                if requires(asked.name, text) or (compiled and mentions(asked.name, path, text)):
-                    return True
+            text = readable_text(repo, path)
+            if requires(asked.name, text) or (compiled and mentions(asked.name, path, text)):
+                return True
     return False
 
 
@@ -454,7 +441,7 @@ class NotVulnerableGate(NotVulnerable):
         if made:
             messages = [f"{place}{clause}" for place, clause in made]
             what = f"the patched lock is not what it installs: {gating.some_of(messages, _NAMED)}"
-            if before.is_by_text:
+            if before.by_text:
                 what += "; the base commit is not installed, so that it may be the same there"
                 return gating.undecided(self.name, what)
             return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, what)
@@ -477,7 +464,6 @@ class NotVulnerableGate(NotVulnerable):
         )
 
     def _affected_copies(self, context: GateContext, packages: Sequence[str]) -> dict[str, str]:
-        """Where the base commit has, or asks for, an affected version from a registry beside the source."""
         return {
             place: version
             for package in packages
@@ -493,7 +479,8 @@ class _Holding:
 
     ``copies``: place → version of what is installed; of what a lock lists or a manifest declares too, if no
     installed file shows it. ``contradictions``: place → clause on a lock that says otherwise. ``unknown``:
-    why the copies of some project can't be known; empty if they can.
+    why the copies of some project can't be known; empty if they can. ``by_text``: locks that are known by
+    their text alone.
     """
 
     context: GateContext
@@ -502,9 +489,9 @@ class _Holding:
     copies: dict[str, str] = field(default_factory=dict)
     contradictions: dict[str, str] = field(default_factory=dict)
     unknown: str = ""
+    by_text: set[str] = field(default_factory=set)
     _proved: list[ProvedProject] = field(default_factory=list)
     _aside: list[ProvedProject] = field(default_factory=list)
-    _by_text: set[str] = field(default_factory=set)
     _samples: set[str] = field(default_factory=set)
     _installs: int = 0
 
@@ -526,21 +513,15 @@ class _Holding:
 
     @property
     def projects(self) -> list[ProvedProject]:
-        """What each project has of the package. Test data that is not installed does not count beside a
-        project that is."""
+        """What each project has of the package; test data that is not installed if there is no other."""
         return self._proved or self._aside
-
-    @property
-    def is_by_text(self) -> bool:
-        """Return whether some project is known by its lock's text alone."""
-        return bool(self._by_text)
 
     @property
     def clauses(self) -> str:
         """Return what a verdict's sentence adds: contradictions, and what was not read."""
         found = [f"; {place}{clause}" for place, clause in sorted(self.contradictions.items())]
         for what, names in (
-            ("known by its text alone, for it is not installed here", self._by_text),
+            ("known by its text alone, for it is not installed here", self.by_text),
             ("not counted, for it lies among a package's tests or examples", self._samples),
         ):
             if names:
@@ -557,20 +538,22 @@ class _Holding:
         is_seen = False
         if project.lock is not None:
             unseen = self._held_against(project, copies)
-            is_installed = copies is not None
-            is_seen = is_installed and not unseen
+            is_seen = copies is not None and not unseen
             if not (is_seen or stays):
-                self._by_text.add(project.lock)
-            doubt = project.unread or ("" if is_installed else project.doubt)
-            self.unknown = self.unknown or (
-                f"{self.package}: {doubt}" if doubt and not stays else ""
-            )
+                self.by_text.add(project.lock)
+            doubt = project.unread or (project.doubt if copies is None else "")
+            if doubt and not stays:
+                self.unknown = self.unknown or f"{self.package}: {doubt}"
         elif copies is not None and is_whole and not project.unread:
             self._take(copies)
             is_seen = True
         else:
             # Installed in part, it may be another version than users get: that proves nothing safe.
-            self._take([one for one in copies or () if self._is_affected(one.version)])
+            self._take(
+                one
+                for one in copies or ()
+                if is_affected(self.context.advisory, ECOSYSTEM, self.package, one.version)
+            )
             self._declared(project, stays=stays)
         versions = {it for place, it in self.copies.items() if place not in before}
         is_aside = copies is None and identity.is_aside(project.manifest)
@@ -609,8 +592,8 @@ class _Holding:
     def _held_against(
         self, project: Project, copies: Sequence[Package] | None
     ) -> Mapping[str, str]:
-        """Take what is installed and what the lock lists, and note if they differ at one place. Return what
-        the lock lists and is not installed: all of it if nothing is."""
+        """Take what is installed and what the lock lists, and note where they differ. Return what the lock
+        lists and is not installed."""
         claims = {in_folder(project.folder, key): it for key, it in project.installed.items()}
         listed = {plain_version(version) for version in claims.values()}
         loaded = [one for one in copies or () if not one.is_sample]
@@ -642,9 +625,6 @@ class _Holding:
         self.copies |= loaded
         return bool(loaded)
 
-    def _is_affected(self, version: str) -> bool:
-        return is_affected(self.context.advisory, ECOSYSTEM, self.package, version)
-
     def _installed(self, folder: str) -> tuple[tuple[Package, ...] | None, bool]:
         """Install a project, if it is not yet. Return the copies of the package, None if no installed file
         shows what users get; and whether everything is installed.
@@ -669,17 +649,16 @@ class _Holding:
 
 
 def _committed(repo: RepoContext, package: str) -> str | None:
-    """Return a tracked manifest below node_modules that is the package's, by its folder or its own name."""
+    """Return a tracked manifest of the package below node_modules."""
     own = f"/{MODULES}/{package}/{MANIFEST}"
     for path in repo.tracked_files:
         if f"/{MODULES}/" not in f"/{path}" or PurePosixPath(path).name != MANIFEST:
             continue
-        if f"/{path}".endswith(own):
+        if f"/{path}".endswith(own) or (
+            may_name(readable_text(repo, path), package)
+            and readable_manifest(repo, path).get("name") == package
+        ):
             return path
-        with suppress(RepositoryError, RecipeError):
-            text = repo.read_text(path)
-            if may_name(text, package) and parse_manifest(path, text).get("name") == package:
-                return path
     return None
 
 
@@ -760,13 +739,12 @@ _OF_ALL = re.compile(
 )
 
 
-#: What a path of tests has in it, in whatever folder a runner wants them.
+#: What a path of tests has in it, in whatever folder of a member a runner wants them.
 _LIKE_A_TEST = re.compile(r"(?i)test|spec|check|e2e|feature|stories|/t/|\bci\b")
 
 
 class TestsGate(NpmGate):
-    """The own tests of every project that the patch touches, and of the members of its workspace that
-    depend on what the patch moves."""
+    """The tests of each project that the patch touches, and of members that depend on what it moves."""
 
     name = "tests"
 
@@ -792,7 +770,7 @@ class TestsGate(NpmGate):
         of_root: tuple[Suite, Choice] | None,
     ) -> tuple[list[str], list[str]]:
         """Return the members whose tests the root's suite does not run, and a note on those that have a
-        test script alone: new projects have one, and often no test."""
+        test script and no test."""
         if of_root is not None and self._runs_members(project, of_root[0]):
             return [], []
         stated = [
@@ -801,7 +779,14 @@ class TestsGate(NpmGate):
             if (of_root is None or not _tests_in(of_root[1], context.repo, member))
             and any(suites(context, project, member))
         ]
-        members = [it for it in stated if _may_have_tests(context.repo, it)]
+        members = [
+            member
+            for member in stated
+            if any(
+                path.startswith(f"{member}/") and _LIKE_A_TEST.search(path.removeprefix(member))
+                for path in context.repo.tracked_files
+            )
+        ]
         empty = gating.some_of([it for it in stated if it not in members], _NAMED)
         note = f"test scripts were not run, as no file is a test by its name: {empty}"
         return members, [note] if empty else []
@@ -814,22 +799,20 @@ class TestsGate(NpmGate):
         suite: Suite,
         choice: Choice,
     ) -> GateVerdict:
-        def within(limits: GateContext) -> Run:
-            return suite.run_in(project, limits)
-
-        ran = (self.name, context, folder, choice.way.run, choice.on)
-
-        def judge() -> GateVerdict:
-            part = partial(suite.part, project, folder)
-            return judge_tests(*ran, within=within, base=choice.base, part=part)
-
+        judge = partial(
+            judge_tests,
+            *(self.name, context, folder, choice.way.run, choice.on),
+            within=partial(suite.run_in, project),
+            base=choice.base,
+            part=partial(suite.part, project, folder),
+        )
         verdict = beside_base(project, judge)
         where = "" if folder == project.folder else f"{folder}: "
         explained = choice.explain(verdict) if choice.passed_over or choice.untried else verdict
         return explained.model_copy(update={"detail": f"{where}{explained.detail}"})
 
     def _runs_members(self, project: Installation, suite: Suite) -> bool:
-        """Does a suite of the root run the tests of its members, by what its commands and scripts say?"""
+        """Return whether a suite of the root runs its members' tests, by its commands and scripts."""
         if any(one.folder != project.folder for one in suite.commands):
             return True
         texts = [one.line for one in suite.commands]
@@ -837,14 +820,8 @@ class TestsGate(NpmGate):
 
 
 def _tests_in(choice: Choice, repo: RepoContext, folder: str) -> bool:
-    """Did the root's suite run tests of each test file in a folder at the base commit?"""
+    """Return whether the root's suite ran each test file of a folder at the base commit."""
     reports = [run.report for run in choice.base.made if run.report is not None]
     files = {test.partition(" > ")[0] for it in reports for test in (*it.passed, *it.failed)}
     own = {path for path in repo.tracked_files if is_test(path, folder)}
     return bool(own) and own <= files
-
-
-def _may_have_tests(repo: RepoContext, member: str) -> bool:
-    """Is a member's file a test by any name?"""
-    own = (it.removeprefix(member) for it in repo.tracked_files if it.startswith(f"{member}/"))
-    return any(_LIKE_A_TEST.search(path) for path in own)

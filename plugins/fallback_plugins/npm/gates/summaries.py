@@ -7,6 +7,7 @@ ava, jest, vitest, mocha, jasmine, QUnit (its command, and qunit-extras), vows. 
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from re import MULTILINE, Pattern
 
@@ -66,9 +67,8 @@ def tests_of_tap_16(text: str) -> list[tuple[str, str]] | None:
 
 @dataclass
 class _Open:
-    """A test whose last line has not come yet, or a section. ``full``: its name with all that is around it.
-    ``failures``: lines in it that are not ok, ``counted``: by its own count; ``asserted``: those of them
-    that are no tests."""
+    """A test whose last line has not come yet, or a section. ``full``: its name after the names around it.
+    ``failures``: lines in it that are not ok, ``counted``: by its own count; ``asserted``: assertions."""
 
     depth: int
     name: str
@@ -80,7 +80,7 @@ class _Open:
 
 
 class _Nesting:
-    """Tests that are open, one in the other, by the indentation of their lines."""
+    """Open tests, one in the other, by the indentation of their lines."""
 
     def __init__(self) -> None:
         self.names = Names()
@@ -122,8 +122,6 @@ class _Nesting:
 
 
 class _Reading:
-    """State of reading a log of tap 16."""
-
     def __init__(self) -> None:
         self.reported: list[tuple[str, str]] = []
         self.failed_files = 0
@@ -198,8 +196,7 @@ class _Reading:
 
 
 class _Lines:
-    """Lines of other TAP: tests are in each other, as by node's runner, or comments above their assertions,
-    as by tape."""
+    """Lines of other TAP: nested tests (node's runner), or comments above their assertions (tape)."""
 
     def __init__(self, text: str) -> None:
         self.lines = text.split("\n")
@@ -235,10 +232,14 @@ def tap_report(text: str, ran: int, failing: int) -> Report | None:
                 reported.append((log.nesting.full(depth, found[3]), was))
     if log.nesting.is_lost:
         return None
-    names = numbered(name for name, _ in reported)
-    report = Report.of(zip(names, (was for _, was in reported), strict=True))
+    report = _numbered(reported)
     fits = len(report.failed) == failing and len(report.passed) <= ran - failing
     return report if fits and report.passed else None
+
+
+def _numbered(reported: Sequence[tuple[str, str]]) -> Report:
+    names = numbered(name for name, _ in reported)
+    return Report.of(zip(names, (was for _, was in reported), strict=True))
 
 
 def tap_names(text: str) -> tuple[str, ...] | None:
@@ -303,37 +304,33 @@ def summary(log: str) -> Summary | None:
     )
 
 
-@dataclass(frozen=True)
-class _Line:
-    """A runner's last line of figures, such as ``Tests: 1 failed, 2 passed``."""
-
-    line: Pattern[str]
-
-    def figures(self, text: str, *words: str) -> list[int] | None:
-        """For each word the sum of its figures; None where there is no such line."""
-        lines = self.line.findall(text)
-        if not lines:
-            return None
-        joined = "\n".join(lines)
-        return [
-            sum(map(int, re.findall(rf"({FIGURE}) {word}\b", joined, MULTILINE))) for word in words
-        ]
+def _counted(lines: Pattern[str], text: str, *words: str) -> list[int] | None:
+    """Return for each word the sum of its figures in a runner's last lines (``Tests: 1 failed, 2 passed``);
+    None if there is no such line."""
+    found = lines.findall(text)
+    if not found:
+        return None
+    joined = "\n".join(found)
+    return [sum(map(int, re.findall(rf"({FIGURE}) {it}\b", joined, MULTILINE))) for it in words]
 
 
-_JEST = _Line(re.compile(r"^Tests: +(\d.*)$", MULTILINE))
-_VITEST = _Line(re.compile(r"^ +Tests  (\d.*\(\d+\))$", MULTILINE))
-_MOCHA = _Line(re.compile(rf"^  ({FIGURE} (?:passing \(.*\)|failing))$", MULTILINE))
-_AVA = _Line(
-    re.compile(rf"^  ({FIGURE} (?:tests? (?:passed|failed)|known failures?|un\w+ \w+))$", MULTILINE)
+def _summed(lines: Pattern[str], text: str) -> list[int]:
+    """Return the sum of each group's figures; empty if no line matches."""
+    columns = zip(*lines.findall(text), strict=True)
+    return [sum(int(figure or 0) for figure in column) for column in columns]
+
+
+_JEST = re.compile(r"^Tests: +(\d.*)$", MULTILINE)
+_VITEST = re.compile(r"^ +Tests  (\d.*\(\d+\))$", MULTILINE)
+_MOCHA = re.compile(rf"^  ({FIGURE} (?:passing \(.*\)|failing))$", MULTILINE)
+_AVA = re.compile(
+    rf"^  ({FIGURE} (?:tests? (?:passed|failed)|known failures?|un\w+ \w+))$", MULTILINE
 )
-_JASMINE = _Line(re.compile(rf"^({FIGURE} specs?, .*)$", MULTILINE))
-
-_VOWS = _Line(
-    re.compile(rf"^ *[\u2713\u2717] \w+ \u00bb ({FIGURE} honored.*?) \([\d.]+s\) *$", MULTILINE)
-)
+_JASMINE = re.compile(rf"^({FIGURE} specs?, .*)$", MULTILINE)
+_VOWS = re.compile(rf"^ *[\u2713\u2717] \w+ \u00bb ({FIGURE} honored.*?) \([\d.]+s\) *$", MULTILINE)
 
 #: Errors outside any test fail a run of vitest too.
-_VITEST_ERRORS = _Line(re.compile(rf"^ +Errors  ({FIGURE} errors?)$", MULTILINE))
+_VITEST_ERRORS = re.compile(rf"^ +Errors  ({FIGURE} errors?)$", MULTILINE)
 
 #: node's own, ava's TAP and tape: ``# tests 3``; node's spec reporter has a sign of its own.
 _TAP_FIGURE = re.compile(rf"^[#\u2139] (tests|skipped|fail|todo) +({FIGURE})$", MULTILINE)
@@ -389,7 +386,7 @@ def _node(text: str) -> Summary | None:
 
 
 def files_as_tests(log: str) -> int:
-    """How many of the tests that node's runner counts are files: it takes one that has none for a test."""
+    """Return how many of the tests that node's runner counts are files without a test."""
     return len(set(_FILE.findall(_COLOUR.sub("", log))))
 
 
@@ -397,13 +394,9 @@ def _tap(text: str) -> Summary | None:
     totals = _TAP_18.findall(text)
     if not totals:
         return None
+    joined = "\n".join(totals)
     passed, failing = (
-        sum(
-            int(number)
-            for total in totals
-            for number in re.findall(rf"\b{word}: ({FIGURE})", total)
-        )
-        for word in ("pass", "fail")
+        sum(map(int, re.findall(rf"\b{word}: ({FIGURE})", joined))) for word in ("pass", "fail")
     )
     report = tap_report(text, passed + failing, failing)
     return Summary(passed + failing, failing, tap_names(text) or (), report)
@@ -414,37 +407,32 @@ def _tap_16(text: str) -> Summary | None:
     reported = tests_of_tap_16(text)
     if reported is None:
         return None
-    names = numbered(name for name, _ in reported)
-    report = Report.of(zip(names, (was for _, was in reported), strict=True))
-    return Summary(len(names), len(report.failed), report.failed, report)
+    report = _numbered(reported)
+    return Summary(len(reported), len(report.failed), report.failed, report)
 
 
 def _qunit(text: str) -> Summary | None:
-    totals = [tuple(map(int, total)) for total in _QUNIT.findall(text)]
-    if not totals:
+    if not (totals := _summed(_QUNIT, text)):
         return None
-    passed, to_do, failing = map(sum, zip(*totals, strict=True))
-    ran = passed + to_do + failing
+    ran, (_, to_do, failing) = sum(totals), totals
     report = tap_report(text, ran, failing)
     return Summary(ran, failing, tap_names(text) or (), report, expected=to_do)
 
 
 def _qunit_extras(text: str) -> Summary | None:
-    totals = [tuple(map(int, total)) for total in _QUNIT_EXTRAS.findall(text)]
-    if not totals:
+    if not (totals := _summed(_QUNIT_EXTRAS, text)):
         return None
-    passed, failing = map(sum, zip(*totals, strict=True))
     module, names, full = "", [], Names()
     for found in _QUNIT_EXTRAS_TEST.finditer(text):
         if found["module"] is not None:
             module = shortened(found["module"])
         else:
             names.append(full.full(module, found["test"]))
-    return Summary(passed + failing, failing, () if full.are_lost else numbered(iter(names)))
+    return Summary(sum(totals), totals[1], () if full.are_lost else numbered(iter(names)))
 
 
 def _jest(text: str) -> Summary | None:
-    figures = _JEST.figures(text, "failed", "passed")
+    figures = _counted(_JEST, text, "failed", "passed")
     if figures is None:
         return None
     failing, passed = figures
@@ -462,16 +450,16 @@ def _jest(text: str) -> Summary | None:
 
 
 def _vitest(text: str) -> Summary | None:
-    figures = _VITEST.figures(text, "failed", "passed", "expected fail")
+    figures = _counted(_VITEST, text, "failed", "passed", "expected fail")
     if figures is None:
         return None
-    outside = _VITEST_ERRORS.figures(text, "errors?") or [0]
+    outside = _counted(_VITEST_ERRORS, text, "errors?") or [0]
     names = tuple(_VITEST_TEST.findall(text))
     return Summary(sum(figures), figures[0] + outside[0], names, expected=figures[2])
 
 
 def _mocha(text: str) -> Summary | None:
-    figures = _MOCHA.figures(text, "passing", "failing")
+    figures = _counted(_MOCHA, text, "passing", "failing")
     if figures is None:
         return None
     message = "".join(_MOCHA_FAILURES.split(text)[1:])
@@ -483,7 +471,7 @@ def _mocha(text: str) -> Summary | None:
 
 def _ava(text: str) -> Summary | None:
     """A run with failures does not count what passed: its lines do."""
-    outside = _AVA.figures(text, "uncaught exceptions?", "unhandled rejections?")
+    outside = _counted(_AVA, text, "uncaught exceptions?", "unhandled rejections?")
     if outside is None:
         return None
     names, passed = _AVA_TEST.findall(text), numbered(iter(_AVA_PASSED.findall(text)))
@@ -493,7 +481,7 @@ def _ava(text: str) -> Summary | None:
 
 
 def _jasmine(text: str) -> Summary | None:
-    figures = _JASMINE.figures(text, "specs?", "failures?", "pending specs?")
+    figures = _counted(_JASMINE, text, "specs?", "failures?", "pending specs?")
     if figures is None:
         return None
     specs, failing, pending = figures
@@ -504,7 +492,7 @@ def _jasmine(text: str) -> Summary | None:
 
 
 def _vows(text: str) -> Summary | None:
-    figures = _VOWS.figures(text, "honored", "broken", "errored", "dropped")
+    figures = _counted(_VOWS, text, "honored", "broken", "errored", "dropped")
     if figures is None:
         return None
     names, full = [], Names()
@@ -521,38 +509,34 @@ def _vows(text: str) -> Summary | None:
 
 
 def _tap_spec(text: str) -> Summary | None:
-    found = [tuple(int(it or 0) for it in one) for one in _TAP_SPEC.findall(text)]
-    if not found:
+    if not (totals := _summed(_TAP_SPEC, text)):
         return None
     names = dict.fromkeys(map(_steady, _TAP_SPEC_TEST.findall(text)))
-    return Summary(sum(it[0] for it in found), sum(it[2] for it in found), tuple(names))
+    return Summary(totals[0], totals[2], tuple(names))
 
 
 def _uvu(text: str) -> Summary | None:
-    found = [tuple(map(int, one)) for one in _UVU.findall(text)]
-    if not found:
+    if not (totals := _summed(_UVU, text)):
         return None
-    ran = sum(total - skipped for total, _, skipped in found)
+    total, passed, skipped = totals
     names = numbered(map(_steady, _UVU_TEST.findall(text)))
-    return Summary(ran, ran - sum(passed for _, passed, _ in found), names)
+    return Summary(total - skipped, total - skipped - passed, names)
 
 
 def _lab(text: str) -> Summary | None:
-    found = [tuple(int(it or 0) for it in one) for one in _LAB.findall(text)]
-    if not found:
+    if not (totals := _summed(_LAB, text)):
         return None
-    ran = sum(passed or total for passed, _, total in found)
-    return Summary(ran, sum(it[1] for it in found), numbered(iter(_LAB_TEST.findall(text))))
+    all_passed, failing, others = totals
+    return Summary(all_passed + others, failing, numbered(iter(_LAB_TEST.findall(text))))
 
 
 def _steady(name: str) -> str:
-    """A test's name without how long it took."""
+    """Return a test's name without its duration."""
     return re.sub(r" \(?\d+(?:\.\d+)? ?m?s\)?$", "", name.strip())
 
 
 def failing_names(log: str) -> tuple[str, ...]:
-    """Names of what fails, by the signs with which lines of any runner begin. For a log that has no summary
-    which is known here: it does not tell how many tests ran."""
+    """Return what fails in a log without a known summary, by how any runner marks such lines."""
     return numbered(map(_steady, _FAILING_LINE.findall(_COLOUR.sub("", log))))
 
 

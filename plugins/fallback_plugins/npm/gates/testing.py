@@ -19,7 +19,6 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
@@ -29,18 +28,19 @@ from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
 from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.gates.summaries import failing_names, summary
-from fallback_plugins.npm.installing.commands import BERRY
-from fallback_plugins.npm.installing.installation import Installation
+from fallback_plugins.npm.installing.installation import Installation, yarn_for
 from fallback_plugins.npm.installing.modules_layer import Package
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
-from fallback_plugins.npm.locks.yarn_berry import berry_format
 from fallback_plugins.npm.manifests.manifest import (
     MANIFEST,
     MEMBER_SECTIONS,
     entries,
     in_folder,
     is_manifest,
+    mapping,
     parse_manifest,
+    readable_manifest,
+    readable_text,
 )
 from fallback_plugins.shared.gates import gating, services
 from fallback_plugins.shared.gates.base_runs import Choice, Run, Way, choose, time_of
@@ -173,7 +173,7 @@ class Suite:
 
 
 def _moved(here: set[Package], there: set[Package]) -> Iterator[Package]:
-    """Installed packages of releases that one of two trees alone has."""
+    """Yield the installed packages of releases that only one of two trees has."""
     releases = [{(it.name, it.version) for it in tree} for tree in (here, there)]
     apart = releases[0] ^ releases[1]
     return (it for it in here | there if (it.name, it.version) in apart)
@@ -186,18 +186,17 @@ def is_test(path: str, folder: str) -> bool:
 
 
 def _places(repo: RepoContext) -> dict[str, str]:
-    """Folders by the names for them in imports: of the repository's packages, and a compiler's paths."""
+    """Return folders by their names in imports: the repository's packages, and a compiler's paths."""
     found: dict[str, str] = {}
     for path in repo.tracked_files:
         name, folder = PurePosixPath(path).name, str(PurePosixPath(path).parent)
-        with suppress(RecipeError, RepositoryError):
-            if name == MANIFEST:
-                own = parse_manifest(path, repo.read_text(path)).get("name")
-                found |= {own: folder} if isinstance(own, str) and own else {}
-            elif name.startswith("tsconfig"):
-                text = repo.read_text(path)
-                root = posixpath.join(folder, next(iter(_BASE_URL.findall(text)), "."))
-                found |= {a: posixpath.join(root, b) for a, b in _ALIASED.findall(text) if a}
+        if name == MANIFEST:
+            own = readable_manifest(repo, path).get("name")
+            found |= {own: folder} if isinstance(own, str) and own else {}
+        elif name.startswith("tsconfig"):
+            text = readable_text(repo, path)
+            root = posixpath.join(folder, next(iter(_BASE_URL.findall(text)), "."))
+            found |= {a: posixpath.join(root, b) for a, b in _ALIASED.findall(text) if a}
     return found
 
 
@@ -226,10 +225,10 @@ def suites(context: GateContext, project: Installation, folder: str) -> Iterator
     stated = own_commands(context.repo, folder, context.repo.settings.test_commands)
     for commands in suites_of(stated, folder, "node", project.folder):
         yield Suite(commands)
-    path = in_folder(folder, MANIFEST)
-    script = _scripts(gating.patched(context), path).get("test", "").strip()
+    script = _scripts(gating.patched(context), folder).get("test", "").strip()
     if script and _PLACEHOLDER not in script:
-        yield Suite((TestCommand("npm test", f"{path}, script test", folder),))
+        source = f"{in_folder(folder, MANIFEST)}, script test"
+        yield Suite((TestCommand("npm test", source, folder),))
 
 
 def reached_members(project: Installation) -> tuple[str, ...]:
@@ -269,11 +268,8 @@ def reached_members(project: Installation) -> tuple[str, ...]:
     return tuple(str(PurePosixPath(path).parent) for path in texts if path in reached)
 
 
-def _scripts(tree: RepoContext, path: str) -> Mapping[str, str]:
-    if tree.has(path):
-        with suppress(RecipeError, RepositoryError):
-            return dict(entries(parse_manifest(path, tree.read_text(path)).get("scripts")))
-    return {}
+def _scripts(tree: RepoContext, folder: str) -> dict[str, str]:
+    return dict(entries(readable_manifest(tree, in_folder(folder, MANIFEST)).get("scripts")))
 
 
 def run_suite(
@@ -307,8 +303,7 @@ def run_suite(
 
 
 def own_checks(context: GateContext, folder: str) -> tuple[TestCommand, ...]:
-    """Return the lint and type checks that a folder's script *test* runs beside its tests, without the
-    compiler: that has a gate of its own."""
+    """Return the lint and type checks that a folder's script *test* runs, but for the compiler's."""
     found = {
         (one.line, one.folder): one
         for one in own_commands(context.repo, folder)
@@ -318,9 +313,9 @@ def own_checks(context: GateContext, folder: str) -> tuple[TestCommand, ...]:
 
 
 def run_line(target: Installation, tree: RepoContext, command: TestCommand) -> CommandResult:
-    """Run a command of the project's own that is no test, as ``run_suite`` would: with the project's client
-    and programs. Everything it needs is installed. Raises SandboxError."""
-    return _Run(target, tree, Suite((command,))).line(command)
+    """Run a command that is no test, with the project's client and programs. Everything it needs is
+    installed. Raises SandboxError."""
+    return _Run(target, tree, Suite((command,))).shell(command, command.line)
 
 
 @dataclass
@@ -340,15 +335,15 @@ class _Run:
         self._programs, self._readable, self._missing = programs(self.target, self.suite)
 
     def prepare(self) -> list[str]:
-        """Run what comes before the tests: what the commands name, or the build of the first one's folder.
-        Return remarks: a step that fails is no reason not to test."""
+        """Run what comes before the tests: the commands' own steps, or the build of the first one's folder.
+        Return remarks on steps that fail: the tests run all the same."""
         steps = {(one.folder, line): one for one in self.suite.commands for line in one.before}
         first = self.suite.commands[0]
-        if not steps and _scripts(self.tree, in_folder(first.folder, MANIFEST)).get("build"):
-            self._shell(first, "npm run build")  # tests may be of what it makes
+        if not steps and _scripts(self.tree, first.folder).get("build"):
+            self.shell(first, "npm run build")  # tests may be of what it makes
         failed = []
         for (_, line), command in steps.items():
-            result = self._shell(command, line)
+            result = self.shell(command, line)
             failed += [] if result.ok else [f"`{line}`, which comes before the tests, fails"]
         return [*self._missing, *failed]
 
@@ -360,7 +355,7 @@ class _Run:
         for command in self.suite.commands:
             with report_in(self.tree.tree) as files:
                 place = files.path if reporting else ""
-                result = self._shell(command, command.line, place, command.services)
+                result = self.shell(command, command.line, place, command.services)
                 texts = files.read_all()
             results.append(result)
             self.asked |= bool(texts)
@@ -378,12 +373,8 @@ class _Run:
         }
         return first.model_copy(update=whole), merged(parts)
 
-    def line(self, command: TestCommand) -> CommandResult:
-        """Run a command alone; no runner reports."""
-        return self._shell(command, command.line)
-
     def _note_others(self, command: TestCommand, result: CommandResult) -> None:
-        """Note what a script of several commands prints beside its runner, which runs once more alone."""
+        """Note what a script of several commands prints besides its runner, which runs once more alone."""
         script = self._script_of(command)
         if plain_runner(script) is not None:
             return
@@ -392,19 +383,17 @@ class _Run:
         self.others |= steady_lines(result.output) - steady_lines(alone)
 
     def _alone(self, command: TestCommand, runner: str) -> str:
-        """What a runner prints by itself. Only one that is asked to report can be asked for some files."""
         if not self.files:
-            return self._shell(command, runner).output
+            return self.shell(command, runner).output
         with report_in(self.tree.tree) as files:
-            return self._shell(command, runner, files.path).output
+            return self.shell(command, runner, files.path).output
 
     def _script_of(self, command: TestCommand) -> str:
-        """What a command that runs a script of the manifest runs."""
         match = re.fullmatch(r"(?:npm|yarn|pnpm)(?: run)? ([\w:.-]+)", command.line.strip())
-        scripts = _scripts(self.tree, in_folder(command.folder, MANIFEST))
+        scripts = _scripts(self.tree, command.folder) if match else {}
         return scripts.get(match[1], command.line) if match else command.line
 
-    def _shell(
+    def shell(
         self, command: TestCommand, line: str, reports: str = "", needs: Sequence[str] = ()
     ) -> CommandResult:
         """Run a line as a command's. ``reports``: where runners report; empty: they are not asked."""
@@ -413,8 +402,7 @@ class _Run:
             env |= _PNPM_ENVIRONMENT
         hook = laid_out(self.target.context.cache, "attach.cjs")
         if reports:
-            quoted = str(hook).replace("\\", "\\\\").replace('"', '\\"')
-            required = f'--require "{quoted}"'
+            required = f"--require {_quoted(hook)}"
             options = f"{env.get('NODE_OPTIONS', '')} {required}".strip()
             env |= {"FALLBACK_TIER_REPORTS": reports, "FALLBACK_TIER_HOOK": required}
             env["NODE_OPTIONS"] = options
@@ -435,18 +423,13 @@ class _Run:
         return result
 
     def _of_package(self, folder: str) -> dict[str, str]:
-        """What a client tells the scripts of a package: here they are run by their lines."""
-        path = in_folder(folder, MANIFEST)
-        facts: Mapping[str, Any] = {}
-        if self.tree.has(path):
-            with suppress(RecipeError, RepositoryError):
-                facts = parse_manifest(path, self.tree.read_text(path))
-        told = {key: facts[key] for key in ("name", "version") if key in facts}
-        config = facts.get("config")
-        if isinstance(config, dict):
-            told |= {f"config_{key}": value for key, value in config.items()}
+        """Return the variables that a client sets for the scripts of a package."""
+        facts = readable_manifest(self.tree, in_folder(folder, MANIFEST))
+        values = {key: facts[key] for key in ("name", "version") if key in facts}
+        values |= {f"config_{key}": it for key, it in mapping(facts.get("config")).items()}
         return {
-            f"npm_package_{re.sub(r'[^0-9A-Za-z_]', '_', key)}": str(it) for key, it in told.items()
+            f"npm_package_{re.sub(r'[^0-9A-Za-z_]', '_', key)}": str(it)
+            for key, it in values.items()
         }
 
 
@@ -484,18 +467,14 @@ def programs(target: Installation, suite: Suite) -> tuple[Path, list[Path], list
 
 
 def _clients(target: Installation, suite: Suite) -> dict[str, PinnedClient]:
-    """The clients that commands or scripts may call, by the name by which they call them."""
+    """Return the clients that commands or scripts may call, by name."""
     files, client = target.inputs.files, target.inputs.client
     texts = [files.manifests[path] for path in target.inputs.own]
     texts += [line for one in suite.commands for line in (one.line, *one.before)]
     names = {client, *_CLIENT.findall("\n".join(texts))}
     found = {}
     if "yarn" in names:
-        written = berry_format(files.lock_text) if client == "yarn" else None
-        by_format = (
-            it for lowest, it in BERRY.items() if written is not None and written >= lowest
-        )
-        found["yarn"] = next(by_format, YARN)
+        found["yarn"] = yarn_for(files.lock_text) if client == "yarn" else YARN
     if "pnpm" in names:
         found["pnpm"] = PNPM["9"]
         if client == "pnpm":
@@ -514,7 +493,6 @@ _NOT_PLAIN = re.compile(r"[|;<>`$()&\n]| -- ")
 _NODE_TEST = re.compile(r"\bnode\b[^&|;]* --test(?![\w-])")
 _REPORTER = "--test-reporter"
 
-_REPORTERS = "fallback_plugins.npm.gates"
 _FILES = ("attach.cjs", "mocha.cjs", "node.mjs", "witness.cjs")
 
 
@@ -530,19 +508,24 @@ class Reporting:
 
 
 def reporting(scripts: Mapping[str, str], place: str, cache: Path) -> Reporting | None:
-    """How ``scripts["test"]`` is made to report in the file ``place``; None where nobody knows how."""
+    """Return how ``scripts["test"]`` is made to report in the file ``place``; None if no way is known."""
     runner = plain_runner(scripts.get("test", ""))
     if runner is not None:
         return _of_runner(runner, place, cache)
     message = " && ".join(scripts.values())
     if not _NODE_TEST.search(message) or _REPORTER in message:
         return None
-    source = b64encode(_source("node.mjs").encode()).decode()
-    quoted = place.replace("\\", "\\\\").replace('"', '\\"')
+    source = b64encode(_sources()[1]["node.mjs"].encode()).decode()
     options = [f"{_REPORTER}=tap", f"{_REPORTER}-destination=stdout"]
     options += [f"{_REPORTER}=data:text/javascript;base64,{source}"]
-    options += [f'"{_REPORTER}-destination={quoted}"']
+    options += [_quoted(f"{_REPORTER}-destination={place}")]
     return Reporting(env={"NODE_OPTIONS": " ".join(options)})
+
+
+def _quoted(word: object) -> str:
+    """Return a word of NODE_OPTIONS, which may have spaces."""
+    escaped = str(word).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _of_runner(runner: str, place: str, cache: Path) -> Reporting:
@@ -557,7 +540,7 @@ def _of_runner(runner: str, place: str, cache: Path) -> Reporting:
 
 
 def plain_runner(script: str) -> str | None:
-    """The runner that the last command of a script plainly calls: what is added to the script is its."""
+    """Return the runner that the last command of a script plainly calls, so that it takes arguments."""
     last = script.rpartition("&&")[2]
     if _NOT_PLAIN.search(last):
         return None
@@ -597,7 +580,7 @@ class _Jest(_JestReport):
 
 
 def read_jest(text: str | None) -> Report | None:
-    """jest's JSON, which vitest's has taken over; None for anything else, or more than a real one has."""
+    """Return the report in jest's or vitest's JSON; None for anything else, or too many names."""
     try:
         found = _Jest.model_validate_json(text or "")
     except ValidationError:
@@ -606,8 +589,10 @@ def read_jest(text: str | None) -> Report | None:
     full = Names()
     for file in found.test_results:
         path, tests = shortened(file.name), file.assertion_results
-        names = numbered(full.full(path, _titles(one)) for one in tests)
-        reported += [(name, _was(one.status)) for name, one in zip(names, tests, strict=True)]
+        titles = (" > ".join([*one.ancestor_titles, one.title]) for one in tests)
+        names = numbered(full.full(path, title) for title in titles)
+        for name, status in zip(names, (one.status for one in tests), strict=True):
+            reported.append((name, status if status in ("passed", "failed") else "skipped"))
         if file.status == "failed" and not any(one.status == "failed" for one in tests):
             reported.append((path, "uncollected"))
     if full.are_lost:
@@ -616,28 +601,16 @@ def read_jest(text: str | None) -> Report | None:
     return Report.of(reported, (found.num_passed_tests + failed, failed))
 
 
-def _titles(test: _Assertion) -> str:
-    return " > ".join([*test.ancestor_titles, test.title])
-
-
-def _was(status: str) -> str:
-    return status if status in ("passed", "failed") else "skipped"
-
-
-def _source(name: str) -> str:
-    return files(_REPORTERS).joinpath("reporters", name).read_text("utf-8")
-
-
 @functools.cache
 def _sources() -> tuple[str, dict[str, str]]:
-    """The reporters' files by name, and a digest of them: read once in a process."""
-    texts = {it: _source(it) for it in _FILES}
+    """Return a digest of the reporters, and their files by name."""
+    folder = files("fallback_plugins.npm.gates").joinpath("reporters")
+    texts = {it: folder.joinpath(it).read_text("utf-8") for it in _FILES}
     return sha256("".join(texts.values()).encode()).hexdigest()[:16], texts
 
 
 def laid_out(cache: Path, name: str) -> Path:
-    """A reporter's file, with the others beside it, at a place that a sandbox can be shown: an installed
-    package may lie anywhere."""
+    """Return a reporter's file, with the others next to it, in a folder that a sandbox can be shown."""
     digest, texts = _sources()
     folder = cache / "reporters" / digest
     for other, text in texts.items():
@@ -709,15 +682,19 @@ class _Command:
         return result.model_copy(update={"argv": tuple(self.argv)})
 
     def run_witnessed(self) -> tuple[CommandResult, Witnessed]:
-        """Run a proof. A runner that fails and reports nothing may not know what was asked of it: then it
-        runs once more, as it was given."""
+        """Run a proof; once more without a reporter, if a runner fails and reports nothing."""
         with report_in(self.tree.tree) as file:
             asked = self._reporting(file.path)
             if asked is not None:
                 result, witnessed = self._run_watched(asked)
                 report = asked.read(file.read())
                 if report is not None or result.ok or result.timed_out:
-                    return result, _with_tests(witnessed, result, report)
+                    # Its tests count if the output bears them out.
+                    read = SuiteRun.read(result, summary(result.output), report).report
+                    if read is not None:
+                        tests = {"passed": tuple(sorted(read.passed)), "failed": read.failed}
+                        witnessed = witnessed.model_copy(update=tests)
+                    return result, witnessed
         return self._run_watched(Reporting())
 
     def _reporting(self, place: str) -> Reporting | None:
@@ -729,8 +706,7 @@ class _Command:
 
     def _run_watched(self, asked: Reporting) -> tuple[CommandResult, Witnessed]:
         watching, header = laid_out(self.context.cache, "witness.cjs"), secrets.token_hex(16)
-        quoted = str(watching).replace("\\", "\\\\").replace('"', '\\"')
-        options = f'--require "{quoted}" {asked.env.get("NODE_OPTIONS", "")}'
+        options = f"--require {_quoted(watching)} {asked.env.get('NODE_OPTIONS', '')}"
         with report_in(self.tree.tree) as record:
             record.begin(header)
             env = {**asked.env, "NODE_OPTIONS": options, _RECORD: record.path}
@@ -762,12 +738,3 @@ def _decoded(line: str) -> tuple[str, str]:
     except (ValueError, TypeError, RecursionError):
         return "damage", ""
     return (kind, what) if isinstance(kind, str) and isinstance(what, str) else ("damage", "")
-
-
-def _with_tests(witnessed: Witnessed, result: CommandResult, report: Report | None) -> Witnessed:
-    """With the tests of a report, if the output bears it out."""
-    report = SuiteRun.read(result, summary(result.output), report).report
-    if report is None:
-        return witnessed
-    passed = tuple(sorted(report.passed))
-    return witnessed.model_copy(update={"passed": passed, "failed": report.failed})

@@ -13,41 +13,50 @@ copies of texts, with every script off. What was installed is kept, as a read-on
 commands in the tree run inside the sandbox.
 """
 
+import json
 import platform
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property, lru_cache, partial
 from pathlib import Path, PurePosixPath
+from typing import Any
 
+from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.by_lock import client_for
+from fallback_plugins.npm.clients.hosts import run_client
 from fallback_plugins.npm.clients.npm_run import WITHOUT_PEERS, peer_options
 from fallback_plugins.npm.clients.pnpm import PNPM, carried_manifest, carried_text
-from fallback_plugins.npm.clients.provision import ClientStore
+from fallback_plugins.npm.clients.provision import NO_GIT, ClientStore, PinnedClient
 from fallback_plugins.npm.clients.scopes import scoped
 from fallback_plugins.npm.clients.scratch import NEST, check_lock_names, check_places
 from fallback_plugins.npm.clients.words import own_words
-from fallback_plugins.npm.clients.yarn import YARN
-from fallback_plugins.npm.installing.commands import BERRY, LERNA, Commands, Inputs, write
+from fallback_plugins.npm.clients.yarn import ENVIRONMENT, HOOKS, YARN
 from fallback_plugins.npm.installing.modules_layer import Package, gather, layered, packages_in
 from fallback_plugins.npm.locks.addresses import registry_prefixes
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock, without_importers
-from fallback_plugins.npm.locks.yarn_berry import berry_compression, berry_format
+from fallback_plugins.npm.locks.yarn_lock import berry_compression, berry_format
 from fallback_plugins.npm.manifests.manifest import (
     ECOSYSTEM,
     LOCKS,
     MANIFEST,
+    MEMBER_SECTIONS,
     PNPM_LOCK,
+    SECTIONS,
     YARN_LOCK,
     entries,
     in_folder,
+    is_manifest,
+    mapping,
     parse_manifest,
+    readable_manifest,
+    texts_of,
 )
 from fallback_plugins.npm.manifests.pnpm_workspace import settings
-from fallback_plugins.npm.surveying.projects import Site, site_of
+from fallback_plugins.npm.surveying.projects import Site, manifest_folders, matching, site_of
 from fallback_plugins.npm.surveying.resolutions import CommandResolution
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import (
@@ -73,6 +82,367 @@ from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.files.tree import FileTree
 from fallback_tier.gate_ports import GateContext, SuiteTime
 from fallback_tier.repo import RepoContext
+
+#: The last yarn of each line that this Node runs, by the lowest format of yarn.lock that it writes.
+BERRY = {
+    8: PinnedClient(
+        "@yarnpkg/cli-dist",
+        "4.9.4",
+        "sha512-q504Eb++phLdYrVWhHLNpTwlwPkqz+w/+ydkSJUIP2SWKPUoeIllFD0xGVAWOR0pImxYwEjaRVXfdfVeJP6wqA==",
+        "bin/yarn.js",
+        "82fe2034dc42ce74d2b165c6469a29ceab03be22f21923ab08232ae11b11c254",
+        "yarn",
+    ),
+    0: PinnedClient(
+        "@yarnpkg/cli-dist",
+        "3.8.7",
+        "sha512-YMoAlLR9f+kxXjK72ggBIidi3ulQQrQpMSxzrLUt0OUk9Xdst2v26LBSYFlzOm+7KRNWgYIJpFjA8uRnCgB5xQ==",
+        "bin/yarn.js",
+        "41a86ee8fcde7091d514e36ce9a8d7e3027e89ff94599ab210b8fe0cddf2cbcd",
+        "yarn",
+    ),
+}
+
+_NPM = (
+    "--ignore-scripts",
+    "--include=dev",
+    "--install-links=false",
+    "--allow-git=none",
+    "--no-audit",
+    "--no-fund",
+    "--no-update-notifier",
+    "--loglevel=error",
+    "--logs-max=0",
+)
+
+_YARN = ("--ignore-scripts", "--ignore-engines", "--non-interactive", "--no-progress", "--no-emoji")
+
+_PNPM = (
+    "--ignore-scripts",
+    "--ignore-pnpmfile",
+    "--reporter=append-only",
+    "--package-import-method=copy",
+    # One folder of modules, as npm makes it, and nothing in it that names this machine's folders.
+    "--config.node-linker=hoisted",
+    "--config.extend-node-path=false",
+    # It waits a minute before it asks a third time for what is not there.
+    "--config.fetch-retry-maxtimeout=5000",
+    "--config.fetch-retry-mintimeout=1000",
+    "--config.strict-peer-dependencies=false",
+    "--config.engine-strict=false",
+    "--config.package-manager-strict=false",
+    "--config.manage-package-manager-versions=false",
+)
+
+_BERRY_ENVIRONMENT = {
+    "YARN_IGNORE_PATH": "1",
+    "YARN_NODE_LINKER": "node-modules",
+    "YARN_NM_HOISTING_LIMITS": "none",
+    "YARN_ENABLE_SCRIPTS": "false",
+    "YARN_ENABLE_TELEMETRY": "false",
+    "YARN_ENABLE_COLORS": "false",
+    "YARN_ENABLE_PROGRESS_BARS": "false",
+}
+
+
+#: Names packages that lerna installs and links beside the root, where they are no members of a workspace.
+LERNA = "lerna.json"
+
+_DEV = "devDependencies"
+_WORKSPACE = "workspace:"
+
+
+def yarn_for(lock_text: str) -> PinnedClient:
+    """Return the yarn that writes a lock's format."""
+    written = berry_format(lock_text)
+    if written is None:
+        return YARN
+    return next(client for lowest, client in BERRY.items() if written >= lowest)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """One project's texts by path in the repository.
+
+    ``files``: with every package.json of the repository: a project can ask for any of its folders. The
+    client runs in its folder, which for a member is its workspace's. ``own``: paths of the manifests of the
+    root and its members. ``patches``: patch files that a manifest or the lock names (yarn, pnpm), which
+    are data. ``bootstrapped``: manifests of lerna's packages that are no members.
+    """
+
+    files: Files
+    own: tuple[str, ...]
+    patches: Mapping[str, str] = field(default_factory=dict)
+    bootstrapped: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, repo: RepoContext, folder: str) -> "Inputs":
+        """The project to which a folder belongs. Raises RepositoryError."""
+        site = site_of(repo, folder)
+        read = replace(site, lock=None) if site.lock and site.lock.endswith(".lockb") else site
+        files = read.files(repo)
+        manifests = dict(files.manifests)
+        for path in repo.tracked_files:
+            if is_manifest(path) and PurePosixPath(path).name == MANIFEST and path not in manifests:
+                with suppress(RepositoryError):  # a fixture's, which nobody asks for
+                    manifests[path] = repo.read_text(path)
+        inputs = cls(replace(files, manifests=manifests, lock=site.lock), site.manifests)
+        bootstrapped = tuple(path for path in _lernas_manifests(repo, site) if path in manifests)
+        return replace(inputs, patches=_patches(repo, inputs), bootstrapped=bootstrapped)
+
+    @property
+    def declares(self) -> bool:
+        """Is there anything to install, or to link?"""
+        return (
+            len(self.own) > 1
+            or bool(self.bootstrapped)
+            or any(manifest.get(section) for manifest in self._manifests for section in SECTIONS)
+        )
+
+    @property
+    def _manifests(self) -> Iterator[Mapping[str, Any]]:
+        return (parse_manifest(path, self.files.manifests[path]) for path in self.own)
+
+    @property
+    def own_files(self) -> Files:
+        """Its texts without the manifests of other projects."""
+        return replace(
+            self.files, manifests={path: self.files.manifests[path] for path in self.own}
+        )
+
+    @property
+    def lock_name(self) -> str:
+        """The lock's file name; empty: there is none."""
+        return PurePosixPath(self.files.lock or "").name
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """All that decides what is installed."""
+        files = self.files
+        texts = [dict(files.manifests), dict(files.settings or {}), dict(self.patches)]
+        return (files.folder, *texts, files.lock, files.lock_text, self.bootstrapped)
+
+    @property
+    def client(self) -> str:
+        """The client that is asked first: of the lock, or npm."""
+        return {YARN_LOCK: "yarn", PNPM_LOCK: "pnpm"}.get(self.lock_name, "npm")
+
+    def texts(self, *, locked: bool) -> dict[str, str]:
+        """What is copied; ``locked``: the lock, too."""
+        files = self.files if locked else replace(self.files, lock=None)
+        return {**files.texts, **self.patches}
+
+    def for_npm(self) -> "Inputs":
+        """The same project in npm's words: what pnpm alone reads is said in the root's manifest."""
+        found = {path: _without_workspace_specs(self.files.manifests[path]) for path in self.own}
+        path = self.files.root_manifest
+        if self.members and path in found:
+            facts = parse_manifest(path, found[path])
+            found[path] = json.dumps({**facts, "workspaces": list(self.members)})
+        return self._with(found)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Folders of the workspace's members, below the root."""
+        prefix = "" if self.files.folder == "." else f"{self.files.folder}/"
+        return tuple(str(PurePosixPath(path).parent).removeprefix(prefix) for path in self.own[1:])
+
+    @property
+    def private_members(self) -> tuple[str, ...]:
+        """Those that are never published (sites, examples), where others are."""
+        members = zip(self.members, [*self._manifests][1:], strict=True)
+        found = [member for member, manifest in members if manifest.get("private") is True]
+        return tuple(found) if len(found) < len(self.members) else ()
+
+    def for_tests(self) -> tuple["Inputs", dict[str, list[str]]]:
+        """What it runs with and what its tests are run by; and the names of what is left out then."""
+        private = self.private_members
+        members = zip(self.members, self.own[1:], strict=True)
+        kept = [path for member, path in members if member not in private]
+        fewer = replace(self, own=(*self.own[:1], *kept)).for_npm() if private else self
+        texts, others = {}, dict[str, None]()
+        for path, facts in zip(fewer.own, fewer._manifests, strict=True):
+            asked, tools = facts.get(_DEV), test_tools(facts)
+            if isinstance(asked, dict):
+                own = {name: spec for name, spec in asked.items() if name in tools}
+                others |= dict.fromkeys(name for name in asked if name not in tools)
+                texts[path] = json.dumps({**facts, _DEV: own})
+        left_out = {"private members": list(private), "other devDependencies": list(others)}
+        return fewer._with(texts), {what: names for what, names in left_out.items() if names}
+
+    def _with(self, manifests: Mapping[str, str]) -> "Inputs":
+        both = {**self.files.manifests, **manifests}
+        return replace(self, files=replace(self.files, manifests=both))
+
+
+def write(texts: Mapping[str, str], place: Path) -> None:
+    """Write texts below a folder, byte for byte."""
+    for path, text in texts.items():
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_bytes(text.encode())
+
+
+def _lernas_manifests(repo: RepoContext, site: Site) -> tuple[str, ...]:
+    path = in_folder(site.folder, LERNA)
+    if len(site.manifests) > 1 or not repo.has(path):
+        return ()
+    found = texts_of(readable_manifest(repo, path), "packages")
+    folders = matching(site.folder, found, manifest_folders(repo))
+    return tuple(in_folder(member, MANIFEST) for member in folders)
+
+
+def _without_workspace_specs(text: str) -> str:
+    """Return a manifest in which ``workspace:`` is any version: npm takes the one here."""
+    facts = parse_manifest(MANIFEST, text)
+    if _WORKSPACE not in text:
+        return text
+    changed = {
+        section: {
+            name: "*" if str(spec).startswith(_WORKSPACE) else spec
+            for name, spec in facts[section].items()
+        }
+        for section in MEMBER_SECTIONS
+        if isinstance(facts.get(section), dict)
+    }
+    return json.dumps({**facts, **changed})
+
+
+def _patches(repo: RepoContext, inputs: Inputs) -> dict[str, str]:
+    texts = (inputs.files.manifests[path] for path in inputs.own)
+    all_texts, found = "".join([inputs.files.lock_text, *texts]), {}
+    for path in repo.tracked_files:
+        if path.endswith(".patch") and PurePosixPath(path).name in all_texts:
+            with suppress(RepositoryError):  # the client says what it lacks
+                found[path] = repo.read_text(path)
+    return found
+
+
+#: A package with one of these words in its name runs tests, measures them, or is for use in them.
+_WORDS = frozenset(
+    {
+        *("ava", "jasmine", "jest", "karma", "mocha", "qunit", "tap", "tape", "uvu", "vitest"),
+        *("c8", "chai", "expect", "istanbul", "nyc", "sinon", "testing"),
+    }
+)
+
+#: Further packages without which a runner can't read what it is to run.
+_NAMES = frozenset(
+    {
+        *(
+            "babel-core",
+            "babel-register",
+            "esbuild",
+            "esm",
+            "ts-node",
+            "tslib",
+            "tsx",
+            "typescript",
+        ),
+        *("cross-env", "npm-run-all", "run-s", "nock", "proxyquire", "should", "supertest"),
+    }
+)
+_SCOPES = ("@babel/", "@swc/", "@types/node")
+
+_PART = re.compile(r"[^a-z0-9]+")
+_SCRIPT = re.compile(r"(?:pre|post)?test(?::.*)?")
+
+
+def test_tools(manifest: Mapping[str, Any]) -> frozenset[str]:
+    """Return the ``devDependencies`` that are known test tools, or that a test script names."""
+    asked = mapping(manifest.get(_DEV))
+    scripts = entries(manifest.get("scripts"))
+    messages = (text for name, text in scripts if _SCRIPT.fullmatch(name))
+    words = {word for text in messages for word in re.split(r"[\s;&|=]+", text)}
+    return frozenset(
+        name
+        for name in asked
+        if name in words
+        or name in _NAMES
+        or name.startswith(_SCOPES)
+        or not _WORDS.isdisjoint(_PART.split(name))
+    )
+
+
+@dataclass(frozen=True)
+class Commands:
+    """The clients, and folders of ours in which they keep what they fetched.
+
+    They run outside the sandbox, over copies of texts: no script runs, no git repository is cloned, no
+    configuration of the target is in reach. Those that node runs for us can start no program: a lock can
+    name a generator, or a repository to be packed, and nothing else would stop those.
+    """
+
+    clients: ClientRunner
+    store: ClientStore
+    cache: Path
+    timeout_s: float
+
+    def npm(self, inputs: Inputs, folder: Path, words: Sequence[str]) -> CommandResult:
+        """The user's own npm."""
+        options = [*_NPM, *peer_options(inputs.files), f"--cache={self.cache / 'npm'}"]
+        command = [*words, *dict.fromkeys(options)]
+        return run_client(
+            self.clients, "npm", command, cwd=folder, timeout_s=self.timeout_s, env=NO_GIT
+        )
+
+    def yarn(
+        self, folder: Path, words: Sequence[str], *, only_resolves: bool = False
+    ) -> CommandResult:
+        """yarn classic, in our version. ``only_resolves``: it writes the lock, and installs nothing."""
+        cache = self.cache / "yarn"
+        places = [f"--cache-folder={cache}", f"--mutex=file:{cache}.mutex"]
+        hooks = HOOKS if only_resolves else ""
+        return self._node(YARN, folder, ["install", *_YARN, *places, *words], ENVIRONMENT, hooks)
+
+    def berry(
+        self, client: PinnedClient, folder: Path, compression: str, *, frozen: bool
+    ) -> CommandResult:
+        """yarn from version 2 on, in ours. It reads no npm configuration: the registry is told."""
+        registry = self.registry(folder)
+        env = {
+            **_BERRY_ENVIRONMENT,
+            "YARN_GLOBAL_FOLDER": str(self.cache / client.folder.replace("@", "")),
+            "YARN_ENABLE_IMMUTABLE_INSTALLS": "true" if frozen else "false",
+            "YARN_NPM_REGISTRY_SERVER": registry,
+            "YARN_COMPRESSION_LEVEL": compression,
+        }
+        if registry.startswith("http:"):
+            env["YARN_UNSAFE_HTTP_WHITELIST"] = registry.split("/")[2].partition(":")[0]
+        # Without this the scripts of the root and of members run, whatever is said of scripts.
+        return self._node(client, folder, ["install", "--mode=skip-build"], env)
+
+    def pnpm(self, client: PinnedClient, folder: Path, words: Sequence[str]) -> CommandResult:
+        """pnpm, in the version that wrote the lock's format."""
+        options = [*_PNPM, f"--store-dir={self.store.place / 'pnpm-store'}"]
+        return self._node(client, folder, ["install", *options, *words], {"CI": "1"})
+
+    def registry(self, folder: Path) -> str:
+        """Where npm fetches from, in a folder without a configuration of its own."""
+        ask = ["config", "get", "registry", "--loglevel=error"]
+        reported = self.clients.run("npm", ask, cwd=folder, timeout_s=self.timeout_s)
+        return (reported.output.split() or [""])[-1]
+
+    def _node(
+        self,
+        client: PinnedClient,
+        folder: Path,
+        words: Sequence[str],
+        env: Mapping[str, str],
+        hooks: str = "",
+    ) -> CommandResult:
+        try:
+            return self.store.run(
+                client,
+                words,
+                clients=self.clients,
+                cwd=folder,
+                timeout_s=self.timeout_s,
+                env=env,
+                hooks=hooks,
+            )
+        except RecipeError as error:  # what the ladder then says of this step
+            return CommandResult(argv=("npm",), exit_code=1, output=error.problem, duration_ms=0)
+
 
 #: What a step's reason repeats of its client's words.
 _MAX_WORDS = 300
@@ -139,7 +509,7 @@ def _by_npm(inputs: Inputs, commands: Commands) -> Iterator[InstallStep]:
 
 
 def _bootstrapped(inputs: Inputs, commands: Commands) -> Iterator[InstallStep]:
-    """lerna installs its packages beside the root, by no lock; npm does it where they are members."""
+    """Install lerna's packages as npm does: as members."""
     npm = _Npm(
         replace(inputs, own=(*inputs.own, *inputs.bootstrapped)).for_npm(), commands, locked=True
     )
@@ -153,7 +523,7 @@ def _from_manifests(inputs: Inputs, commands: Commands, level: Level) -> Iterato
 
 
 def _for_tests(inputs: Inputs, commands: Commands, *, locked: bool) -> Iterator[InstallStep]:
-    """What else it is developed with is left out; where that is nothing, there is no such step."""
+    """Leave out what else it is developed with; no step if that is nothing."""
     fewer, left_out = inputs.for_tests()
     if not left_out:
         return
@@ -191,9 +561,8 @@ class _Npm:
 
 
 def _by_yarn(inputs: Inputs, commands: Commands) -> Iterator[InstallStep | tuple[str, str]]:
-    written = berry_format(inputs.files.lock_text)
-    texts = inputs.texts(locked=True)
-    if written is None:
+    client, texts = yarn_for(inputs.files.lock_text), inputs.texts(locked=True)
+    if client is YARN:
         frozen = "--frozen-lockfile"
 
         def resolve(folder: Path) -> CommandResult:
@@ -211,7 +580,6 @@ def _by_yarn(inputs: Inputs, commands: Commands) -> Iterator[InstallStep | tuple
         yield InstallStep(name, Level.IN_PART, texts, whole, lock=str(inputs.files.lock))
         return
     compression = berry_compression(inputs.files.lock_text)
-    client = next(client for lowest, client in BERRY.items() if written >= lowest)
 
     def berry(*, frozen: bool) -> Callable[[Path], CommandResult]:
         return lambda folder: commands.berry(client, folder, compression, frozen=frozen)
@@ -251,7 +619,7 @@ def _resolved_first(
     install: Callable[[Path], CommandResult],
     folder: Path,
 ) -> CommandResult:
-    """Resolve, and install what was resolved: what packages themselves name is looked at between."""
+    """Resolve, check the names in the lock, and install what was resolved."""
     made = resolve(folder)
     if not made.ok:
         return made
@@ -274,7 +642,7 @@ def _pnpm_texts(inputs: Inputs) -> dict[str, str]:
 
 
 def _published(inputs: Inputs, texts: Mapping[str, str]) -> dict[str, str]:
-    """The workspace as if it had no private members: its settings and its lock name none."""
+    """Return the texts of a workspace without its private members."""
     private = inputs.private_members
     kept = [member for member in inputs.members if member not in private]
     fewer = dict(texts)
@@ -284,8 +652,8 @@ def _published(inputs: Inputs, texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _at_our_registry(lock: Path, registry: str) -> None:
-    """yarn fetches from where a lock says. What comes from a public registry is fetched from the one that
-    this machine reaches, as npm does it; the lock's digests are still what counts."""
+    """Let yarn fetch from the registry that this machine reaches, not from the one in the lock, as npm
+    does; the lock's digests still count."""
     text = lock.read_text(encoding="utf-8")
     for prefix in registry_prefixes(text):
         text = text.replace(f'resolved "{prefix}', f'resolved "{registry.rstrip("/")}/')
@@ -307,8 +675,7 @@ _FORMAT = 7
 
 
 class Installation:
-    """One project folder of one tree (patched, or the base commit's). What is installed is looked at once:
-    each command of a target's has an object of its own."""
+    """One project folder of one tree (patched, or the base commit's); what is installed is read once."""
 
     def __init__(self, context: GateContext, repo: RepoContext, folder: str) -> None:
         self.context = context
@@ -328,11 +695,6 @@ class Installation:
     def scripts(self) -> Mapping[str, str]:
         """Its scripts by name."""
         return dict(entries(self._facts.get("scripts")))
-
-    @property
-    def has_build(self) -> bool:
-        """Is there a build script?"""
-        return bool(self.scripts.get("build", "").strip())
 
     def install(self) -> Installed:
         """Install it, once for these manifests: as much of it as can be had. What no lock of the project
@@ -380,10 +742,6 @@ class Installation:
         """The tree with what was installed for this project."""
         place = self._found() if self.inputs.declares else None
         return self._repo.tree if place is None else layered(self._repo.tree, place)
-
-    def in_it(self, *argv: str) -> tuple[str, ...]:
-        """A command for ``run``, in the project's folder instead of the tree's root."""
-        return gating.command_in(self.folder, argv)
 
     def run(
         self,
@@ -486,7 +844,7 @@ class Installation:
         return Installed(Level.METADATA, tuple(declined)), Earlier()
 
     def _kept(self, step: InstallStep, earlier: Earlier, clients: ClientRunner) -> str:
-        """The lock that a step begins from: that of the base commit, with what the patch changes in it."""
+        """Return the lock that a step begins from: the base commit's, with what the patch changes in it."""
         lock = step.texts.get(step.lock, "")
         if not earlier.lock or earlier.path != step.lock:
             return lock
@@ -504,8 +862,7 @@ class Installation:
         return lock
 
     def _followed(self, recorded: Resolution | None) -> Inputs:
-        """What it is installed from: with yarn's or pnpm's lock, if that client resolved it and it has
-        none."""
+        """Return the inputs; with yarn's or pnpm's lock, if that client resolved a project without one."""
         earlier = Earlier() if self.inputs.lock_name else self._earlier(recorded)
         if PurePosixPath(earlier.path).name not in {YARN_LOCK, PNPM_LOCK}:
             return self.inputs
@@ -513,7 +870,7 @@ class Installation:
         return replace(self.inputs, files=files)
 
     def _earlier(self, recorded: Resolution | None) -> Earlier:
-        """What was resolved for this fix: of these manifests, or of the base commit's."""
+        """Return what was resolved for this fix, of these manifests or of the base commit's."""
         first, base = self, self.base
         if recorded is None and self._start is not None:
             return self._start
@@ -526,7 +883,7 @@ class Installation:
     def _try(
         self, commands: Commands, step: InstallStep, texts: dict[str, str], entry: Path
     ) -> tuple[str | None, str]:
-        """Why a step did not work, None: it did; and the lock that the client left."""
+        """Return why a step failed (None: it worked), and the lock that the client left."""
         with gating.scratch(self.context) as scratch:
             # What the texts name by a relative path is still in the scratch folder.
             project = scratch.joinpath(*("in" for _ in range(NEST)))
@@ -569,7 +926,7 @@ class Installation:
 
     @cached_property
     def _start(self) -> Earlier | None:
-        """What the recipe resolved these manifests to; None: nothing."""
+        """What the recipe resolved these manifests to, or None."""
         with suppress(RecipeError, RepositoryError):
             files = self._site.files(self._repo)
             lock, clients = self._site.client_lock(files), self.context.clients
@@ -594,7 +951,7 @@ class Installation:
 
 
 def _moved(before: DependencyTree, after: DependencyTree) -> dict[tuple[str, str], str]:
-    """What a patch changes in a lock: (package, version) → the next version that is new."""
+    """Return the releases that a patch raises in a lock: (package, version) → the next new version."""
     found: dict[tuple[str, str], str] = {}
     for name, nodes in before.by_name.items():
         old, new = (
@@ -609,14 +966,14 @@ def _moved(before: DependencyTree, after: DependencyTree) -> dict[tuple[str, str
 
 
 def _asked_elsewhere(result: CommandResult, commands: Commands, folder: Path) -> bool:
-    """Does a client complain of other hosts than the registry's? A lock, or a manifest, can name any."""
+    """Return whether a client complains of other hosts than the registry's."""
     if result.ok or not (silent := gating.unreached(result.output)):
         return False
     return silent.isdisjoint(gating.hosts(commands.registry(folder)))
 
 
 def words(result: CommandResult) -> str:
-    """A client's own words on one line: its errors."""
+    """Return a client's errors on one line."""
     lines = [" ".join(line.split()) for line in result.output.splitlines()]
     errors = "; ".join(
         line.removeprefix("error ").removeprefix("error: ") for line in lines if _ERROR.search(line)
@@ -626,11 +983,10 @@ def words(result: CommandResult) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text of a published manifest, which may hold half a character, as one for a record."""
+    """Return a text of a published manifest, which may have lone surrogates, as valid Unicode."""
     return text.encode("utf-8", "replace").decode()
 
 
 @lru_cache(maxsize=8)
 def _packages(entry: Path, digest: str) -> tuple[Package, ...]:  # noqa: ARG001 (of the entry's bytes)
-    """A tree is walked once, however many packages an advisory names."""
     return tuple(packages_in(entry))

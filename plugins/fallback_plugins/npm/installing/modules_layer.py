@@ -20,6 +20,7 @@ from fallback_plugins.npm.manifests.manifest import (
     entries,
     parse_manifest,
 )
+from fallback_plugins.npm.manifests.specs import LOCAL
 from fallback_tier.errors import RecipeError
 from fallback_tier.files.tree import FileTree
 from fallback_tier.limits import MAX_FILE_BYTES
@@ -43,9 +44,6 @@ _SAMPLES = frozenset(
     | {"fixture", "fixtures", "__fixtures__"}
     | {"bench", "benchmark", "benchmarks", "example", "examples", "demo", "demos", "doc", "docs"}
 )
-
-#: Specs by which a folder of the repository itself is asked for.
-_LOCAL = ("file:", "link:", "portal:")
 
 
 def gather(project: Path, manifests: Mapping[str, str], entry: Path) -> None:
@@ -139,12 +137,12 @@ def _package(place: str, name: str, manifest: Path) -> Package:
 
 
 def _text(path: str) -> str:
-    """A name on the disk as text that can be recorded."""
+    """Return a name on the disk as valid Unicode."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _module_folders(top: Path) -> Iterator[Path]:
-    """The outermost ones."""
+    """Yield the outermost ``node_modules`` folders."""
     for folder, names, _ in os.walk(top):
         if MODULES in names:
             yield Path(folder, MODULES)
@@ -152,8 +150,7 @@ def _module_folders(top: Path) -> Iterator[Path]:
 
 
 def _link_own_folders(project: Path, manifests: Mapping[str, str]) -> None:
-    """A folder of the repository that a manifest asks for is a link to it: some clients copy, and there was
-    only its package.json to copy."""
+    """Replace copies of the repository's own folders by links: a client had only their package.json."""
     for path, text in manifests.items():
         home = PurePosixPath(path).parent
         for name, target in _local(text):
@@ -175,12 +172,12 @@ def _local(text: str) -> Iterator[tuple[str, str]]:
         return
     for section in INSTALLED_SECTIONS:
         for name, spec in entries(facts.get(section)):
-            if spec.startswith(_LOCAL):
+            if spec.startswith(LOCAL):
                 yield name, spec.partition(":")[2]
 
 
 def _make_relative(folder: Path, project: Path) -> None:
-    """Links that name the copy of the project by its whole path would lead nowhere in a tree."""
+    """Make links relative that name the copy of the project by its absolute path."""
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
             place = Path(parent, name)

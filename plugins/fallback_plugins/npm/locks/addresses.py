@@ -97,7 +97,7 @@ def origin_of(address: str) -> Origin:
 
 @dataclass(frozen=True)
 class Addresses:
-    """Which registry address the entries of a lock have, by scope ('/': none; '': all of them)."""
+    """The registry address of a lock's entries, by scope ('/': none; '': all)."""
 
     common: Mapping[str, str] = field(default_factory=dict)
     #: Do their addresses end with the tarball's SHA-1 (``#…``)? Very old and some mirrored ones don't.
@@ -131,8 +131,7 @@ def _scope(name: str) -> str:
 
 
 def registry_prefixes(lock_text: str) -> tuple[str, ...]:
-    """Registry addresses in a yarn.lock from which packages without a scope come: a company's own registry
-    has its packages under a scope."""
+    """Return the registry addresses in a yarn.lock from which packages without a scope come."""
     found = (_TARBALL.match(address) for address in _ADDRESS.findall(lock_text))
     return tuple(
         dict.fromkeys(

@@ -1,8 +1,10 @@
-"""Entries of any client's lock, as its text has them, and what in them contradicts each other.
+"""Entries of any client's lock, as its text has them: what in them contradicts each other, and whether
+there are any.
 
 A lock states a version, and beside it the archive that a client fetches: nothing makes the two agree.
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
@@ -18,10 +20,9 @@ from fallback_plugins.npm.locks.lockfile import (
     stated_identity,
     tail_of,
 )
-from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
-from fallback_plugins.npm.locks.yarn_berry import is_berry
-from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock, real_name, split_pattern
-from fallback_plugins.npm.manifests.manifest import LOCKS, PNPM_LOCK, YARN_LOCK
+from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock, parse_yaml
+from fallback_plugins.npm.locks.yarn_lock import is_berry, parse_yarn_lock, real_name, split_pattern
+from fallback_plugins.npm.manifests.manifest import LOCKS, PNPM_LOCK, YARN_LOCK, mapping
 from fallback_plugins.npm.manifests.manifest import entries as strings
 from fallback_plugins.npm.manifests.specs import plain_version
 from fallback_plugins.shared.ladder import unknown
@@ -74,8 +75,8 @@ class LockEntry(NamedTuple):
 
 
 def contradiction(lock: str, text: str, packages: Collection[str]) -> RecipeError | None:
-    """Return the refusal of a lock that contradicts itself on one of these packages: it names the entry.
-    Raises RecipeError: the lock can't be read."""
+    """Return the refusal of a lock that contradicts itself on one of these packages, or None. Raises
+    RecipeError: the lock can't be read."""
     known: dict[str, LockEntry] = {}
     packages = frozenset(packages)  # a bundle of advisories names hundreds
     for entry in lock_entries(lock, text):
@@ -108,8 +109,7 @@ def _unknown(lock: str, entry: LockEntry, problem: str) -> RecipeError:
 
 
 def unlisted_bundles(lock: str, text: str) -> Iterator[LockEntry]:
-    """Yield each entry in whose archive lie packages that the lock does not list: those that it names as
-    bundled, and whatever they require. Raises RecipeError."""
+    """Yield the entries whose archives hold packages that the lock does not list. Raises RecipeError."""
     if "bundle" in text:
         entries = [*lock_entries(lock, text)]
         for entry in entries:
@@ -119,8 +119,8 @@ def unlisted_bundles(lock: str, text: str) -> Iterator[LockEntry]:
 
 
 def unlisted_names(lock: str, text: str, tree: DependencyTree) -> frozenset[str]:
-    """Return the names of packages that a lock's packages require, and that it does not list, in their
-    archives neither. Raises RecipeError."""
+    """Return the names that a lock's packages require, and that neither it nor their archives list. Raises
+    RecipeError."""
     if PurePosixPath(lock).name == PNPM_LOCK:
         return frozenset(name for name, _ in parse_pnpm_lock(text).unlisted())
     return tree.unlisted.difference(*(it.bundles for it in unlisted_bundles(lock, text)))
@@ -154,7 +154,19 @@ def lock_entries(lock: str, text: str) -> Iterator[LockEntry]:
                 digest = block.fields.get("integrity", "")
                 yield LockEntry(key, own, block.version, block.resolved, is_named, digest=digest)
     elif name == PNPM_LOCK:
-        yield from _pnpms(text)
+        parsed = parse_pnpm_lock(text)
+        for key, node in parsed.nodes.items():
+            facts = parsed.facts.get(key.partition("(")[0]) or parsed.facts.get(key) or {}
+            resolution = mapping(facts.get("resolution"))
+            yield LockEntry(
+                key,
+                node.name,
+                node.version,
+                str(resolution.get("tarball", "")),
+                is_named="name" in facts,
+                digest=str(resolution.get("integrity", "")),
+                bundles=frozenset(_bundled(facts)),
+            )
 
 
 def _npms(lock: str, text: str) -> Iterator[LockEntry]:
@@ -176,13 +188,8 @@ def _npms(lock: str, text: str) -> Iterator[LockEntry]:
             is_npms=True,
             is_half=has_both and keys[key] == 1,
             digest=str(entry.get("integrity", "")),
-            bundles=_unlisted(key, entry, keys),
+            bundles=frozenset(it for it in _bundled(entry) if f"{key}/{MODULES}{it}" not in keys),
         )
-
-
-def _unlisted(key: str, entry: Mapping[str, Any], keys: Collection[str]) -> frozenset[str]:
-    bundled = _bundled(entry)
-    return frozenset(one for one in bundled if f"{key}/{MODULES}{one}" not in keys)
 
 
 def _bundled(entry: Mapping[str, Any]) -> Sequence[str]:
@@ -195,23 +202,53 @@ def _bundled(entry: Mapping[str, Any]) -> Sequence[str]:
     return [one for one in listed if isinstance(one, str)]
 
 
-def _pnpms(text: str) -> Iterator[LockEntry]:
-    lock = parse_pnpm_lock(text)
-    for key, node in lock.nodes.items():
-        facts = lock.facts.get(key.partition("(")[0]) or lock.facts.get(key) or {}
-        resolution = facts.get("resolution")
-        resolution = resolution if isinstance(resolution, dict) else {}
-        yield LockEntry(
-            key,
-            node.name,
-            node.version,
-            str(resolution.get("tarball", "")),
-            is_named="name" in facts,
-            digest=str(resolution.get("integrity", "")),
-            bundles=frozenset(_bundled(facts)),
-        )
-
-
 def _differ(version: str, other: str) -> bool:
-    """Return whether two versions differ; a version 1 lock has an address in a version's place."""
+    """Return whether two versions differ; false if the second is an address (lock version 1)."""
     return "/" not in other and plain_version(version) != plain_version(other)
+
+
+#: What clients write in every lock, also of a project without dependencies. One that lacks it, and holds
+#: nothing, was cut off or written by hand: it does not say that nothing is installed.
+_VERSION = "lockfileVersion"
+_OF_BUN = (_VERSION, "workspaces", "packages")
+_YARN_HEADER = re.compile(r"^# yarn lockfile v1\s*$", re.MULTILINE)
+
+
+def nothing_in(path: str, text: str) -> str:
+    """Return why nothing is in a lock; empty: something is. Raises RecipeError if it can't be read."""
+    if not text.strip():
+        return "is empty"
+    key = _lacking(path, text)
+    return f"lacks {key!r}, which its client always writes" if key else ""
+
+
+def _lacking(path: str, text: str) -> str:
+    name = PurePosixPath(path).name
+    if name in LOCKS:
+        lock = parse_lock(text, path)
+        if lock.get("packages") or lock.get("dependencies"):
+            return ""
+        # npm 6 writes its version alone if nothing is installed, npm 4 no version: unknown.
+        holds = lock.keys() & {"packages", "dependencies"} or lock.get(_VERSION) == 1
+        return _VERSION if _VERSION not in lock else "" if holds else "packages"
+    if name == PNPM_LOCK:
+        return _lacking_of_pnpm(parse_yaml(text))
+    if name == YARN_LOCK and is_berry(text):
+        # The project itself is an entry.
+        return "" if "@workspace:" in text or len(parse_yaml(text)) > 1 else "@workspace:"
+    if name == YARN_LOCK:
+        blocks = any(not line.startswith("#") for line in map(str.strip, text.splitlines()) if line)
+        return "" if blocks or _YARN_HEADER.search(text) else "# yarn lockfile v1"
+    if name == "bun.lock":
+        return next((key for key in _OF_BUN if f'"{key}"' not in text), "")
+    return ""
+
+
+def _lacking_of_pnpm(lock: Mapping[str, Any]) -> str:
+    if _VERSION not in lock:
+        return _VERSION
+    if str(lock[_VERSION]).startswith(("5.", "6.")):
+        return ""
+    if not isinstance(lock.get("importers"), dict) or not lock["importers"]:
+        return "importers"
+    return "snapshots" if lock.get("packages") and not lock.get("snapshots") else ""

@@ -11,10 +11,15 @@ from typing import Any
 
 from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.locks.addresses import is_registrys, origin_of
-from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, PEER_SECTION, parse_manifest
+from fallback_plugins.npm.manifests.manifest import (
+    MEMBER_SECTIONS,
+    PEER_SECTION,
+    mapping,
+    parse_manifest,
+)
 from fallback_plugins.npm.manifests.manifest import entries as strings
 from fallback_plugins.npm.manifests.specs import split_alias
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
@@ -73,13 +78,8 @@ def installed_versions(lock_text: str, package: str, source: str = _UNNAMED) -> 
 
 
 def lockfile_version(lock_text: str, source: str = _UNNAMED) -> int:
-    """1, 2 or 3. Raises RecipeError for any other."""
-    return version_of(parse_lock(lock_text, source), source)
-
-
-def version_of(lock: Mapping[str, Any], source: str = _UNNAMED) -> int:
-    """As ``lockfile_version``, of a parsed lock."""
-    version = lock.get("lockfileVersion")
+    """Return 1, 2 or 3. Raises RecipeError for any other."""
+    version = parse_lock(lock_text, source).get("lockfileVersion")
     if type(version) is not int or version not in KNOWN_VERSIONS:
         known = ", ".join(map(str, KNOWN_VERSIONS))
         raise unsupported(
@@ -98,8 +98,7 @@ def _parsed(lock_text: str) -> Any:
 
 
 def parse_lock(lock_text: str, source: str = _UNNAMED) -> Mapping[str, Any]:
-    """Return the lock as JSON, which no caller may change. Raises RecipeError if it is no object, and names
-    its path: ``source``."""
+    """Return the lock, which no caller may change. Raises RecipeError, naming ``source``."""
     try:
         lock = _parsed(lock_text)
     except (ValueError, RecursionError) as error:
@@ -110,8 +109,7 @@ def parse_lock(lock_text: str, source: str = _UNNAMED) -> Mapping[str, Any]:
 
 
 def entries_of(lock: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (npm's path, entry) of the flat object and of the tree, of which version 2 has both; not of the
-    project itself."""
+    """Yield (npm's path, entry) of all packages but the project's; version 2 has both forms of each."""
     for path, entry in objects(lock.get("packages")):
         if path:
             yield path, entry
@@ -148,7 +146,7 @@ def stated_identity(entry: Mapping[str, Any]) -> tuple[str, str | None]:
 
 
 def tail_of(path: str) -> str:
-    """Return the last name of npm's path of an entry."""
+    """Return the last package name of an npm path."""
     return path.rpartition(MODULES)[2].strip("/")
 
 
@@ -163,7 +161,6 @@ def address_of(entry: Mapping[str, Any]) -> str:
 
 
 def _nested(parent: _Entry, place: str, depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Versions 1 and 2: a nested tree, keyed by name."""
     if depth > MAX_DEPTH:
         raise _unreadable(f"is nested deeper than {MAX_DEPTH}")
     for name, entry in objects(parent.get("dependencies")):
@@ -173,9 +170,8 @@ def _nested(parent: _Entry, place: str, depth: int) -> Iterator[tuple[str, dict[
 
 
 def objects(value: Any) -> list[tuple[str, dict[str, Any]]]:
-    """The entries of an object of a lock that are objects themselves."""
-    entries = value.items() if isinstance(value, dict) else ()
-    return [(key, entry) for key, entry in entries if isinstance(entry, dict)]
+    """Return the entries of an object of a lock that are objects."""
+    return [(key, entry) for key, entry in mapping(value).items() if isinstance(entry, dict)]
 
 
 def _unreadable(why: str, source: str = _UNNAMED, *, kind: str = "") -> RecipeError:
@@ -184,10 +180,7 @@ def _unreadable(why: str, source: str = _UNNAMED, *, kind: str = "") -> RecipeEr
 
 
 def lock_tree(
-    source: str,
-    lock_text: str,
-    manifests: Mapping[str, str],
-    root: str,
+    source: str, lock_text: str, manifests: Mapping[str, str], root: str
 ) -> DependencyTree:
     """The tree that a lock describes. Raises RecipeError where it can't be read.
 
@@ -195,7 +188,7 @@ def lock_tree(
     packages ask for, as far as they are there: a lock may be older.
     """
     lock = parse_lock(lock_text, source)
-    version_of(lock, source)
+    lockfile_version(lock_text, source)
     packages = lock.get("packages")
     if not isinstance(packages, dict):
         manifest = parse_manifest(root, manifests.get(root, "{}"))
@@ -241,7 +234,7 @@ def _packages(lock: _Entry, manifest: _Entry) -> dict[str, dict[str, Any]]:
 
 
 def _bundling(entry: _Entry) -> dict[str, Any]:
-    """How versions 2 and 3 say that an entry lies in an archive, or has others in its own."""
+    """Return how versions 2 and 3 mark that an entry is bundled, or bundles others."""
     if entry.get("bundled"):
         return {"inBundle": True}
     inside = {name for name, child in objects(entry.get("dependencies")) if child.get("bundled")}
@@ -274,7 +267,7 @@ def deprecated(lock_text: str) -> frozenset[tuple[str, str]]:
 def _as_declared(
     packages: Mapping[str, Any], manifests: Mapping[str, str], root: str
 ) -> dict[str, Any]:
-    """The lock's entries, those of the project's own packages with what their manifests say."""
+    """Return the lock's entries; those of the project's own packages as their manifests declare."""
     found = dict(packages)
     for path, text in manifests.items():
         folder = PurePosixPath(path).parent.relative_to(PurePosixPath(root).parent)
@@ -322,27 +315,18 @@ def _flat(source: str, packages: Mapping[str, Any]) -> DependencyTree:
 
 
 def _asks(
-    key: str,
-    entry: _Entry,
-    sections: tuple[str, ...],
-    find: _Find,
+    key: str, entry: _Entry, sections: tuple[str, ...], find: _Find
 ) -> Iterator[DependencyEdge]:
     seen = set()
     for section in sections:
-        asked = entry.get(section)
-        if not isinstance(asked, dict):
-            continue
         peer = section == PEER_SECTION
-        reported = entry.get("peerDependenciesMeta") if peer else None
-        for name, spec in asked.items():
+        about = mapping(entry.get("peerDependenciesMeta")) if peer else {}
+        for name, spec in strings(entry.get(section)):
             # A peer that is also a dependency is installed as a dependency.
-            if not isinstance(spec, str) or (peer and name in seen):
+            if peer and name in seen:
                 continue
             seen.add(name)
-            about = reported.get(name) if isinstance(reported, dict) else None
-            optional = section == _OPTIONAL or (
-                isinstance(about, dict) and bool(about.get("optional"))
-            )
+            optional = section == _OPTIONAL or bool(mapping(about.get(name)).get("optional"))
             to = find(key, name)
             if to is not None or not optional:
                 yield DependencyEdge(name=name, spec=spec, to=to, optional=optional, peer=peer)

@@ -8,13 +8,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.manifests.manifest import PEER_SECTION, SECTIONS, parse_manifest
+from fallback_plugins.npm.manifests.manifest import PEER_SECTION, SECTIONS, mapping, parse_manifest
 from fallback_plugins.npm.manifests.pnpm_workspace import has_aliases, meant
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.errors import RecipeError
 
@@ -69,7 +70,7 @@ class PnpmLock:
         """What a project asks for. ``specs``: what its manifest says now, before the lock's word."""
         found = []
         for section in SECTIONS:
-            for name, held in _entries(importer.get(section)):
+            for name, held in mapping(importer.get(section)).items():
                 spec, ref = self.declared(importer, name, held)
                 to = self.key(name, ref, self.nodes)
                 optional = section == "optionalDependencies"
@@ -77,51 +78,46 @@ class PnpmLock:
         return tuple(found)
 
     def unlisted(self) -> Iterator[tuple[str, str]]:
-        """Name and version of what an entry is answered by, and what is no entry itself. pnpm writes no
-        such lock."""
+        """Yield name and version of each dependency that has no entry. pnpm writes no such lock."""
         owners = (*_objects(self.content.get("snapshots")).values(), *self.facts.values())
         for owner in (*self.importers.values(), *owners):
             for section in SECTIONS:
-                for name, held in _entries(owner.get(section)):
+                for name, held in mapping(owner.get(section)).items():
                     _, ref = self.declared(owner, name, held)
                     if ref[:1].isdigit() and self.key(name, ref, self.nodes) is None:
                         yield name, ref
 
     def from_registry(self, key: str) -> bool:
-        """Is it a plain version of a package, and no address?"""
+        """Return whether a key is a plain version, not an address."""
         return ":" not in key if self.format == "9.0" else key.startswith("/")
 
     def declared(self, importer: Entry, name: str, held: Any) -> tuple[str, str]:
-        """What a project's entry says: the range, and the reference that answers it."""
+        """Return the range of a project's entry, and the reference that answers it."""
         if isinstance(held, dict):
             return str(held.get("specifier", "")), str(held.get("version", ""))
-        return str(dict(_entries(importer.get("specifiers"))).get(name, "")), str(held)
+        return str(mapping(importer.get("specifiers")).get(name, "")), str(held)
 
     def _node(self, key: str, entry: Entry, facts: Entry, keys: frozenset[str]) -> Node:
-        name, version = self._name_and_version(key)
-        # A package that comes from elsewhere (git, a URL) has an address as its key.
-        name, version = str(facts.get("name", name)), str(facts.get("version", version))
-        peers = dict(_entries(facts.get(PEER_SECTION)))
-        asks = []
-        for section in ("dependencies", "optionalDependencies"):
-            for other, ref in _entries(entry.get(section)):
-                asks.append(
-                    DependencyEdge(
-                        other,
-                        str(peers.get(other, "")),
-                        self.key(other, str(ref), keys),
-                        optional=section == "optionalDependencies",
-                        peer=other in peers,
-                    )
-                )
-        return Node(key, name, version, tuple(asks))
-
-    def _name_and_version(self, key: str) -> tuple[str, str]:
         if self.format == "5.4":
             name, _, version = key.removeprefix("/").rpartition("/")
-            return name, version.partition("_")[0]
-        name, _, version = key.removeprefix("/").partition("(")[0].rpartition("@")
-        return name, version
+            version = version.partition("_")[0]
+        else:
+            name, _, version = key.removeprefix("/").partition("(")[0].rpartition("@")
+        # A package that comes from elsewhere (git, a URL) has an address as its key.
+        name, version = str(facts.get("name", name)), str(facts.get("version", version))
+        peers = mapping(facts.get(PEER_SECTION))
+        asks = (
+            DependencyEdge(
+                other,
+                str(peers.get(other, "")),
+                self.key(other, str(ref), keys),
+                optional=section == "optionalDependencies",
+                peer=other in peers,
+            )
+            for section in ("dependencies", "optionalDependencies")
+            for other, ref in mapping(entry.get(section)).items()
+        )
+        return Node(key, name, version, tuple(asks))
 
     def key(self, name: str, ref: str, keys: Any) -> str | None:
         """The key that a reference means; it has a whole key (an alias, an address) or a version."""
@@ -180,13 +176,10 @@ def without(text: str, packages: Iterable[str]) -> str:
     gone = {
         key for key, node in lock.nodes.items() if node.name in names and lock.from_registry(key)
     }
-    owners = [
-        *_objects(content.get("packages")).values(),
-        *_objects(content.get("snapshots")).values(),
-    ]
-    for owner in (content, *_objects(content.get("importers")).values(), *owners):
+    parts = (_objects(content.get(it)).values() for it in ("importers", "packages", "snapshots"))
+    for owner in (content, *chain(*parts)):
         for section in SECTIONS:
-            for name, held in list(_entries(owner.get(section))):
+            for name, held in list(mapping(owner.get(section)).items()):
                 _, ref = lock.declared(owner, name, held)
                 if lock.key(name, ref, lock.nodes) in gone:
                     del owner[section][name]
@@ -201,14 +194,9 @@ def without(text: str, packages: Iterable[str]) -> str:
 
 
 def pnpm_tree(files: Files) -> DependencyTree:
-    """The lock as a tree. Raises RecipeError."""
-    lock = parse_pnpm_lock(files.lock_text)
-    return DependencyTree(files.lock or "pnpm-lock.yaml", lock.nodes, pnpm_roots(files, lock))
-
-
-def pnpm_roots(files: Files, lock: PnpmLock) -> tuple[Node, ...]:
-    """The project and its members as roots; keys are the paths of their manifests."""
-    roots = []
+    """Return the lock as a tree. Its roots, the project and its members, are keyed by their manifests'
+    paths. Raises RecipeError."""
+    lock, roots = parse_pnpm_lock(files.lock_text), list[Node]()
     for folder, importer in lock.importers.items():
         path = str(PurePosixPath(files.folder, folder, "package.json"))
         text = files.manifests.get(path)
@@ -217,24 +205,18 @@ def pnpm_roots(files: Files, lock: PnpmLock) -> tuple[Node, ...]:
             {
                 name: meant(files, name, str(spec))
                 for section in sections
-                for name, spec in _entries(manifest.get(section))
+                for name, spec in mapping(manifest.get(section)).items()
             }
             for sections in (SECTIONS, (PEER_SECTION,))
         )
         asks = (DependencyEdge(name, spec, None, peer=True) for name, spec in peers.items())
         name, version = str(manifest.get("name", path)), str(manifest.get("version", ""))
         roots.append(Node(path, name, version, (*lock.asks(importer, specs), *asks)))
-    return tuple(roots)
+    return DependencyTree(files.lock or "pnpm-lock.yaml", lock.nodes, tuple(roots))
 
 
 def _objects(value: Any) -> dict[str, Entry]:
-    """Entries that are mappings; an empty one may be written as nothing."""
-    pairs = value.items() if isinstance(value, dict) else ()
-    return {key: entry if isinstance(entry, dict) else {} for key, entry in pairs}
-
-
-def _entries(value: Any) -> Iterator[tuple[str, Any]]:
-    yield from value.items() if isinstance(value, dict) else ()
+    return {key: mapping(entry) for key, entry in mapping(value).items()}
 
 
 def _unsupported(
@@ -269,7 +251,7 @@ def in_form_of(before: str, made: str) -> str:
 
 
 def _with_entries_of(old: str, new: str) -> str:
-    """``new`` with the texts of the entries, at the first two levels, that are the same in ``old``."""
+    """Return ``new``, in which entries of the first two levels that equal ``old``'s have its text."""
     known = {(keys, repr(value)): text for keys, value, _, text in _entry_texts(old)}
     indents = [indent for keys, _, indent, _ in _entry_texts(old) if len(keys) > 1 and indent]
     scale = indents[0] / _INDENT if indents else 1
@@ -286,8 +268,7 @@ def _with_entries_of(old: str, new: str) -> str:
 
 
 def _entry_texts(text: str) -> Iterator[tuple[tuple[str, ...], Any, int, str]]:
-    """Keys, value, indent and whole lines of each entry of the first two levels; the line of a section that
-    has entries is its own."""
+    """Yield keys, value, indent and lines of each entry of the first two levels."""
     import yaml
 
     content = parse_yaml(text)

@@ -24,7 +24,7 @@ from fallback_plugins.npm.manifests.pnpm_workspace import (
     with_scalar,
 )
 from fallback_plugins.npm.manifests.specs import admits, floor, foreign, raised
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import PROJECT, blocked
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import compare_versions
@@ -153,7 +153,7 @@ def forced(files: Files, place: OverridePlace) -> RecipeError:
 def _declares(
     problem: str, path: str, package: str, spec: str, kind: BlockerKind = BlockerKind.CONFLICT
 ) -> RecipeError:
-    """The typed refusal of what a manifest of the project declares and no recipe changes."""
+    """Return the refusal of a declaration that no recipe changes."""
     conflict = kind is BlockerKind.CONFLICT
     blocker = Blocker(
         kind=kind,
@@ -168,22 +168,18 @@ def _declares(
 def raise_overrides(
     client: Client, files: Files, places: Iterable[OverridePlace], target: str
 ) -> Files:
-    """Overrides of one package made to admit the version; one that follows a declaration that was raised
-    does already. Raises RecipeError."""
+    """Return the files with overrides of one package that admit the version. Raises RecipeError."""
     for place in places:
         now = {other.keys: other.spec for other in client.overrides(files, place.package)}
         if not admits(now.get(place.keys, place.spec), target):
-            files = _raise_override(files, place, target)
+            new = raised(place.spec, target) if floor(place.spec) is not None else target
+            path = place.file or files.root_manifest
+            files = _with_value(files, path, place.keys, new or target)
     return files
 
 
-def _raise_override(files: Files, place: OverridePlace, target: str) -> Files:
-    new = raised(place.spec, target) if floor(place.spec) is not None else target
-    return _with_value(files, place.file or files.root_manifest, place.keys, new or target)
-
-
 def _with_value(files: Files, path: str, keys: Sequence[str], value: str) -> Files:
-    """The files with one text replaced in a manifest or in pnpm's settings. Raises RecipeError."""
+    """Return the files with one value of a manifest or of pnpm's settings replaced. Raises RecipeError."""
     if path == settings_path(files):
         return files.with_manifest(path, with_scalar(files.text(path), keys, value))
     return files.with_manifest(path, with_value(path, files.manifests[path], keys, value))

@@ -3,11 +3,12 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from fallback_plugins.npm.refusals import unreadable, unsupported
+from fallback_plugins.shared.bumping import unreadable, unsupported
 from fallback_plugins.shared.jsontext import set_value
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
@@ -83,6 +84,7 @@ _REFERRED = ("devDependencies", "optionalDependencies", "dependencies", PEER_SEC
 LATER_YARN = re.compile(r"yarn@(?:[2-9]|\d\d)")
 
 _BOM = "\ufeff"
+_REPAIR = "Repair the file first."
 
 #: An alias; a range after ``npm:`` is none.
 _ALIAS = re.compile(r"npm:[@A-Za-z_]")
@@ -107,10 +109,17 @@ def parse_manifest(path: str, text: str) -> Mapping[str, Any]:
     try:
         manifest = json.loads(text.removeprefix(_BOM))
     except (ValueError, RecursionError) as error:
-        raise _unreadable(path, f"is not JSON ({error})") from error
+        raise unreadable(path, f"is not JSON ({error})", _REPAIR) from error
     if not isinstance(manifest, dict):
-        raise _unreadable(path, "is not a JSON object")
+        raise unreadable(path, "is not a JSON object", _REPAIR)
     return manifest
+
+
+def readable_manifest(repo: RepoContext, path: str) -> Mapping[str, Any]:
+    """Return a manifest; empty if there is none, or if it can't be read: whoever needs it says so."""
+    with suppress(RecipeError):
+        return parse_manifest(path, readable_text(repo, path))
+    return {}
 
 
 def declared(manifest: Mapping[str, Any], package: str) -> tuple[Declared, ...]:
@@ -147,6 +156,10 @@ def with_value(path: str, text: str, keys: Sequence[str], value: str) -> str:
     Raises RecipeError where the text can't be edited so.
     """
     given = parse_manifest(path, text)
+    refusal = unsupported(
+        f"{'.'.join(keys)} of {path!r} is not written as a plain string.",
+        f"Write it in {path} as one plain JSON string.",
+    )
     try:
         wanted = json.loads(json.dumps(given))
         edited = set_value(text, keys, value)
@@ -156,23 +169,20 @@ def with_value(path: str, text: str, keys: Sequence[str], value: str) -> str:
         inner[keys[-1]] = value
         is_exact = parse_manifest(path, edited) == wanted
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise _unwritable(path, keys) from error
+        raise refusal from error
     if not is_exact:
-        raise _unwritable(path, keys)
+        raise refusal
     return edited
 
 
-def _unwritable(path: str, keys: Sequence[str]) -> RecipeError:
-    return unsupported(
-        f"{'.'.join(keys)} of {path!r} is not written as a plain string.",
-        f"Write it in {path} as one plain JSON string.",
-    )
+def mapping(value: Any) -> dict[str, Any]:
+    """Return a value of a manifest or a lock if it is an object; otherwise an empty one."""
+    return value if isinstance(value, dict) else {}
 
 
 def entries(section: Any) -> list[tuple[str, str]]:
     """The plain entries of an object of a manifest; none of what is no object."""
-    pairs = section.items() if isinstance(section, dict) else ()
-    return [(key, spec) for key, spec in pairs if isinstance(spec, str)]
+    return [(key, spec) for key, spec in mapping(section).items() if isinstance(spec, str)]
 
 
 def texts_of(manifest: Mapping[str, Any], key: str) -> list[str]:
@@ -180,7 +190,3 @@ def texts_of(manifest: Mapping[str, Any], key: str) -> list[str]:
     listed = manifest.get(key)
     listed = listed.get("packages") if isinstance(listed, dict) else listed
     return [text for text in listed if isinstance(text, str)] if isinstance(listed, list) else []
-
-
-def _unreadable(path: str, why: str) -> RecipeError:
-    return unreadable(path, why, "Repair the file first.")

@@ -7,7 +7,7 @@ from typing import Any
 
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.manifests.manifest import Declared, entries
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.bumping import unsupported
 from fallback_tier.errors import RecipeError
 
 FILE = "pnpm-workspace.yaml"
@@ -51,8 +51,7 @@ def catalogs(content: Mapping[str, Any]) -> dict[str, tuple[tuple[str, ...], dic
 
 
 def referred_entry(files: Files, key: str, spec: str) -> Declared | None:
-    """Return the entry of a catalog that a manifest's spec refers to; None if it refers to none, or to one
-    that is not there. Raises RecipeError."""
+    """Return the entry of a catalog that a spec refers to, or None. Raises RecipeError."""
     if not spec.startswith(CATALOG):
         return None
     name = spec.removeprefix(CATALOG).strip() or "default"

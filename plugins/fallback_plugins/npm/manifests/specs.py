@@ -30,6 +30,9 @@ _TAG = re.compile(r"(?![vV]\d|[xX]$)[A-Za-z][A-Za-z0-9_-]*")
 
 _ALIAS = "npm:"
 
+#: Prefixes of specs that name a folder or an archive of the repository itself.
+LOCAL = ("file:", "link:", "portal:")
+
 #: A lock can call a package anything; to npm a URL, a path or an option is not just a name.
 _NAME = re.compile(r"(?:@[\w~][\w.~-]*/)?[\w~!'()*][\w.~!'()*-]*", re.ASCII)
 
@@ -159,7 +162,7 @@ def _plainly_admits(plain: re.Match[str], release: re.Match[str]) -> bool:
 
 
 def compatible(version: str, other: str) -> bool:
-    """Are both in one compatible range: the same major, below 1.0 the same minor?"""
+    """Return whether both have the same major version; below 1.0, the same minor."""
     return _is_version(version) and _is_version(other) and not is_major_step("npm", version, other)
 
 
@@ -197,7 +200,7 @@ def _comparators(words: str) -> Iterator[tuple[str, str]]:
 
 
 def _bounds(sign: str, partial: re.Match[str]) -> list[_Bound]:
-    """Return the bounds that one comparator stands for. Upper ends exclude their own pre-releases."""
+    """Return one comparator's bounds. Upper ends exclude their own pre-releases."""
     parts = takewhile(lambda it: it is not None and it.isdigit(), partial.group(*_PARTS))
     numbers = [int(it) for it in parts]
     given = len(numbers)
@@ -231,7 +234,7 @@ def _bounds(sign: str, partial: re.Match[str]) -> list[_Bound]:
 
 
 def _holds(bounds: tuple[_Bound, ...], version: SemVer) -> bool:
-    """Return whether a version is in bounds; a pre-release, only if a bound names one of its release."""
+    """Return whether bounds admit a version; a pre-release, only if a bound names one of its release."""
     if not all(_COMPARE[sign](version, bound) for sign, bound in bounds):
         return False
     release = version.truncate()

@@ -22,12 +22,11 @@ from fallback_plugins.npm.manifests.declaring import (
 )
 from fallback_plugins.npm.manifests.manifest import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, compatible, excludes, foreign
-from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.bundles import refuse_bundled
 from fallback_plugins.npm.strategies.parents import ParentBump, ParentWalk, why_moved
 from fallback_plugins.npm.strategies.resolving import NpmPosition, NpmStep, Resolver, asked_by_root
 from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.shared.bumping import no_override, use_bump
+from fallback_plugins.shared.bumping import no_override, unsupported, use_bump
 from fallback_plugins.shared.ladder import (
     PROJECT,
     Reached,

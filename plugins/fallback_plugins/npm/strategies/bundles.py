@@ -11,8 +11,8 @@ from itertools import groupby
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.manifests.manifest import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import compatible
-from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.targets import Targets
+from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import compare_versions
 from fallback_tier.errors import RecipeError

@@ -18,8 +18,8 @@ from fallback_plugins.npm.manifests.manifest import (
     parse_manifest,
 )
 from fallback_plugins.npm.manifests.specs import admits, floor, foreign
-from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.targets import Targets
+from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import ProjectFix, Tried, left_behind
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import Advisory, fixed_versions, is_affected

@@ -212,7 +212,7 @@ class _Unlocked:
         return is_got and not self._is_left_out(repo, context, inside)
 
     def _is_left_out(self, repo: RepoContext, context: str, path: str) -> bool:
-        """By .dockerignore, whose last line that is about the file decides."""
+        """Return whether .dockerignore leaves the path out; its last matching line decides."""
         own = f"{self.path}.dockerignore"
         listed = own if repo.has(own) else str(PurePosixPath(context) / ".dockerignore")
         left = False
@@ -229,7 +229,7 @@ class _Unlocked:
 
 
 def _plain(path: str) -> str:
-    """A path of an image's or shell's command, from the root of its files."""
+    """Return a path of an image's or a shell's command, relative to the root of its files."""
     return posixpath.normpath(path.strip("/") or ".")
 
 
@@ -281,13 +281,13 @@ class Commands:
 
 
 def _is_about(path: str, folder: str) -> bool:
-    """May a file's command be about a folder's project? A manifest's is about its own."""
+    """Return whether a file's command may be about a folder's project."""
     pure = PurePosixPath(path)
     return pure.name != MANIFEST or str(pure.parent) == folder
 
 
 def _lines(repo: RepoContext, path: str) -> Iterator[str]:
-    """The lines of a file that may be commands, or load a package by its address."""
+    """Yield a file's lines that may be commands, or load a package by its address."""
     if _FILES.fullmatch(path) and not _LOCKS.fullmatch(path):
         text = _COMMENT.sub("", readable_text(repo, path))
         text = _EXPRESSION.sub("$_", _CONTINUED.sub(" ", _with_values(text)))
@@ -309,7 +309,7 @@ def _lines(repo: RepoContext, path: str) -> Iterator[str]:
 
 
 def _code_of_cells(text: str) -> str:
-    """Return a notebook's code, each line of a shell's cell after ``!``; its text if it can't be read."""
+    """Return a notebook's code, lines of a shell's cell after ``!``; its text if it can't be read."""
     with suppress(ValueError, LookupError, TypeError, RecursionError):
         return "\n".join(
             it.replace("\n", "\n!") if SHELL_CELL.match(it) else it for it in code_cells(text)
@@ -335,7 +335,7 @@ def _started(text: str) -> Iterator[str]:
 
 
 def _with_values(text: str) -> str:
-    """The text with the versions that are variables of one value in it."""
+    """Return the text with variables of one version replaced by it."""
     if not _VARIABLE.search(text):
         return text
     given: dict[str, set[str]] = {}
@@ -350,7 +350,7 @@ def _with_values(text: str) -> str:
 
 
 def _unlocked(lines: Iterable[tuple[str, str]]) -> Iterator[_Unlocked]:
-    """Commands of files, but for manifests: what a person runs from those is committed with its lock."""
+    """Yield the commands that may find no lock. A manifest's have the lock that is committed with it."""
     for path, group in groupby(lines, key=lambda it: it[0]):
         if PurePosixPath(path).name == MANIFEST:
             continue
@@ -374,7 +374,7 @@ def _unlocked(lines: Iterable[tuple[str, str]]) -> Iterator[_Unlocked]:
 
 
 def _got(line: str) -> Iterator[str]:
-    """Yield the paths that an image's instruction copies; "." if they are from another stage."""
+    """Yield the paths that an image's instruction copies; "." for those of another stage."""
     if copies := _COPIES.match(line):
         words = _WORD.findall(copies["words"])
         plain = [it for it in words if not it.startswith("--")]
@@ -431,7 +431,7 @@ def _command(path: str, program: str, words: list[str]) -> ClientCommand:
 
 
 def _created(argument: str) -> str:
-    """The package that ``npm init`` and ``create`` run for a name."""
+    """Return the package that ``npm init`` and ``create`` run for a name."""
     name, version = _split(argument)
     scope, _, rest = name.partition("/") if name.startswith("@") else ("", "", name)
     made = "/".join(filter(None, (scope, f"create-{rest}" if rest else "create")))

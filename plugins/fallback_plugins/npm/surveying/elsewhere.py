@@ -69,8 +69,7 @@ class Elsewhere:
 
     @property
     def affected(self) -> Iterator[tuple[str, RecipeError]]:
-        """Yield (path, why it is unknown) of what installs an affected version, as far as texts say, and of
-        locks that can't be read."""
+        """Yield (path, reason) of files that install an affected version, and of unreadable locks."""
         yield from self._named()
         yield from self._manifests()
         yield from self._locks()
@@ -86,7 +85,10 @@ class Elsewhere:
             except (RecipeError, RepositoryError, ToolError) as error:
                 is_unanswered = not (self.repo.settings.offline or _is_answered(error))
                 skipped = left[asked:] if is_unanswered else []
-                notes.extend(map(_not_resolved, (command, *skipped)))
+                notes.extend(
+                    f"What `{it.text}` in {it.path} installs was not resolved."
+                    for it in (command, *skipped)
+                )
                 if is_unanswered:
                     return
                 continue
@@ -100,7 +102,16 @@ class Elsewhere:
     def _brought_in(self, command: ClientCommand) -> ResolvedPackage | None:
         """The first affected package of a command; if a variable decides its versions, the first of the
         advisory's in any version: another release may require another."""
-        made = self._resolution(command).resolution
+        asked = {name: spec or "latest" for name, spec in command.packages}
+        has_settings = self.repo.has(".npmrc")
+        settings = {".npmrc": readable_text(self.repo, ".npmrc")} if has_settings else None
+        files = Files(
+            ".",
+            {MANIFEST: json.dumps({"name": "command", "version": "0.0.0", "dependencies": asked})},
+            settings=settings,
+        )
+        base = self.base or self.repo
+        made = CommandResolution(files, None, self.clients, base).resolution
         names = {*self.advisory.packages(ECOSYSTEM)} if command.is_open else set[str]()
         own = {name for name, _ in command.packages}
         named = (one for name in sorted(names - own) for one in made.by_name.get(name, ()))
@@ -121,20 +132,11 @@ class Elsewhere:
 
     @staticmethod
     def _is_own(command: ClientCommand, manifests: list[str]) -> bool:
-        """Is it run from what a project installs? npx takes that before it asks a registry."""
+        """Return whether a project installs what is run: npx takes that before it asks a registry."""
         return all(
             not spec and any(json.dumps(name) in text for text in manifests)
             for name, spec in command.packages
         )
-
-    def _resolution(self, command: ClientCommand) -> CommandResolution:
-        asked = {name: spec or "latest" for name, spec in command.packages}
-        text = json.dumps({"name": "command", "version": "0.0.0", "dependencies": asked})
-        settings = (
-            {".npmrc": readable_text(self.repo, ".npmrc")} if self.repo.has(".npmrc") else None
-        )
-        files = Files(".", {MANIFEST: text}, settings=settings)
-        return CommandResolution(files, None, self.clients, self.base or self.repo)
 
     def _named(self) -> Iterator[tuple[str, RecipeError]]:
         packages = self.advisory.packages(ECOSYSTEM)
@@ -150,7 +152,7 @@ class Elsewhere:
                         yield path, self._unknown(path, "A command" if is_command else "", what)
 
     def _manifests(self) -> Iterator[tuple[str, RecipeError]]:
-        """Those that only pnpm reads, if no lock of it answers them."""
+        """Yield the manifests that only pnpm reads, and that no lock of it answers."""
         for path in self.repo.tracked_files:
             pure = PurePosixPath(path)
             asks = _ONLY_PNPM.get(pure.name)
@@ -201,8 +203,8 @@ class Elsewhere:
 
 
 def _specs(path: str, line: str, package: str, *, is_command: bool) -> Iterator[str]:
-    """What a line says of a package's version: of a command's argument, of an address that a page or a
-    program loads, or of an entry of a hook's, a tool's or bower's list."""
+    """Yield a package's versions in a line: in a command's argument, an address, or a list of a hook's, a
+    tool's or bower's."""
     name, version = re.escape(package), r"([^\s\"'`;&|)\\\]]+)"
     if is_command:
         yield from re.findall(rf"(?<![\w@/.-]){name}@{version}", line)
@@ -219,7 +221,7 @@ def _specs(path: str, line: str, package: str, *, is_command: bool) -> Iterator[
 
 
 def _loaded(address: str, name: str) -> Iterator[str]:
-    """Yield the versions of a package (``name``: as an expression) that an address loads."""
+    """Yield the versions of a package that an address loads. ``name``: a regular expression."""
     exact, last = r"v?(\d[\w.+-]*)", name.rpartition("/")[2]
     yield from re.findall(rf"[/:,=*!]{name}@{exact}", address)
     yield from re.findall(rf"/{name}/-/{last}-(\d[\w.+-]{{0,100}})\.tgz\b", address)
@@ -228,12 +230,8 @@ def _loaded(address: str, name: str) -> Iterator[str]:
         yield from re.findall(rf"/{name}(?:\.js)?[/-]{exact}/", file[1])
 
 
-def _not_resolved(command: ClientCommand) -> str:
-    return f"What `{command.text}` in {command.path} installs was not resolved."
-
-
 def _is_answered(error: RecipeError | RepositoryError | ToolError) -> bool:
-    """Did a registry answer, or was none needed? Any other failure would repeat itself."""
+    """Return whether a registry answered, or none was asked. Other failures would repeat."""
     return isinstance(error, RecipeError) and (
         is_refused(error) or any(it.kind not in _OF_REGISTRIES for it in error.blockers)
     )

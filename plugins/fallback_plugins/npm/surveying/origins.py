@@ -22,15 +22,15 @@ from fallback_plugins.npm.manifests.manifest import (
     LOCKS,
     MANIFEST,
     in_folder,
-    parse_manifest,
+    readable_manifest,
     readable_text,
 )
+from fallback_plugins.npm.manifests.specs import LOCAL
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
 #: A place on this machine, in a manifest or a lock: after a prefix, or as a path that a client knows by
 #: itself. npm's own locks are parsed for the latter: they have thousands of quoted words.
-_PREFIXES = ("file:", "link:", "portal:")
 _PREFIXED = re.compile(r"(?:file|link|portal):([^\s\"',)}#]+)")
 _PLAIN = re.compile(r"[\"'](\.{1,2}/[^\"'\s]*|[^\"':\s]+\.(?:tgz|tar\.gz|tar))[\"']")
 
@@ -183,7 +183,6 @@ def running_bundle(repo: RepoContext, folder: str, package: str) -> str | None:
 
 
 def _in_name(repo: RepoContext, path: str, packages: Collection[str]) -> Iterator[LocalCopy]:
-    """``left-1.0.0.min.js``, or ``left.min.js`` whose first comment has the version."""
     match = _SCRIPT.fullmatch(PurePosixPath(path).name)
     if match is None:
         return
@@ -212,22 +211,19 @@ def _in_archive(repo: RepoContext, path: str, packages: Collection[str]) -> Iter
 def _in_folder(
     repo: RepoContext, path: str, manifest: str, packages: Collection[str]
 ) -> Iterator[LocalCopy]:
-    try:
-        facts = parse_manifest(manifest, repo.read_text(manifest))
-    except (RecipeError, RepositoryError):
-        return  # said of the manifest itself
+    facts = readable_manifest(repo, manifest)
     name, version = facts.get("name"), facts.get("version")
     if isinstance(name, str) and name in packages:
         yield LocalCopy(path, name, version if isinstance(version, str) else None)
 
 
 def _local_paths(repo: RepoContext, source: str) -> Iterator[str]:
-    """Paths in the repository that a manifest or a lock names as places of packages."""
+    """Yield the paths in the repository from which a manifest or a lock takes packages."""
     try:
         text = repo.read_text(source)
     except RepositoryError:
         return  # said of the file itself
-    named = _PREFIXED.findall(text) if any(it in text for it in _PREFIXES) else []
+    named = _PREFIXED.findall(text) if any(it in text for it in LOCAL) else []
     if PurePosixPath(source).name in LOCKS:
         with suppress(RecipeError):  # said of the lock itself
             addresses = (address_of(entry) for _, entry in entries_of(parse_lock(text, source)))

@@ -1,42 +1,42 @@
 """The npm projects of a repository: which files one client resolves together, and what can't be read."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.npm_run import AGE_LINE
 from fallback_plugins.npm.clients.scopes import SCOPE_LINE
-from fallback_plugins.npm.locks.always import nothing_in
-from fallback_plugins.npm.locks.yarn_berry import is_berry
-from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock
+from fallback_plugins.npm.locks.entries import nothing_in
+from fallback_plugins.npm.locks.yarn_lock import is_berry, parse_yarn_lock
 from fallback_plugins.npm.manifests.manifest import (
     BINARY_LOCKS,
     FOREIGN_LOCKS,
     LATER_YARN,
     LOCKS,
     MANIFEST,
+    PNPM_LOCK,
     YARN_LOCK,
     in_folder,
     is_manifest,
     names_any,
     parse_manifest,
+    readable_manifest,
     readable_text,
     texts_of,
 )
-from fallback_plugins.npm.refusals import unreadable
+from fallback_plugins.npm.manifests.pnpm_workspace import FILE as WORKSPACE
 from fallback_plugins.npm.surveying.commands import Commands
 from fallback_plugins.npm.surveying.origins import local_archives, local_folders
+from fallback_plugins.shared.bumping import unreadable
 from fallback_plugins.shared.unread import LeftOut, Reader
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
-_PNPM_WORKSPACE = "pnpm-workspace.yaml"
 _NPMRC = ".npmrc"
 
 #: Of a repository's .npmrc only these are read, rules on the age of releases (``AGE_LINE``), and registries
@@ -47,11 +47,14 @@ _HARMLESS = re.compile(r"^\s*(?:legacy-peer-deps|strict-peer-deps)\s*=\s*(?:true
 #: Whose lock a file is.
 _CLIENTS = {
     **dict.fromkeys(LOCKS, "npm"),
-    "yarn.lock": "yarn",
-    "pnpm-lock.yaml": "pnpm",
+    YARN_LOCK: "yarn",
+    PNPM_LOCK: "pnpm",
     "bun.lock": "bun",
     "bun.lockb": "bun",
 }
+
+#: What repairs a lock that can't be read, or that holds nothing.
+_REMAKE = "Make a new one with its client, or remove it."
 
 _LIST_ITEM = re.compile(r"^\s*-\s*[\"']?([^\"'#\s]+)[\"']?\s*(?:#.*)?$")
 
@@ -80,7 +83,7 @@ class Site:
 
     @property
     def path(self) -> str:
-        """What names it in messages: the lock, or the manifest where there is none."""
+        """The lock, or the manifest, by which messages name it."""
         return self.lock or in_folder(self.folder, MANIFEST)
 
     @property
@@ -91,23 +94,41 @@ class Site:
         return (*without, *(replace(self, lock=it, others=()) for it in locks)) or (self,)
 
     def client_lock(self, files: Files) -> str:
-        """The lock that names its client: its own, one that is ignored, or the one that it would get."""
-        return self.lock or next(iter(self.ignored), "") or usual_lock(files)
+        """Return the lock that names its client: its own, one that is ignored, or the one that the client
+        would write; npm's if that is a yarn or a bun that none of ours replaces."""
+        if lock := self.lock or next(iter(self.ignored), ""):
+            return lock
+        manifest: Mapping[str, Any] = {}
+        with suppress(RecipeError):  # said of the manifest itself
+            text = files.manifests.get(files.root_manifest, "{}")
+            manifest = parse_manifest(files.root_manifest, text)
+        client = manager(manifest)
+        if client == "yarn" and not LATER_YARN.match(str(manifest.get("packageManager", ""))):
+            return YARN_LOCK
+        has_workspace = any(path.endswith(WORKSPACE) for path in files.settings or ())
+        return PNPM_LOCK if client == "pnpm" or (has_workspace and not client) else LOCKS[1]
 
     def names_any(self, repo: RepoContext, packages: Sequence[str]) -> bool:
         """Does the lock or a manifest name one of the packages at all? Cheap; never says no wrongly."""
-        paths = (*self.manifests, *self.settings, *filter(None, (self.lock, *self.others)))
-        return any(path.endswith(".lockb") or _may_name(repo, path, packages) for path in paths)
+        for path in (*self.manifests, *self.settings, *filter(None, (self.lock, *self.others))):
+            if path.endswith(".lockb"):
+                return True
+            try:
+                text: str | None = repo.read_text(path)
+            except RepositoryError:
+                text = repo.glimpse(path)
+            if text is None or names_any(text, packages):
+                return True
+        return False
 
     def files(self, repo: RepoContext) -> Files:
-        """The texts. Raises RepositoryError, for a lock with nothing in it, too: it answers nothing that is
-        asked."""
+        """Read the texts. Raises RepositoryError, also for a lock with nothing in it."""
         lock_text = repo.read_text(self.lock) if self.lock else ""
         with suppress(RecipeError):  # one that can't be read is reported by its reader
             if self.lock and (why := nothing_in(self.lock, lock_text)):
                 raise RepositoryError(
                     f"{self.lock!r} {why}, so what is installed is unknown.",
-                    next_step="Make a new one with its client, or remove it.",
+                    next_step=_REMAKE,
                 )
         # Of an .npmrc two lines count, if they are there; what pnpm keeps decides what resolves.
         settings = {
@@ -135,7 +156,7 @@ def discover(repo: RepoContext) -> tuple[Site, ...]:
     Nothing is raised: what can't be read says so when it is needed.
     """
     folders = manifest_folders(repo)
-    member_of = {member: folder for folder in folders for member in _members(repo, folder, folders)}
+    member_of = {member: folder for folder in folders for member in members(repo, folder, folders)}
     return tuple(
         _site(repo, folder, [member for member in folders if member_of.get(member) == folder])
         for folder in folders
@@ -150,30 +171,6 @@ def manifest_folders(repo: RepoContext) -> list[str]:
     )
 
 
-def _may_name(repo: RepoContext, path: str, packages: Sequence[str]) -> bool:
-    try:
-        text: str | None = repo.read_text(path)
-    except RepositoryError:
-        text = repo.glimpse(path)
-    return text is None or names_any(text, packages)
-
-
-def members_of_root(repo: RepoContext) -> frozenset[str]:
-    """Folders of the members of the workspace at the root; none where its manifest can't be read."""
-    return frozenset(_members(repo, ".", manifest_folders(repo)))
-
-
-def locked_members(sites: Iterable[Site]) -> frozenset[str]:
-    """Folders of workspace members whose dependencies stand in the lock at the workspace's root."""
-    return frozenset(
-        str(PurePosixPath(path).parent)
-        for site in sites
-        if site.lock is not None
-        for path in site.manifests
-        if path != in_folder(site.folder, MANIFEST)
-    )
-
-
 def site_of(repo: RepoContext, folder: str) -> Site:
     """The project to which a folder belongs; one of its own if it is none's."""
     manifest = in_folder(folder, MANIFEST)
@@ -181,12 +178,12 @@ def site_of(repo: RepoContext, folder: str) -> Site:
     return found or Site(folder, (manifest,))
 
 
-def _site(repo: RepoContext, folder: str, members: Sequence[str]) -> Site:
-    own = (in_folder(place, MANIFEST) for place in (folder, *members))
+def _site(repo: RepoContext, folder: str, member_folders: Sequence[str]) -> Site:
+    own = (in_folder(place, MANIFEST) for place in (folder, *member_folders))
     locks = [path for name in (*LOCKS, *FOREIGN_LOCKS) if repo.has(path := in_folder(folder, name))]
     npms = [path for path in locks if PurePosixPath(path).name in LOCKS]
     used = [path for path in locks if path not in npms[1:]]
-    root = _manifest(repo, folder)
+    root = readable_manifest(repo, in_folder(folder, MANIFEST))
     commands = Commands.of(repo)
     installers = commands.installers(folder)
     if len(used) > 1 and manager(root):
@@ -199,24 +196,23 @@ def _site(repo: RepoContext, folder: str, members: Sequence[str]) -> Site:
         others=tuple(used[1:]),
         unused=tuple(path for path in locks if path not in used),
         settings=tuple(
-            path for name in (_NPMRC, _PNPM_WORKSPACE) if repo.has(path := in_folder(folder, name))
+            path for name in (_NPMRC, WORKSPACE) if repo.has(path := in_folder(folder, name))
         ),
-        members_locks=tuple(_members_locks(repo, members, root)),
+        members_locks=tuple(_members_locks(repo, member_folders, root)),
         ignored=tuple(it for it in used if commands.ignore_lock(repo, it, _client_of(it))),
     )
 
 
 def _members_locks(
-    repo: RepoContext, members: Sequence[str], root: Mapping[str, Any]
+    repo: RepoContext, member_folders: Sequence[str], root: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Locks in members' folders: a client reads them that knows no such workspace, and each if the folder
-    is installed alone, as in an image. A client that a manifest names is the only one, unless a command
-    runs another."""
+    """Yield the locks in members' folders: a client reads them that knows no such workspace, or if one
+    folder is installed alone. If a manifest names a client, another counts only if a command runs it."""
     named = manager(root)
-    for member in members:
+    for member in member_folders:
         installers = Commands.of(repo).installers(member)
-        for name in (*LOCKS, "yarn.lock", "pnpm-lock.yaml"):
-            path, client = in_folder(member, name), _client_of(name)
+        for name in (*LOCKS, YARN_LOCK, PNPM_LOCK):
+            path, client = in_folder(member, name), _CLIENTS[name]
             if repo.has(path) and (named in {"", client} or client in installers):
                 yield path
 
@@ -226,48 +222,25 @@ def _client_of(lock: str) -> str:
 
 
 def manager(manifest: Mapping[str, Any]) -> str:
-    """Return the client that a manifest names as the project's; empty if it names none."""
+    """Return the client that a manifest names; empty if it names none."""
     engines = manifest.get("devEngines")
     named = engines.get("packageManager") if isinstance(engines, dict) else None
     named = named.get("name") if isinstance(named, dict) else manifest.get("packageManager")
     return named.partition("@")[0] if isinstance(named, str) else ""
 
 
-def usual_lock(files: Files) -> str:
-    """Return the name of the lock that a project without one would get from its own client; npm's if that
-    is a yarn or a bun that none of ours replaces."""
-    manifest: Mapping[str, Any] = {}
-    with suppress(RecipeError):  # said of the manifest itself
-        text = files.manifests.get(files.root_manifest, "{}")
-        manifest = parse_manifest(files.root_manifest, text)
-    client = manager(manifest)
-    if client == "yarn" and not LATER_YARN.match(str(manifest.get("packageManager", ""))):
-        return "yarn.lock"
-    has_workspace = any(path.endswith(_PNPM_WORKSPACE) for path in files.settings or ())
-    return "pnpm-lock.yaml" if client == "pnpm" or (has_workspace and not client) else LOCKS[1]
-
-
-def _manifest(repo: RepoContext, folder: str) -> Mapping[str, Any]:
-    """Empty if it can't be read, which is said of the manifest itself."""
-    path = in_folder(folder, MANIFEST)
-    try:
-        return parse_manifest(path, readable_text(repo, path) or "{}")
-    except RecipeError:
-        return {}
-
-
-def matching(repo: RepoContext, root: str, globs: Sequence[str]) -> Iterator[str]:
-    """Folders with a manifest, below ``root``, that workspace globs name."""
-    return _matching(root, globs, manifest_folders(repo))
-
-
-def _members(repo: RepoContext, root: str, folders: Sequence[str]) -> Iterator[str]:
-    globs = [*_declared_globs(repo, root), *_pnpm_globs(repo, root)]
+def members(repo: RepoContext, root: str, folders: Sequence[str]) -> Iterator[str]:
+    """Yield those of the folders that are members of a workspace at ``root``."""
+    path, globs = in_folder(root, MANIFEST), list[str]()
+    if '"workspaces"' in readable_text(repo, path):
+        globs += texts_of(readable_manifest(repo, path), "workspaces")
+    globs += _pnpm_globs(repo, root)
     if globs:
-        yield from _matching(root, globs, folders)
+        yield from matching(root, globs, folders)
 
 
-def _matching(root: str, globs: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
+def matching(root: str, globs: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
+    """Yield those of the folders, below ``root``, that workspace globs name."""
     for folder in folders:
         inside = folder if root == "." else folder.removeprefix(f"{root}/")
         if folder == root or (root != "." and inside == folder):
@@ -277,14 +250,8 @@ def _matching(root: str, globs: Sequence[str], folders: Sequence[str]) -> Iterat
             yield folder
 
 
-def _declared_globs(repo: RepoContext, folder: str) -> list[str]:
-    if '"workspaces"' not in readable_text(repo, in_folder(folder, MANIFEST)):
-        return []
-    return texts_of(_manifest(repo, folder), "workspaces")
-
-
 def _pnpm_globs(repo: RepoContext, folder: str) -> list[str]:
-    path = in_folder(folder, _PNPM_WORKSPACE)
+    path = in_folder(folder, WORKSPACE)
     found, inside = [], False
     for line in readable_text(repo, path).splitlines():
         if line[:1].strip() and not line.startswith("-"):
@@ -295,8 +262,8 @@ def _pnpm_globs(repo: RepoContext, folder: str) -> list[str]:
 
 
 def _matches(folder: str, glob: str) -> bool:
-    """Workspace globs: ``*`` is within one folder's name, ``**`` any depth."""
-    parts, words = tuple(folder.split("/")), _words(glob)
+    """Return whether a workspace glob names a folder: ``*`` is within one name, ``**`` any depth."""
+    parts, words = folder.split("/"), glob.removeprefix("./").rstrip("/").split("/")
     # Where each word may end: no backtracking, whatever the glob.
     ends = {0}
     for word in words:
@@ -307,14 +274,8 @@ def _matches(folder: str, glob: str) -> bool:
     return len(parts) in ends
 
 
-@lru_cache(maxsize=256)
-def _words(glob: str) -> tuple[str, ...]:
-    return tuple(glob.removeprefix("./").rstrip("/").split("/"))
-
-
 def _is_like(name: str, word: str) -> bool:
-    """One folder's name; ``*`` is anything, nothing else is special. A word of more letters than the name
-    can't be like it, whatever its stars."""
+    """Return whether one folder's name matches; only ``*`` is special. A longer word never does."""
     letters = len(word) - word.count("*")
     return letters <= len(name) and fnmatchcase(name, _SPECIAL.sub(r"[\g<0>]", word))
 
@@ -327,17 +288,17 @@ def _harmless(path: str, text: str) -> str:
     return "".join(f"{line}\n" for line in kept)
 
 
-_LOCKS = frozenset({*LOCKS, *FOREIGN_LOCKS})
-
-
 def left_out(packages: Sequence[str], repo: RepoContext) -> LeftOut:
-    """Collects what is left out by someone who looks for these packages."""
-    return LeftOut(Reader(repo, packages, _kind, names_any, _parse))
+    """Return a collector of what is left out in a search for these packages."""
+
+    def kind(path: str) -> str | None:
+        return PurePosixPath(path).name if is_manifest(path) else None
+
+    return LeftOut(Reader(repo, packages, kind, names_any, _parse))
 
 
 def files_of(site: Site) -> tuple[str, ...]:
-    """The files that decide what a project holds. None of one with a binary lock: that one is never read,
-    and speaks for the project all the same."""
+    """Return the files that decide what a project holds; none if its lock is binary: it is not read."""
     locks = [path for path in (site.lock, *site.others) if path is not None]
     if any(PurePosixPath(path).name in BINARY_LOCKS for path in locks):
         return ()
@@ -357,24 +318,17 @@ def project_files(repo: RepoContext, folder: str) -> Iterator[str]:
             yield from scope_of(each)
 
 
-def _kind(path: str) -> str | None:
-    return PurePosixPath(path).name if is_manifest(path) else None
-
-
 def _parse(path: str, text: str) -> None:
     """Raises RecipeError. A format that isn't read (yarn 2's, another lockfileVersion) is no damage."""
     name = PurePosixPath(path).name
     if name == MANIFEST:
         parse_manifest(path, text)
     try:
-        why = nothing_in(path, text) if name in _LOCKS else ""
+        why = nothing_in(path, text) if name in _CLIENTS else ""
         if name == YARN_LOCK and not is_berry(text):
             parse_yarn_lock(text)
     except RecipeError as error:
-        raise _broken(path, f"can't be read: {error.problem.rstrip('.')}") from error
+        why = f"can't be read: {error.problem.rstrip('.')}"
+        raise unreadable(path, why, _REMAKE) from error
     if why:
-        raise _broken(path, f"{why}, so what is installed is unknown")
-
-
-def _broken(path: str, why: str) -> RecipeError:
-    return unreadable(path, why, "Make a new one with its client, or remove it.")
+        raise unreadable(path, f"{why}, so what is installed is unknown", _REMAKE)

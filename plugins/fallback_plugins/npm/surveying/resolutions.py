@@ -8,13 +8,11 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import date
 from functools import cache, cached_property
 from hashlib import sha256
 from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.client import Client, Files
@@ -35,12 +33,13 @@ from fallback_plugins.npm.manifests.manifest import (
     Declared,
     entries,
     in_folder,
+    mapping,
     may_name,
     parse_manifest,
 )
 from fallback_plugins.npm.manifests.pnpm_workspace import catalogs, settings
-from fallback_plugins.npm.manifests.specs import excludes, foreign, is_tag, split_alias
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.npm.manifests.specs import LOCAL, excludes, foreign, is_tag, split_alias
+from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.resolution import (
     Declaration,
@@ -49,7 +48,7 @@ from fallback_plugins.shared.resolution import (
     Resolution,
     ResolvedBy,
 )
-from fallback_plugins.shared.tree import MAX_PATHS_NAMED, DependencyTree, Node
+from fallback_plugins.shared.tree import MAX_PATHS_NAMED, DependencyTree
 from fallback_tier.errors import RecipeError, ToolError
 from fallback_tier.execution import ClientRunner, KnowsHosts
 from fallback_tier.outcome import Blocker
@@ -62,9 +61,6 @@ ANSWERED = ("dependencies", "devDependencies")
 
 #: Clients whose locks list each package that a locked one requires; the others leave workspaces out.
 _COMPLETE = frozenset({"npm", "yarn"})
-
-#: Specs of other folders than the project's; not every client locks them.
-_LOCAL = ("workspace:", "link:", "file:", "portal:")
 
 #: How a lock is brought up to date, by its name; all others are npm's.
 _COMMANDS = {YARN_LOCK: "yarn install", PNPM_LOCK: "pnpm install --lockfile-only"}
@@ -121,11 +117,6 @@ class CommandResolution:
         """The lock as it is. Raises RecipeError if it can't be read."""
         return self.client.tree(self.files)
 
-    @property
-    def offline(self) -> bool:
-        """Whether no registry is asked, so that only a lock in step, or a kept resolution, answers."""
-        return self.repo.settings.offline
-
     @cached_property
     def scopes(self) -> Scopes:
         """Return the scopes whose registries its .npmrc names. Raises ToolError."""
@@ -158,8 +149,7 @@ class CommandResolution:
         return self.made or self._made.get(f"near {self._inputs.digest}")
 
     def remember(self, made: Files, patch_of: "CommandResolution | None" = None) -> None:
-        """Keep the lock that a client made of the files: whoever installs them, or what they are a patch
-        of, begins from that."""
+        """Keep the lock that a client made: installing the files, or ``patch_of``, begins from it."""
         self._made[self._inputs.digest] = made
         if patch_of is not None:
             self._made[f"near {patch_of._inputs.digest}"] = made
@@ -171,16 +161,16 @@ class CommandResolution:
             return self.files
         if self.files.lock is None and not self.requires:
             return self.files
-        return self.made or (self._kept() if self.offline else None)
+        return self.made or (self._kept() if self.repo.settings.offline else None)
 
     @cached_property
     def locked(self) -> Files:
-        """The files with a lock that answers them: as it is, kept, or the client's. Raises RecipeError
-        with the reason UNKNOWN if none can be made."""
+        """The files with a lock that answers them: their own, kept, or the client's. Raises RecipeError
+        (UNKNOWN) if none can be made."""
         known = self.known
         if known is not None:
             return known
-        if self.offline:
+        if self.repo.settings.offline:
             raise self._unknown("no registry is asked (--offline), and no resolution was kept", "")
         try:
             start = self.files if self.files.lock else blank_lock(self.client, self.files)
@@ -213,18 +203,18 @@ class CommandResolution:
 
     @cached_property
     def resolution(self) -> Resolution:
-        """The value. Raises as ``locked`` does."""
+        """The resolution. Raises as ``locked``."""
         files = self.locked
-        by_lock = files is self.files
+        by_lock, name = files is self.files, self.client.name
+        verb = "ci" if name == "npm" and self.files.lock else "install"
+        paths = (self._path, *(path for path in self.files.manifests if path != self._path))
         found = Resolution.of_tree(
             ECOSYSTEM,
-            InstallCommand(
-                client=self.client.name, files=(self._path, *self._others), label=self._label
-            ),
+            InstallCommand(client=name, files=paths, label=f"{name} {verb}"),
             ResolvedBy.LOCK if by_lock else ResolvedBy.CLIENT,
             self.client.tree(files) if files.lock else DependencyTree(self._path, {}),
-            client=self.client.name,
-            made_on=None if by_lock else self.made_on,
+            client=name,
+            made_on=None if by_lock else self._cached.made_on,
             declarations=tuple(_declarations(files)),
         )
         origins = _origins(files)
@@ -237,29 +227,16 @@ class CommandResolution:
         return found.model_copy(update={"packages": packages})
 
     @property
-    def made_on(self) -> date:
-        """The day on which the client resolved it."""
-        return self._cached.made_on
-
-    @property
     def kept_note(self) -> str:
         """A sentence that names the day of the kept resolution that answers offline; empty if none does."""
-        if not self.offline or self.known is None or self.known is self.files:
+        if not self.repo.settings.offline or self.known is None or self.known is self.files:
             return ""
-        made = f"{self.client.name} resolved it on {self.made_on:%Y-%m-%d}"
+        made = f"{self.client.name} resolved it on {self._cached.made_on:%Y-%m-%d}"
         return f"{self._path} was not resolved again (--offline): {made}, from the same files."
 
     @property
     def _path(self) -> str:
         return self.files.lock or self.files.root_manifest
-
-    @property
-    def _others(self) -> tuple[str, ...]:
-        return tuple(path for path in self.files.manifests if path != self._path)
-
-    @property
-    def _label(self) -> str:
-        return f"{self.client.name} {'ci' if self.client.name == 'npm' and self.files.lock else 'install'}"
 
     @property
     def requires(self) -> bool:
@@ -297,16 +274,15 @@ class CommandResolution:
     def _kept(self) -> Files | None:
         try:
             found = json.loads(self._cached.text)
-            lock, text = str(found["lock"]), str(found["text"])
+            return replace(self.files, lock=str(found["lock"]), lock_text=str(found["text"]))
         except (ValueError, KeyError, TypeError):
             return None
-        return replace(self.files, lock=lock, lock_text=text)
 
 
 @cache
 def _versions() -> tuple[str, str]:
-    """Of npm, by the manifest beside its program (empty: it is elsewhere), and of this program, which
-    brings the other clients in versions of its own. Nothing runs."""
+    """Return the versions of npm, from the manifest of its program (empty: not found), and of this program,
+    which pins the other clients. Nothing runs."""
     npm = ""
     with suppress(OSError, ValueError, LookupError, TypeError):
         program = Path(shutil.which("npm") or "/").resolve()
@@ -315,7 +291,7 @@ def _versions() -> tuple[str, str]:
 
 
 def _declarations(files: Files) -> Iterator[Declaration]:
-    """Each line of a manifest that requires a package."""
+    """Yield each line of a manifest that requires a package."""
     for path, section, key, spec in _required(files):
         lines = enumerate(files.manifests[path].splitlines(), 1)
         yield Declaration(
@@ -337,7 +313,7 @@ def _required(files: Files) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _origins(files: Files) -> dict[str, tuple[str, str]]:
-    """Address and digest of each package, as its lock states them, by key."""
+    """Return the address and digest of each package, as the lock states them, by key."""
     entries = lock_entries(files.lock, files.lock_text) if files.lock else ()
     is_by_range = files.lock is not None and PurePosixPath(files.lock).name == YARN_LOCK
     return {
@@ -354,11 +330,6 @@ class Unanswered:
     key: str
     spec: str
     held: str | None
-
-    @property
-    def package(self) -> str:
-        """The package that is asked for; an alias stands for another one."""
-        return _package(self.key, self.spec)
 
 
 def unanswered(client: Client, files: Files, tree: DependencyTree) -> Iterator[Unanswered]:
@@ -389,7 +360,10 @@ def unanswered(client: Client, files: Files, tree: DependencyTree) -> Iterator[U
             is_other = is_new and (
                 foreign(place.spec) is not None or (client.name == "pnpm" and is_tag(place.spec))
             )
-            if place.spec.startswith(_LOCAL) and not (is_other and client.name == "npm"):
+            # Not every client locks folders.
+            if place.spec.startswith(("workspace:", *LOCAL)) and not (
+                is_other and client.name == "npm"
+            ):
                 continue
             if place.key in members and not excludes(place.spec, members[place.key]):
                 continue
@@ -401,22 +375,18 @@ def unanswered(client: Client, files: Files, tree: DependencyTree) -> Iterator[U
                 if place.section in ANSWERED or is_new or (recorded is None and not node):
                     yield Unanswered(path, place.key, place.spec, node.version if node else None)
                 continue
-            is_member = node is not None and node.key not in tree.nodes
-            if node is None or not _is_another(place, node, is_member=is_member):
+            if node is None:
+                continue
+            may_differ = node.key not in tree.nodes or foreign(place.spec) or is_tag(place.spec)
+            is_another = not may_differ and node.name != _package(place.key, place.spec)
+            if not (is_another or excludes(place.spec, node.version)):
                 continue
             if not any(client.overrides(files, name) for name in {node.name, place.key}):
                 yield Unanswered(path, place.key, place.spec, node.version)
 
 
-def _is_another(place: Declared, node: Node, *, is_member: bool) -> bool:
-    """Return whether the lock holds another version or another package than is declared."""
-    if is_member or foreign(place.spec) is not None or is_tag(place.spec):
-        return excludes(place.spec, node.version)
-    return excludes(place.spec, node.version) or node.name != _package(place.key, place.spec)
-
-
 def _recorded(client: Client, files: Files) -> Mapping[str, Mapping[str, str]] | None:
-    """What each manifest required when the lock was made, by path; None: its format does not say."""
+    """Return what each manifest required when the lock was made, by path; None: unknown."""
     if client.name == "pnpm":
         lock = parse_pnpm_lock(files.lock_text)
         return {
@@ -425,9 +395,9 @@ def _recorded(client: Client, files: Files) -> Mapping[str, Mapping[str, str]] |
             }
             for folder, importer in lock.importers.items()
         }
-    if client.name != "npm":
-        return None
-    packages = parse_lock(files.lock_text, files.lock or "").get("packages")
+    packages = None
+    if client.name == "npm":
+        packages = parse_lock(files.lock_text, files.lock or "").get("packages")
     if not isinstance(packages, dict):
         return None
     return {
@@ -440,7 +410,7 @@ def _recorded(client: Client, files: Files) -> Mapping[str, Mapping[str, str]] |
 
 
 def _against_overrides(client: Client, files: Files, tree: DependencyTree) -> Iterator[Unanswered]:
-    """Locked packages that an override of today would have replaced."""
+    """Yield the locked packages that a current override would have replaced."""
     if only_read(files) is not None:
         return
     path = files.root_manifest
@@ -470,43 +440,37 @@ def _against_overrides(client: Client, files: Files, tree: DependencyTree) -> It
 
 
 def _pnpm_overrides(files: Files, root: str) -> Iterator[Unanswered]:
-    """Overrides of today that pnpm's lock does not repeat, and the entries of catalogs."""
+    """Yield the current overrides and catalog entries that pnpm's lock does not repeat."""
     path = files.root_manifest
     lock, manifest = parse_pnpm_lock(files.lock_text), parse_manifest(path, root)
     workspace = settings(files)
+    own = mapping(manifest.get("pnpm"))
     declared = dict(entries(manifest.get("resolutions")))
-    if isinstance(own := manifest.get("pnpm"), dict):
-        declared |= dict(entries(own.get("overrides")))
-    declared |= dict(entries(workspace.get("overrides")))
+    declared |= dict(entries(own.get("overrides"))) | dict(entries(workspace.get("overrides")))
     made_for = dict(entries(lock.content.get("overrides")))
     for key, spec in declared.items():
         is_reference = spec.startswith(("$", "catalog:"))
         if key not in made_for or (not is_reference and made_for[key] != spec):
-            yield Unanswered(files.root_manifest, key, spec, made_for.get(key))
-    extensions = _mapping(_mapping(manifest.get("pnpm")).get("packageExtensions"))
-    extensions |= _mapping(workspace.get("packageExtensions"))
+            yield Unanswered(path, key, spec, made_for.get(key))
+    extensions = mapping(own.get("packageExtensions")) | mapping(workspace.get("packageExtensions"))
     for key, extension in extensions.items():
         name, _, limit = key[1:].partition("@")
         for node in lock.nodes.values():
             if node.name != key[:1] + name or (limit and excludes(limit, node.version)):
                 continue
             held = {ask.name: lock.nodes.get(ask.to or "") for ask in node.asks}
-            for other, spec in entries(_mapping(extension).get("dependencies")):
+            for other, spec in entries(mapping(extension).get("dependencies")):
                 to = held.get(other)
                 if to is None or excludes(spec, to.version):
                     yield Unanswered(path, other, spec, to.version if to else None)
     current = catalogs(workspace)
-    for name, held in _mapping(lock.content.get("catalogs")).items():
+    for name, held in mapping(lock.content.get("catalogs")).items():
         now = current[name][1] if name in current else {}
-        for key, entry in _mapping(held).items():
-            spec = str(_mapping(entry).get("specifier", ""))
+        for key, entry in mapping(held).items():
+            spec = str(mapping(entry).get("specifier", ""))
             if now.get(key, spec) != spec:
-                version = str(_mapping(entry).get("version", "")) or None
-                yield Unanswered(files.root_manifest, key, now[key], version)
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+                version = str(mapping(entry).get("version", "")) or None
+                yield Unanswered(path, key, now[key], version)
 
 
 def out_of_step(lock: str, found: Sequence[Unanswered]) -> RecipeError:
@@ -525,15 +489,15 @@ def out_of_step(lock: str, found: Sequence[Unanswered]) -> RecipeError:
 
 
 def _declared(client: Client, files: Files, path: str, text: str) -> Iterator[Declared]:
-    """What a manifest has installed: all but peers which the client leaves out, or which may be missing."""
+    """Yield what a manifest has installed: no peers that the client leaves out or that are optional."""
     manifest = parse_manifest(path, text)
-    optional = _mapping(manifest.get("optionalDependencies"))
-    about = _mapping(manifest.get("peerDependenciesMeta"))
+    optional = mapping(manifest.get("optionalDependencies"))
+    about = mapping(manifest.get("peerDependenciesMeta"))
     for section in MEMBER_SECTIONS if only_read(files) is None else ANSWERED:
         if section == PEER_SECTION and not _installs_peers(client, files):
             continue
         for key, spec in entries(manifest.get(section)):
-            is_spare = section == PEER_SECTION and _mapping(about.get(key)).get("optional")
+            is_spare = section == PEER_SECTION and mapping(about.get(key)).get("optional")
             if not is_spare and not (section in ANSWERED and key in optional):
                 yield Declared(section, key, spec)
 
@@ -541,7 +505,7 @@ def _declared(client: Client, files: Files, path: str, text: str) -> Iterator[De
 def _installs_peers(client: Client, files: Files) -> bool:
     """Return whether the client that made the lock installs a project's own peers."""
     if client.name == "pnpm":
-        made_with = _mapping(parse_pnpm_lock(files.lock_text).content.get("settings"))
+        made_with = mapping(parse_pnpm_lock(files.lock_text).content.get("settings"))
         return made_with.get("autoInstallPeers") == "true"
     if client.name != "npm" or "packages" not in parse_lock(files.lock_text, files.lock or ""):
         return False
@@ -553,7 +517,7 @@ def _package(key: str, spec: str) -> str:
 
 
 def _manifest_of(files: Files, key: str) -> str:
-    """npm's roots are keyed by their folder below the project, the others' by the manifest's path."""
+    """Return a root's manifest: npm's key is a folder below the project, another client's the path."""
     if PurePosixPath(key).name == MANIFEST:
         return key
     return in_folder(files.folder, in_folder(key or ".", MANIFEST))

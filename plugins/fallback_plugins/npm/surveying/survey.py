@@ -13,8 +13,7 @@ from fallback_plugins.npm.locks.lockfile import (
     parse_lock,
 )
 from fallback_plugins.npm.locks.pnpm_lock import pnpm_tree
-from fallback_plugins.npm.locks.yarn_berry import bun_tree
-from fallback_plugins.npm.locks.yarn_lock import yarn_tree
+from fallback_plugins.npm.locks.yarn_lock import bun_tree, yarn_tree
 from fallback_plugins.npm.manifests.manifest import (
     BINARY_LOCKS,
     FOREIGN_LOCKS,
@@ -30,17 +29,16 @@ from fallback_plugins.npm.manifests.manifest import (
     parse_manifest,
 )
 from fallback_plugins.npm.manifests.specs import admits, foreign, is_tag
-from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.surveying.origins import local_copies, running_bundle
 from fallback_plugins.npm.surveying.projects import (
     Site,
     discover,
     files_of,
     left_out,
-    locked_members,
     manifest_folders,
 )
 from fallback_plugins.npm.surveying.resolutions import ANSWERED
+from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.unread import LeftOut
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -82,8 +80,13 @@ def survey(repo: RepoContext, package: str, unread: LeftOut | None = None) -> tu
     """
     unread = unread or left_out((package,), repo)
     sites = {site.folder: site for site in discover(repo)}
-    # A member's dependencies stand in the lock of its workspace.
-    members = locked_members(sites.values())
+    # A member's dependencies are in the lock of its workspace.
+    members = {
+        str(PurePosixPath(path).parent)
+        for site in sites.values()
+        for path in site.manifests
+        if site.lock is not None and path != in_folder(site.folder, MANIFEST)
+    }
     projects = (
         _project_or_none(repo, folder, package, sites.get(folder), unread)
         for folder in manifest_folders(repo)
@@ -169,7 +172,7 @@ def _listed(files: Files, package: str) -> dict[str, str]:
 
 
 def _is_run(repo: RepoContext, locks: Iterable[str], package: str) -> bool:
-    """Return whether a package is installed for more than development, or a lock does not say."""
+    """Return whether a package is installed for more than development, or the lock does not say."""
     dev = [
         entry.get("dev") is True
         for lock in locks
@@ -188,7 +191,7 @@ def _local(repo: RepoContext, manifest: str, package: str, site: Site | None) ->
 
 
 def _naming(repo: RepoContext, path: str, package: str) -> str | None:
-    """The file's text, where it exists and names the package."""
+    """Return a file's text if it exists and names the package."""
     text = repo.read_text(path) if repo.has(path) else ""
     return text if may_name(text, package) else None
 

@@ -14,9 +14,8 @@ from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.by_lock import own_command
 from fallback_plugins.npm.clients.provision import ClientStore
 from fallback_plugins.npm.clients.yarn import YARN, YarnClient
-from fallback_plugins.npm.installing.commands import BERRY
-from fallback_plugins.npm.locks.yarn_berry import berry_tree
-from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock
+from fallback_plugins.npm.installing.installation import BERRY
+from fallback_plugins.npm.locks.yarn_lock import berry_tree, parse_yarn_lock
 from fallback_tier.errors import RecipeError
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.kinds import OfKind

@@ -22,7 +22,7 @@ from fallback_plugins.npm.manifests.manifest import (
 )
 from fallback_plugins.npm.manifests.pnpm_workspace import with_entry, with_scalar
 from fallback_plugins.npm.manifests.specs import admits, floor, foreign, raised
-from fallback_plugins.npm.usage import mentions
+from fallback_plugins.npm.rules import mentions
 from fallback_tier.errors import RecipeError
 from tests.kinds import OfKind
 

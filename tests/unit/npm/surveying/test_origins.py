@@ -10,7 +10,7 @@ import pytest
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm import build_ecosystem
 from fallback_plugins.npm.locks.addresses import origin_of
-from fallback_plugins.npm.outline import outline
+from fallback_plugins.npm.recipe import outline
 from fallback_plugins.npm.surveying import origins
 from fallback_plugins.npm.surveying.origins import local_archives
 from fallback_plugins.npm.surveying.survey import survey
