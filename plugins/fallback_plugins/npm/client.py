@@ -71,11 +71,8 @@ class Files:
 
 @dataclass(frozen=True)
 class OverridePlace:
-    """An override: ``keys`` lead to it, ``spec`` is what it forces. ``file``: its path; empty: the root's
-    package.json.
-
-    Of a ``$reference`` that is what is declared under the name, of a catalog's the catalog's entry.
-    """
+    """An override: ``keys`` lead to it, ``spec`` is what it forces: of a ``$reference`` the declaration, of
+    a catalog's the entry. ``file``: its path; empty: the root's package.json."""
 
     keys: tuple[str, ...]
     package: str
@@ -100,11 +97,11 @@ class Client(Protocol):
         ...
 
     def resolve(self, files: Files, wanted_versions: WantedVersions | None = None) -> Files:
-        """The lock made to fit the manifests, as little changed as the client can.
+        """Return the files with a lock that fits the manifests, changed as little as the client can.
 
-        ``wanted_versions``: each copy of a package at that version gets exactly the wished version, where
-        the ranges of everyone who asks for that copy admit it; a wish that can't be granted is simply not
-        granted (look at the tree). Manifests stay as they are."""
+        ``wanted_versions``: each copy of a package at that version gets the wanted one, if the ranges of
+        all its dependents admit it; otherwise it stays (look at the tree). Manifests stay as they are.
+        """
         ...
 
     def update(self, files: Files, packages: Sequence[str]) -> Files:
@@ -116,8 +113,6 @@ class Client(Protocol):
         ...
 
     def with_override(self, files: Files, parent: str | None, package: str, version: str) -> Files:
-        """The file of the overrides with one added: ``package`` below ``parent`` becomes ``version``.
-
-        Text is edited, nothing is resolved; formatting, order and every other byte stay.
-        """
+        """Return the files with an override: ``package`` below ``parent`` becomes ``version``. Only its
+        text is edited; nothing is resolved."""
         ...

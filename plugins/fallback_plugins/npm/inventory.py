@@ -1,7 +1,7 @@
 """What npm, yarn and pnpm projects install, for ``scan``: of a lock in step, or resolved by its client."""
 
 import posixpath
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.locks.entries import unlisted_names
@@ -42,32 +42,31 @@ def _found(
     for site in sites:
         is_outside = not repo.selects(scope_of(site))
         yield FoundProject(site.path, is_outside)
-        if is_outside:
-            continue
-        project = NpmProject(site, repo, clients)
-        try:
-            if site.lock is None and not _requires_any(project.files):
-                continue
-            files = project.command.locked
-            tree = project.command.client.tree(files)
-            missing = unlisted_names(site.path, files.lock_text, tree)
-            development = _development(files)
-        except (RecipeError, RepositoryError, ToolError) as error:
-            yield not_read(site.path, error)
-            continue
+        if not is_outside:
+            yield from _installed(NpmProject(site, repo, clients))
 
-        def development_of(
-            root: Node,
-            by_manifest: Mapping[str, Collection[str]] = development,
-            folder: str = site.folder,
-        ) -> Collection[str]:
-            # npm's lock has a root's folder, relative to its own; the others' trees its manifest.
-            own = in_folder(posixpath.normpath(posixpath.join(folder, root.key)), MANIFEST)
-            return by_manifest.get(root.key) or by_manifest.get(posixpath.normpath(own), ())
 
-        yield from installed(tree, ECOSYSTEM, site.path, development_of)
-        for part in unlisted(site.path, missing):
-            yield UnreadItem(path=site.path, reason=part.reason, next_step=part.next_step)
+def _installed(project: NpmProject) -> Iterator[InstalledPackage | UnreadItem]:
+    site = project.site
+    try:
+        if site.lock is None and not _requires_any(project.files):
+            return
+        files = project.command.locked
+        tree = project.command.client.tree(files)
+        missing = unlisted_names(site.path, files.lock_text, tree)
+        development = _development(files)
+    except (RecipeError, RepositoryError, ToolError) as error:
+        yield not_read(site.path, error)
+        return
+
+    def development_of(root: Node) -> Collection[str]:
+        # npm's lock has a root's folder, relative to its own; the others' trees its manifest.
+        own = in_folder(posixpath.normpath(posixpath.join(site.folder, root.key)), MANIFEST)
+        return development.get(root.key) or development.get(posixpath.normpath(own), ())
+
+    yield from installed(tree, ECOSYSTEM, site.path, development_of)
+    for part in unlisted(site.path, missing):
+        yield UnreadItem(path=site.path, reason=part.reason, next_step=part.next_step)
 
 
 def _requires_any(files: Files) -> bool:
@@ -76,9 +75,9 @@ def _requires_any(files: Files) -> bool:
     return any(it.get(place) for it in manifests for place in (*MEMBER_SECTIONS, "workspaces"))
 
 
-def _development(files: Files) -> dict[str, frozenset[str]]:
+def _development(files: Files) -> dict[str, Collection[str]]:
     """Return for each manifest the names that it declares only for development."""
-    found = {}
+    found: dict[str, Collection[str]] = {}
     for path, text in files.manifests.items():
         manifest = parse_manifest(path, text)
         others = {

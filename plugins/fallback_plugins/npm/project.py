@@ -213,10 +213,9 @@ class NpmProject:
         return replace(fix, notes=(*fix.notes, *kept, *named))
 
     def leaves_out(self, error: RecipeError, advisory: Advisory) -> bool:
-        """Return whether an error is noted, not raised: what the project installs is unknown, but people
-        install no test data, and a lock that names none of the advisory's packages is no sign of one.
-        If their client refuses what such files say, they concern no package that they don't name.
-        Nothing is called unaffected because of it."""
+        """Return whether an error is noted, not raised: what the project installs is unknown, but it is
+        test data, or its lock names none of the advisory's packages. Nothing is called unaffected because
+        of it. What a client refuses of test data concerns no package that its files don't name."""
         if error.reason is not RefusalReason.UNKNOWN or self.unread is None:
             return False
         packages = advisory.packages(ECOSYSTEM)
@@ -230,12 +229,9 @@ class NpmProject:
         return True
 
     def is_trusted(self, advisory: Advisory) -> bool:
-        """Return whether the files can be believed on the advisory's packages. False: not, and nobody
-        installs from them, so that it is noted.
-
-        Raises RecipeError for a lock that contradicts itself, and for a copy in the repository that is
-        affected: no change of a version reaches it.
-        """
+        """Return whether the files can be believed on the advisory's packages. False: not, which is noted;
+        nothing installs from them. Raises RecipeError for a lock that contradicts itself, and for an
+        affected copy in the repository, which no change of a version reaches."""
         try:
             self._check_origins(advisory)
             self._check_listed(advisory)
@@ -398,7 +394,14 @@ class NpmProject:
         resolve = Resolution(strategies.judge, strategies.resolver.position(self._ruled(files)))
         if not resolve.packages:
             return None
-        resolve.run([self._where_it_may_ask(strategy) for strategy in self._wanted(strategies)])
+        choice = self.terms.choice
+        if choice is None:
+            wanted = ordered(strategies.all, self.repo.settings.prefer, self.terms.left_out)
+        elif choice.forced:
+            wanted = [strategies.forced(choice.version)]
+        else:
+            wanted = strategies.refresh_or_bump
+        resolve.run([self._where_it_may_ask(strategy) for strategy in wanted])
         resolve.at = strategies.pruned(resolve.at, self.files.manifests)
         return self._fix(resolve, strategies)
 
@@ -420,13 +423,6 @@ class NpmProject:
             return strategy.attempt(at, packages)
 
         return replace(strategy, attempt=attempt)
-
-    def _wanted(self, strategies: Strategies) -> list[Strategy[Files]]:
-        if self.terms.choice is None:
-            return ordered(strategies.all, self.repo.settings.prefer, self.terms.left_out)
-        if self.terms.choice.forced:
-            return [strategies.forced(self.terms.choice.version)]
-        return strategies.refresh_or_bump
 
     def _fix(self, resolve: Resolution[Files], strategies: Strategies) -> ProjectFix:
         at, manifest, moves = resolve.at, self.path, resolve.moves(self.path)
@@ -463,17 +459,23 @@ class NpmProject:
 
     def _without_lock(self, advisory: Advisory) -> ProjectFix | None:
         """Raise declared versions as text; resolve the others in a scratch folder."""
-        if self.terms.choice and self.terms.choice.forced:
-            return self._forced_without_lock(advisory)
+        choice, offline = self.terms.choice, self.repo.settings.offline
+        if choice and choice.forced:
+            if pinned(self.files, advisory):
+                raise use_bump(choice.package, f"declared in {self.path}")
+            if offline:
+                problem = f"{self.path} has no lock: what it depends on can't be known offline."
+                raise no_override(problem, kind="no_lock")
+            return self._fresh(self.command.locked, advisory) if self.command.requires else None
         pins = None
         if LadderStep.DIRECT_BUMP not in self.terms.left_out:
             pins = raise_pins(self.files, advisory, self._targets(advisory))
-        if self.terms.choice is not None or not self.command.requires:
+        if choice is not None or not self.command.requires:
             return pins
         if pins is None:
             affected = self._is_affected(advisory)
             return self._fresh(self.command.locked, advisory) if affected else None
-        if self.repo.settings.offline:
+        if offline:
             return pins
         try:
             made = replace(self.command, files=self.files.with_manifests(pins.texts)).locked
@@ -493,18 +495,6 @@ class NpmProject:
         blank = blank_lock(self.command.running, resolved).lock_text
         resolver = Resolver(self.command.running, fresh=True, blank=blank)
         return self._resolved(self._strategies(advisory, resolver), resolved)
-
-    def _forced_without_lock(self, advisory: Advisory) -> ProjectFix | None:
-        if pinned(self.files, advisory) and self.terms.choice is not None:
-            raise use_bump(self.terms.choice.package, f"declared in {self.path}")
-        if self.repo.settings.offline:
-            raise no_override(
-                f"{self.path} has no lock: what it depends on can't be known offline.",
-                kind="no_lock",
-            )
-        if not self.command.requires:
-            return None
-        return self._fresh(self.command.locked, advisory)
 
     # --- a lock without its manifest ------------------------------------------------------------------
 
@@ -550,10 +540,8 @@ class NpmProject:
 def _unneeded_overrides(
     at: NpmPosition, packages: Iterable[str], strategies: Strategies
 ) -> Iterator[str]:
-    """Yield a note for each override of a fixed package whose dependents admit the version by themselves.
-
-    A range that the lock doesn't keep and the registry is not asked about says nothing.
-    """
+    """Yield a note for each override of a fixed package whose dependents admit the version by themselves,
+    as far as their ranges are known."""
     for package in packages:
         for place in strategies.resolver.client.overrides(at.files, package):
             held = [node for node in at.tree.of(package) if admits(place.spec, node.version)]

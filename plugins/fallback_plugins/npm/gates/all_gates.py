@@ -14,7 +14,7 @@ from functools import partial
 from importlib.resources import files
 from itertools import product
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from fallback_audit.event_types import ProvedProject
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
@@ -96,6 +96,9 @@ _BLOCKED = re.compile(r"^(?:error TS|.*: error TS6305:)", re.MULTILINE)
 
 _COMPLAINT = re.compile(r"^(?:(?P<path>\S[^(]*)\(\d+,\d+\): )?(?P<what>error TS(?!6305:)\d+: .*)$")
 
+#: Folders whose configurations are not the project's.
+_NOT_OWN = frozenset({"node_modules", "fixtures", "__fixtures__"})
+
 #: A configuration is JSON with comments; strings are matched too, so that what is in them is none.
 _COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _REFERENCES = re.compile(r'"references"\s*:\s*\[(.*?)\]', re.DOTALL)
@@ -168,10 +171,9 @@ def touched(context: GateContext) -> tuple[str, ...]:
 
 
 def beside_base(project: Installation, judge: Callable[[], GateVerdict]) -> GateVerdict:
-    """Return the verdict of ``judge``. If the base commit was installed by another step of the ladder than
-    the patch, the two can't be compared (ADR-0077): a failure is undecided, and so is a pass in which tests
-    fail that failed at the base commit with fewer packages installed. Raises as ``judge`` and
-    ``Installation.install`` do."""
+    """Return the verdict of ``judge``; undecided if it depends on what is installed, and the base commit
+    was installed by another step of the ladder (ADR-0077): a failure, and a pass in which tests fail that
+    failed at the base commit with fewer packages. Raises as ``judge`` and ``Installation.install``."""
     verdict = judge()
     if not gating.depends_on_setting(verdict):
         return verdict
@@ -231,7 +233,11 @@ class TypecheckGate(NpmGate):
 
 def configurations(repo: RepoContext, folder: str) -> tuple[str, ...]:
     """The tracked configurations of a project, nearest its root first, and those they refer to."""
-    found = [path for path in repo.tracked_files if _is_configuration(path, folder)]
+    found = [
+        path
+        for path, pure in ((it, PurePosixPath(it)) for it in repo.tracked_files)
+        if pure.name == TSCONFIG and pure.is_relative_to(folder) and _NOT_OWN.isdisjoint(pure.parts)
+    ]
     found.sort(key=lambda path: (path.count("/"), path))
     for path in found:  # which grows
         found += [other for other in _references(repo, path) if other not in found]
@@ -263,15 +269,6 @@ def is_blocked(result: CommandResult) -> bool:
     return _BLOCKED.search(result.output) is not None
 
 
-def _is_configuration(path: str, folder: str) -> bool:
-    pure = PurePosixPath(path)
-    return (
-        pure.name == TSCONFIG
-        and pure.is_relative_to(folder)
-        and not {"node_modules", "fixtures", "__fixtures__"}.intersection(pure.parts)
-    )
-
-
 def _references(repo: RepoContext, path: str) -> list[str]:
     table = _REFERENCES.search(_plain(repo.read_text(path)))
     found = []
@@ -285,13 +282,13 @@ def _plain(text: str) -> str:
     return _COMMENT.sub(lambda match: match[0] if match[0][0] == '"' else "", text)
 
 
-@dataclass(frozen=True)
-class _Asked:
+class _Asked(NamedTuple):
+    """One dependency as one manifest requires it, in the order that the probe reads."""
+
+    label: str
     name: str
-    spec: str
     folder: str
     way: str
-    label: str
 
 
 class ImportsGate(NpmGate):
@@ -335,16 +332,14 @@ def _asked(context: GateContext, project: Installation) -> Sequence[_Asked]:
         for name, spec in entries(facts[path].get(section)):
             if not name.startswith(_TYPES):
                 label = name if folder == project.folder else f"{name} (in {folder})"
-                one = _Asked(name, spec, folder, way, label)
-                found.setdefault((name, spec, way), one)
+                found.setdefault((name, spec, way), _Asked(label, name, folder, way))
     first = sorted(found.values(), key=lambda one: one.name not in packages)
     return first[:MAX_DEPENDENCIES]
 
 
 def _load(target: Installation, asked: Sequence[_Asked]) -> CommandResult:
     source = files("fallback_plugins.npm.gates").joinpath("import_probe.js").read_text("utf-8")
-    names = json.dumps([(one.label, one.name, one.folder, one.way) for one in asked])
-    return target.run(["node", "-e", source, *limits(target.context), names])
+    return target.run(["node", "-e", source, *limits(target.context), json.dumps(asked)])
 
 
 def _is_required(repo: RepoContext, asked: _Asked) -> bool:
@@ -626,12 +621,9 @@ class _Holding:
         return bool(loaded)
 
     def _installed(self, folder: str) -> tuple[tuple[Package, ...] | None, bool]:
-        """Install a project, if it is not yet. Return the copies of the package, None if no installed file
-        shows what users get; and whether everything is installed.
-
-        Test data is not installed: its names may be made up. Neither are more projects than MAX_INSTALLS
-        that the patch does not touch, nor one whose client fails.
-        """
+        """Install a project, if it is not yet. Return the copies of the package (None: no installed file
+        shows what users get), and whether everything is installed. Test data is not installed, nor are more
+        than MAX_INSTALLS projects that the patch does not touch, or one whose client fails."""
         manifest = in_folder(folder, MANIFEST)
         if not self.repo.has(manifest):
             return None, False
@@ -690,10 +682,10 @@ MAX_CHECKS = 6
 
 
 class ChecksGate(NpmGate):
-    """The lint and type checks that a project's test script runs beside its tests (``xo && ava && tsd``).
+    """The lint and type checks that a project's test script runs besides tests (``xo && ava && tsd``).
 
-    New complaints fail what can be written otherwise: a changed source. A recipe's bump can't be, and its
-    versions and tests are judged by other gates: there the complaint is for the person who reviews it.
+    New complaints fail a changed source. Those of a recipe's bump, which can't be written otherwise, are
+    for the reviewer.
     """
 
     name = "checks"

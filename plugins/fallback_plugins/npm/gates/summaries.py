@@ -49,12 +49,9 @@ _EXIT = re.compile(r"^  exitCode: (?!0$|1$|null$)(.+)$")
 
 
 def tests_of_tap_16(text: str) -> list[tuple[str, str]] | None:
-    """Tests, not their assertions, of a log that ends as tap 16 ends its own: (``file > test > subtest``,
-    ``passed`` or ``failed``). None: it ends otherwise, its last lines count other failures, or what tests
-    print can't be told from what explains a result.
-
-    What has tests of its own is one only where it fails by more than by them.
-    """
+    """Return the tests of a log that ends as tap 16's do: (``file > test > subtest``, ``passed`` or
+    ``failed``). None: it ends otherwise, counts other failures, or has output that can't be told from
+    explanations. What has tests of its own is one only if it fails by more than they do."""
     ends = _TAP_16.findall(text)
     if not ends:
         return None
@@ -243,11 +240,8 @@ def _numbered(reported: Sequence[tuple[str, str]]) -> Report:
 
 
 def tap_names(text: str) -> tuple[str, ...] | None:
-    """``file: test > subtest`` for each line that is not ok; node names the file below the line. None: the
-    log has more than any real one.
-
-    tape's lines are of assertions (``should be equal``); the test is the comment above them.
-    """
+    """Return ``file: test > subtest`` for each line that is not ok; None if the log has more than any real
+    one. node names the file below the line; tape's lines are assertions below a test's comment."""
     log = _Lines(text)
     names = []
     for number, line in enumerate(log.lines):

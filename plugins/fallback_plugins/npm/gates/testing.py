@@ -152,10 +152,8 @@ class Suite:
         return lambda tree: run_suite(project.in_tree(tree, limits), tree, self, files)
 
     def part(self, project: Installation, folder: str) -> Part | str:
-        """Return its tests in the files that reach what the patch changes, or why there are none.
-
-        ``folder``: of the member or project that it tests.
-        """
+        """Return the tests of a project or member's ``folder`` in files that reach what the patch changes,
+        or why there are none."""
         context, repo = project.context, project.context.repo
         changed, other = changed_sources(context.application.files, is_manifest)
         if other:
@@ -203,10 +201,7 @@ def _places(repo: RepoContext) -> dict[str, str]:
 def choose_suite(
     context: GateContext, project: Installation, folder: str, gate: str
 ) -> tuple[Suite, Choice] | None:
-    """Choose the suite of a folder (``choosing.choose``). None: there are no tests.
-
-    Raises as ``run_suite``.
-    """
+    """Choose the suite of a folder (``choose``). None: there are no tests. Raises as ``run_suite``."""
     found = {
         gating.content_key(*map(vars, it.commands)): it for it in suites(context, project, folder)
     }
@@ -275,12 +270,9 @@ def _scripts(tree: RepoContext, folder: str) -> dict[str, str]:
 def run_suite(
     target: Installation, tree: RepoContext, suite: Suite, files: Sequence[str] = ()
 ) -> SuiteRun | NotInstalled:
-    """Run a suite in a tree, once what it needs is installed.
-
-    A runner that fails and reports nothing may not know what was asked of it: then all runs once more, as
-    the project calls it. ``files``: runners that can report run the tests in these alone. Raises
-    SandboxError, and as ``Installation.install``.
-    """
+    """Run a suite in a tree, once what it needs is installed; once more without reporters, if it fails and
+    reports nothing. ``files``: runners that can report run only the tests in these. Raises SandboxError,
+    and as ``Installation.install``."""
     found = target.install()
     if found.absent is not None:
         return found.absent
@@ -436,8 +428,8 @@ class _Run:
 def programs(target: Installation, suite: Suite) -> tuple[Path, list[Path], list[str]]:
     """Return a folder of programs that come first on a suite's path, what they read, and remarks.
 
-    They are the clients by which the project is installed, or which its commands call, in our releases of
-    them; `corepack`, which has nothing to do; and node, for commands that set its options.
+    These are our releases of the clients that install the project or that its commands call; `corepack`,
+    which does nothing; and node, for commands that set its options.
     """
     store = ClientStore(target.context.clients)
     readable, remarks = list[Path](), list[str]()

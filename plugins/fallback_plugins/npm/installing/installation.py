@@ -164,10 +164,10 @@ def yarn_for(lock_text: str) -> PinnedClient:
 class Inputs:
     """One project's texts by path in the repository.
 
-    ``files``: with every package.json of the repository: a project can ask for any of its folders. The
-    client runs in its folder, which for a member is its workspace's. ``own``: paths of the manifests of the
-    root and its members. ``patches``: patch files that a manifest or the lock names (yarn, pnpm), which
-    are data. ``bootstrapped``: manifests of lerna's packages that are no members.
+    ``files``: with every package.json of the repository, as a project can require any of its folders; the
+    client runs in the folder of the workspace. ``own``: the manifests of the root and its members.
+    ``patches``: patch files that a manifest or the lock names. ``bootstrapped``: manifests of lerna's
+    packages that are not members.
     """
 
     files: Files
@@ -461,10 +461,10 @@ _USAGE = "; Clean install a project; Usage"
 
 @dataclass(frozen=True)
 class InstallStep:
-    """One way. ``run`` gets the folder of the copies; ``left_out``: what it does not even try.
+    """One way to install. ``run`` gets the folder of the copies; ``left_out``: what it does not try.
 
-    ``where``: it is tried only where the reason of the one before says this. ``lock``: path of the lock
-    that the client writes while it resolves; empty: it takes what the project's lock says, and no more.
+    ``where``: it is tried only if the reason of the step before says this. ``lock``: path of the lock that
+    the client writes while it resolves; empty: it follows the project's lock.
     """
 
     name: str
@@ -485,9 +485,17 @@ def steps(inputs: Inputs, commands: Commands) -> Iterator[InstallStep | tuple[st
     """Each way, or (what, why) where one can't even be tried."""
     name = inputs.lock_name
     if inputs.bootstrapped and (not name or name in LOCKS):
-        yield from _bootstrapped(inputs, commands)
+        # lerna links its packages, by no lock; npm does so if they are members.
+        both = replace(inputs, own=(*inputs.own, *inputs.bootstrapped)).for_npm()
+        what = f"npm install with the packages of {LERNA}"
+        yield from _by_npm(both, commands, what, Level.EVERYTHING, "install", locked=True)
     if name in LOCKS:
-        yield from _by_npm(inputs, commands)
+        yield from _by_npm(inputs, commands, "npm ci", Level.EVERYTHING, "ci", locked=True)
+        what = f"npm install, {name} beside it"
+        yield from _by_npm(inputs, commands, what, Level.IN_PART, "install", locked=True)
+        yield from _for_tests(inputs, commands, locked=True)
+        # The lock can name what is nowhere to be had any more.
+        yield from _from_manifests(inputs, commands, Level.IN_PART)
         return
     if name == YARN_LOCK:
         yield from _by_yarn(inputs, commands)
@@ -499,26 +507,9 @@ def steps(inputs: Inputs, commands: Commands) -> Iterator[InstallStep | tuple[st
     yield from _from_manifests(inputs.for_npm(), commands, level)
 
 
-def _by_npm(inputs: Inputs, commands: Commands) -> Iterator[InstallStep]:
-    npm = _Npm(inputs, commands, locked=True)
-    yield from npm.steps("npm ci", Level.EVERYTHING, "ci")
-    yield from npm.steps(f"npm install, {inputs.lock_name} beside it", Level.IN_PART, "install")
-    yield from _for_tests(inputs, commands, locked=True)
-    # The lock can name what is nowhere to be had any more.
-    yield from _from_manifests(inputs, commands, Level.IN_PART)
-
-
-def _bootstrapped(inputs: Inputs, commands: Commands) -> Iterator[InstallStep]:
-    """Install lerna's packages as npm does: as members."""
-    npm = _Npm(
-        replace(inputs, own=(*inputs.own, *inputs.bootstrapped)).for_npm(), commands, locked=True
-    )
-    yield from npm.steps(f"npm install with the packages of {LERNA}", Level.EVERYTHING, "install")
-
-
 def _from_manifests(inputs: Inputs, commands: Commands, level: Level) -> Iterator[InstallStep]:
     name = "npm install" if level is Level.EVERYTHING else "npm install without a lock"
-    yield from _Npm(inputs, commands, locked=False).steps(name, level, "install")
+    yield from _by_npm(inputs, commands, name, level, "install", locked=False)
     yield from _for_tests(inputs, commands, locked=False)
 
 
@@ -530,34 +521,26 @@ def _for_tests(inputs: Inputs, commands: Commands, *, locked: bool) -> Iterator[
     reported = tuple((what, left_out_reason(names)) for what, names in left_out.items())
     name = "npm install of what it runs with and its test runner"
     name += f", {inputs.lock_name} beside it" if locked else ""
-    step = _Npm(fewer, commands, locked).step(name, Level.IN_PART, ["install", WITHOUT_PEERS])
-    yield replace(step, left_out=reported)
+    words = ("install", WITHOUT_PEERS)
+    for step in _by_npm(fewer, commands, name, Level.IN_PART, *words, locked=locked):
+        yield replace(step, left_out=reported)
 
 
-@dataclass(frozen=True)
-class _Npm:
-    """npm over a project's texts; ``locked``: its lock beside them."""
-
-    inputs: Inputs
-    commands: Commands
-    locked: bool
-
-    def step(self, name: str, level: Level, words: Sequence[str]) -> InstallStep:
-        files = self.inputs.files
-        texts = self.inputs.texts(locked=self.locked)
-        run = partial(self.commands.npm, self.inputs, words=[*words, "--package-lock"])
-        if words[0] == "ci":
-            return InstallStep(name, level, texts, run)
-        lock = files.lock if files.lock in texts else in_folder(files.folder, LOCKS[-1])
-        return InstallStep(name, level, texts, run, lock=str(lock))
-
-    def steps(self, name: str, level: Level, *words: str) -> Iterator[InstallStep]:
-        """And by the older rule for peers, where the project does not ask for that itself."""
-        yield self.step(name, level, words)
-        if not peer_options(self.inputs.files):
-            again = self.step(f"{name} {WITHOUT_PEERS}", level, [*words, WITHOUT_PEERS])
-            # A lock that was made by the older rule looks incomplete by the newer one.
-            yield again if words[0] == "ci" else replace(again, where="ERESOLVE")
+def _by_npm(
+    inputs: Inputs, commands: Commands, name: str, level: Level, *words: str, locked: bool
+) -> Iterator[InstallStep]:
+    """Yield a step; and by npm's older rule for peers, unless words or the project set it. ``locked``: the
+    project's lock is next to the manifests."""
+    files, texts, is_ci = inputs.files, inputs.texts(locked=locked), words[0] == "ci"
+    lock = files.lock if files.lock in texts else in_folder(files.folder, LOCKS[-1])
+    run = partial(commands.npm, inputs, words=[*words, "--package-lock"])
+    step = InstallStep(name, level, texts, run, lock="" if is_ci else str(lock))
+    yield step
+    if WITHOUT_PEERS not in words and not peer_options(files):
+        run = partial(commands.npm, inputs, words=[*words, WITHOUT_PEERS, "--package-lock"])
+        # A lock that was made by the older rule looks incomplete by the newer one.
+        where = "" if is_ci else "ERESOLVE"
+        yield replace(step, name=f"{name} {WITHOUT_PEERS}", run=run, where=where)
 
 
 def _by_yarn(inputs: Inputs, commands: Commands) -> Iterator[InstallStep | tuple[str, str]]:
@@ -697,11 +680,11 @@ class Installation:
         return dict(entries(self._facts.get("scripts")))
 
     def install(self) -> Installed:
-        """Install it, once for these manifests: as much of it as can be had. What no lock of the project
-        decides is as at the base commit, except what the patch moves (ADR-0102).
+        """Install as much as possible, once for these manifests. What no lock of the project decides is as
+        at the base commit, except what the patch moves (ADR-0102).
 
-        Raises RecipeError, RepositoryError (a manifest can't be read), ToolMissingError; ToolFailedError
-        where no registry answers, or what was resolved for this fix is not available any more.
+        Raises RecipeError, RepositoryError (a manifest can't be read), ToolMissingError; ToolFailedError if
+        no registry answers, or if what was resolved for this fix is not available any more.
         """
         if not self.inputs.declares:
             return Installed(Level.EVERYTHING)
@@ -720,11 +703,8 @@ class Installation:
         return iter(()) if place is None else iter(_packages(place, self._store.digest(place)))
 
     def copies(self, package: str) -> tuple[Package, ...] | None:
-        """Return what is installed as a package, or in a folder of its name.
-
-        None: no installed file shows what users get. Nothing is installed, or only without the lock that
-        the project has. Raises as ``found``, OSError.
-        """
+        """Return what is installed as a package, or in a folder of its name; None if that does not show
+        what users get: nothing is installed, or not by the project's lock. Raises as ``found``, OSError."""
         found = self.found()
         if found is None or found.level is Level.METADATA:
             return None
@@ -811,10 +791,8 @@ class Installation:
     def _install(
         self, entry: Path, recorded: Resolution | None
     ) -> tuple[Installed, Earlier | None]:
-        """Install into ``entry``. Return also what the client chose; None if the project's lock decides.
-
-        Raises ToolFailedError where no registry answers, or as ``resolution`` does; ToolMissingError.
-        """
+        """Install into ``entry``. Return also what the client chose, None if the project's lock decides.
+        Raises ToolFailedError if no registry answers, or as ``resolution``; ToolMissingError."""
         context, inputs = self.context, self._followed(recorded)
         try:
             check_places(inputs.files, inputs.patches)
@@ -889,7 +867,11 @@ class Installation:
             project = scratch.joinpath(*("in" for _ in range(NEST)))
             write(texts, project)
             result = step.run(project / self.inputs.files.folder)
-            elsewhere = result.refused_hosts or _asked_elsewhere(result, commands, project)
+            # A lock, or a manifest, can name other hosts than the registry's.
+            silent = frozenset() if result.ok else gating.unreached(result.output)
+            elsewhere = result.refused_hosts or (
+                silent and silent.isdisjoint(gating.hosts(commands.registry(project)))
+            )
             if result.timed_out or not elsewhere:
                 gating.check_reachable(step.name.partition(" ")[0], result)
             if result.ok:
@@ -963,13 +945,6 @@ def _moved(before: DependencyTree, after: DependencyTree) -> dict[tuple[str, str
             if higher:
                 found[name, gone] = min(higher, key=partial(sort_key, ECOSYSTEM))
     return found
-
-
-def _asked_elsewhere(result: CommandResult, commands: Commands, folder: Path) -> bool:
-    """Return whether a client complains of other hosts than the registry's."""
-    if result.ok or not (silent := gating.unreached(result.output)):
-        return False
-    return silent.isdisjoint(gating.hosts(commands.registry(folder)))
 
 
 def words(result: CommandResult) -> str:

@@ -78,12 +78,9 @@ def layered(tree: FileTree, entry: Path) -> FileTree:
 
 @dataclass(frozen=True)
 class Package:
-    """An installed package.
-
-    ``place``: its folder, as a path in the repository. ``name``: the folder's name, by which others ask for
-    it; ``own_name``: the name in its manifest, which differs for an alias. ``asks``: names of those that it
-    asks for.
-    """
+    """An installed package. ``place``: its folder in the repository; ``name``: the folder's name, by which
+    others require it; ``own_name``: the name in its manifest, another one for an alias. ``asks``: names
+    that it requires."""
 
     place: str
     name: str

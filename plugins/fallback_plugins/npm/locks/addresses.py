@@ -43,11 +43,8 @@ _REPOSITORY = re.compile(
 
 @dataclass(frozen=True)
 class Origin:
-    """The package at the end of an address, as far as the address says.
-
-    ``name``: of a registry's package. ``stem``: of a file or a git repository, which need not be called as
-    their package. ``version``: None if none is stated.
-    """
+    """The package at an address. ``name``: of a registry's package; ``stem``: of a file or a git
+    repository, which may be called differently; ``version``: None if the address states none."""
 
     name: str | None = None
     stem: str | None = None

@@ -62,12 +62,11 @@ _Find = Callable[[str, str], str | None]
 
 
 def installed_versions(lock_text: str, package: str, source: str = _UNNAMED) -> dict[str, str]:
-    """Where a package is installed, and in which version: ``{"node_modules/a": "1.0.0"}``.
+    """Return where a package is installed, and in which version: ``{"node_modules/a": "1.0.0"}``.
 
-    Paths are npm's own. Version 2 holds the tree twice; where the two disagree, the second one's
-    entries stand under ``dependencies:`` paths, so that nothing an older npm installs is missed.
-    Entries without a version (links) are not installed packages. Raises RecipeError where the text
-    is not a lockfile that can be read; ``source`` names it.
+    If the two trees of version 2 disagree, the second one's entry is at ``dependencies:`` and its path, so
+    that no version that an older npm installs is missed. Links are not installed packages. Raises
+    RecipeError, naming ``source``, if the text can't be read.
     """
     places: dict[str, str] = {}
     for path, entry in entries_of(parse_lock(lock_text, source)):
@@ -117,10 +116,8 @@ def entries_of(lock: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def identity(path: str, entry: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Return the name of an entry's package, and its version; None for a folder of the repository.
-
-    An alias states its name, or has the archive of another package than its path names.
-    """
+    """Return an entry's package (of an alias: by its own name, or its archive's) and version; None for a
+    folder of the repository."""
     name, version = stated_identity(entry)
     if name:
         return name, version
@@ -182,11 +179,8 @@ def _unreadable(why: str, source: str = _UNNAMED, *, kind: str = "") -> RecipeEr
 def lock_tree(
     source: str, lock_text: str, manifests: Mapping[str, str], root: str
 ) -> DependencyTree:
-    """The tree that a lock describes. Raises RecipeError where it can't be read.
-
-    ``manifests``: texts by path, ``root`` the path of the root's own. They say what the project's own
-    packages ask for, as far as they are there: a lock may be older.
-    """
+    """Return the tree that a lock describes; the project's own packages require what their manifests say,
+    as a lock may be older. ``manifests``: texts by path, ``root``: the root's. Raises RecipeError."""
     lock = parse_lock(lock_text, source)
     lockfile_version(lock_text, source)
     packages = lock.get("packages")

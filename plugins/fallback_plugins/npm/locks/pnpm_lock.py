@@ -164,10 +164,8 @@ def parse_yaml(text: str) -> dict[str, Any]:
 
 
 def without(text: str, packages: Iterable[str]) -> str:
-    """A lock for pnpm to complete: nobody has these packages, so that each is looked up anew.
-
-    What git or a URL gave is left: nothing newer answers the same ask.
-    """
+    """Return a lock without these packages, so that pnpm looks each up anew. What git or a URL gave stays:
+    nothing newer answers the same request."""
     import yaml
 
     # Typed scalars here: pnpm reads them back.

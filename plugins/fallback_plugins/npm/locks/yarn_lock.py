@@ -90,7 +90,9 @@ class Block:
         wanted = tuple(sorted(set(patterns)))
         if set(wanted) == set(self.patterns):
             return self
-        keys = ", ".join(_quoted(pattern) for pattern in wanted)
+        keys = ", ".join(
+            it if _BARE.fullmatch(it) else json.dumps(it, ensure_ascii=False) for it in wanted
+        )
         first = self.text.splitlines()[0]
         rest = ":" + self.text[len(first) :]
         return replace(self, patterns=wanted, text=keys + rest)
@@ -128,12 +130,11 @@ class YarnLock:
         return replace(self, blocks=tuple(kept))
 
     def following(self, made: "YarnLock") -> "YarnLock":
-        """This lock with what a run of yarn changed, and nothing else.
+        """Return this lock with what a run of yarn changed, and nothing else.
 
-        Yarn writes the whole file anew: in its own order, and two blocks of one version become one. Here a
-        pattern that still leads to the same version stays in its block, byte for byte; new blocks stand
-        where yarn has them, with the registry address that this lock's other blocks have. What has neither
-        address nor folder (a member under its range) stays: yarn can't look it up.
+        Yarn writes the whole file in its own order, and makes one block of two with one version. Here a
+        pattern of the same version stays in its block, byte for byte; new blocks are where yarn has them,
+        with the registry address of this lock's others. A block without address or folder (a member) stays.
         """
         if not self.blocks:
             return made
@@ -308,10 +309,6 @@ def _plain(word: str) -> str:
         raise _unreadable(
             f"has a string that can't be read: {word[:80]}", kind="bad_string"
         ) from error
-
-
-def _quoted(word: str) -> str:
-    return word if _BARE.fullmatch(word) else json.dumps(word, ensure_ascii=False)
 
 
 def _unreadable(why: str, *, kind: str = "") -> RecipeError:

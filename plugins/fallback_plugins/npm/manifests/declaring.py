@@ -62,10 +62,10 @@ def declare(
     *,
     but_for: Collection[PlaceKey] = (),
 ) -> Files:
-    """Every declaration of the package under these keys made to admit the version, operators kept.
+    """Raise each declaration of the package under these keys that does not admit the version.
 
-    One that admits it stays: a lock says which version it is. ``but_for``: declarations of other release
-    lines. Raises RecipeError: a spec that can't be raised, or a peer declaration that doesn't admit it.
+    ``but_for``: declarations of other release lines. Raises RecipeError: a spec that can't be raised, or a
+    peer declaration that doesn't admit it.
     """
     for path, place in declarations(files, package):
         if (path, place.section, place.key) in but_for:

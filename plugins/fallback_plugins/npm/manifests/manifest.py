@@ -123,10 +123,7 @@ def readable_manifest(repo: RepoContext, path: str) -> Mapping[str, Any]:
 
 
 def declared(manifest: Mapping[str, Any], package: str) -> tuple[Declared, ...]:
-    """Where the package is declared, by its own name or through an alias, peers included.
-
-    Its name for another package (``"a": "npm:b@1"``) declares that one.
-    """
+    """Return the package's declarations, by its name or an alias, peers included."""
     return tuple(place for place in every_declared(manifest) if place.is_of(package))
 
 
@@ -151,10 +148,8 @@ def referred(manifest: Mapping[str, Any], spec: str) -> str:
 
 
 def with_value(path: str, text: str, keys: Sequence[str], value: str) -> str:
-    """The text with a string at ``keys``, every other byte kept; held against the parsed objects.
-
-    Raises RecipeError where the text can't be edited so.
-    """
+    """Return the text with a string at ``keys``, every other byte kept. Raises RecipeError if the edit is
+    not exactly that."""
     given = parse_manifest(path, text)
     refusal = unsupported(
         f"{'.'.join(keys)} of {path!r} is not written as a plain string.",

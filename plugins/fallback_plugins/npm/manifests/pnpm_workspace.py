@@ -66,10 +66,8 @@ def meant(files: Files, key: str, spec: str) -> str:
 
 
 def with_scalar(text: str, keys: Sequence[str], value: str) -> str:
-    """Return the text with a scalar that is there replaced, in its quotes, every other byte kept.
-
-    Raises RecipeError if it is not there, or not written as a plain or quoted text.
-    """
+    """Return the text with a scalar replaced, every other byte kept. Raises RecipeError if it is not there,
+    or not written as a plain or quoted text."""
     import yaml
 
     wanted: Any = _parsed(text)
@@ -94,10 +92,8 @@ def with_scalar(text: str, keys: Sequence[str], value: str) -> str:
 
 
 def with_entry(text: str, section: str, key: str, value: str) -> str:
-    """Return the text with an entry of a mapping replaced, or added as its first; every other byte stays.
-
-    Raises RecipeError if the mapping is not written as plain lines or in braces.
-    """
+    """Return the text with an entry of a mapping replaced, or added first, every other byte kept. Raises
+    RecipeError if the mapping is not written as plain lines or in braces."""
     import yaml
 
     wanted = _parsed(text)

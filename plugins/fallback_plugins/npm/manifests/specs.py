@@ -2,7 +2,7 @@
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from itertools import takewhile
 
@@ -47,7 +47,7 @@ _COMPARE: Mapping[str, Callable[[SemVer, SemVer], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_OPERATOR = re.compile(r"~>|>=|<=|[<>=~^]")
+_COMPARATOR = re.compile(r"(~>|>=|<=|[<>=~^]?)(\S+)")
 _HYPHEN = re.compile(r"(\S+) - (\S+)")
 _PARTS = ("major", "minor", "patch")
 #: A version of which numbers can be missing or wildcards.
@@ -93,10 +93,8 @@ def plain_version(version: str) -> str:
 
 
 def foreign(spec: str) -> str | None:
-    """What the spec names instead of a version range (a folder, a URL …), if anything.
-
-    An alias names a range after all: that of the package that it stands for.
-    """
+    """Return what the spec names instead of a version range (a folder, a URL …), or None. An alias names
+    its package's range."""
     text = split_alias(spec)[1]
     for prefix, what in _FOREIGN:
         if text.startswith(prefix):
@@ -181,7 +179,9 @@ def _range(spec: str) -> tuple[tuple[_Bound, ...], ...] | None:
     for text in spec.split("||"):
         words = re.sub(r"(~>|[<>=~^v]+)\s+(?=[\dvxX*=])", r"\1", " ".join(text.split()))
         hyphen = _HYPHEN.fullmatch(words)
-        pairs = [(">=", hyphen[1]), ("<=", hyphen[2])] if hyphen else _comparators(words or "*")
+        pairs = (
+            [(">=", hyphen[1]), ("<=", hyphen[2])] if hyphen else _COMPARATOR.findall(words or "*")
+        )
         bounds: list[_Bound] = []
         for sign, partial in pairs:
             match = _PARTIAL.fullmatch(partial)
@@ -190,13 +190,6 @@ def _range(spec: str) -> tuple[tuple[_Bound, ...], ...] | None:
             bounds += _bounds(sign, match)
         alternatives.append(tuple(bounds))
     return tuple(alternatives)
-
-
-def _comparators(words: str) -> Iterator[tuple[str, str]]:
-    for word in words.split():
-        sign = _OPERATOR.match(word)
-        end = sign.end() if sign else 0
-        yield word[:end], word[end:]
 
 
 def _bounds(sign: str, partial: re.Match[str]) -> list[_Bound]:

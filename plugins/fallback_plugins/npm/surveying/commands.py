@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from itertools import groupby
 from pathlib import PurePosixPath
 
-from fallback_plugins.npm.manifests.manifest import MANIFEST, readable_text
+from fallback_plugins.npm.manifests.manifest import MANIFEST, in_folder, readable_text
 from fallback_plugins.npm.manifests.specs import foreign, is_package_name
 from fallback_plugins.shared.commands import SCRIPTS, SHELL_CELL, code_cells
 from fallback_plugins.shared.identity import is_aside
@@ -220,9 +220,8 @@ class _Unlocked:
             if not line or line.startswith("#"):
                 continue
             pattern = _plain(line.removeprefix("!")).removeprefix("**/")
-            is_anywhere = "**/" in line
             names = [path, *map(str, PurePosixPath(path).parents[:-1])]
-            names += [PurePosixPath(it).name for it in names] if is_anywhere else []
+            names += [PurePosixPath(it).name for it in names] if "**/" in line else []
             if any(fnmatchcase(it, pattern) for it in names):
                 left = not line.startswith("!")
         return left
@@ -270,8 +269,7 @@ class Commands:
         if any(it.client == client and it.lacks(repo, lock) for it in self.unlocked):
             return True
         for (name, whose), setting in _SETTINGS.items():
-            path = name if folder == "." else f"{folder}/{name}"
-            if whose == client and setting.search(readable_text(repo, path)):
+            if whose == client and setting.search(readable_text(repo, in_folder(folder, name))):
                 return True
         pattern = _IGNORES.get(client)
         return pattern is not None and any(
@@ -422,11 +420,11 @@ def _command(path: str, program: str, words: list[str]) -> ClientCommand:
     is_open = any("@$" in it[1:] for it in arguments)
     arguments = [it.partition("@$")[0] if "@$" in it[1:] else it for it in arguments]
     packages = tuple(sorted({_split(it) for it in arguments if _is_package(it)}))
-    is_global = _GLOBAL.search(" ".join(words)) is not None
-    installs = not arguments and (verbs[0] in _INSTALLS or (client == "yarn" and not plain))
-    text = " ".join(words).translate(_SHOWN)
-    updates = verbs[0] in _UPDATES and not is_global
-    installs = installs and not is_global
+    text = " ".join(words)
+    is_local = _GLOBAL.search(text) is None
+    is_plain = verbs[0] in _INSTALLS or (client == "yarn" and not plain)
+    installs, updates = is_local and not arguments and is_plain, is_local and verbs[0] in _UPDATES
+    text = text.translate(_SHOWN)
     return ClientCommand(path, client, text, packages, is_run, installs, updates, is_open)
 
 

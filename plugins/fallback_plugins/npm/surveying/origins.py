@@ -80,11 +80,9 @@ class LocalCopy:
 def local_copies(
     repo: RepoContext, manifests: Iterable[str], locks: Iterable[str], packages: Collection[str]
 ) -> Iterator[LocalCopy]:
-    """Yield what the manifests and locks take from the repository's own archives and folders, if it is one
-    of these packages. Members of a workspace are among ``manifests``, and are no copies.
-
-    Raises RecipeError for an archive that can't be read and may hold one.
-    """
+    """Yield the advisory's packages that manifests and locks take from the repository's own archives and
+    folders. Members of a workspace are among ``manifests``, and are no copies. Raises RecipeError for an
+    archive that can't be read and may hold one."""
     own = {*manifests}
     seen = set()
     for source in (*own, *locks):
@@ -136,11 +134,9 @@ def local_archives(repo: RepoContext, sources: Iterable[str], folder: str) -> di
 
 
 def unreached(repo: RepoContext, packages: Collection[str]) -> tuple[LocalCopy, ...]:
-    """Return the copies of these packages in tracked files that no install command writes: committed
-    ``node_modules``, vendored packages and scripts, and bundles, of which the version is unknown (None).
-
-    Those among tests, examples and documentation are people's samples, and are left out.
-    """
+    """Return the copies of these packages in files that no install command writes: committed
+    ``node_modules``, vendored packages and scripts, and bundles, of unknown version (None). Samples are
+    left out."""
     key = ("unreached npm packages", *sorted(packages))
     return repo.once(key, lambda: tuple(_unreached(repo, packages)))
 

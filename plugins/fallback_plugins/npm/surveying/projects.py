@@ -151,10 +151,8 @@ class Site:
 
 
 def discover(repo: RepoContext) -> tuple[Site, ...]:
-    """Every project, by folder. A workspace's members belong to its root, wherever they lie.
-
-    Nothing is raised: what can't be read says so when it is needed.
-    """
+    """Return every project, by folder. A workspace's members belong to its root. Unreadable files raise
+    nothing here."""
     folders = manifest_folders(repo)
     member_of = {member: folder for folder in folders for member in members(repo, folder, folders)}
     return tuple(

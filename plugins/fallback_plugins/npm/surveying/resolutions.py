@@ -183,11 +183,11 @@ class CommandResolution:
         return made
 
     def _by_client(self, start: Files) -> Files:
-        """What the client makes of the files. Peers that conflict can be installed only by setting them
-        aside, as npm's own message advises, so that npm is asked what is installed then.
+        """Return what the client makes of the files; if peers conflict, without them, as npm advises.
 
         Raises RecipeError: a manifest requires a package of a scope whose registry may not be asked, and no
-        other has the same package."""
+        other has the same package.
+        """
         for _, _, key, spec in _required(self.files):
             if (refusal := self.scopes.refusal(_package(key, spec))) is not None:
                 raise refusal
@@ -333,11 +333,8 @@ class Unanswered:
 
 
 def unanswered(client: Client, files: Files, tree: DependencyTree) -> Iterator[Unanswered]:
-    """What the manifests, or locked packages, require and the lock plainly does not have. Raises
-    RecipeError.
-
-    A range that can't be read, a tag, another source: what is there counts as the answer.
-    """
+    """Yield what the manifests, or locked packages, require and the lock does not have. A range that can't
+    be read, a tag and another source are answered by what is there. Raises RecipeError."""
     is_complete = client.name in _COMPLETE and only_read(files) is None
     bundlers = unlisted_bundles(tree.source, files.lock_text) if is_complete else ()
     in_archives = {it.key: it.bundles for it in bundlers}

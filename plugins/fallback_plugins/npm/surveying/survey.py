@@ -72,11 +72,11 @@ class Project:
 
 
 def survey(repo: RepoContext, package: str, unread: LeftOut | None = None) -> tuple[Project, ...]:
-    """Every project of the repository that holds the package, by folder.
+    """Return every project of the repository that holds the package, by folder. Only files that name it are
+    parsed.
 
-    Raises RecipeError (a manifest can't be parsed) or RepositoryError (one can't be read) of a project that
-    is affected as far as can be seen; another one that can't be read is left out, and noted in ``unread``.
-    Files that don't name the package are not parsed: a broken one elsewhere blocks nothing.
+    Raises RecipeError, RepositoryError if files of an affected project can't be read; another such project
+    is left out, and noted in ``unread``.
     """
     unread = unread or left_out((package,), repo)
     sites = {site.folder: site for site in discover(repo)}
@@ -87,24 +87,16 @@ def survey(repo: RepoContext, package: str, unread: LeftOut | None = None) -> tu
         for path in site.manifests
         if site.lock is not None and path != in_folder(site.folder, MANIFEST)
     }
-    projects = (
-        _project_or_none(repo, folder, package, sites.get(folder), unread)
-        for folder in manifest_folders(repo)
-        if folder not in members
-    )
+    projects = []
+    for folder in (it for it in manifest_folders(repo) if it not in members):
+        site = sites.get(folder)
+        try:
+            projects.append(_project(repo, folder, package, site))
+        except (RecipeError, RepositoryError) as error:
+            own = files_of(site) if site else (in_folder(folder, MANIFEST),)
+            if (refusal := unread.refusal(own, error)) is not None:
+                raise refusal from error
     return tuple(project for project in projects if project is not None)
-
-
-def _project_or_none(
-    repo: RepoContext, folder: str, package: str, site: Site | None, unread: LeftOut
-) -> Project | None:
-    try:
-        return _project(repo, folder, package, site)
-    except (RecipeError, RepositoryError) as error:
-        own = files_of(site) if site else (in_folder(folder, MANIFEST),)
-        if (refusal := unread.refusal(own, error)) is not None:
-            raise refusal from error
-        return None
 
 
 def _project(repo: RepoContext, folder: str, package: str, site: Site | None) -> Project | None:
