@@ -34,7 +34,7 @@ class NpmEcosystem(RecipeEcosystem):
         return ECOSYSTEM
 
     def manifests(self, tracked_files: Sequence[str]) -> tuple[str, ...]:
-        """Manifests and locks, those of other clients too (read by none of ours, so refused)."""
+        """Return manifests and locks, also those of clients that are not supported, which are refused."""
         return tuple(path for path in tracked_files if is_manifest(path))
 
     def own_packages(self, repo: RepoContext, names: Collection[str]) -> tuple[OwnPackage, ...]:
@@ -44,7 +44,7 @@ class NpmEcosystem(RecipeEcosystem):
         return own_packages(repo, names)
 
     def source_links(self, package: str) -> tuple[str, ...]:
-        """Repository, homepage and bug tracker, as ``npm view`` tells them."""
+        """Return repository, homepage and bug tracker, as ``npm view`` prints them."""
         from fallback_plugins.npm.identity import source_links
 
         return source_links(package, self.clients)
@@ -56,13 +56,13 @@ class NpmEcosystem(RecipeEcosystem):
         return recipe
 
     def outline(self, advisory: Advisory, repo: RepoContext) -> Outline:
-        """The steps that would be tried first, from the files alone."""
+        """Return the steps that would be tried first, from the files alone."""
         from fallback_plugins.npm import recipe
 
         return recipe.outline(advisory, repo, self.clients)
 
     def inventory(self, repo: RepoContext) -> Inventory:
-        """What locks, and clients where there is none in step, say is installed."""
+        """Return what is installed by locks in step; without one, by the clients."""
         from fallback_plugins.npm.inventory import inventory
 
         return inventory(repo, self.clients)

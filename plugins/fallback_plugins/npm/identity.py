@@ -38,7 +38,7 @@ _ONCE = ("--fetch-retries=0", "--fetch-timeout=10000")
 #: Suffixes of what node runs, or is compiled into it.
 _CODE = frozenset({".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx"})
 
-#: What npm installs for whoever runs the package.
+#: Sections that npm installs for users of the package.
 _AT_RUN_TIME = ("dependencies", "optionalDependencies")
 
 #: Specs that name something of the repository itself, or of another place than the registry.
@@ -92,7 +92,7 @@ def _package(name: str, path: str, manifest: Mapping[str, Any], doubt: str) -> O
 
 
 def source_links(package: str, clients: ClientRunner) -> tuple[str, ...]:
-    """What the registry says of its newest version; empty where it does not answer."""
+    """Return the links of the newest version in the registry; empty if it does not answer."""
     if not is_package_name(package):
         return ()
     fields = ("name", "repository", "homepage", "bugs")

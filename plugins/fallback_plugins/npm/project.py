@@ -108,13 +108,13 @@ class InStep:
 
 @dataclass(frozen=True)
 class NpmProject:
-    """One project, and the terms of its resolution: what somebody chose is all that is made then."""
+    """One project, and the terms of its resolution: a choice in them is all that is made."""
 
     site: Site
     repo: RepoContext
     clients: ClientRunner
     terms: Terms = FREE
-    #: Collects what is not known of projects that nothing is done to; None: nobody asks.
+    #: Collects what is unknown of projects that are left out; None: it is raised.
     unread: LeftOut | None = None
     #: Texts of the projects that are fixed already, by path: locks of one folder share their manifests.
     patched: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
@@ -385,7 +385,7 @@ class NpmProject:
         return Strategies(resolver, self._targets(advisory), judge_of(advisory, self.ages))
 
     def _targets(self, advisory: Advisory) -> Targets:
-        # Of files alone nothing is asked; a named choice was made with the registry's knowledge.
+        # Offline no registry is asked; a named choice was made with its knowledge.
         choice = self.terms.choice
         registry = None if choice or self.repo.settings.offline else self._registry
         return Targets(advisory, registry, choice.version if choice else None, self.ages)
@@ -528,7 +528,7 @@ class NpmProject:
         )
 
     def missing(self, node: Node) -> RecipeError:
-        """The refusal of a lock that nothing but its manifest could bring up to date."""
+        """Return the refusal of a lock that can't be changed without its manifest."""
         return RecipeError(
             RefusalReason.MANIFEST_MISSING,
             f"{self.path} locks {node.label}, but no {MANIFEST} is beside it.",

@@ -44,7 +44,7 @@ _USERS = (
     *("~/.yarnrc", "~/.yarnrc.yml", "$CONFIG/yarn/.yarnrc", "$CONFIG/pnpm/rc"),
 )
 
-#: The default registries of npm and yarn. In parts: no file here names a registry that could be asked.
+#: The default registries of npm and yarn, in parts: no file here names a real registry.
 _DEFAULTS = tuple(
     ".".join(("registry", *owner)) + ":443" for owner in (("npmjs", "org"), ("yarnpkg", "com"))
 )
@@ -85,7 +85,7 @@ class NpmRules(EcosystemRules):
     )
 
     def caches(self, environ: Mapping[str, str], *, offline: bool) -> Sequence[ClientCache]:
-        """npm does with one that it can only read where it is to fetch nothing."""
+        """Return npm's cache; none offline: then npm only reads it."""
         if offline:
             return ()
         named = (value for key, value in environ.items() if key.lower() == "npm_config_cache")
@@ -131,11 +131,11 @@ class NpmRules(EcosystemRules):
         return bool(major != new_major if major or new_major else minor != new_minor)
 
     def is_prerelease(self, version: str) -> bool:
-        """It has identifiers behind the numbers."""
+        """Return whether it has identifiers after the numbers."""
         return bool(self.sort_key(version)[-1] != _RELEASE)
 
     def is_exact(self, text: str) -> bool:
-        """Three numbers, and what SemVer allows behind them."""
+        """Return whether it is three numbers, and what SemVer allows after them."""
         return _EXACT.fullmatch(text) is not None
 
     def canonical_name(self, name: str) -> str:
@@ -174,7 +174,7 @@ def _semver(version: str) -> "SemVer":
 
 
 def mentions(package: str, path: str, text: str) -> bool:
-    """Does this JavaScript or TypeScript file import or require the package (or a path in it)?"""
+    """Return whether a JavaScript or TypeScript file imports or requires the package, or a path in it."""
     if not is_source(path) or package not in text:
         return False
     call = rf"(?:{_REQUIRE}|\bimport\b\s*\(?|\bfrom\b)\s*{_quoted(package)}"
@@ -182,12 +182,12 @@ def mentions(package: str, path: str, text: str) -> bool:
 
 
 def requires(package: str, text: str) -> bool:
-    """Does this file call ``require`` for the package (or a path in it)?"""
+    """Return whether a file calls ``require`` for the package, or a path in it."""
     return package in text and bool(re.search(rf"{_REQUIRE}\s*{_quoted(package)}", text))
 
 
 def is_source(path: str) -> bool:
-    """May this file import anything, by its name?"""
+    """Return whether a file is a source file, by its name."""
     return path.endswith(_SOURCES)
 
 

@@ -91,7 +91,7 @@ MAX_CONFIGURATIONS = 12
 
 #: Complaints after which others are not made: of the options (they name no file), and of a referenced
 #: project without output, whose types are unknown then (TS6305,
-#: https://www.typescriptlang.org/docs/handbook/project-references.html). A build tells more.
+#: https://www.typescriptlang.org/docs/handbook/project-references.html). A build checks more.
 _BLOCKED = re.compile(r"^(?:error TS|.*: error TS6305:)", re.MULTILINE)
 
 _COMPLAINT = re.compile(r"^(?:(?P<path>\S[^(]*)\(\d+,\d+\): )?(?P<what>error TS(?!6305:)\d+: .*)$")
@@ -126,7 +126,7 @@ _VARYING: tuple[Rewriting, ...] = (
 
 
 class NpmGate(ProjectGate):
-    """A gate on each touched project of npm. One with a lock stands for its workspaces."""
+    """A gate on each touched project of npm; one with a lock includes its workspaces."""
 
     def _touched(self, context: GateContext) -> tuple[str, ...]:
         return touched(context)
@@ -356,7 +356,7 @@ def _is_required(repo: RepoContext, asked: _Asked) -> bool:
     return False
 
 
-#: Projects that one verdict installs beside those that the patch touches: a repository can have hundreds.
+#: Projects that one verdict installs besides those that the patch touches: a repository can have hundreds.
 MAX_INSTALLS = 20
 
 #: Places that a verdict's one sentence names.
@@ -587,7 +587,7 @@ class _Holding:
     def _held_against(
         self, project: Project, copies: Sequence[Package] | None
     ) -> Mapping[str, str]:
-        """Take what is installed and what the lock lists, and note where they differ. Return what the lock
+        """Take what is installed and what the lock lists, and note each difference. Return what the lock
         lists and is not installed."""
         claims = {in_folder(project.folder, key): it for key, it in project.installed.items()}
         listed = {plain_version(version) for version in claims.values()}
@@ -722,7 +722,7 @@ class ChecksGate(NpmGate):
         return found.model_copy(update={"notes": (*verdict.notes, what)})
 
 
-#: Members of a workspace whose tests one verdict runs beside the root's.
+#: Members of a workspace whose tests one verdict runs besides the root's.
 MAX_MEMBERS = 10
 
 #: A command that runs the scripts of members too.
@@ -731,7 +731,7 @@ _OF_ALL = re.compile(
 )
 
 
-#: What a path of tests has in it, in whatever folder of a member a runner wants them.
+#: A part of every path of tests, in any folder of a member.
 _LIKE_A_TEST = re.compile(r"(?i)test|spec|check|e2e|feature|stories|/t/|\bci\b")
 
 

@@ -1,9 +1,9 @@
-"""What the logs of npm's test runners tell: how many tests ran, how many failed, and which.
+"""Summaries of the logs of npm's test runners: how many tests ran, how many failed, and which.
 
-Each runner by its own last lines, as it prints them to a pipe: node:test (TAP and spec), tape, tap,
-ava, jest, vitest, mocha, jasmine, QUnit (its command, and qunit-extras), vows. A log of several runs
-(workspaces) is their sum. Other runners, and other reporters, tell nothing. Logs in TAP
-(testanything.org) have results by name, with all that is around them.
+Each runner is read by its last lines, as it prints them to a pipe: node:test (TAP and spec), tape, tap,
+ava, jest, vitest, mocha, jasmine, QUnit (its command, and qunit-extras), vows. Several runs (workspaces)
+are added up. Other runners and reporters have no summary. Logs in TAP (testanything.org) have results by
+name.
 """
 
 import re
@@ -20,7 +20,7 @@ from fallback_plugins.shared.gates.suite_run import (
     shortened,
 )
 
-#: Tests in each other. No real log has more: of one that does nothing is told by name.
+#: Nested tests. No real log has more: one that does has no names.
 MAX_LEVELS = 50
 
 _NOT_OK = re.compile(r"^( *)not ok \d+(?: - | )(.+?)(?: # (?!SKIP|TODO).*)?$")
@@ -86,7 +86,7 @@ class _Nesting:
 
     @property
     def is_lost(self) -> bool:
-        """Is there more than any real log has? Then nothing in it is told by name."""
+        """Whether there is more than any real log has, so that no name counts."""
         return self._is_too_deep or self.names.are_lost
 
     def around(self, depth: int) -> list[_Open]:
@@ -129,12 +129,12 @@ class _Reading:
         #: output that may look like results.
         self._explains = ""
         self._until = ""
-        #: What should be a result's explanation has what is none of it.
+        #: A result's explanation has other lines in it.
         self._is_mixed = False
 
     @property
     def is_known(self) -> bool:
-        """Can all that came be told by name?"""
+        """Whether the names are those of all tests."""
         return not (self._nesting.is_lost or self._is_mixed or self._until)
 
     def read(self, line: str) -> None:
@@ -213,8 +213,8 @@ class _Lines:
 
 
 def tap_report(text: str, ran: int, failing: int) -> Report | None:
-    """Every test of a TAP log by name, without lines that sum up those above; None where the last lines
-    count otherwise, or where it has more than any real log."""
+    """Return every test of a TAP log by name, without lines that sum up those above; None if the last lines
+    count otherwise, or if it has more than any real log."""
     log = _Lines(text)
     reported: list[tuple[str, str]] = []
     deepest = 0
@@ -254,7 +254,7 @@ def tap_names(text: str) -> tuple[str, ...] | None:
     return None if log.nesting.is_lost else tuple(names)
 
 
-#: What stands for the middle of a log that was too long (``BoundedOutput``).
+#: Replaces the middle of a log that was too long (``BoundedOutput``).
 _LEFT_OUT = re.compile(r"^\[\.\.\. \d+ bytes left out \.\.\.\]$", MULTILINE)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -280,7 +280,7 @@ _JASMINE_TEST = re.compile(
 
 
 def summary(log: str) -> Summary | None:
-    """The sum of what the log's runners tell; None where it has the last lines of none."""
+    """Return the sum of the runners' summaries; None if the log has none."""
     text = _COLOUR.sub("", log)
     runners = [one for one in _RUNNERS if one not in _BY_LINES or not _LEFT_OUT.search(log)]
     found = [reported for runner in runners if (reported := runner(text)) is not None]
@@ -326,13 +326,13 @@ _VOWS = re.compile(rf"^ *[\u2713\u2717] \w+ \u00bb ({FIGURE} honored.*?) \([\d.]
 #: Errors outside any test fail a run of vitest too.
 _VITEST_ERRORS = re.compile(rf"^ +Errors  ({FIGURE} errors?)$", MULTILINE)
 
-#: node's own, ava's TAP and tape: ``# tests 3``; node's spec reporter has a sign of its own.
+#: node's own, ava's TAP and tape: ``# tests 3``; node's spec reporter has another sign.
 _TAP_FIGURE = re.compile(rf"^[#\u2139] (tests|skipped|fail|todo) +({FIGURE})$", MULTILINE)
 #: Its line for a file that has no test, in TAP and as ``spec``.
 _FILE = re.compile(
     r"^(?:# Subtest:|[\u2714\u2716]) (\S+\.[cm]?[jt]sx?)(?: \([\d.]+ms\))?$", MULTILINE
 )
-#: QUnit's command, which tells no sum.
+#: QUnit's command, which prints no sum.
 _QUNIT = re.compile(
     rf"^1\.\.\d+\n# pass ({FIGURE})\n# skip \d+\n# todo ({FIGURE})\n# fail ({FIGURE})$", MULTILINE
 )
@@ -431,7 +431,7 @@ def _jest(text: str) -> Summary | None:
         return None
     failing, passed = figures
     if _JEST_BAILED.search(text):
-        return Summary(failing + passed, failing)  # nobody knows what the rest would have done
+        return Summary(failing + passed, failing)  # the rest is unknown
     names: dict[str, None] = {}
     path, full = "", Names()
     for line in text.split("\n"):
@@ -490,7 +490,7 @@ def _vows(text: str) -> Summary | None:
     if figures is None:
         return None
     names, full = [], Names()
-    # The line of a context stands above its vows, two columns to the left.
+    # The line of a context is above its vows, two columns to the left.
     at_depth: dict[int, str] = {}
     for indent, failed, line in _VOWS_LINE.findall(text):
         words = line.rstrip(" ")
@@ -534,7 +534,7 @@ def failing_names(log: str) -> tuple[str, ...]:
     return numbered(map(_steady, _FAILING_LINE.findall(_COLOUR.sub("", log))))
 
 
-#: Those whose last lines don't count all that ran: of a log without its middle they tell nothing.
+#: Those whose last lines don't count all that ran: they don't read a log without its middle.
 _BY_LINES = (_tap_16, _ava)
 _RUNNERS = (
     *(_node, _tap, _tap_16, _jest, _vitest, _mocha, _ava, _jasmine),

@@ -2,8 +2,8 @@
 
 The commands are the project's own (``own_commands``), tried at the base commit in their order; `npm test`
 of the project's manifest comes last. Each gets what a CI machine gives it (ADR-0117): the project's client
-and programs, a place to write, services. Test runners report beside what they print, whatever calls them
-(``reporters/attach.cjs``); if none does, the log tells.
+and programs, a place to write, services. Test runners report to a file, whatever calls them
+(``reporters/attach.cjs``); if none does, the log is read.
 """
 
 import functools
@@ -142,7 +142,7 @@ class Suite:
 
     @property
     def title(self) -> str:
-        """The first command, how many more there are, and where they are from, for people."""
+        """The first command, the number of others, and their source, for people."""
         first = self.commands[0]
         more = f" and {len(self.commands) - 1} more" if len(self.commands) > 1 else ""
         return f"`{first.line}`{more} ({first.source})"
@@ -388,7 +388,7 @@ class _Run:
     def shell(
         self, command: TestCommand, line: str, reports: str = "", needs: Sequence[str] = ()
     ) -> CommandResult:
-        """Run a line as a command's. ``reports``: where runners report; empty: they are not asked."""
+        """Run a line as a command's. ``reports``: the file for runners' reports; empty: none."""
         env = {**_ENVIRONMENT, **self._of_package(command.folder), **command.env}
         if self.target.inputs.client == "pnpm":
             env |= _PNPM_ENVIRONMENT
@@ -475,7 +475,7 @@ def _clients(target: Installation, suite: Suite) -> dict[str, PinnedClient]:
     return found
 
 
-#: What may stand before a runner's name and hands on all that stands behind it.
+#: Programs that run the command after their name.
 _WRAPPERS = frozenset({"cross-env", "npx", "nyc", "c8", "node", "env"})
 _RUNNERS = frozenset({"jest", "vitest", "mocha", "_mocha"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
@@ -620,7 +620,7 @@ _CLIENTS = frozenset({"npm", "yarn", "pnpm"})
 
 
 def runs_on(context: GateContext, tree: RepoContext) -> str:
-    """``EcosystemPlugin.runs_on``; empty where a manifest can't be read, so that nothing runs."""
+    """``EcosystemPlugin.runs_on``; empty if a manifest can't be read, so that nothing runs."""
     if not tree.has(MANIFEST):
         return interpreters(context.clients)
     try:

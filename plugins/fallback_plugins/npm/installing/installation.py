@@ -145,7 +145,7 @@ _BERRY_ENVIRONMENT = {
 }
 
 
-#: Names packages that lerna installs and links beside the root, where they are no members of a workspace.
+#: Names packages that lerna installs and links, also if they are not members of a workspace.
 LERNA = "lerna.json"
 
 _DEV = "devDependencies"
@@ -184,7 +184,7 @@ class Inputs:
         manifests = dict(files.manifests)
         for path in repo.tracked_files:
             if is_manifest(path) and PurePosixPath(path).name == MANIFEST and path not in manifests:
-                with suppress(RepositoryError):  # a fixture's, which nobody asks for
+                with suppress(RepositoryError):  # a fixture's, which no project requires
                     manifests[path] = repo.read_text(path)
         inputs = cls(replace(files, manifests=manifests, lock=site.lock), site.manifests)
         bootstrapped = tuple(path for path in _lernas_manifests(repo, site) if path in manifests)
@@ -224,7 +224,7 @@ class Inputs:
 
     @property
     def client(self) -> str:
-        """The client that is asked first: of the lock, or npm."""
+        """The client that is tried first: the lock's, or npm."""
         return {YARN_LOCK: "yarn", PNPM_LOCK: "pnpm"}.get(self.lock_name, "npm")
 
     def texts(self, *, locked: bool) -> dict[str, str]:
@@ -233,7 +233,7 @@ class Inputs:
         return {**files.texts, **self.patches}
 
     def for_npm(self) -> "Inputs":
-        """The same project in npm's words: what pnpm alone reads is said in the root's manifest."""
+        """Return the project for npm: the root's manifest has what only pnpm reads."""
         found = {path: _without_workspace_specs(self.files.manifests[path]) for path in self.own}
         path = self.files.root_manifest
         if self.members and path in found:
@@ -255,7 +255,7 @@ class Inputs:
         return tuple(found) if len(found) < len(self.members) else ()
 
     def for_tests(self) -> tuple["Inputs", dict[str, list[str]]]:
-        """What it runs with and what its tests are run by; and the names of what is left out then."""
+        """Return its dependencies and test tools; and the names of what is left out."""
         private = self.private_members
         members = zip(self.members, self.own[1:], strict=True)
         kept = [path for member, path in members if member not in private]
@@ -365,7 +365,7 @@ def test_tools(manifest: Mapping[str, Any]) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Commands:
-    """The clients, and folders of ours in which they keep what they fetched.
+    """The clients, and the folders in which they cache downloads.
 
     They run outside the sandbox, over copies of texts: no script runs, no git repository is cloned, no
     configuration of the target is in reach. Those that node runs for us can start no program: a lock can
@@ -378,7 +378,7 @@ class Commands:
     timeout_s: float
 
     def npm(self, inputs: Inputs, folder: Path, words: Sequence[str]) -> CommandResult:
-        """The user's own npm."""
+        """Run the user's npm."""
         options = [*_NPM, *peer_options(inputs.files), f"--cache={self.cache / 'npm'}"]
         command = [*words, *dict.fromkeys(options)]
         return run_client(
@@ -388,7 +388,7 @@ class Commands:
     def yarn(
         self, folder: Path, words: Sequence[str], *, only_resolves: bool = False
     ) -> CommandResult:
-        """yarn classic, in our version. ``only_resolves``: it writes the lock, and installs nothing."""
+        """Run our yarn classic. ``only_resolves``: it writes the lock, and installs nothing."""
         cache = self.cache / "yarn"
         places = [f"--cache-folder={cache}", f"--mutex=file:{cache}.mutex"]
         hooks = HOOKS if only_resolves else ""
@@ -397,7 +397,7 @@ class Commands:
     def berry(
         self, client: PinnedClient, folder: Path, compression: str, *, frozen: bool
     ) -> CommandResult:
-        """yarn from version 2 on, in ours. It reads no npm configuration: the registry is told."""
+        """Run our yarn 2 or later. It reads no npm configuration, so the registry is passed."""
         registry = self.registry(folder)
         env = {
             **_BERRY_ENVIRONMENT,
@@ -412,12 +412,12 @@ class Commands:
         return self._node(client, folder, ["install", "--mode=skip-build"], env)
 
     def pnpm(self, client: PinnedClient, folder: Path, words: Sequence[str]) -> CommandResult:
-        """pnpm, in the version that wrote the lock's format."""
+        """Run the pnpm of the lock's format."""
         options = [*_PNPM, f"--store-dir={self.store.place / 'pnpm-store'}"]
         return self._node(client, folder, ["install", *options, *words], {"CI": "1"})
 
     def registry(self, folder: Path) -> str:
-        """Where npm fetches from, in a folder without a configuration of its own."""
+        """Return npm's registry, in a folder without configuration."""
         ask = ["config", "get", "registry", "--loglevel=error"]
         reported = self.clients.run("npm", ask, cwd=folder, timeout_s=self.timeout_s)
         return (reported.output.split() or [""])[-1]
@@ -444,7 +444,7 @@ class Commands:
             return CommandResult(argv=("npm",), exit_code=1, output=error.problem, duration_ms=0)
 
 
-#: What a step's reason repeats of its client's words.
+#: Characters of a client's output in a step's reason.
 _MAX_WORDS = 300
 
 #: Lines in which yarn and pnpm say what is wrong.
@@ -482,7 +482,7 @@ class InstallStep:
 
 
 def steps(inputs: Inputs, commands: Commands) -> Iterator[InstallStep | tuple[str, str]]:
-    """Each way, or (what, why) where one can't even be tried."""
+    """Yield each step, or (name, reason) if one can't be tried."""
     name = inputs.lock_name
     if inputs.bootstrapped and (not name or name in LOCKS):
         # lerna links its packages, by no lock; npm does so if they are members.
@@ -494,7 +494,7 @@ def steps(inputs: Inputs, commands: Commands) -> Iterator[InstallStep | tuple[st
         what = f"npm install, {name} beside it"
         yield from _by_npm(inputs, commands, what, Level.IN_PART, "install", locked=True)
         yield from _for_tests(inputs, commands, locked=True)
-        # The lock can name what is nowhere to be had any more.
+        # The lock can name what is not available any more.
         yield from _from_manifests(inputs, commands, Level.IN_PART)
         return
     if name == YARN_LOCK:
@@ -529,7 +529,7 @@ def _for_tests(inputs: Inputs, commands: Commands, *, locked: bool) -> Iterator[
 def _by_npm(
     inputs: Inputs, commands: Commands, name: str, level: Level, *words: str, locked: bool
 ) -> Iterator[InstallStep]:
-    """Yield a step; and by npm's older rule for peers, unless words or the project set it. ``locked``: the
+    """Yield a step; and by npm's older rule for peers, unless it or the project sets that. ``locked``: the
     project's lock is next to the manifests."""
     files, texts, is_ci = inputs.files, inputs.texts(locked=locked), words[0] == "ci"
     lock = files.lock if files.lock in texts else in_folder(files.folder, LOCKS[-1])
@@ -671,7 +671,7 @@ class Installation:
 
     @cached_property
     def inputs(self) -> Inputs:
-        """What it is installed from: a workspace's member with its workspace. Raises RepositoryError."""
+        """The inputs; a workspace's member has its workspace's. Raises RepositoryError."""
         return Inputs.of(self._repo, self.folder)
 
     @property
@@ -713,7 +713,7 @@ class Installation:
         return tuple(it for it in self.packages() if package in (it.own_name, it.name))
 
     def found(self) -> Installed | None:
-        """What is installed already; None: nobody has tried."""
+        """Return what is installed already; None: not tried."""
         place = self._found()
         return None if place is None else Installed.kept(place)
 
@@ -828,7 +828,7 @@ class Installation:
             return lock
         if lock in {"", earlier.before}:
             return earlier.lock
-        # One of a form that no client of ours writes stays as it is.
+        # One of a form that our clients don't write stays as it is.
         with suppress(RecipeError, RepositoryError, ToolError):
             files, client = self._site.files(self._repo), client_for(step.lock, clients)
             before, after = (client.tree(files.with_lock(it)) for it in (earlier.before, lock))

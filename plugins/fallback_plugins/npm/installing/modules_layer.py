@@ -33,8 +33,7 @@ _LAYER = "tree"
 #: A package's own folder.
 _PACKAGE = re.compile(rf"/{MODULES}/(?P<name>(?:@[^/]+/)?[^/@]+)$")
 
-#: What is said where a version would stand, and digits of the digest behind it: so many that no two
-#: manifests of a project are alike by chance.
+#: Replaces a version, with digits of a digest: so many that no two manifests are alike by chance.
 _UNTOLD = "version not told, manifest"
 _DIGITS = 12
 

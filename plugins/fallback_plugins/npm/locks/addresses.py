@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-#: Where a registry keeps tarballs: what stands before the package's name is the registry's address.
+#: A registry's tarball: before the package's name is the registry's address.
 _TARBALL = re.compile(r"(https?://.+?/)(?:@[^/]+?(?:/|%2[fF]))?[^/@]+/-/[^/]+(?:/[^/]+)?")
 
 #: The same of a mirror that says ``download``, for which ``/-/`` does too.
@@ -27,7 +27,7 @@ _AT_REGISTRY = re.compile(
     r"(?:.*?/)??(?P<name>(?:@[^/]+/)?[^/@]+)/-/(?:@[^/]+/)?(?P<file>[^/]+)\.(?:tgz|tar\.gz)"
 )
 
-#: What an address is decoded for, or cut at.
+#: Characters at which an address is decoded or cut.
 _NOT_PLAIN = re.compile(r"[%?#]")
 
 #: The name of any tarball that states a version.

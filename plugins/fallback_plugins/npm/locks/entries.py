@@ -1,7 +1,7 @@
 """Entries of any client's lock, as its text has them: what in them contradicts each other, and whether
 there are any.
 
-A lock states a version, and beside it the archive that a client fetches: nothing makes the two agree.
+A lock states a version, and the archive that a client fetches: nothing makes the two agree.
 """
 
 import re
@@ -128,7 +128,7 @@ def unlisted_names(lock: str, text: str, tree: DependencyTree) -> frozenset[str]
 
 def maybe_optional(lock: str, text: str) -> frozenset[str]:
     """Return the names of packages that an npm lock of version 1 does not list, and that its packages
-    require. It does not tell optional ones, which npm may leave out, from the others."""
+    require. Optional ones, which npm may leave out, are among them."""
     if PurePosixPath(lock).name not in LOCKS:
         return frozenset()
     document = parse_lock(text, lock)

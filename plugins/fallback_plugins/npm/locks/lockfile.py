@@ -25,10 +25,10 @@ from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Blocker
 
-#: Versions whose shape is read here (npm 11 writes 3 unless told otherwise).
+#: Versions that are read (npm 11 writes 3 by default).
 KNOWN_VERSIONS = (1, 2, 3)
 
-#: What a lock is called whose path nobody knows.
+#: The name of a lock without a known path.
 _UNNAMED = "The npm lockfile"
 
 _ANEW = "npm install --package-lock-only"
@@ -39,7 +39,7 @@ _ALIAS = "npm:"
 #: An address in the repository that is no archive.
 _FOLDER = re.compile(r"file:(?!.*\.(?:tgz|tar|tar\.gz)$).*")
 
-#: What a path has before the name of an installed package.
+#: Comes before an installed package's name in a path.
 MODULES = "node_modules/"
 
 #: Deeper than any real tree; a nested version 1 tree is walked recursively.
@@ -148,8 +148,8 @@ def tail_of(path: str) -> str:
 
 
 def address_of(entry: Mapping[str, Any]) -> str:
-    """Return where an entry's package comes from; empty if it does not say. A lock of version 1 has what is
-    not of a registry in the version's place."""
+    """Return the address of an entry's package; empty if it has none. A lock of version 1 has one that is
+    not a registry's as the version."""
     for key in ("resolved", "version"):
         one = entry.get(key)
         if isinstance(one, str) and ("/" in one or ":" in one) and not one.startswith(_ALIAS):

@@ -1,7 +1,7 @@
 """pnpm-lock.yaml as a tree: formats 5.4 (pnpm 7), 6.0 (pnpm 8) and 9.0 (pnpm 9, 10).
 
 The formats differ in how a package's key is spelt (``/a/1.0.0_peer@2.0.0``, ``/a@1.0.0(peer@2.0.0)``,
-``a@1.0.0(peer@2.0.0)``) and in where a project's own dependencies stand.
+``a@1.0.0(peer@2.0.0)``) and in the place of a project's own dependencies.
 """
 
 import re
@@ -145,7 +145,7 @@ def parse_pnpm_lock(text: str) -> PnpmLock:
 
 
 def parse_yaml(text: str) -> dict[str, Any]:
-    """A lock of any format. Raises RecipeError where it isn't YAML of the kind that pnpm writes."""
+    """Return a lock of any format. Raises RecipeError if it isn't YAML of the kind that pnpm writes."""
     import yaml
 
     # Every scalar as text: a version such as 1.10 is no number. The C parser is ten times as fast.
@@ -236,8 +236,8 @@ def without_importers(text: str, folders: Iterable[str]) -> str:
 
 
 def in_form_of(before: str, made: str) -> str:
-    """Return what pnpm made in the form of the lock before: an entry that says the same keeps its text,
-    whoever wrote it. Line ends are those of the lock before."""
+    """Return what pnpm made in the form of the lock before: an unchanged entry keeps its text, and line
+    ends stay."""
     old, new = (text.replace("\r\n", "\n") for text in (before, made))
     own, its = old.splitlines(), new.splitlines()
     if len({*own} - {*its}) + abs(len(own) - len(its)) > _LINES_OF_A_FIX:

@@ -2,8 +2,7 @@
 yarn from version 2 on, and of bun, are only read (the last part).
 
 A lock is a prologue and *blocks*. A block's first line has the patterns (``name@range``) that it
-answers; what stands below says which version that is. Text is kept by the block: one that isn't
-changed keeps every byte, whichever yarn wrote it.
+answers; the lines below have the version. An unchanged block keeps every byte, whichever yarn wrote it.
 """
 
 import json
@@ -70,7 +69,7 @@ class Block:
 
     @property
     def name(self) -> str:
-        """The package's own name, also where the patterns are aliases of it."""
+        """The package's own name, also if the patterns are aliases of it."""
         return real_name(self.patterns[0])
 
     @property
@@ -327,7 +326,7 @@ _METADATA = re.compile(r"^__metadata:\n  version: (\d+)", re.MULTILINE)
 #: A comma that JSON does not have, before a closing bracket; strings are matched, so that they stay.
 _TRAILING = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])')
 
-#: Before a range, yarn's lock names where it comes from; before a name, it is an alias.
+#: Before a range, the source of the package; before a name, an alias.
 _RANGE_PREFIX = re.compile(r"^npm:(?![@A-Za-z_])")
 
 #: (name, range) → key of the package that answers.

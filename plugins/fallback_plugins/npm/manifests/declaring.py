@@ -1,4 +1,4 @@
-"""Declarations and overrides of package.json, raised as text; and the refusals where they can't be."""
+"""Declarations and overrides of package.json, raised as text; and the refusals if they can't be."""
 
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import PurePosixPath
@@ -87,7 +87,7 @@ def of_other_lines(files: Files, tree: DependencyTree, node: Node) -> frozenset[
 
 
 def raise_place(files: Files, path: str, package: str, place: Declared, version: str) -> Files:
-    """One declaration raised to the version; one that starts above it stays. Raises RecipeError."""
+    """Raise one declaration to the version, unless it starts above it. Raises RecipeError."""
     start = floor(place.spec)
     if start is not None and compare_versions(ECOSYSTEM, start, version) > 0:
         return files
@@ -123,14 +123,14 @@ def declared_in(tree: DependencyTree, node: Node) -> str:
 def blocked_by(
     tree: DependencyTree, node: Node, target: str, parent: Node, spec: str
 ) -> RecipeError:
-    """The typed refusal of a dependent whose range excludes the target, with the file that declares it."""
+    """Return the refusal of a dependent whose range excludes the target, with the declaring file."""
     label = PROJECT if tree.is_root(parent) else parent.label
     where = declared_in(tree, parent)
     return blocked(node.name, target, parent=label, spec=spec or "(no range stated)", where=where)
 
 
 def no_fix(node: Node) -> RecipeError:
-    """The typed refusal where nothing safe is named or published above a version."""
+    """Return the refusal if no safe version above one is known."""
     return RecipeError(
         RefusalReason.NO_FIXED_VERSION,
         f"No safe version of {node.name} above {node.version} is known.",
@@ -139,13 +139,13 @@ def no_fix(node: Node) -> RecipeError:
 
 
 def holding(client: Client, files: Files, node: Node) -> list[OverridePlace]:
-    """The overrides that can be what holds a copy where it is."""
+    """Return the overrides that may hold a copy at its version."""
     places = client.overrides(files, node.name)
     return [place for place in places if admits(place.spec, node.version)]
 
 
 def forced(files: Files, place: OverridePlace) -> RecipeError:
-    """The typed refusal where an override stands in the way."""
+    """Return the refusal of a version that an override excludes."""
     problem = f"{place.label(files)} forces {place.package} {place.spec}."
     return _declares(problem, place.file or files.root_manifest, place.package, place.spec)
 

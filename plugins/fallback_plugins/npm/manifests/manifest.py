@@ -1,4 +1,4 @@
-"""Names and paths of npm's files; package.json as text: where a package is declared, and an exact edit."""
+"""Names and paths of npm's files; package.json as text: its declarations, and an exact edit."""
 
 import json
 import re
@@ -22,7 +22,7 @@ LOCKS = ("npm-shrinkwrap.json", "package-lock.json")
 YARN_LOCK = "yarn.lock"
 PNPM_LOCK = "pnpm-lock.yaml"
 
-#: Locks of other clients; one of them beside a manifest decides what is installed.
+#: Locks of other clients, which decide what is installed with the manifest next to them.
 FOREIGN_LOCKS = (YARN_LOCK, PNPM_LOCK, "bun.lock", "bun.lockb")
 BINARY_LOCKS = frozenset({"bun.lockb"})
 
@@ -30,13 +30,13 @@ _INSTALLED = "node_modules"
 
 
 def is_manifest(path: str) -> bool:
-    """Does this file declare or lock dependencies (and isn't part of an installed package)?"""
+    """Return whether a file is a manifest or a lock, and not an installed package's."""
     pure = PurePosixPath(path)
     return pure.name in {MANIFEST, *LOCKS, *FOREIGN_LOCKS} and _INSTALLED not in pure.parts
 
 
 def in_folder(folder: str, name: str) -> str:
-    """The path of a file in a folder; "." is the root."""
+    """Return the path of a file in a folder; "." is the root."""
     return name if folder == "." else f"{folder}/{name}"
 
 
@@ -49,7 +49,7 @@ def readable_text(repo: RepoContext, path: str) -> str:
 
 
 def names_any(text: str, packages: Iterable[str]) -> bool:
-    """Can the text name one of the packages (``may_name``)?"""
+    """Return whether the text may name one of the packages (``may_name``)."""
     return any(may_name(text, package) for package in packages)
 
 
@@ -67,17 +67,16 @@ def may_name(text: str, package: str) -> bool:
 #: Sections that a direct bump edits.
 SECTIONS = ("dependencies", "devDependencies", "optionalDependencies")
 
-#: A demand on whoever installs this package; raising it is a decision about its users.
+#: A demand on users of this package; raising it is a decision about them.
 PEER_SECTION = "peerDependencies"
 
 #: What a project or workspace member asks for and gets installed, peers last.
 MEMBER_SECTIONS = (*SECTIONS, PEER_SECTION)
 
-#: What a package that is installed from a registry gets installed: what it was developed with is published
-#: too, and asked for by nobody.
+#: Sections of a package from a registry that are installed: its devDependencies are published, too.
 INSTALLED_SECTIONS = ("dependencies", "optionalDependencies", PEER_SECTION)
 
-#: Where npm looks up what an override's ``$name`` stands for, in its order.
+#: Sections in which npm looks up an override's ``$name``, in its order.
 _REFERRED = ("devDependencies", "optionalDependencies", "dependencies", PEER_SECTION)
 
 #: A ``packageManager`` that is a yarn of another lock format than classic's.
@@ -105,7 +104,7 @@ class Declared:
 
 
 def parse_manifest(path: str, text: str) -> Mapping[str, Any]:
-    """package.json as an object. Raises RecipeError, naming the file, where it isn't one."""
+    """Return package.json as an object. Raises RecipeError, naming the file, if it isn't one."""
     try:
         manifest = json.loads(text.removeprefix(_BOM))
     except (ValueError, RecursionError) as error:
@@ -130,7 +129,7 @@ def declared(manifest: Mapping[str, Any], package: str) -> tuple[Declared, ...]:
 def every_declared(
     manifest: Mapping[str, Any], sections: Sequence[str] = MEMBER_SECTIONS
 ) -> tuple[Declared, ...]:
-    """Every declaration of these sections."""
+    """Return every declaration of these sections."""
     return tuple(
         Declared(section, key, spec)
         for section in sections
@@ -139,7 +138,7 @@ def every_declared(
 
 
 def referred(manifest: Mapping[str, Any], spec: str) -> str:
-    """What an override's ``$name`` stands for: the project's own declaration; any other spec as it is."""
+    """Return the declaration that an override's ``$name`` refers to; any other spec as it is."""
     if spec.startswith("$"):
         for section in _REFERRED:
             if (own := dict(entries(manifest.get(section))).get(spec[1:])) is not None:
@@ -176,7 +175,7 @@ def mapping(value: Any) -> dict[str, Any]:
 
 
 def entries(section: Any) -> list[tuple[str, str]]:
-    """The plain entries of an object of a manifest; none of what is no object."""
+    """Return the entries of an object that are strings; none if it is not an object."""
     return [(key, spec) for key, spec in mapping(section).items() if isinstance(spec, str)]
 
 

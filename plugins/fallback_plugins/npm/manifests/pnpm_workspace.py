@@ -18,12 +18,12 @@ CATALOG = "catalog:"
 #: What comes before the first entry of a mapping: a brace, or the indent of a line.
 _OPENING = r"^{}:[ \t]*(?:(?P<brace>\{{)[ \t]*|(?:#.*)?(?:\r?\n[ \t]*)*\r?\n(?P<indent>[ \t]+))"
 
-#: A star that a letter follows at once may be an alias (or stand in a text).
+#: A star before a letter may be an alias (or text).
 _MAYBE_ALIAS = re.compile(r"\*[\w-]")
 
 
 def settings(files: Files) -> dict[str, Any]:
-    """The settings file's content, every scalar a text; empty where there is none. Raises RecipeError."""
+    """Return the settings, each scalar a string; empty without the file. Raises RecipeError."""
     return next(map(_parsed, workspace_text(files).values()), {})
 
 
@@ -60,7 +60,7 @@ def referred_entry(files: Files, key: str, spec: str) -> Declared | None:
 
 
 def meant(files: Files, key: str, spec: str) -> str:
-    """Return the range that a spec stands for: that of its entry in a catalog, or the spec itself."""
+    """Return the range of a spec: of its entry in a catalog, or the spec itself."""
     entry = referred_entry(files, key, spec)
     return entry.spec if entry is not None else spec
 
@@ -116,7 +116,7 @@ def with_entry(text: str, section: str, key: str, value: str) -> str:
 
 
 def has_aliases(text: str) -> bool:
-    """One line of a YAML file can stand for gigabytes by naming others. Raises YAMLError."""
+    """Return whether YAML has aliases: a line of them can expand to gigabytes. Raises YAMLError."""
     import yaml
 
     if _MAYBE_ALIAS.search(text) is None:  # as a rule; reading all events takes as long as loading

@@ -104,18 +104,18 @@ def foreign(spec: str) -> str | None:
 
 
 def is_tag(spec: str) -> bool:
-    """Does the spec follow a dist-tag instead of a range?"""
+    """Return whether the spec is a dist-tag instead of a range."""
     return _TAG.fullmatch(spec) is not None
 
 
 def floor(spec: str) -> str | None:
-    """The version that the spec starts from; None where it isn't one simple comparator."""
+    """Return the version that the spec starts from; None if it isn't one simple comparator."""
     match = _simple(split_alias(spec)[1])
     return match["version"] if match else None
 
 
 def raised(spec: str, version: str) -> str | None:
-    """The spec with its version replaced, operator, spacing and alias kept; None: not a simple one."""
+    """Return the spec with its version replaced, operator, spacing and alias kept; None: not simple."""
     alias, text = split_alias(spec)
     match = _simple(text)
     if match:
@@ -128,7 +128,7 @@ def raised(spec: str, version: str) -> str | None:
 
 @lru_cache(maxsize=16_384)  # one resolution asks the same of the same few ranges again and again
 def admits(spec: str, version: str) -> bool:
-    """Does npm's range accept the version? False also where the range can't be read (a tag)."""
+    """Return whether npm's range accepts the version. False also if it can't be read (a tag)."""
     text = split_alias(spec)[1]
     plain, release = _PLAIN_RANGE.fullmatch(text), _PLAIN_VERSION.fullmatch(version)
     if plain and release:
@@ -138,7 +138,7 @@ def admits(spec: str, version: str) -> bool:
 
 
 def excludes(spec: str, version: str) -> bool:
-    """Does npm's range plainly refuse the version? False for what can't be read, and for other sources."""
+    """Return whether npm's range excludes the version. False if it can't be read, or is no range."""
     text = split_alias(spec)[1].strip()
     if foreign(spec) or is_tag(text) or text in {"", "*"}:
         return False

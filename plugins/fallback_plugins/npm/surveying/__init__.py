@@ -1,1 +1,1 @@
-"""Which npm projects a repository has, and where they hold a package."""
+"""The npm projects of a repository, and the packages that they hold."""

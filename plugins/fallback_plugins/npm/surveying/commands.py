@@ -65,18 +65,18 @@ _RELEASE = re.compile(
 #: A minified line is no source.
 _MAX_LINE = 5_000
 
-#: What CI puts other words in the place of.
+#: An expression that CI replaces.
 _EXPRESSION = re.compile(r"\$\{\{[^{}\n]*\}\}")
 _REMARK = re.compile(r"\s*(?://(?![\w-]{1,63}\.[\w.-]{1,200}/)|/?\*|#|<!--)")
 #: Lines that a tool drops before it joins those that end in a backslash.
 _COMMENT = re.compile(r"^[ \t]*#.*\n?", re.MULTILINE)
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n")
-#: Keys of JSON: each value is a line of its own. Prose is dropped.
+#: Keys of JSON: each value is a separate line. Prose is dropped.
 _KEY = re.compile(
     r"\"(?:name|description)\"\s*:\s*\"(?:[^\"\\\n]|\\.)*\"|\"(?:[^\"\\\n]|\\.){0,214}\"\s*:\s*"
 )
 
-#: Lines that no shell runs, and where one command of a line ends.
+#: Lines that no shell runs, and the end of a command.
 _PROSE = re.compile(r"\s*(?:#|//|(?:-\s*)?\"?(?:name|description)\"?\s*:)")
 _ENDS = re.compile(r"&&|\|\||[;|()&<>]|\s#")
 _WORD = re.compile(r"[^\s\"'`,\[\]\\]+")
@@ -264,7 +264,7 @@ class Commands:
         )
 
     def ignore_lock(self, repo: RepoContext, lock: str, client: str) -> bool:
-        """Does a command or a setting have the client install a lock's project without it?"""
+        """Return whether a command or setting makes the client ignore a project's lock."""
         folder = str(PurePosixPath(lock).parent)
         if any(it.client == client and it.lacks(repo, lock) for it in self.unlocked):
             return True

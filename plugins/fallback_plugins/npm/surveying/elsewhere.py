@@ -35,7 +35,7 @@ from fallback_tier.repo import RepoContext
 #: A line that installs packages or runs one by name, whatever else is in it.
 _INSTALLS = re.compile(r"\b(?:npm|npx|yarn|pnpm|pnpx|bun|bunx)(?:\s|[\"'],?\s)")
 
-#: Manifests that pnpm reads beside package.json. Another tool's package.yaml lists its dependencies.
+#: Manifests that only pnpm reads. Another tool's package.yaml lists its dependencies.
 _ONLY_PNPM = {
     "package.json5": re.compile(""),
     "package.yaml": re.compile(

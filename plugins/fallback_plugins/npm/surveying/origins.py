@@ -1,5 +1,5 @@
 """Copies of packages in the repository itself: in folders and archives that manifests and locks name, and
-in files that no install command writes. What they are, their own manifests say.
+in files that no install command writes. Their own manifests identify them.
 """
 
 import re

@@ -44,7 +44,7 @@ _NPMRC = ".npmrc"
 #: program, or redirect what it likes.
 _HARMLESS = re.compile(r"^\s*(?:legacy-peer-deps|strict-peer-deps)\s*=\s*(?:true|false)\s*$")
 
-#: Whose lock a file is.
+#: The client of each lock.
 _CLIENTS = {
     **dict.fromkeys(LOCKS, "npm"),
     YARN_LOCK: "yarn",
@@ -53,7 +53,7 @@ _CLIENTS = {
     "bun.lockb": "bun",
 }
 
-#: What repairs a lock that can't be read, or that holds nothing.
+#: The repair of a lock that can't be read, or that holds nothing.
 _REMAKE = "Make a new one with its client, or remove it."
 
 _LIST_ITEM = re.compile(r"^\s*-\s*[\"']?([^\"'#\s]+)[\"']?\s*(?:#.*)?$")
@@ -109,7 +109,7 @@ class Site:
         return PNPM_LOCK if client == "pnpm" or (has_workspace and not client) else LOCKS[1]
 
     def names_any(self, repo: RepoContext, packages: Sequence[str]) -> bool:
-        """Does the lock or a manifest name one of the packages at all? Cheap; never says no wrongly."""
+        """Return whether the lock or a manifest may name one of the packages. Cheap; False is certain."""
         for path in (*self.manifests, *self.settings, *filter(None, (self.lock, *self.others))):
             if path.endswith(".lockb"):
                 return True
@@ -170,7 +170,7 @@ def manifest_folders(repo: RepoContext) -> list[str]:
 
 
 def site_of(repo: RepoContext, folder: str) -> Site:
-    """The project to which a folder belongs; one of its own if it is none's."""
+    """Return the project to which a folder belongs; if there is none, a new one."""
     manifest = in_folder(folder, MANIFEST)
     found = next((site for site in discover(repo) if manifest in site.manifests), None)
     return found or Site(folder, (manifest,))

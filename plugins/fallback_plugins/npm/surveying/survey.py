@@ -50,9 +50,9 @@ _TREES = {YARN_LOCK: yarn_tree, PNPM_LOCK: pnpm_tree, "bun.lock": bun_tree}
 
 @dataclass(frozen=True)
 class Project:
-    """One folder with a package.json or a lock, where the package is declared or installed.
+    """A folder with a package.json or a lock, in which the package is declared or installed.
 
-    ``installed`` is the word of its locks: the lock's own key (npm: the path) → version. ``unread``, a
+    ``installed``: by its locks, from the lock's own key (npm: the path) to the version. ``unread``, a
     clause: a lock says more, and can't be read. ``doubt``, a sentence: a lock contradicts itself on the
     package. ``local``: path → version of copies in folders and archives of the repository.
     """
@@ -114,7 +114,7 @@ def _project(repo: RepoContext, folder: str, package: str, site: Site | None) ->
     asked = [place for place in places if place.section in ANSWERED]
     local = _local(repo, manifest, package, site)
     if locks and asked and not installed and not local and not is_aside(manifest):
-        # Whoever installs it gets a version that no file here tells.
+        # Users get a version that no file here states.
         missing = f"{locks[0]} holds none of {asked[0].key}, which {manifest} requires"
         return Project(folder, None, places, {}, missing)
     unread: str | None = None
