@@ -29,10 +29,8 @@ MAX_VERSION_LENGTH = 256
 
 
 class Skipped(Frozen):
-    """A part of the input that gives no advisory, and why: unknown, never clean.
-
-    ``unknown`` is False if nothing is missing: what was withdrawn, or is not about a vulnerability.
-    """
+    """A part of the input that gives no advisory, and why. ``unknown`` is False if nothing is missing: a
+    withdrawn record, or no vulnerability."""
 
     source: str
     reason: str
@@ -47,11 +45,8 @@ class Skipped(Frozen):
 
 
 class CodeFinding(Frozen):
-    """A scanner's finding in the repository's own source (CodeQL, Semgrep …).
-
-    No recipe plans for it: an edit of the source is a model's work. Every text is the scanner's, and
-    untrusted; ``path`` is relative to what was scanned and need not exist.
-    """
+    """A scanner's finding in the repository's own source, which no recipe fixes. Every text is the
+    scanner's, and untrusted; ``path`` is relative to what was scanned and need not exist."""
 
     path: str
     start_line: int = Field(ge=1)
@@ -84,11 +79,8 @@ class Cleared(NamedTuple):
 
 
 class FoundAdvisory(NamedTuple):
-    """A record, and whether it is a whole one or was pieced together from what a report says.
-
-    A report's record has what it calls affected, ``fixes`` and ``cleared`` what it calls safe; ``unstated``
-    is what lies outside both.
-    """
+    """A record. ``whole`` False: pieced together from a report, whose ``fixes`` and ``cleared`` versions
+    are safe."""
 
     advisory: Advisory
     whole: bool = True

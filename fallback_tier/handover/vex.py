@@ -26,8 +26,7 @@ from fallback_tier.fix_result import (
     tests_level_of,
     tests_of,
 )
-from fallback_tier.handover.headline import proof_of
-from fallback_tier.handover.signals import is_shown_gone
+from fallback_tier.handover.headline import is_shown_gone, proof_of
 from fallback_tier.outcome import Applied, DependencyBump, Override
 
 #: Hexadecimal digits of a patch's digest in a version: enough to tell two patches of a commit apart.
@@ -57,11 +56,8 @@ class Component(Frozen):
 
 
 class Product(Frozen):
-    """The repository as it is with the patch. Its package URL never names a *released* version.
-
-    A release of that number may be out, without the patch: the commit that holds it is named, or, where
-    nothing was committed, the base commit and the patch's digest.
-    """
+    """The patched repository. Its package URL names a commit (or base commit and patch digest), never a
+    *released* version: one of that number may exist without the patch."""
 
     name: str
     version: str
