@@ -137,8 +137,8 @@ _ROOTS = words(
 
 #: Members of its values: what a call of one does stays inside the process. Every public member of the
 #: built-in types and of what its modules make (paths, dates, matches, loggers, archives, …), as ``dir``
-#: lists them, without what runs or returns code (``run``, ``compile``, ``gi_frame``). Such a name may also be
-#: another object's: ADR-0057 says what that misses.
+#: lists them, without what runs or returns code (``run``, ``compile``, ``gi_frame``). Such a name may
+#: also be another object's: ADR-0057 says what that misses.
 _MEMBERS = words(
     """
     CRC FileHeader OutputString absolute acquire acquire_lock add addFilter addHandler

@@ -1,4 +1,9 @@
-"""The selection as a whole: what failed, the manifests, then the source."""
+"""The code that a prompt shows: what failed, the manifests, then the source, best first.
+
+Every file is ranked first, by plain text (cheap: nothing is parsed), then the units of the best files. Both
+are scored by the same evidence, of which each piece counts the less the more files have it. Of a package's
+own code every unit is ranked: the flaw is in one of them.
+"""
 
 import math
 import re

@@ -12,7 +12,7 @@ from fallback_tier.answers.critique import (
     Segment,
 )
 from fallback_tier.errors import EditError
-from fallback_tier.llm.selfrag.search import misplaced, plan_key, plan_of
+from fallback_tier.llm.selfrag import misplaced, plan_key, plan_of
 from fallback_tier.outcome import DependencyBump, Override, Refuse, SearchReplace, SourceEdit
 from tests.fakes.repository import context
 from tests.kinds import OfKind

@@ -1,8 +1,10 @@
-"""The search itself: step by step, from an empty plan to the best one that was found.
+"""Self-RAG (Asai et al. 2023, arXiv 2310.11511) over edits: the first draft of an attempt by search.
 
-A step, for all paths of the beam at once: decide on examples, ask an author for one candidate an
-example, check each at once, ask a critic about those that hold, keep the best. What is asked at the
-same time is recorded in the order of paths and examples, so that the same answers leave the same trail.
+A segment is one search/replace edit. A step, for all paths of the beam at once: decide on examples, ask an
+author for one candidate per example, check each, ask a critic about those that hold, keep the best. The
+paper's model emits reflections as tokens; here they are asked of a critic, and no model was trained.
+What is asked at the same time is recorded in the order of paths and examples: the same answers leave the
+same trail.
 """
 
 import math
@@ -58,6 +60,11 @@ from fallback_tier.repo import RepoContext
 from fallback_tier.retrieval import FewShot, example_text
 
 SegmentT = TypeVar("SegmentT")
+
+
+# The beam (section 3.3): what is kept, what is finished, what wins, without a model. A path is as good as
+# the *mean* of its segments' scores, so that a longer plan is neither better nor worse for its length.
+# Equal scores are ordered by position, never by arrival: the same scores give the same plan.
 
 
 @dataclass(frozen=True)
@@ -708,6 +715,19 @@ def _check_answered(outcomes: Sequence[Answered | ModelError]) -> None:
     if len(errors) == len(outcomes):
         raise errors[0]
 
+
+# From reflections to a number (section 3.3 and appendix A.3 of the paper):
+#
+#     score = sum(weight * part) / sum(weight)      over the parts that there are
+#
+#     part         weight  value
+#     ISREL        1       1 relevant, 0 not; absent without an example
+#     ISSUP        1       1 full, 0.5 partial, 0 none
+#     ISUSE        0.5     -1, -0.5, 0, 0.5, 1 for 1 to 5
+#     likelihood   1       exp(mean log-probability of a token); absent if the server gives none
+#
+# Weights and values are the paper's; dividing by the sum of the weights makes segments comparable if one
+# lacks a part. Of two segments with the same parts, the one that is worse in none does not score less.
 
 WEIGHT_RELEVANCE: Final = 1.0
 WEIGHT_SUPPORT: Final = 1.0
