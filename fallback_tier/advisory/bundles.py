@@ -24,8 +24,10 @@ class Staying(Frozen):
 
 
 class AdvisoryBundle(Advisory):
-    """Several advisories that are fixed together. Like OSV's ``affected`` entries, the bundle is their
-    union."""
+    """Several advisories that are fixed together: affected is what any of them covers.
+
+    OSV's own semantics: a record's ``affected`` entries are a union, and so is the bundle's.
+    """
 
     members: tuple[Advisory, ...]
     #: Members that are only to be kept out: they come last.

@@ -29,8 +29,10 @@ MAX_VERSION_LENGTH = 256
 
 
 class Skipped(Frozen):
-    """A part of the input that gives no advisory, and why. ``unknown`` is False if nothing is missing: a
-    withdrawn record, or no vulnerability."""
+    """A part of the input that gives no advisory, and why: unknown, never clean.
+
+    ``unknown`` is False if nothing is missing: what was withdrawn, or is not about a vulnerability.
+    """
 
     source: str
     reason: str
@@ -45,8 +47,11 @@ class Skipped(Frozen):
 
 
 class CodeFinding(Frozen):
-    """A scanner's finding in the repository's own source, which no recipe fixes. Every text is the
-    scanner's, and untrusted; ``path`` is relative to what was scanned and need not exist."""
+    """A scanner's finding in the repository's own source (CodeQL, Semgrep …).
+
+    No recipe plans for it: an edit of the source is a model's work. Every text is the scanner's, and
+    untrusted; ``path`` is relative to what was scanned and need not exist.
+    """
 
     path: str
     start_line: int = Field(ge=1)

@@ -50,8 +50,7 @@ class PackageVersion(NamedTuple):
 
 
 class Answered(Frozen):
-    """The identifiers of each package's advisories, in the order of the packages. ``answered``: when the
-    server answered, in UTC; ``kept``: it was an earlier answer."""
+    """An answer and the number of its call (from 1, per call type)."""
 
     ids: tuple[tuple[str, ...], ...]
     url: str

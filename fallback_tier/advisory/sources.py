@@ -54,8 +54,10 @@ STANDARD_INPUT = Path("-")
 
 
 class AdvisorySet(Frozen):
-    """The given inputs: each flaw once, findings in source code, and what was left out. ``sources``: where
-    looked-up records come from."""
+    """All that the given inputs say: each flaw once, findings in source code, and what was left out.
+
+    ``sources``: where records come from that were looked up by an identifier.
+    """
 
     advisories: tuple[Advisory, ...] = ()
     skipped: tuple[Skipped, ...] = ()

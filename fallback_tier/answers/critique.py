@@ -24,8 +24,11 @@ class RetrieveAnswer(Frozen):
 
 
 class Critique(Frozen):
-    """A critic's reflection on one segment: ``relevant`` (ISREL; None without an example), ``support``
-    (ISSUP), ``usefulness`` (ISUSE, 1 to 5). ``is_final``: the plan is complete with it."""
+    """What a critic says of one segment.
+
+    ``relevant`` (ISREL): of the example that it was written from; None where there was none.
+    ``support`` (ISSUP), ``usefulness`` (ISUSE, 1 to 5). ``is_final``: the plan is complete with it.
+    """
 
     relevant: bool | None = None
     support: Annotated[Support, BeforeValidator(_plain)]

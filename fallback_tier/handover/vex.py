@@ -56,8 +56,11 @@ class Component(Frozen):
 
 
 class Product(Frozen):
-    """The patched repository. Its package URL names a commit (or base commit and patch digest), never a
-    *released* version: one of that number may exist without the patch."""
+    """The repository as it is with the patch. Its package URL never names a *released* version.
+
+    A release of that number may be out, without the patch: the commit that holds it is named, or, where
+    nothing was committed, the base commit and the patch's digest.
+    """
 
     name: str
     version: str

@@ -63,8 +63,11 @@ _TAKING = frozenset({"PayloadRedacted", "SegmentSealed", "RecordBegunAgain"})
 
 
 class Question(Frozen):
-    """One escalated gate transition. ``answer`` None: unanswered; ``cause``: why the last attempt gave no
-    patch; ``why``, ``next_step``: for a person who has not followed the fix."""
+    """One escalated gate transition. ``answer`` None: no person has answered yet.
+
+    ``cause``: why the last attempt gave no patch, if it was refused; ``why`` and ``next_step``: a sentence
+    each, for a person who has not followed the fix.
+    """
 
     fix_id: str
     gate_transition_id: str
@@ -87,9 +90,13 @@ class Evidence(Frozen):
 
 
 class AttemptReview(Frozen):
-    """One attempt, for a person who decides. ``in_place_of_examples``: the failure summary a retry had,
-    None on a first attempt; ``undecided``: gates that could not compare with the base commit;
-    ``double_check``: unsupported claims; ``cost_usd_estimate`` None: unpaid, or the price is unknown."""
+    """One attempt, as far as a person needs it to decide.
+
+    ``in_place_of_examples``: the failure summary that a retry had instead of retrieval, whole where its
+    evidence is there; None on a first attempt. ``undecided``: gates that could not hold it against the base
+    commit, each with its reason. ``double_check``: claims that a judge found unsupported.
+    ``cost_usd_estimate`` None: no model was paid, or its price is not known.
+    """
 
     attempt: int
     shape: str
@@ -111,8 +118,10 @@ class AttemptReview(Frozen):
 
 
 class Review(Frozen):
-    """All about one question. ``patch`` None: none was proposed, or ``patch_problem`` says why.
-    ``vulnerabilities``: by the recorded advisory."""
+    """Everything about one question. ``patch`` None: none was proposed, or ``patch_problem`` says why.
+
+    ``vulnerabilities``: what the fix is about, by its recorded advisory; empty if the record has none.
+    """
 
     question: Question
     vulnerabilities: tuple[Vulnerability, ...] = ()
