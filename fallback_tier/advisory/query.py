@@ -50,7 +50,10 @@ class PackageVersion(NamedTuple):
 
 
 class Answered(Frozen):
-    """An answer and the number of its call (from 1, per call type)."""
+    """The identifiers of the advisories of each package that was asked about, in the order of the packages.
+
+    ``answered``: when the server answered, in UTC. ``kept``: it was an earlier answer.
+    """
 
     ids: tuple[tuple[str, ...], ...]
     url: str

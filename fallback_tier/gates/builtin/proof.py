@@ -75,6 +75,8 @@ _NOTHING = Applied(
 
 
 class _AtBase(Frozen):
+    """What the proof printed as it failed at the base commit, and on what it ran."""
+
     output: str
     installed: str
     compared: str = ""

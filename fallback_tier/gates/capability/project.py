@@ -29,11 +29,7 @@ class About(Enum):
 
 
 class Question(NamedTuple):
-    """One escalated gate transition. ``answer`` None: no person has answered yet.
-
-    ``cause``: why the last attempt gave no patch, if it was refused; ``why`` and ``next_step``: a sentence
-    each, for a person who has not followed the fix.
-    """
+    """``name`` is known where the project has it, in a file of the same language."""
 
     about: About
     name: str
