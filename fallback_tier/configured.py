@@ -55,7 +55,6 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
-from pydantic.fields import FieldInfo
 
 from fallback_audit.disk_errors import blamed
 from fallback_audit.event_types import Dollars
@@ -314,13 +313,10 @@ class OwnSettings(Frozen):
         )
 
 
-def _key(field: FieldInfo) -> Key:
-    return next(it for it in field.metadata if isinstance(it, Key))
-
-
 #: Every key, in the order in which they are shown.
 SETTING_KEYS: Mapping[str, Key] = {
-    name: _key(field) for name, field in OwnSettings.model_fields.items()
+    name: next(it for it in field.metadata if isinstance(it, Key))
+    for name, field in OwnSettings.model_fields.items()
 }
 
 
@@ -473,7 +469,6 @@ def _readings(text: str, declared: Key) -> Iterator[object]:
 
 
 def _plain(value: Any) -> JsonValue:
-    """A value as JSON has it."""
     plain: JsonValue = TypeAdapter(Any).dump_python(value, mode="json")
     return plain
 
@@ -647,7 +642,6 @@ def _declared(loc: _Path) -> tuple[type[BaseModel], str]:
 
 
 def _unknown(name: str, path: _Path, lines: Mapping[_Path, int]) -> SettingError:
-    """A key that there is none of, and the valid one that is nearest."""
     written = str(path[-1])[:_SHOWN_NAME_CHARS]
     if path[: len(_TABLE)] != _TABLE:  # outside of our table
         key = _nearest(written)
@@ -702,7 +696,6 @@ def _wrong(
 
 
 def _unfit(name: str, why: str, *, kind: str, line: int = 0) -> SettingError:
-    """The file as a whole can't be used."""
     return SettingError(
         f"{_at(name, line)}: {why}.",
         next_step="Correct it, or name another file. For example: [tool.fallback-tier] and below it "
@@ -726,7 +719,6 @@ def _example(model: type[BaseModel], key: str) -> Any:
 
 
 def _line_of_toml(model: type[BaseModel], key: str) -> str:
-    """``key = value`` with a right value."""
     return f"{key} = {_toml(_example(model, key))}"
 
 

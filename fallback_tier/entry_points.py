@@ -158,6 +158,5 @@ def hooks_of(protocol: type) -> tuple[str, ...]:
 
 
 def _described(error: BaseException) -> str:
-    """Its kind, its place and the first line of its words."""
     first = str(error).partition("\n")[0][:_QUOTED]
     return f"{place_of(error)}: {first}" if first else place_of(error)

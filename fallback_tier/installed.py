@@ -72,19 +72,14 @@ def look_at_working_tree(
     all the same. Raises as ``look_at``, but for changes."""
     facts = inspect_repository(repository, clients)
     changed = frozenset(facts.dirty)
+    on_disk = {shown: odd.real for shown, odd in facts.odd_names.items()}
     there = tuple(
         name
         for name in facts.tracked_files
-        if name not in changed or os.path.lexists(facts.root / _on_disk(facts, name))
+        if name not in changed or os.path.lexists(facts.root / on_disk.get(name, name))
     )
     facts = facts.model_copy(update={"tracked_files": there})
     return _configured(facts, clients, settings), facts.dirty
-
-
-def _on_disk(facts: RepositoryFacts, name: str) -> str:
-    """Return a tracked file's own name: one that is not UTF-8 is shown otherwise."""
-    odd = facts.odd_names.get(name)
-    return name if odd is None else odd.real
 
 
 def _clean(facts: RepositoryFacts, clients: ClientRunner) -> RepositoryFacts:

@@ -1,9 +1,9 @@
 """What goes into and comes out of one attempt: selections, plans, summaries, applications."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from fallback_audit.event_types import Blocker as Blocker
 from fallback_audit.event_types import StepDeclined as StepDeclined
@@ -382,6 +382,13 @@ class Refused(_Application):
 
 #: The result of one attempt, by whichever tier: the name is the callable's contract.
 RecipeApplication = Annotated[Applied | Refused, Field(discriminator="outcome")]
+
+
+def shared_fields(record: BaseModel, model: type[BaseModel]) -> dict[str, Any]:
+    """Return the values of a record's fields that another model has, too: most events repeat a result's."""
+    names = type(record).model_fields.keys() & model.model_fields.keys()
+    return {name: getattr(record, name) for name in names}
+
 
 #: The heading in a failure summary that turns from what failed to what the patch tried.
 TRIED_HEADING = "What the patch tried:"

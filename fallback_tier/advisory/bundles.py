@@ -73,10 +73,8 @@ def lets_stay(advisory: Advisory, ecosystem: str, package: str, ids: Iterable[st
 
 
 def bundle(advisories: Sequence[Advisory]) -> Advisory:
-    """One record of several: a single flaw stays (or becomes) one record, more an AdvisoryBundle.
-
-    Raises AdvisoryError where there is none.
-    """
+    """Return one record of several: the record itself if there is one flaw, else an AdvisoryBundle. Raises
+    AdvisoryError if there is none."""
     members = one_per_flaw(advisories)
     if not members:
         raise AdvisoryError(
@@ -96,11 +94,8 @@ def bundle(advisories: Sequence[Advisory]) -> Advisory:
 
 
 def one_per_flaw(advisories: Iterable[Advisory]) -> tuple[Advisory, ...]:
-    """Records of the same flaw (an id or alias in common) as one, in the order of the first of each.
-
-    OSV's aliases are symmetric and transitive. The union of what they cover stays: databases disagree,
-    and what one calls affected is not called safe.
-    """
+    """Merge records of the same flaw (an id or alias in common), in the order of the first of each. The
+    union of what they cover stays: what one database calls affected is not called safe."""
     return tuple(merged(records) for records in by_flaw(advisories))
 
 
@@ -125,10 +120,8 @@ def by_flaw(advisories: Iterable[Advisory]) -> tuple[tuple[Advisory, ...], ...]:
 
 
 def merged(records: Sequence[Advisory]) -> Advisory:
-    """One record of several about one flaw: the first one's id, the others' as aliases.
-
-    OSV: of two records with the same id, the one modified later is authoritative.
-    """
+    """Merge records of one flaw: the first one's id, the others' as aliases. Of two with the same id, OSV
+    takes the one modified later."""
     records = _current(records)
     first = records[0]
     if len(records) == 1:

@@ -84,11 +84,8 @@ class Cleared(NamedTuple):
 
 
 class FoundAdvisory(NamedTuple):
-    """A record, and whether it is a whole one or was pieced together from what a report says.
-
-    A report's record has what it calls affected, ``fixes`` and ``cleared`` what it calls safe; ``unstated``
-    is what lies outside both.
-    """
+    """A record. ``whole`` False: pieced together from a report, whose ``fixes`` and ``cleared`` versions
+    are safe."""
 
     advisory: Advisory
     whole: bool = True

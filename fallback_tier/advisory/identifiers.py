@@ -25,10 +25,8 @@ _SAFE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.:-]{0,118}[A-Za-z0-9])?")
 
 
 def identifier(text: str) -> str | None:
-    """Return an advisory's identifier as databases spell it; None if the text is not meant as one.
-
-    Raises AdvisoryIdError: it begins as one of a known database and is not of its form.
-    """
+    """Return an identifier as databases spell it, or None if the text is not meant as one. Raises
+    AdvisoryIdError for a malformed one of a known database."""
     prefix, dash, rest = text.partition("-")
     database = prefix.upper()
     if not dash or "/" in text or text.lower().endswith((".json", ".jsonl", ".sarif")):

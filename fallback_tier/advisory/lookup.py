@@ -86,10 +86,8 @@ class _Answer:
 
 @dataclass
 class OsvLookup:
-    """Looks advisories up at an OSV API, a few requests at a time. Not for two threads.
-
-    ``folder``: returns where answers are kept, on first use. ``offline``: use kept answers alone.
-    """
+    """Looks advisories up at an OSV API, a few requests at a time; not thread-safe. ``folder`` returns
+    where answers are kept; ``offline``: use kept answers alone."""
 
     server: OsvServer
     folder: Callable[[], Path]
@@ -210,20 +208,17 @@ class OsvLookup:
             except OSError as error:
                 return self._kept(name, f"{self.base_url} did not answer ({reason_of(error)})")
             answer = self._read(name, content, datetime.now(UTC), is_kept=False)
-            self._keep(name, content)
+            try:
+                keep(self._file(name), content)
+            except OSError as error:
+                reason = StateFolderError(
+                    f"The answer for {name} can't be kept in {self.folder()}: {error.strerror}.",
+                    next_step="Check the folder, or name another with --state-dir.",
+                )
+                raise blamed(error, str(self.folder()), reason) from error
         except FallbackError as error:
             return error
         return answer
-
-    def _keep(self, name: str, content: bytes) -> None:
-        try:
-            keep(self._file(name), content)
-        except OSError as error:
-            reason = StateFolderError(
-                f"The answer for {name} can't be kept in {self.folder()}: {error.strerror}.",
-                next_step="Check the folder, or name another with --state-dir.",
-            )
-            raise blamed(error, str(self.folder()), reason) from error
 
     def _kept(self, name: str, why: str) -> _Answer:
         """Return the kept answer. Raises AdvisoryUnreachableError, with ``why`` there is no other: none is

@@ -37,10 +37,8 @@ _ALL = _Interval("0", None)
 
 
 def osv_ranges(text: str) -> list[dict[str, Any]]:
-    """OSV ranges (SEMVER) that hold exactly the versions of an npm range, pre-releases included.
-
-    Raises AdvisoryError where the text is not an npm range.
-    """
+    """Return the OSV ranges (SEMVER) of an npm range, pre-releases included. Raises AdvisoryError if the
+    text is none."""
     if len(text) > MAX_RANGE_LENGTH:
         raise _not_a_range(text[:80])
     intervals = [_intersection(alternative) for alternative in text.split("||")]
@@ -85,7 +83,12 @@ def _high_key(interval: _Interval) -> tuple[bool, SortKey, bool]:
 def _comparators(alternative: str) -> list[_Interval]:
     hyphen = _HYPHEN.fullmatch(alternative)
     if hyphen:
-        return _hyphen(hyphen["low"], hyphen["high"])
+        first, last = _interval(">=", hyphen["low"]), _interval("<=", hyphen["high"])
+        if first.low != "0" and "-" not in first.low:
+            first = first._replace(low=f"{first.low}-0")
+        if last.closed and last.high is not None and "-" not in last.high:
+            last = _Interval("0", successor(NPM, last.high))
+        return [first, last]
     found, place = [], 0
     text = alternative.strip()
     while place < len(text):
@@ -124,16 +127,6 @@ def _interval(operator: str, text: str) -> _Interval:
             return _Interval(start, _floor(_raised(numbers, min(1, len(numbers) - 1))))
         case _:
             return _Interval(start, after) if partial else _Interval(full, full, closed=True)
-
-
-def _hyphen(low: str, high: str) -> list[_Interval]:
-    """``a - b``: with pre-releases counted in, npm lets both ends take in those of their own release."""
-    first, last = _interval(">=", low), _interval("<=", high)
-    if first.low != "0" and "-" not in first.low:
-        first = first._replace(low=f"{first.low}-0")
-    if last.closed and last.high is not None and "-" not in last.high:
-        last = _Interval("0", successor(NPM, last.high))
-    return [first, last]
 
 
 def _caret_place(numbers: list[int]) -> int:

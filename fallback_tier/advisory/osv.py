@@ -142,11 +142,8 @@ class Advisory(OsvModel):
 
     @property
     def says_nothing(self) -> bool:
-        """No version of any package is called affected: commits only (``GIT`` ranges), or no range.
-
-        Such a record can't be held against a lock, which is not the same as "not affected"; a fix of
-        the package's own source is still possible.
-        """
+        """Return whether no version of any package is called affected: commits only (``GIT``), or no range.
+        That is not "not affected": a fix of the package's own source is still possible."""
         return all(
             matcher.says_nothing
             for names in self._by_package.values()
@@ -193,11 +190,8 @@ def load_advisory(path: Path) -> Advisory:
 
 
 def parse_advisory(data: bytes, source: str) -> Advisory:
-    """One OSV record from its bytes. ``source`` names them in messages.
-
-    Raises AdvisoryError: larger than MAX_ADVISORY_BYTES, not JSON, a key twice, not OSV, withdrawn, or
-    without an affected package.
-    """
+    """Parse one OSV record; ``source`` names it in messages. Raises AdvisoryError: larger than
+    MAX_ADVISORY_BYTES, not JSON, a duplicate key, not OSV, withdrawn, or without an affected package."""
     if len(data) > MAX_ADVISORY_BYTES:
         raise AdvisoryError(
             f"The advisory {source!r} is larger than {MAX_ADVISORY_BYTES:,} bytes.",
@@ -223,10 +217,8 @@ def advisory_from(record: object, source: str) -> Advisory:
 
 
 def record_from(record: object, source: str) -> Advisory:
-    """Return an OSV record of which nothing more is known: it may be withdrawn, or name no package.
-
-    For one database's part of an advisory. Raises AdvisoryError: it is not an OSV record.
-    """
+    """Parse one OSV record that may be withdrawn or name no package, as one database's part of an advisory.
+    Raises AdvisoryError."""
     try:
         return Advisory.model_validate(record)
     except ValidationError as error:

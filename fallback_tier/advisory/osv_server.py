@@ -59,10 +59,8 @@ def says_not_found(content: bytes) -> bool:
 
 @dataclass
 class OsvServer:
-    """One OSV API. Threads may share it.
-
-    ``pause``: waits between retries. Raises ConfigurationError: ``base_url`` is not an http(s) address.
-    """
+    """One OSV API, safe for threads. ``pause``: waits between retries. Raises ConfigurationError if
+    ``base_url`` is not an http(s) address."""
 
     base_url: str
     pause: Callable[[float], None] = time.sleep
@@ -84,11 +82,8 @@ class OsvServer:
             )
 
     def get(self, path: str, *, max_bytes: int) -> bytes:
-        """Return the answer to a GET; if the database does not have the record, OSV's error that says so.
-
-        Raises OSError: no answer after all retries; AdvisoryResponseError: more than ``max_bytes``, or that
-        error without its status.
-        """
+        """Return the answer to a GET, or OSV's "not found" error. Raises OSError: no answer after all
+        retries; AdvisoryResponseError: more than ``max_bytes``, or that error without its status."""
         from fallback_tier.network import StatusError
 
         try:

@@ -68,11 +68,9 @@ class Answered(Frozen):
 
 
 def affecting(lookup: OsvLookup, packages: Sequence[PackageVersion]) -> Answered:
-    """Return the identifiers of the advisories that affect these versions.
-
-    Raises AdvisoryUnreachableError: a request has no answer, and none is kept of the same packages;
-    AdvisoryResponseError: an answer of another shape; AdvisoryError: a kept answer can't be read.
-    """
+    """Return the advisories that affect these versions. Raises AdvisoryUnreachableError: no answer, and
+    none kept; AdvisoryResponseError: an answer of another shape; AdvisoryError: a kept answer can't be
+    read."""
     url = f"{lookup.base_url}{_PATH}"
     if not packages:
         return Answered(ids=(), url=url, answered=utc_text(datetime.now(UTC)))

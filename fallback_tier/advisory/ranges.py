@@ -7,11 +7,8 @@ from fallback_tier.advisory.versions import is_orderable, is_prerelease, served,
 
 
 def is_affected(advisory: Advisory, ecosystem: str, package: str, version: str) -> bool:
-    """Does the advisory cover this version of the package?
-
-    A text that can't be ordered (a URL, a tag) is never called safe: it is affected as soon as the
-    package has a range.
-    """
+    """Return whether the advisory covers this version. A text that can't be ordered (a URL, a tag) is
+    affected if the package has any range."""
     matcher = advisory.matcher(ecosystem, package)
     return matcher is not None and matcher.covers(version)
 
@@ -25,12 +22,8 @@ def fixed_versions(advisory: Advisory, ecosystem: str, package: str) -> tuple[st
 def admits_affected(
     advisory: Advisory, ecosystem: str, package: str, admits: Callable[[str], bool]
 ) -> bool:
-    """May a range end in an affected version?
-
-    A client takes the highest version that it may. Which ones are published only a registry knows;
-    of those that the record names, and one above them all, the highest that ``admits`` accepts is
-    asked about.
-    """
+    """Return whether a range may resolve to an affected version: of the versions that the record names, and
+    one above all, the highest that ``admits`` accepts is affected."""
     matcher = advisory.matcher(ecosystem, package)
     if matcher is None:
         return False
@@ -42,11 +35,8 @@ def admits_affected(
 def lowest_fixed_version(
     advisory: Advisory, ecosystem: str, package: str, current: str
 ) -> str | None:
-    """The lowest version above ``current`` named as fixed that is not itself affected.
-
-    None where the record names none (``last_affected``, ``limit``, an enumeration: ``lowest_safe``
-    finds one among the published), or where ``current`` can't be ordered: never a downgrade.
-    """
+    """Return the lowest fixed version above ``current`` that is not itself affected; None if the record
+    names none, or ``current`` can't be ordered (never a downgrade)."""
     return _lowest_above(
         advisory, ecosystem, package, current, fixed_versions(advisory, ecosystem, package)
     )
@@ -55,12 +45,9 @@ def lowest_fixed_version(
 def lowest_safe(
     advisory: Advisory, ecosystem: str, package: str, current: str, published: Iterable[str]
 ) -> str | None:
-    """The lowest published version above ``current`` that is not affected.
-
-    For every kind of record, also one that names no fixed version: above ``last_affected`` and beyond
-    a ``limit`` OSV calls a version unaffected. Pre-releases only where ``current`` is one. None where
-    there is none, or where ``current`` can't be ordered.
-    """
+    """Return the lowest published version above ``current`` that is not affected, whatever the record's
+    kind; pre-releases only if ``current`` is one. None if there is none, or ``current`` can't be
+    ordered."""
     candidates = (version for version in published if is_orderable(ecosystem, version))
     if not is_prerelease(ecosystem, current):
         candidates = (it for it in candidates if not is_prerelease(ecosystem, it))

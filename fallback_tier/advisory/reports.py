@@ -556,12 +556,8 @@ def _github_affected(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _github_range(ecosystem: str, stated: str, fixed: str) -> dict[str, Any]:
-    """Return a range such as ``>= 1.0, < 1.2`` as OSV has it.
-
-    Without a bound below, it begins with the first version; without one above, it has no end. ``<= 1.1``
-    ends at the first patched version, as in GitHub's own OSV export: what lies between is not called safe.
-    Raises AdvisoryError: the text is not such a range.
-    """
+    """Return a range such as ``>= 1.0, < 1.2`` as OSV ranges. As in GitHub's own OSV export, ``<= 1.1``
+    ends at the first patched version: what lies between is not called safe. Raises AdvisoryError."""
     is_served = bool(ecosystem_of_type(ecosystem))
     low, high, closed = "", "", False
     for part in filter(None, (it.strip() for it in stated.split(","))):
@@ -607,11 +603,8 @@ def _is_github_advisory(document: Mapping[str, Any]) -> bool:
 
 
 def trivy(report: Mapping[str, Any], source: str) -> Iterator[Found]:
-    """Vulnerabilities of Trivy's results; misconfigurations, secrets and licences are not advisories.
-
-    Without a target that has packages of an ecosystem that is served, none was looked at: Trivy may have
-    scanned for other things, or found no lock.
-    """
+    """Yield the vulnerabilities of Trivy's results. A report without a target of a served ecosystem is
+    *unknown*: Trivy may have scanned for other things, or found no lock."""
     yield from unread(report.get("Results"), source)
     if not any(map(_has_packages, mappings(report.get("Results")))):
         served = " or ".join(ecosystems())
@@ -708,7 +701,6 @@ def _of_package(
     url: str,
     cvss: str,
 ) -> Iterator[Found]:
-    """What a scanner says of one installed version."""
     name = ids[0] or "A vulnerability"
     if not package.ecosystem or not package.version:
         reason = f"{name}: {package.name or 'its package'} is of no ecosystem that is served."
@@ -738,11 +730,8 @@ _SETTLED = frozenset({"not_affected", "false_positive", "resolved", "resolved_wi
 
 
 def cyclonedx(bom: Mapping[str, Any], source: str) -> Iterator[Found]:
-    """The vulnerabilities of a CycloneDX document. It has no fixed versions: each is looked up by its id.
-
-    A document without ``vulnerabilities`` lists components; whether these are affected is unknown. So it is
-    if the list is empty: Trivy writes it so where it was not told to look for any.
-    """
+    """Yield the vulnerabilities of a CycloneDX document, each looked up by its id. One without any is
+    *unknown*: it lists components, or Trivy was not told to look."""
     if bom.get("vulnerabilities") in (None, []):
         reason = "It lists components and no `vulnerabilities`: have a scanner add them."
         yield Skipped(source=source, reason=reason)

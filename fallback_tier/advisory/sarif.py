@@ -40,8 +40,6 @@ from fallback_tier.errors import AdvisoryError
 
 
 class _Result(NamedTuple):
-    """A result with the rule that it refers to, and where it points."""
-
     result: Mapping[str, Any]
     rule: Mapping[str, Any]
     locations: tuple[tuple[str, Mapping[str, Any]], ...]
@@ -92,7 +90,6 @@ class _Rules:
 
 
 def _result_of(run: Mapping[str, Any], result: Mapping[str, Any], rules: _Rules) -> _Result:
-    """A result of a run, with everything that it refers to."""
     places = [
         place
         for location in mappings(result.get("locations"))
@@ -204,20 +201,15 @@ def read(log: Mapping[str, Any], source: str) -> Iterator[Found]:
         yield Skipped(source=source, reason="It has no runs: nothing was scanned.")
     for number, run in enumerate(mappings(log.get("runs"))):
         there = f"{source}: runs[{number}]"
-        yield from _unfinished(run, there)
+        if not isinstance(run.get("results"), list):
+            yield Skipped(source=there, reason="The run has no results: it was not carried out.")
+        yield from unread(run.get("invocations"), there)
+        if any(map(_has_failed, mappings(run.get("invocations")))):
+            yield Skipped(source=there, reason="The run failed, so its results may be incomplete.")
         yield from unread(run.get("results"), there)
         rules = _Rules(run)
         for place, result in enumerate(mappings(run.get("results"))):
             yield from _found(_result_of(run, result, rules), f"{there}.results[{place}]")
-
-
-def _unfinished(run: Mapping[str, Any], where: str) -> Iterator[Skipped]:
-    """SARIF: a run that found nothing has an empty array; one without results was not carried out."""
-    if not isinstance(run.get("results"), list):
-        yield Skipped(source=where, reason="The run has no results: it was not carried out.")
-    yield from unread(run.get("invocations"), where)
-    if any(map(_has_failed, mappings(run.get("invocations")))):
-        yield Skipped(source=where, reason="The run failed, so its results may be incomplete.")
 
 
 def _has_failed(call: Mapping[str, Any]) -> bool:
@@ -291,12 +283,16 @@ def _stated(item: _Result) -> Installed | None:
     if named is None:
         # A rule's package URLs are those of all its results: alone they tell only if there is one.
         return urls[0] if len(set(urls)) == 1 else None
-    known = next((url for url in urls if named.version == url.version and _alike(named, url)), None)
+    known = next(
+        (
+            url
+            for url in urls
+            if named.version == url.version
+            and named.name in (url.name, url.name.rpartition("/")[2])
+        ),
+        None,
+    )
     return known or named
-
-
-def _alike(named: Installed, url: Installed) -> bool:
-    return named.name in (url.name, url.name.rpartition("/")[2])
 
 
 def _purls(bag: Mapping[str, Any]) -> Iterator[Installed]:

@@ -177,7 +177,6 @@ def _identifiers(item: Named) -> tuple[str, ...]:
 
 
 def _known_ids(item: Found) -> tuple[str, ...]:
-    """Return the identifiers by which a report's part can be looked up."""
     if isinstance(item, Named):
         names = item.ids
     elif isinstance(item, FoundAdvisory) and not item.whole:
@@ -199,7 +198,12 @@ def _one_per_flaw(records: Sequence[FoundAdvisory]) -> Iterator[Advisory]:
             if not one.whole:
                 for package in _packages(one.advisory):
                     reports.setdefault(package, []).append(one)
-        known = {it for advisory in whole for it in _stated(advisory)}
+        known = {
+            package
+            for advisory in whole
+            for package in _packages(advisory)
+            if not advisory.says_nothing_of(*package)
+        }
         # The whole record's id and words come first.
         yield merged([*whole, *_reported(found, known, reports)])
 
@@ -231,11 +235,6 @@ def _reported(
             return (*(it.model_dump() for it in entry.ranges), *filter(None, (left,)))
 
         yield _with_ranges(one.advisory, ranges)
-
-
-def _stated(advisory: Advisory) -> set[tuple[str, str]]:
-    """Return the packages of which the record states versions."""
-    return {it for it in _packages(advisory) if not advisory.says_nothing_of(*it)}
 
 
 def _packages(advisory: Advisory) -> set[tuple[str, str]]:
@@ -391,7 +390,7 @@ def _parsed(data: bytes, source: str) -> object:
             lines = [line for line in words.split("\n") if line.strip()]
             if len(lines) < 2 or not error.msg.startswith("Extra data"):
                 raise
-            return _lines(lines)
+            return [parse_json(line) for line in lines]
     except DuplicateKeyError as error:
         raise AdvisoryError(
             f"The input {source!r} is ambiguous: {error}.",
@@ -408,10 +407,6 @@ def _formats() -> str:
     from fallback_tier.advisory import reports
 
     return reports.supported()
-
-
-def _lines(lines: Iterable[str]) -> list[Any]:
-    return [parse_json(line) for line in lines]
 
 
 def _short(error: Exception) -> str:

@@ -32,10 +32,8 @@ def served(ecosystem: str) -> EcosystemRules:
 
 @lru_cache(maxsize=65_536)
 def sort_key(ecosystem: str, version: str) -> SortKey:
-    """A key whose order is total, also over texts that aren't versions (they sort below all).
-
-    Raises AdvisoryError where the ecosystem's order is not known.
-    """
+    """Return a key whose order is total; texts that aren't versions are below all. Raises AdvisoryError for
+    an unknown ecosystem."""
     try:
         return 1, served(ecosystem).sort_key(version)
     except ValueError:
@@ -54,11 +52,8 @@ def compare_versions(ecosystem: str, left: str, right: str) -> int:
 
 
 def successor(ecosystem: str, version: str) -> str:
-    """The lowest version above this one: nothing that the ecosystem can order lies between.
-
-    For ranges that begin *after* a version; OSV's ``introduced`` is inclusive. Raises AdvisoryError
-    where the text is no version.
-    """
+    """Return the lowest version above this one, for ranges that begin *after* a version (OSV's
+    ``introduced`` is inclusive). Raises AdvisoryError if the text is no version."""
     if not is_orderable(ecosystem, version):
         raise AdvisoryError(
             f"{version!r} is not a version of ecosystem {ecosystem!r}.",
@@ -68,10 +63,7 @@ def successor(ecosystem: str, version: str) -> str:
 
 
 def next_line(ecosystem: str, version: str) -> str:
-    """Where the release line (the first two numbers) after this version's begins, pre-releases included.
-
-    For what can be ordered.
-    """
+    """Return where the release line (first two numbers) after this one begins, pre-releases included."""
     return served(ecosystem).next_line(version)
 
 

@@ -66,11 +66,9 @@ def grammar_of_blocks(
     may_bump: bool,
     may_declare: bool = False,
 ) -> str | None:
-    """From ``root``; None where nothing can be quoted or cited, or too much.
-
-    ``citable``: what a plan may rest on. ``may_bump``: is there a dependency to raise?
-    ``may_declare``: was an earlier attempt told to say what its edits reach for?
-    """
+    """Return a grammar from ``root``, or None if nothing can be quoted or cited, or too much. ``citable``:
+    what a plan may rest on; ``may_bump``: there is a dependency to raise; ``may_declare``: capabilities
+    were asked for."""
     runs = [run for one in quotable for run in _runs(one)]
     if sum(len(lines) for _, lines in runs) > MAX_LINES:
         return None
@@ -96,15 +94,13 @@ def _runs(one: Quotable) -> Iterator[tuple[str, Sequence[str]]]:
     """Lines in a row that a block can hold."""
     run: list[str] = []
     for line in (*one.lines, None):
-        if line is not None and not _is_no_code(line):
+        if line is not None and not (
+            opens(line) or closes(line) or line.rstrip() == DIVIDER or "\r" in line
+        ):
             run.append(line)
         elif run:
             yield one.path, run
             run = []
-
-
-def _is_no_code(line: str) -> bool:
-    return opens(line) or closes(line) or line.rstrip() == DIVIDER or "\r" in line
 
 
 def _quoting(name: str, lines: Sequence[str], shown: str) -> Iterator[tuple[str, str]]:

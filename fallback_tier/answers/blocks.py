@@ -56,10 +56,8 @@ _QUOTED_CHARS: Final = 80
 
 
 def _read_blocks(answer: ModelAnswer) -> tuple[Plan | None, tuple[str, ...]]:
-    """The plan in an answer, or what is wrong with it: exactly one of the two. Never raises.
-
-    As ``read_plan`` of JSON: a cut answer is never used, each problem is a sentence to act on.
-    """
+    """Return the plan in an answer, or what is wrong with it. Never raises; as ``read_plan`` of JSON, a cut
+    answer is never used."""
     if problem := no_text(answer, _ONE_PLAN):
         return None, (problem,)
     return parse_blocks(answer.text)
@@ -109,7 +107,13 @@ class _Reader:
     def feed(self, line: str) -> None:
         """One line. Inside a block nothing but its end, or another beginning, is more than code."""
         if self.block is not None:
-            self._inside(self.block, line)
+            if opens(line):
+                self._problem(f"Edit {self.blocks} has a line `{SEARCH}` of its own", _NO_MARKERS)
+                self._begin()
+            elif closes(line):
+                self._finish(self.block)
+            else:
+                self.block.append(line)
             return
         if opens(line):
             self._begin()
@@ -130,15 +134,6 @@ class _Reader:
     def _begin(self) -> None:
         self.block = []
         self.blocks += 1
-
-    def _inside(self, block: list[str], line: str) -> None:
-        if opens(line):
-            self._problem(f"Edit {self.blocks} has a line `{SEARCH}` of its own", _NO_MARKERS)
-            self._begin()
-        elif closes(line):
-            self._finish(block)
-        else:
-            block.append(line)
 
     def _finish(self, block: list[str]) -> None:
         self.block, self.is_waiting = None, False
@@ -220,11 +215,8 @@ def parse_plan(text: str) -> tuple[Plan | None, tuple[str, ...]]:
 
 @lru_cache(maxsize=2)
 def plan_schema(*, declaring: bool = False) -> dict[str, Any]:
-    """The JSON schema of a plan, for servers that enforce one. Not to be changed: it is shared.
-
-    ``declaring``: with the field for capabilities. A model that sees it at once declares what it may
-    never need; so only a retry that was told of it does.
-    """
+    """Return the JSON schema of a plan, shared: don't change it. ``declaring``: with capabilities, for a
+    retry that was told of them (a model that sees the field at once declares too much)."""
     schema = plan_adapter.json_schema()
     if not declaring:
         for definition in schema["$defs"].values():

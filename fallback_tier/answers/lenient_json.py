@@ -35,10 +35,8 @@ Value = dict[str, "Value"] | list["Value"] | str | float | bool | None
 
 
 class LenientJsonError(ValueError):
-    """The text has no single reading. ``keys``: those of the outermost object read before it.
-
-    ``kind``: what was found, as an error's (ADR-0130).
-    """
+    """The text has no single reading. ``keys``: those of the outermost object read before it; ``kind``: as
+    an error's (ADR-0130)."""
 
     def __init__(self, what: str, text: str, at: int, *, kind: str) -> None:
         line = text.count("\n", 0, at) + 1
@@ -49,10 +47,8 @@ class LenientJsonError(ValueError):
 
 
 def read_object(text: str, at: int) -> tuple[dict[str, Value], int]:
-    """The object whose ``{`` stands at ``at``, and the position after its ``}``.
-
-    Raises LenientJsonError.
-    """
+    """Return the object whose ``{`` is at ``at``, and the position after its ``}``. Raises
+    LenientJsonError."""
     reader = _Reader(text, at)
     keys: dict[str, Value] = {}
     try:

@@ -54,21 +54,16 @@ def beginning(outcome: ModelAnswer | ModelError) -> ModelAnswer | ModelError:
 def read_one(
     answer: ModelAnswer, key: str, adapter: TypeAdapter[ValueT]
 ) -> tuple[ValueT | None, tuple[str, ...]]:
-    """The one object with ``key`` in an answer, or what is wrong with it: exactly one of the two.
-
-    A cut answer is never used, however whole its beginning looks: what was cut is unknown. Each problem
-    is one sentence that a model can act on. Never raises.
-    """
+    """Return the one object with ``key`` in an answer, or its problems, each a sentence that a model can
+    act on. A cut answer is never used. Never raises."""
     if problem := no_text(answer, ONE_OBJECT):
         return None, (problem,)
     return parse_one(answer.text, key, adapter)
 
 
 def no_text(answer: ModelAnswer, wanted: str) -> str:
-    """Why an answer has no text that may be read, as a problem; empty where it has one.
-
-    ``wanted``: what was asked for, as a sentence.
-    """
+    """Return why an answer has no readable text; empty if it has one. ``wanted``: what was asked for, as a
+    sentence."""
     tokens = f"{answer.usage.output_tokens:,} tokens"
     if answer.stop_reason in _CUT_SHORT:
         return f"The answer was cut after {tokens} ({answer.stop_reason}): give a shorter one."
@@ -81,10 +76,8 @@ def no_text(answer: ModelAnswer, wanted: str) -> str:
 
 
 def text_after_thinking(text: str, wanted: str) -> tuple[str, str]:
-    """What a text says after the thinking that it begins with, or a problem: one of the two is empty.
-
-    A text that is too long to be an answer is a problem too.
-    """
+    """Return a text without the thinking that it begins with, and a problem (a text too long to be an
+    answer is one): one of the two is empty."""
     if len(text) > MAX_ANSWER_CHARS:
         return "", f"The answer is longer than {MAX_ANSWER_CHARS:,} characters. {wanted}"
     opening, closing = THINKING
@@ -101,12 +94,9 @@ def text_after_thinking(text: str, wanted: str) -> tuple[str, str]:
 def parse_one(
     text: str, key: str, adapter: TypeAdapter[ValueT]
 ) -> tuple[ValueT | None, tuple[str, ...]]:
-    """As ``read_one``, of the text alone.
-
-    Prose, code fences, a wrapping object and thinking before the answer are ignored. Two different objects
-    in one answer are a problem, the same one repeated is not; neither is one that can't be read passed over
-    for another. A problem quotes at most a few words of the answer.
-    """
+    """As ``read_one``, of the text alone: prose, code fences, a wrapping object and thinking before the
+    answer are ignored. Two different objects are a problem; none that can't be read is passed over. A
+    problem quotes a few words."""
     text, problem = text_after_thinking(text, ONE_OBJECT)
     if problem:
         return None, (problem,)
@@ -122,11 +112,8 @@ def parse_one(
 
 
 def _candidates(text: str, key: str) -> list[dict[str, Value]]:
-    """Every object of the text that has the key. Raises where one of them can't be read, or none can.
-
-    An end of thinking between two objects, or behind the last, makes what stands before it no answer: some
-    servers' templates open the thinking in the prompt, so that the text has its end alone.
-    """
+    """Yield every object of the text that has the key. Raises if one of them, or all, can't be read. Text
+    before an end of thinking is no answer: some templates open the thinking in the prompt."""
     named = re.compile(rf"[\"']{re.escape(key)}[\"']\s*:")
     found: list[dict[str, Value]] = []
     at = attempts = 0

@@ -38,12 +38,12 @@ from fallback_tier.outcome import (
     Remediation,
     Selected,
     UnreadItem,
+    shared_fields,
 )
 from fallback_tier.patch.admission import check_recipe
 from fallback_tier.patch.diff import unified_diff
 from fallback_tier.patch.normalise import edit_digest
-from fallback_tier.prompt.prose import without_secrets
-from fallback_tier.prompt.redact import excerpt
+from fallback_tier.prompt.redact import excerpt, without_secrets
 
 #: Longest sentence of a refusal: a client's own words fit, a log does not.
 MAX_SENTENCE_CHARS = 1_500
@@ -174,16 +174,9 @@ def seal(
     )
     yield record(
         PatchProposed(
-            attempt=task.number,
-            tier=application.tier,
-            prompt_shape=application.prompt_shape,
-            patch_sha256=application.patch_sha256,
-            edit_digest=application.edit_digest,
-            files=application.files,
+            **shared_fields(application, PatchProposed)
+            | {"low_confidence": application.low_confidence is not None},
             remediation_sha256=remediation.evidence_sha256 if remediation else None,
-            loose_edits=application.loose_edits,
-            grounded=application.grounded,
-            low_confidence=application.low_confidence is not None,
             application_sha256=put_document(evidence, application),
         )
     )
@@ -196,15 +189,7 @@ def _remediation(recipe: RecipeResult | None, evidence: EvidenceStore) -> Remedi
         return None
     recipe = without_secrets(recipe)
     document = recipe.model_dump_json(exclude={"changes"}).encode("utf-8", "replace")
-    return Remediation(
-        moves=recipe.moves,
-        declarations=recipe.declarations,
-        cleared=recipe.cleared,
-        left=recipe.left,
-        notes=recipe.notes,
-        unread=recipe.unread,
-        evidence_sha256=evidence.put(document),
-    )
+    return Remediation(**shared_fields(recipe, Remediation), evidence_sha256=evidence.put(document))
 
 
 def _diff(proposal: Proposal) -> str:
@@ -233,16 +218,7 @@ def refuse(
         ),
         declined=refusal.declined,
     )
-    yield record(
-        AttemptRefused(
-            attempt=task.number,
-            reason=refused.reason,
-            sentence=refused.sentence,
-            prompt_shape=refused.prompt_shape,
-            unread=refused.unread,
-            declined=refused.declined,
-        )
-    )
+    yield record(AttemptRefused(**shared_fields(refused, AttemptRefused)))
     return refused
 
 

@@ -3,17 +3,21 @@
 The only module that touches the retriever: what a retry must not do (ADR-0011) is done in one place.
 """
 
+import hashlib
 from collections.abc import Generator, Sequence
 
 from fallback_audit.events import ExampleReplayed, RetrievalQueried
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import ProofLevel, RetrievalVerdict, Tier
+from fallback_tier.advisory import Advisory, canonical_name
 from fallback_tier.attempt.task import AttemptTask, Proposal, Recorder, TierEvent
+from fallback_tier.errors import EditError, RepositoryError
 from fallback_tier.limits import MAX_EXAMPLES
 from fallback_tier.patch.edits import apply_edits
-from fallback_tier.patch.identity import replayable
+from fallback_tier.patch.policy import check_policy
 from fallback_tier.ports import SolvedExampleRetriever
-from fallback_tier.retrieval import FewShot, RagMiss, Retrieval
+from fallback_tier.repo import RepoContext
+from fallback_tier.retrieval import FewShot, RagMiss, Retrieval, SolvedExample
 
 
 def retrieve(
@@ -44,10 +48,8 @@ def retrieve(
 def _account(
     retrieval: Retrieval, examples: Sequence[FewShot], evidence: EvidenceStore
 ) -> str | None:
-    """Scores, floors and what was dropped: whole as evidence, since an event must stay small.
-
-    What was returned is written from the examples themselves, so that it can be traced by content.
-    """
+    """Keep scores, floors and what was dropped as evidence: an event stays small. What was returned is
+    written from the examples themselves, to be traceable by content."""
     if retrieval.account is None:
         return None
     account = retrieval.account.model_copy(
@@ -69,3 +71,37 @@ def replay(
             changes = apply_edits(task.repo, example.edits)
             return Proposal(Tier.RAG, changes, ProofLevel.SOURCE, example_ids=(example.example_id,))
     return None
+
+
+def replayable(example: SolvedExample, advisory: Advisory, repo: RepoContext) -> bool:
+    """Return whether an example is of the same package and code, and its edits apply: the advisory names
+    its package, all files it was made on are tracked with the same content, and every edited file is one of
+    them that ``policy`` lets edits touch."""
+    return (
+        _names_package(example, advisory)
+        and {edit.path for edit in example.edits} <= example.file_sha256.keys()
+        and not check_policy(edit.path for edit in example.edits)
+        and all(_same_content(repo, *item) for item in example.file_sha256.items())
+        and _applies(example, repo)
+    )
+
+
+def _names_package(example: SolvedExample, advisory: Advisory) -> bool:
+    name = canonical_name(example.ecosystem, example.package)
+    return name in advisory.packages(example.ecosystem)
+
+
+def _same_content(repo: RepoContext, path: str, digest: str) -> bool:
+    try:
+        content = repo.read_text(path).encode("utf-8")
+    except RepositoryError:
+        return False
+    return hashlib.sha256(content).hexdigest() == digest
+
+
+def _applies(example: SolvedExample, repo: RepoContext) -> bool:
+    try:
+        apply_edits(repo, example.edits)
+    except EditError:
+        return False
+    return True

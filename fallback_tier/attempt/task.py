@@ -79,11 +79,8 @@ TierEvent = AuditEvent | DraftText | DraftDiscarded | Finished
 
 @dataclass(frozen=True)
 class AttemptTask:
-    """The arguments of one attempt, with what follows from them.
-
-    ``is_resumed``: the fix is on record, so that a missing client raises and refuses nothing;
-    ``needs_model``: so does a missing model.
-    """
+    """The arguments of one attempt, and what follows from them. ``is_resumed``: a missing client raises
+    instead of refusing; ``needs_model``: so does a missing model."""
 
     advisory: Advisory
     repo: RepoContext
@@ -138,10 +135,8 @@ class AttemptTask:
 
 @dataclass(frozen=True)
 class Draft:
-    """What an author (or a search over several of its answers) came to, before any verdict.
-
-    Exactly one of ``plan`` and ``problems`` says something. ``call``: the author call that ended it.
-    """
+    """What an author, or a search over its answers, came to: exactly one of ``plan`` and ``problems``.
+    ``call``: the author call that ended it."""
 
     call: int
     text: str
@@ -201,10 +196,8 @@ class Refusal(FallbackError):  # noqa: N818 (control flow, not a fault)
 
 
 def check_history(prior_attempts: Sequence[AttemptSummary]) -> tuple[AttemptSummary, ...]:
-    """The contract on ``prior_attempts``: strictly increasing numbers, distilled summaries.
-
-    Raises AttemptHistoryError naming the attempt that breaks it.
-    """
+    """Check ``prior_attempts``: strictly increasing numbers, distilled summaries. Raises
+    AttemptHistoryError naming the attempt."""
     previous = 0
     for summary in prior_attempts:
         if summary.attempt <= previous:

@@ -17,9 +17,8 @@ from datetime import UTC, datetime
 from fallback_audit.events import BudgetRaised, Charge
 from fallback_audit.ports import AuditStore, Scope
 from fallback_audit.vocabulary import BudgetLimit
-from fallback_tier.budget.charging import input_tokens_at_most, tokens_at_most
 from fallback_tier.budget.meter import BudgetLimits, OverBudget, is_dollars, is_of_a_day
-from fallback_tier.budget.prices import Prices
+from fallback_tier.budget.prices import Prices, input_tokens_at_most, tokens_at_most
 from fallback_tier.budget.tally import Amount, Tally, in_dollars, microdollars
 from fallback_tier.ports import ModelRequest, Usage
 
@@ -35,11 +34,8 @@ def utc_now() -> datetime:
 
 
 class AuditMeter:
-    """Watches the caps; the audit trail is its journal: it records what was used. Threads may share it.
-
-    Per fix: all events of its identifier, with the caps that BudgetRaised set for it. Per day: all
-    fixes of the store whose calls were announced on this UTC day.
-    """
+    """Checks the caps against the audit trail; thread-safe. Per fix: all events of its identifier, with its
+    raised caps. Per day: all calls announced on this UTC day."""
 
     def __init__(
         self,
@@ -119,10 +115,8 @@ class AuditMeter:
 
 
 def effective(limits: BudgetLimits, raised: tuple[BudgetRaised, ...]) -> BudgetLimits:
-    """The configured caps with those that a named person raised for this fix.
-
-    The higher one of the two holds; where nothing is configured, what was raised is the cap.
-    """
+    """Return the configured caps with those raised for this fix: the higher one of the two, or whichever is
+    set."""
     usd = [cap for cap in (limits.usd_per_fix, *(r.usd_per_fix for r in raised)) if cap is not None]
     tokens = [
         cap

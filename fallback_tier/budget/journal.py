@@ -26,12 +26,9 @@ class Found(NamedTuple):
 
 
 class AuditJournal:
-    """Finds earlier answers in the audit trail and its evidence. Threads may share it.
-
-    An answer whose evidence is gone, altered or of another form is not offered: the model is asked
-    again, and paid again. To stop the fix instead would not bring the money back. One that an earlier
-    release encrypted stops it (EncryptedEvidenceError): that release can still use what was paid for.
-    """
+    """Finds earlier answers in the audit trail and its evidence; thread-safe. If an answer's evidence is
+    gone, altered or of another form, the model is asked (and paid) again. One that an earlier release
+    encrypted raises EncryptedEvidenceError: that release can still use it."""
 
     def __init__(self, audit: AuditStore, evidence: EvidenceStore) -> None:
         self._audit = audit
@@ -42,23 +39,19 @@ class AuditJournal:
     def take(self, scope: Scope, attempt: int, key: str) -> Found | None:
         """An answer to this request in an earlier run of this attempt; each once in a run."""
         with self._lock:
-            answers = self._of(scope)
+            answers = self._transitions.pop(scope, None) or _Answers()
+            self._transitions[scope] = answers
+            if len(self._transitions) > MAX_SCOPES_HELD:
+                self._transitions.popitem(last=False)
+            for stored in self._audit.events(scope.fix_id, kinds=_KINDS, after=answers.read):
+                if stored.scope == scope:
+                    answers.fold(stored)
+                answers.read = stored.seq
             while (event := answers.take(attempt, key)) is not None:
                 answer = self._kept(event)
                 if answer is not None:
                     return Found(event, answer)
         return None
-
-    def _of(self, scope: Scope) -> "_Answers":
-        answers = self._transitions.pop(scope, None) or _Answers()
-        self._transitions[scope] = answers
-        if len(self._transitions) > MAX_SCOPES_HELD:
-            self._transitions.popitem(last=False)
-        for stored in self._audit.events(scope.fix_id, kinds=_KINDS, after=answers.read):
-            if stored.scope == scope:
-                answers.fold(stored)
-            answers.read = stored.seq
-        return answers
 
     def _kept(self, event: ModelAnswered) -> ModelAnswer | None:
         if event.answer_evidence is None:

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from typing import Protocol
 
 from fallback_audit.vocabulary import ModelFailureKind, Provenance
-from fallback_tier.budget.charging import tokens_at_most
+from fallback_tier.budget.prices import tokens_at_most
 from fallback_tier.errors import ModelError
 from fallback_tier.ports import LanguageModel, ModelAnswer, ModelRequest, Usage
 

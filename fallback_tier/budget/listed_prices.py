@@ -24,12 +24,9 @@ def listed_prices_as_of() -> str:
 
 
 def listed_cost(model: str, usage: Usage) -> Decimal | None:
-    """Dollars of one call at its maker's list price today; None where none is listed for tokens both
-    ways.
-
-    Cache writes are priced as such or as plain input, whichever is dearer: what is booked before a call
-    is never less than what its answer comes to.
-    """
+    """Return the dollars of one call at its maker's list price today; None if none is listed for both
+    directions. Cache writes cost the dearer of their own and the input price: what is booked before a call
+    is never too little."""
     from genai_prices import Usage as Counted
     from genai_prices import calc_price
 

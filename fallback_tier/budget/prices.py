@@ -5,13 +5,14 @@ tax. The server's bill is the truth: check this table against the provider's pri
 platform documentation, "Pricing") before you rely on a figure.
 """
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_UP, Decimal
 from typing import NamedTuple
 
-from fallback_tier.ports import Usage
+from fallback_tier.ports import ModelRequest, Usage
 
 #: The day on which this table was last compared with published list prices.
 PRICES_AS_OF = "2026-10-10"
@@ -123,3 +124,27 @@ def _rounded(dollars: Decimal) -> Decimal:
 
 def _is_of(model: str, family: str) -> bool:
     return model.startswith(family) and bool(_SNAPSHOT.fullmatch(model[len(family) :]))
+
+
+#: UTF-8 bytes that a token has at least. The tokenizers in use are byte-level: none makes two tokens of
+#: one byte. Prose and code have 3 to 4 bytes a token, but what is in a prompt is not ours to choose: a
+#: text of rare characters comes near to 1, and a cap that such a text could pass would be none. What is
+#: booked too much is given back when the server has reported.
+BYTES_PER_TOKEN = 1
+
+#: Tokens that a server adds by itself: turns, and what it says where it enforces a schema (the
+#: provider documents up to about 700 for tools).
+OVERHEAD_TOKENS = 1_024
+
+
+def input_tokens_at_most(request: ModelRequest) -> int:
+    """A bound on what the server reads."""
+    size = len(request.text.encode("utf-8", "surrogatepass"))
+    if request.answer_schema is not None:
+        size += len(json.dumps(request.answer_schema).encode())
+    return -(-size // BYTES_PER_TOKEN) + OVERHEAD_TOKENS
+
+
+def tokens_at_most(request: ModelRequest) -> int:
+    """A bound on what it reads and writes."""
+    return input_tokens_at_most(request) + request.max_output_tokens

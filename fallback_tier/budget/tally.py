@@ -11,10 +11,64 @@ from typing import NamedTuple, Self
 from fallback_audit.events import BudgetRaised, Charge, ModelAnswered, ModelCalled, ModelFailed
 from fallback_audit.ports import AuditReader, Scope, StoredEvent
 from fallback_audit.vocabulary import CallType
-from fallback_tier.budget.calls import UsageLedger
 from fallback_tier.budget.prices import Prices
+from fallback_tier.limits import MAX_AUTHOR_CALLS
 from fallback_tier.outcome import CallUsage
 from fallback_tier.ports import Usage
+
+
+class CallCeiling:
+    """Author calls of one attempt: repair, strict regeneration and repeat share it (ADR-0014)."""
+
+    def __init__(self, limit: int = MAX_AUTHOR_CALLS) -> None:
+        self.limit = limit
+        self.taken = 0
+
+    @property
+    def left(self) -> int:
+        """Calls that may still be made."""
+        return self.limit - self.taken
+
+    def take(self) -> int | None:
+        """The number of the next call (from 1), or None when the ceiling is reached."""
+        if not self.left:
+            return None
+        self.taken += 1
+        return self.taken
+
+
+class UsageLedger:
+    """Adds up tokens and estimated dollars per call type."""
+
+    def __init__(self) -> None:
+        self._calls: dict[CallType, list[tuple[Usage, Decimal | None]]] = {}
+
+    def record(self, call_type: CallType, usage: Usage, cost: Decimal | None) -> None:
+        """Book one answered call: the tokens that the server reported, and what they cost."""
+        self._calls.setdefault(call_type, []).append((usage, cost))
+
+    def totals(self) -> tuple[CallUsage, ...]:
+        """Return one entry per call type used, in the vocabulary's order. The cost is None if any call's
+        price is unknown."""
+        return tuple(
+            _total(call_type, self._calls[call_type])
+            for call_type in CallType
+            if call_type in self._calls
+        )
+
+
+def _total(call_type: CallType, calls: list[tuple[Usage, Decimal | None]]) -> CallUsage:
+    costs = [cost for _, cost in calls if cost is not None]
+    return CallUsage(
+        call_type=call_type,
+        calls=len(calls),
+        input_tokens=sum(usage.input_tokens for usage, _ in calls),
+        output_tokens=sum(usage.output_tokens for usage, _ in calls),
+        cache_read_tokens=sum(usage.cache_read_tokens for usage, _ in calls),
+        cache_write_tokens=sum(usage.cache_write_tokens for usage, _ in calls),
+        cost_usd_estimate=f"{sum(costs, Decimal(0)):f}" if len(costs) == len(calls) else None,
+    )
+
 
 #: What a tally reads. AnswerReused is not among them: what is found again costs nothing.
 KINDS = frozenset({"ModelCalled", "ModelAnswered", "ModelFailed", "BudgetRaised"})
@@ -48,10 +102,8 @@ class _Key(NamedTuple):
 
 @dataclass
 class Booked:
-    """One call, at what it counts now. ``day`` is that on which it was announced (UTC).
-
-    ``reported``: it is known what it used; until then its pre-charge stands.
-    """
+    """One call at its current amount. ``day``: when it was announced (UTC); ``reported`` False: its
+    pre-charge counts."""
 
     seq: int
     scope: Scope
@@ -162,11 +214,8 @@ def _key(scope: Scope, event: ModelCalled | ModelAnswered | ModelFailed) -> _Key
 
 
 def spent(audit: AuditReader, scope: Scope) -> tuple[tuple[CallUsage, ...], Charge | None]:
-    """Return what a gate transition's calls used, all attempts together: as reported; and the pre-charges
-    of calls without a report.
-
-    An answer that is found again after an interruption counts once, at the attempt that paid for it.
-    """
+    """Return the usage of a gate transition's calls, and the pre-charges of calls without a report. A
+    reused answer counts once, at the attempt that paid for it."""
     ledger = UsageLedger()
     for stored in audit.events(scope.fix_id, kinds=frozenset({"ModelAnswered"})):
         event = stored.payload

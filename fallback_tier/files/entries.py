@@ -46,10 +46,8 @@ def say_nothing(_what: str) -> None:
 
 @dataclass(frozen=True)
 class Entries:
-    """The entries of one folder. ``what``: one of them, in messages to ``report``.
-
-    At most ``most`` entries and ``most_bytes`` are kept, the last used; one in use stays, whatever its age.
-    """
+    """The entries of one folder. ``what``: one of them, in messages to ``report``. The last used ``most``
+    entries and ``most_bytes`` are kept, and those in use."""
 
     folder: Path
     what: str
@@ -60,10 +58,8 @@ class Entries:
 
     @contextmanager
     def turn(self, key: str) -> Iterator[Path]:
-        """The entry's place, where something whole may be or nothing, for us alone to look at and to make.
-
-        Raises OSError where the folder can't be written, ToolFailedError where others take too long.
-        """
+        """Hold an entry's place, complete or absent, exclusively. Raises OSError if the folder isn't
+        writable, ToolFailedError if others take too long."""
         self.folder.mkdir(parents=True, exist_ok=True)
 
         def say() -> None:
@@ -113,7 +109,11 @@ class Entries:
 
     def tidy(self) -> None:
         """Remove what dead runs left, and what is too much."""
-        self._remove_abandoned()
+        for place in self.folder.glob("*.*"):
+            if place.suffix in {_PART, _GONE}:
+                with self._alone(place.name.partition(".")[0]) as alone:
+                    if alone:
+                        remove_tree(place)
         size = 0
         for number, entry in enumerate(self.all()):
             size += entry.size
@@ -131,13 +131,6 @@ class Entries:
         """Does a run have it, now?"""
         with self._alone(key) as alone:
             return not alone
-
-    def _remove_abandoned(self) -> None:
-        for place in self.folder.glob("*.*"):
-            if place.suffix in {_PART, _GONE}:
-                with self._alone(place.name.partition(".")[0]) as alone:
-                    if alone:
-                        remove_tree(place)
 
     def _replace(self, place: Path, part: Path) -> None:
         """Who still uses what stood there keeps its files until the next tidying."""

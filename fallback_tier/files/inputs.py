@@ -35,11 +35,8 @@ class DuplicateKeyError(ValueError):
 
 
 def open_named(path: Path) -> BinaryIO:
-    """Open a file that a person named, to be read.
-
-    Raises OSError, also for a named pipe, a socket or a device: it may never end, and a named pipe without
-    a writer is not even opened. A descriptor of this process (``/dev/stdin``) and ``/dev/null`` are read.
-    """
+    """Open a file that a person named. Raises OSError, also for a named pipe, a socket or a device, which
+    may never end; a descriptor of this process (``/dev/stdin``) and ``/dev/null`` are read."""
     if str(path).startswith(_OWN):
         return path.open("rb")
     check_ends(path, path.stat())

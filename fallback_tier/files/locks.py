@@ -26,10 +26,8 @@ def hold(
     waiting: Callable[[], None] = lambda: None,
     limit_s: float = MAX_HELD_S,
 ) -> BinaryIO:
-    """Wait for the lock; closing the file lets go. ``waiting`` is called once, where it takes its time.
-
-    Raises OSError where the file can't be made, ToolFailedError where others have it for ``limit_s``.
-    """
+    """Wait for the lock; closing the file releases it. ``waiting`` is called once, if it takes time. Raises
+    OSError if the file can't be made, ToolFailedError after ``limit_s``."""
     began, reported = time.monotonic(), False
     how = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
     while True:

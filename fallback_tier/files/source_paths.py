@@ -40,11 +40,8 @@ def is_beside(path: str) -> bool:
 
 
 def keeps_secrets(path: str) -> bool:
-    """Return whether a file or its folder is there for secrets, by its name: it is shown to no model.
-
-    Code about secrets (a package's ``credentials.py``) can have such a name, too: a fix that needs it is
-    left to a person.
-    """
+    """Return whether a file is for secrets, by its name or folder: no model sees it. Code about secrets
+    (``credentials.py``) may match; a fix of it is left to a person."""
     return _SECRETS.search(path) is not None
 
 

@@ -53,10 +53,8 @@ class FileTree(Frozen):
         return (*above, *reversed(self.lower)) or (self.root,)
 
     def locate(self, path: str) -> Path:
-        """Where a relative path's file, folder or link really lies; links are not followed.
-
-        Raises OSError: ENOENT where there is nothing, ELOOP where the path is, or lies behind, a link.
-        """
+        """Return where a relative path really lies, without following links. Raises OSError: ENOENT if it
+        is missing, ELOOP if it is, or is behind, a link."""
         pure = PurePosixPath(path)
         if pure.is_absolute() or ".." in pure.parts:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -87,11 +85,8 @@ class FileTree(Frozen):
         return self.model_copy(update={"lower": (layer, *self.lower)})
 
     def add(self, path: str, content: bytes) -> None:
-        """Write a new file, folders included.
-
-        Raises FileExistsError where something is there, or where a file or a link stands in for a
-        folder on the way; FileNotFoundError where the path leads out of the tree.
-        """
+        """Write a new file and its folders. Raises FileExistsError if something is in the way,
+        FileNotFoundError if the path leads out of the tree."""
         pure = PurePosixPath(path)
         if pure.is_absolute() or ".." in pure.parts:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -115,10 +110,8 @@ class FileTree(Frozen):
 
 
 def merged(folders: Sequence[Path], name: str) -> list[Path]:
-    """What an entry of merged folders (topmost first) is made of.
-
-    One file or link; or the folders that are merged in turn; nothing.
-    """
+    """Return what an entry of merged folders (topmost first) is made of: one file or link, the folders that
+    are merged, or nothing."""
     found: list[Path] = []
     for number, folder in enumerate(folders, start=1):
         place = folder / name

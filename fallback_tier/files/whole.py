@@ -31,10 +31,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def keep(path: Path, content: bytes, most: int = MAX_KEPT_FILES) -> None:
-    """Write a file of a cache, and remove all but the ``most`` last used files of its folder.
-
-    A running process finds its files again unless ``most`` others were used after them. Raises OSError.
-    """
+    """Write a cache file, and remove all but the ``most`` last used of its folder. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, content)
     last_used, killed_before = {}, time.time_ns() - _MAX_WRITING_NS

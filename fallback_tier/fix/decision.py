@@ -272,10 +272,8 @@ def _instead_of_a_retry(
 
 
 def _only_contradicts(summary: AttemptSummary) -> bool:
-    """Return whether a model's patch closes the flaw and only a few tests object, by what they assert.
-
-    A retrieved patch was written for other code, so that it may well break these tests (ADR-0011).
-    """
+    """Return whether a model's patch closes the flaw and only a few tests object, by what they assert. A
+    retrieved patch was written for other code (ADR-0011)."""
     tests = {name.partition("[")[0] for name in summary.contradicting_tests}
     message = summary.prior_failure_summary.partition(f"\n{TRIED_HEADING}")[0]
     return (
@@ -303,10 +301,8 @@ def _own_attempts(state: FixProgress) -> tuple[AttemptSummary, ...]:
 
 
 def _contradiction(attempts: Sequence[AttemptSummary]) -> EndEscalated | None:
-    """The question of the last attempt that tests alone stood against; None where there was none.
-
-    A fix may have to change a test that asserts the flaw. No patch may, so that is for a person to say.
-    """
+    """Return the question of the last attempt that only tests contradict, or None. A fix may have to change
+    a test that asserts the flaw, and no patch may: a person decides."""
     against = next((one for one in reversed(attempts) if one.contradicting_tests), None)
     if against is None:
         return None

@@ -70,11 +70,8 @@ class Delivery(Frozen):
     into: Path | None = None
 
     def checked(self, ids: Sequence[str], repo: RepoContext, clients: ClientRunner) -> Setup:
-        """What a fix begins with, checked before the work. ``ids``: the advisories that are to be fixed;
-        which a branch without a name of its own is called after, is known at the end.
-
-        Raises ConfigurationError.
-        """
+        """Check a delivery before the work, and return what the fix begins with. ``ids``: the requested
+        advisories, which may name the branch. Raises ConfigurationError."""
         if self.commit is not None and self.dry_run:
             raise ConfigurationError(
                 "--commit makes a branch, and --dry-run leaves the repository as it is.",
@@ -128,11 +125,8 @@ def deliver_fixes(
     setup: Setup,
     deliver: Deliver,
 ) -> DeliveryOutcome:
-    """Deliver a proved patch, put that on record, and write what was asked for beside it.
-
-    ``patch``: those of all fixes, as one. What is on record as delivered is not delivered again, and
-    every other part can be done again: what is there already stays.
-    """
+    """Deliver a proved patch, record that, and write the requested files. ``patch``: those of all fixes as
+    one. Nothing on record is delivered again; every other part is idempotent."""
     with resumable(fixes[0][0].fix_id):
         if setup.output:
             write_patch(Path(setup.output), patch.diff)

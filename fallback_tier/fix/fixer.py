@@ -95,7 +95,15 @@ class Fixer:
         """
         repo, one = self._look(given, repository, fix_id)
         if one is None:
-            return self._fix_several(given, repo, delivery)
+            if self.services.configuration.proof is not None:
+                raise ConfigurationError(
+                    "--proof shows one advisory's flaw in one ecosystem, and this is about several.",
+                    next_step="Fix that advisory alone with --proof, then the others.",
+                    kind="proof_of_several",
+                )
+            from fallback_tier.fix.several import fix_several
+
+            return fix_several(given, repo, self.services, delivery, self.watch)
         self._note_unused(given)
         with self._begun(one, repo, self._checked(delivery, one, repo)) as fix:
             return fix.to_the_end()
@@ -108,11 +116,9 @@ class Fixer:
         repository: Path | None = None,
         delivery: Delivery = _DEFAULT,
     ) -> Fixed:
-        """Continue a fix that was interrupted, or that a person let continue, by what is on record.
-
-        ``repository``: where its checkout is now. ``given``: its advisory, for a fix that is configured and
-        delivered anew. Raises as ``fix``, and InputError if nothing is to be continued.
-        """
+        """Continue an interrupted or reopened fix by its record. ``repository``: its checkout now;
+        ``given``: its advisory, to configure and deliver it anew. Raises as ``fix``, and InputError if
+        nothing is to be continued."""
         if given is not None:
             if repository is None:
                 raise ConfigurationError(
@@ -147,12 +153,9 @@ class Fixer:
         fix_id: str,
         delivery: Delivery = _DEFAULT,
     ) -> Iterator[OpenFix | EndedFix]:
-        """Open the fix of one advisory under this identifier, for an engine that takes the steps itself
-        (ADR-0086): begun, or resumed if it is on record. It is held while it is open.
-
-        ``delivery`` with a branch or a report counts if the fix begins; one that continues is delivered as
-        it began. Raises as ``fix`` and ``resume``, and SeveralFixesError.
-        """
+        """Open (begin or resume) one advisory's fix under this identifier for an engine that takes the
+        steps (ADR-0086), and hold it. A resumed fix is delivered as it began. Raises as ``fix`` and
+        ``resume``, and SeveralFixesError."""
         if is_on_record(self.services.audit, fix_id):
             inputs = self._recorded(fix_id).inputs
             with self._resumed(fix_id, inputs.advisory, repository, inputs.setup) as fix:
@@ -212,11 +215,9 @@ class Fixer:
     def _resumed(
         self, fix_id: str, advisory: Advisory, repository: Path, setup: Setup
     ) -> Iterator[OpenFix | EndedFix]:
-        """Continue a fix from where the record says that it is; one that has ended is only delivered.
-
-        Raises InputError if there is nothing to continue, or another process holds it; RepositoryError if
-        the repository is at another commit; and what the parts raise.
-        """
+        """Continue a fix from its record; an ended one is only delivered. Raises InputError if there is
+        nothing to continue or another process holds it; RepositoryError at another commit; and what the
+        parts raise."""
         services = self.services
         with holding(services.configuration.state_dir, fix_id), ExitStack() as held:
             recorded = self._recorded(fix_id)
@@ -225,7 +226,13 @@ class Fixer:
                 yield self._ended(recorded, result, advisory, repository, setup, held)
                 return
             services.check_raised(recorded.raised)
-            self._check_whose(recorded)
+            now = self.services.configuration.settings.whose_code
+            began = recorded.affected
+            if now is not None and began is not None and now is not began.code:
+                raise InputError(
+                    f"The fix began as one of {began.code} code, and the options say {now} now.",
+                    next_step="Resume it without them, or start a new fix.",
+                )
             repo = look_at(repository, services.clients, services.configuration.settings)
             recorded.check_base(repo.base_commit)
             inputs = services.choose_recipe(
@@ -241,10 +248,8 @@ class Fixer:
     def _opened(
         self, inputs: "Inputs", setup: Setup, recorded: RecordedFix | None, held: ExitStack
     ) -> OpenFix:
-        """Put the beginning on record, or that the fix continues. ``held``: released at the end of all.
-
-        The watcher and the worktree are released before the patch is delivered.
-        """
+        """Record the beginning, or that the fix continues. ``held``: released at the end; watcher and
+        worktree before delivery."""
         services, advisory, repo = self.services, inputs.advisory, inputs.repo_ctx
         working = held.enter_context(ExitStack())
         watcher = working.enter_context(self.watch.fixing())
@@ -305,28 +310,7 @@ class Fixer:
             fence.expect(fix_id, seen)
             held.callback(fence.let_go, fix_id)
 
-    def _check_whose(self, recorded: RecordedFix) -> None:
-        """Decided once: raises InputError if the options say now that other code is affected."""
-        now = self.services.configuration.settings.whose_code
-        began = recorded.affected
-        if now is not None and began is not None and now is not began.code:
-            raise InputError(
-                f"The fix began as one of {began.code} code, and the options say {now} now.",
-                next_step="Resume it without them, or start a new fix.",
-            )
-
     # Of several; imported here, as most fixes are of one.
-
-    def _fix_several(self, given: AdvisorySet, repo: RepoContext, delivery: Delivery) -> Fixed:
-        if self.services.configuration.proof is not None:
-            raise ConfigurationError(
-                "--proof shows one advisory's flaw in one ecosystem, and this is about several.",
-                next_step="Fix that advisory alone with --proof, then the others.",
-                kind="proof_of_several",
-            )
-        from fallback_tier.fix.several import fix_several
-
-        return fix_several(given, repo, self.services, delivery, self.watch)
 
     def _resume_several(
         self, recorded: RecordedFix, repository: Path | None, delivery: Delivery

@@ -70,12 +70,9 @@ def _with_code(repo: RepoContext, selection: RecipeSelection) -> RepoContext:
 
 
 class OpenFix:
-    """One fix in this process's hands: one gate transition, and the resources that its steps share.
-
-    Begin or resume it once, before its first step; ``close`` it when no more are taken. Not for two threads
-    at once. Whatever a step raises, the fix can be resumed, and this object is of no further use.
-    ``put`` puts a proved patch where it was asked for.
-    """
+    """One fix in this process: one gate transition, and its steps' resources; not thread-safe. Begin or
+    resume it once, ``close`` it at the end. After any error the fix can be resumed, and this object is
+    useless. ``put`` delivers a proved patch."""
 
     def __init__(
         self,
@@ -148,8 +145,9 @@ class OpenFix:
         state, needs_model = recorded.state, recorded.needs_model and not self._parts.setup.several
         following = next_step(state, self._parts.gate_names)
         makes = following is not None and following.name == "attempt" and state.recorded is None
-        if makes and needs_model and (recorded.asked_model or state.prior_attempts):
-            self._check_model()
+        asks_model = makes and needs_model and (recorded.asked_model or state.prior_attempts)
+        if asks_model and self._tier.parts.leaf is None:  # before anything is on record
+            raise model_missing(self._repo.fix_id)
         self._is_resumed = True
         self._resolutions |= recorded.resolutions
         self._recorded |= recorded.resolutions.keys()
@@ -208,11 +206,6 @@ class OpenFix:
         clients = self._parts.clients
         return clients.allowed_hosts(tools) if isinstance(clients, KnowsHosts) else ()
 
-    def _check_model(self) -> None:
-        """Before anything is on record: raises SettingMissingError if there is no model to ask."""
-        if self._tier.parts.leaf is None:
-            raise model_missing(self._repo.fix_id)
-
     def _say_unprotected(self) -> None:
         if self._parts.sandbox_waiver is not None:
             self._record.unprotected(self._parts.sandbox_waiver)
@@ -242,7 +235,6 @@ class OpenFix:
         raise AssertionError(f"no step is named {key.name!r}")
 
     def _decide(self, state: FixProgress) -> FixProgress:
-        """End the fix, go on to the recipe's next candidate, or start a retry."""
         code = self._repo.affected_code
         recalls, divisible = self._repo.settings.recalls_attempts, self._parts.setup.divisible
         decision = decide(state, self._repo.fix_id, code, recalls=recalls, divisible=divisible)
@@ -254,7 +246,6 @@ class OpenFix:
         return replace(state, result=self._record.ended(decision, state))
 
     def _retry(self, state: FixProgress, failure: Failure) -> FixProgress:
-        """Start a fresh attempt that knows of the failed one only its summary; or end the fix here."""
         if state.failed is None:  # not on record yet
             self._record.failed(failure.summary, failure.signature)
         if failure.then is not None:
@@ -324,8 +315,11 @@ class OpenFix:
         if not isinstance(application, Applied) or worktree is None:
             raise AssertionError("gates judge an isolated patch")
         began = time.monotonic_ns()
+        cache = self._parts.workspace / "cache"
+        if state.recorded is not None:
+            cache = cache_of_its_own(cache, self._record.scope)
         with writing_below(self._parts.workspace):
-            verdict = self._judge(name, application, worktree, self._cache(state))
+            verdict = self._judge(name, application, worktree, cache)
         took_ms = (time.monotonic_ns() - began) // 1_000_000
         verdict = verdict.model_copy(update={"duration_ms": took_ms})
         clients = self._parts.clients
@@ -334,7 +328,6 @@ class OpenFix:
         return replace(state, verdicts=(*state.verdicts, kept))
 
     def _new_resolutions(self) -> tuple[RecordedResolution, ...]:
-        """Those that are not on record yet."""
         new = {key: it for key, it in self._resolutions.items() if key not in self._recorded}
         self._recorded |= new.keys()
         return tuple(RecordedResolution(key=key, text=text) for key, text in new.items())
@@ -346,25 +339,20 @@ class OpenFix:
             return judge_application(application, worktree)
         worktree.restore()
         gate = next(gate for gate in self._parts.gates if gate.name == name)
-        return gate.judge(self._context(application, worktree, cache))
-
-    def _context(self, application: Applied, worktree: RunnerWorktree, cache: Path) -> GateContext:
-        return GateContext(
-            advisory=self._advisory,
-            repo=self._repo,
-            application=application,
-            worktree=worktree,
-            cache=cache,
-            sandbox=self._parts.sandbox,
-            clients=self._parts.clients,
-            timeout_s=self._parts.timeout_s,
-            report=self._parts.report,
-            resolutions=self._resolutions,
+        return gate.judge(
+            GateContext(
+                advisory=self._advisory,
+                repo=self._repo,
+                application=application,
+                worktree=worktree,
+                cache=cache,
+                sandbox=self._parts.sandbox,
+                clients=self._parts.clients,
+                timeout_s=self._parts.timeout_s,
+                report=self._parts.report,
+                resolutions=self._resolutions,
+            )
         )
-
-    def _cache(self, state: FixProgress) -> Path:
-        cache = self._parts.workspace / "cache"
-        return cache if state.recorded is None else cache_of_its_own(cache, self._record.scope)
 
 
 def run_fix(

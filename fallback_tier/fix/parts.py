@@ -1,7 +1,7 @@
 """What a fix is made and judged with: the tier, the gates in order (ours, the ecosystem's with a proof
 before its tests, the user's own), a sandbox, the audit trail; and whether the proof can show anything."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -44,12 +44,8 @@ def _ignore(_event: TierEvent | StepKey) -> None:
 
 @dataclass(frozen=True)
 class FixParts:
-    """What a fix is made and judged with.
-
-    ``setup``: what a run that resumes the fix must know of this one, kept as evidence. ``report`` is called
-    with what takes time. ``layered``: worktrees in layers, or plain checkouts; None: layers if they can be
-    mounted.
-    """
+    """What a fix is made and judged with. ``setup``: evidence for a resumed run; ``report``: called with
+    what takes time; ``layered`` None: layered worktrees if they can be mounted."""
 
     tier: FallbackTier
     gates: Sequence[Gate]
@@ -81,13 +77,9 @@ def fix_parts(
     repo: RepoContext,
     report: Callable[[str], None] = say_nothing,
 ) -> FixParts:
-    """Return the parts for a fix of ``advisory``: its gates, and those that ``repo``'s base commit
-    describes.
-
-    ``setup``: what to keep for a run that resumes it, beside the services' configuration; ``report`` hears
-    what is waited for. Raises SandboxError where no sandbox can be had, ConfigurationError where the
-    user's own gates can't be read.
-    """
+    """Return the parts for a fix of ``advisory``, with the gates that ``repo``'s base commit configures.
+    ``setup``: evidence for a resumed run. Raises SandboxError if there is no sandbox, ConfigurationError if
+    the user's gates can't be read."""
     configuration = services.configuration
     plugin, sandbox = services.plugin_for(advisory), services.sandbox()
     kept = {"configuration": configuration.recorded(), "bounds": sandbox.bounds}
@@ -110,15 +102,20 @@ def fix_parts(
 def gates_for(
     plugin: EcosystemPlugin, repo: RepoContext, configuration: Configuration, clients: ClientRunner
 ) -> tuple[Gate, ...]:
-    """Return the gates in the order in which they judge, the cheapest first: the common ones
-    (``builtin/common.py``), the ecosystem's, those that are installed by entry point, then the user's own.
-
-    The user's own gates come from the configuration or, if it has none, from the base commit. Raises
-    ConfigurationError, RepositoryError if those can't be read; PluginError.
-    """
+    """Return the gates in order, the cheapest first: the common ones, the ecosystem's, those by entry
+    point, the user's own (by the configuration, or else the base commit). Raises ConfigurationError,
+    RepositoryError, PluginError."""
     before_them = (*common_gates(plugin), *plugin.gates())
     by_entry_point = installed_gates(plugin)
-    _check_unique(by_entry_point, _RESERVED | {gate.name for gate in before_them})
+    # Gates are told apart by their names, in the record too.
+    seen = set(_RESERVED | {gate.name for gate in before_them})
+    for gate in by_entry_point:
+        if gate.name in seen:
+            raise ConfigurationError(
+                f"A gate by entry point is called {gate.name!r}, as another gate is already.",
+                next_step="Uninstall the distribution that brought it, or have it renamed.",
+            )
+        seen.add(gate.name)
     built_in = (*before_them, *by_entry_point)
     own = of_base(repo, clients).gates if configuration.gates is None else configuration.gates
     check_names(own, _RESERVED | {gate.name for gate in built_in})
@@ -129,28 +126,12 @@ def gates_for(
     return (*before, *proof, *tests, *(CustomGate(settings, plugin) for settings in own))
 
 
-def _check_unique(gates: Sequence[Gate], taken: Collection[str]) -> None:
-    """Raises ConfigurationError: gates are told apart by their names, in the record too."""
-    seen = set(taken)
-    for gate in gates:
-        if gate.name in seen:
-            raise ConfigurationError(
-                f"A gate by entry point is called {gate.name!r}, as another gate is already.",
-                next_step="Uninstall the distribution that brought it, or have it renamed.",
-            )
-        seen.add(gate.name)
-
-
 def check_proof_fails(
     parts: FixParts, inputs: Inputs, report: Callable[[str], None]
 ) -> ProofFailure | None:
-    """Check that the proof fails at the base commit, before anything is spent on a patch, and return how.
-
-    If nothing here can make a patch (the recipe's "no" is final, or no model is configured), the proof is
-    not run, and the result is None, as without a proof: the attempt says at once what is missing.
-    ``report`` is called with what takes time. Raises ProofError where it can't prove anything;
-    SandboxError, RepositoryError, ToolError.
-    """
+    """Check that the proof fails at the base commit, before anything is spent, and return how; None without
+    a proof, or if nothing here can make a patch. Raises ProofError if it can't prove anything;
+    SandboxError, RepositoryError, ToolError."""
     if not _may_be_patched(parts.tier, inputs.recipe_selection):
         return None
     for gate in parts.gates:
@@ -171,7 +152,6 @@ def check_proof_fails(
 
 
 def _may_be_patched(tier: FallbackTier, selection: RecipeSelection) -> bool:
-    """Return whether a recipe, a solved example or a model may make a patch."""
     if isinstance(selection, Selected):
         return True
     has_more = tier.parts.leaf is not None or tier.parts.retriever is not None

@@ -22,12 +22,9 @@ def plan_fixes(
     resolve: bool = True,
     observe: Callable[[str], None] = say_nothing,
 ) -> RemediationPlan:
-    """Each move, why cheaper steps did not serve, and what can't be fixed, in a git checkout as it is:
-    uncommitted changes of tracked files are read, and named in ``uncommitted``.
-
-    ``resolve`` False: from the files alone, and no client runs. ``observe`` is told each step. Raises
-    RepositoryError, StateFolderError where a client can't write its cache, ToolError.
-    """
+    """Plan each move, and what can't be fixed, in a checkout as it is (changed files are in
+    ``uncommitted``). ``resolve`` False: from the files alone; ``observe``: called with each step. Raises
+    RepositoryError, StateFolderError if a cache isn't writable, ToolError."""
     chosen = settings or Settings()
     clients, plugins = clients_and_plugins(chosen.allow_hosts)
     repo, uncommitted = look_at_working_tree(repository, clients, chosen)

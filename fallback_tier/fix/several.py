@@ -24,20 +24,17 @@ from fallback_tier.wiring import Services
 def fix_several(
     given: AdvisorySet, repo: RepoContext, services: Services, delivery: Delivery, watch: Watch
 ) -> SeveralFixes:
-    """Plan, prove what holds of each ecosystem on the base commit, deliver it as one patch.
-
-    The same call goes on with a run of it that was interrupted.
-    """
+    """Plan, prove per ecosystem, and deliver as one patch; the same call continues an interrupted run."""
     ids = [advisory.id for advisory in given.advisories]
     setup = delivery.checked(ids, repo, services.clients)
     if given.advisories:
         check_clients(given, repo, services.clients, services.plugins)
         services.sandbox()  # where there is none, that is said before the long work
-    begun = _batch_starter(services, watch).begin(given, repo, setup)
-    if begun.goes_on:
+    run, is_resumed = _batch_starter(services, watch).begin(given, repo, setup)
+    if is_resumed:
         watch.note("resuming an interrupted run: what is on record is not done again")
-    deliver_patch = complete if begun.goes_on else put_on_working_tree
-    return _to_the_end(begun.run, services, deliver_patch, begun.run.record.setup)
+    deliver_patch = complete if is_resumed else put_on_working_tree
+    return _to_the_end(run, services, deliver_patch, run.record.setup)
 
 
 def resume_several(
@@ -68,7 +65,6 @@ def _to_the_end(run: BatchRun, services: Services, deliver: Deliver, setup: Setu
 def _delivered(
     run: BatchRun, end: BatchEnd, services: Services, deliver: Deliver, setup: Setup
 ) -> DeliveryOutcome:
-    """One patch for all that holds."""
     due = [part for part in end.parts if part.fixed]
     patch = merged([part.application for part in due if part.application])
     if patch is None:

@@ -58,11 +58,8 @@ _BEFORE_NUMBER: Final = frozenset({"no", "nos", "p", "pp", "v", "ver", "st"})
 
 
 def sentences(text: str) -> tuple[str, ...]:
-    """The sentences in order, each on one line, list marks left out; never an empty one.
-
-    Code spans, abbreviations, initials and version numbers are not cut. Of what is no white space and no
-    list mark nothing is lost. Linear in the length of the text.
-    """
+    """Return the sentences, each on one line, without list marks. Code spans, abbreviations, initials and
+    version numbers are not cut, and nothing else is lost. Linear in the text's length."""
     masked = _CODE.sub(lambda found: "x" * len(found.group()), text)
     cuts = {0, len(text)}
     cuts.update(found.end() for found in _BREAK.finditer(masked))
@@ -158,11 +155,8 @@ class Judgement(Frozen):
 
 
 def claims_of(plan: Plan) -> tuple[Claim, ...]:
-    """The claims of a plan in a fixed order, ids C1, C2 …; empty for a refusal, and for nothing else.
-
-    First the sentences of the rationale, then what a bump or an override says of the version, then one
-    claim an edit.
-    """
+    """Return the claims of a plan (C1, C2 …), empty for a refusal: sentences of the rationale, what a bump
+    or override says of the version, one per edit."""
     if isinstance(plan, Refuse):
         return ()
     messages = _claim_sentences(plan.rationale)
@@ -181,10 +175,8 @@ def has_cut_claims(plan: Plan) -> bool:
 
 
 def read_verdicts(graded: Sequence[Graded], claims: Sequence[Claim]) -> Judgement | str:
-    """A judgement, or why the judge's answer is none (a claim left out, given twice, invented).
-
-    Grades are put in the order of the claims. The sentence quotes a few characters of an answer.
-    """
+    """Return a judgement in the order of the claims, or why the answer is none (a claim left out, graded
+    twice, invented)."""
     if not claims:
         return "The plan makes no claim, so there is nothing to judge."
     given = Counter(grade.id for grade in graded)
@@ -216,7 +208,6 @@ def _version_claim(plan: DependencyBump | Override) -> str:
 
 
 def _edit_claim(number: int, edit: SearchReplace) -> str:
-    """What an edit asserts by being made."""
     if edit.makes_file:
         made = f"makes the new file {edit.path} with {_quoted(edit.new)}"
         return f"Edit {number} {made}; the advisory and the code shown call for it."

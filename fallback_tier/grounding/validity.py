@@ -6,7 +6,11 @@ package is a direct dependency. The recipe, which reads the manifests, refuses b
 (``EcosystemPlugin.apply``).
 """
 
-from collections.abc import Iterator
+import json
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Final
 
 from fallback_tier.advisory import (
@@ -17,10 +21,18 @@ from fallback_tier.advisory import (
     is_affected,
 )
 from fallback_tier.advisory.versions import is_orderable, served
-from fallback_tier.grounding.edit_checks import edit_problems, quoted
-from fallback_tier.outcome import DependencyBump, Override, Plan, Refuse, SourceEdit
+from fallback_tier.errors import EditError, RepositoryError
+from fallback_tier.files.inputs import parse_toml
+from fallback_tier.outcome import DependencyBump, Override, Plan, Refuse, SearchReplace, SourceEdit
+from fallback_tier.patch.creation import creation_reason, text_reason
+from fallback_tier.patch.edits import new_file_text, replace_in_plan
+from fallback_tier.patch.judging import Judging
+from fallback_tier.patch.plain_text import misread_reason
+from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
 from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.prompt.redact import REDACTED, redact_secrets
 from fallback_tier.repo import RepoContext
+from fallback_tier.syntax import first_error_line
 
 #: A plan's rationale (UTF-8 bytes). Each of its sentences is a claim to be checked: a screenful.
 MAX_RATIONALE_BYTES: Final = 4_096
@@ -46,11 +58,9 @@ def check_plan(
     snippet_ids: frozenset[str],
     example_ids: frozenset[str],
 ) -> tuple[str, ...]:
-    """Every problem of a plan, one sentence each that a model can act on; empty: the plan is valid.
-
-    ``snippet_ids`` (``S1`` …) and ``example_ids`` (``E1`` …) are what the prompt offered for
-    citation, beside the advisory's own id and its aliases. Never raises for a bad plan.
-    """
+    """Return every problem of a plan, each a sentence to act on; empty if it is valid. ``snippet_ids``
+    (``S1`` …) and ``example_ids`` (``E1`` …) may be cited, and the advisory's ids. Never raises for a bad
+    plan."""
     offered = snippet_ids | example_ids | {advisory.id, *advisory.aliases}
     problems = [*_citations(plan, offered), *_rationale(plan)]
     if isinstance(plan, Refuse):
@@ -120,3 +130,219 @@ def _version(plan: DependencyBump | Override, advisory: Advisory, ecosystem: str
     elif not fixed or compare_versions(ecosystem, plan.version, fixed[0]) < 0:
         # Not affected because it is older than the flaw: going there would be a downgrade.
         yield f"Version {version} of {plan.package} is below every fixed version; {wanted}."
+
+
+#: Search/replace edits of one plan. Real fixes have a median of two or three hunks; what needs more
+#: than this is a rewrite that a person should see.
+MAX_EDITS: Final = 40
+
+#: Old and new text of one edit, each (UTF-8 bytes): several screens of code.
+MAX_EDIT_BYTES: Final = 16_384
+
+#: All old and new texts of a plan together (UTF-8 bytes): some 16,000 tokens, more than is reviewed as
+#: one fix.
+MAX_EDITS_BYTES: Final = 4 * MAX_EDIT_BYTES
+
+#: TOML that is looked at, in characters: what a person wrote has less.
+MAX_TOML_CHARS: Final = 256 * 1024
+
+#: Longest name, path or line that a problem quotes back: enough to recognise what was meant.
+_SHOWN_CHARS: Final = 120
+
+
+def quoted(text: str) -> str:
+    """A model's own words in a problem, bounded. Behind ``repr`` nobody would find a secret in them."""
+    text, _ = redact_secrets(text)
+    return repr(text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…")
+
+
+def edit_problems(
+    edits: Sequence[SearchReplace],
+    repo: RepoContext,
+    plugin: EcosystemPlugin,
+    *,
+    may_make_files: bool,
+) -> tuple[str, ...]:
+    """Return a sentence for every problem of a plan's edits: the first of each edit, in order; without any,
+    files that parsed and no longer do, or whose new lines read as something else (``plain_text``).
+    ``may_make_files``: without ``old`` an edit makes a file. Never raises."""
+    if len(edits) > MAX_EDITS:
+        return (
+            f"The plan has {len(edits)} edits; the limit is {MAX_EDITS}: keep the essential ones.",
+        )
+    size = sum(len(edit.old.encode()) + len(edit.new.encode()) for edit in edits)
+    texts = _Texts(repo, plugin, may_make_files, Judging.of(repo))
+    found = [
+        f"Edit {number}: {problem}"
+        for number, edit in enumerate(edits, start=1)
+        if (problem := texts.apply(number, edit)) is not None
+    ]
+    if size > MAX_EDITS_BYTES:
+        found.append(
+            f"The edits have {size:,} bytes together; the limit is {MAX_EDITS_BYTES:,}: shorten `old` and"
+            " `new` to the lines that change."
+        )
+    return tuple(found or texts.broken())
+
+
+@dataclass
+class _File:
+    """``before`` None: it is new."""
+
+    before: str | None
+    after: str
+    edits: list[int] = field(default_factory=list)
+
+
+@dataclass
+class _Texts:
+    """The edited files in memory, each carried from one edit to the next."""
+
+    repo: RepoContext
+    plugin: EcosystemPlugin
+    may_make_files: bool
+    judging: Judging
+    files: dict[str, _File] = field(default_factory=dict)
+
+    def apply(self, number: int, edit: SearchReplace) -> str | None:
+        """Make one edit; or its first problem."""
+        if edit.makes_file:
+            return self._make(number, edit)
+        if edit.path not in self.files:
+            problem = self._path(edit.path)
+            if problem is not None:
+                return problem
+            try:
+                text = self.repo.read_text(edit.path)
+            except RepositoryError as error:
+                return str(error)
+            self.files[edit.path] = _File(text, text)
+        problem = _texts(edit)
+        if problem is not None:
+            return problem
+        file = self.files[edit.path]
+        if REDACTED in edit.new and (line := _redacted_line(edit.new, file.before or "")):
+            return (
+                f"`new` has the line {quoted(line)}, in which {REDACTED} is shown in place of a secret of"
+                f" {quoted(edit.path)}: leave that line out of `old` and `new`."
+            )
+        try:
+            file.after = replace_in_plan(file.after, edit).text
+        except EditError as error:
+            return str(error)
+        file.edits.append(number)
+        return None
+
+    def _make(self, number: int, edit: SearchReplace) -> str | None:
+        """A new file, which is code of its own from its first line on; or its first problem."""
+        name = quoted(edit.path)
+        if self.repo.has(edit.path) or edit.path in self.files:
+            return (
+                f"`old` is empty, which is for a new file, and {name} exists: copy into `old` the text that"
+                " `new` replaces, or name another path."
+            )
+        if not self.may_make_files:
+            return f"{name} may not be made: only a source_edit makes a file."
+        reason = self._barred(edit.path) or creation_reason(edit.path, self.repo, [*self.files])
+        if reason is None and self.repo.tree.entry(PurePosixPath(edit.path)) is not None:
+            reason = "something is there that git does not track"
+        if reason is None:
+            reason = text_reason(edit.new)
+        if reason is not None:
+            return f"{name} may not be made: {reason}. Edit a file that the prompt shows instead."
+        problem = _texts(edit)
+        if problem is None:
+            self.files[edit.path] = _File(None, new_file_text(edit), [number])
+        return problem
+
+    def broken(self) -> list[str]:
+        """The files that the edits leave with a syntax error which they didn't have, or with lines that
+        don't read as they run."""
+        return [
+            problem
+            for path, file in self.files.items()
+            if (problem := _broken(path, file)) is not None
+        ]
+
+    def _path(self, path: str) -> str | None:
+        """Why this path can't be edited: place, then kind, then presence."""
+        reason = self._barred(path)
+        if reason is not None:
+            return f"{quoted(path)} may not be changed: {reason}."
+        if not self.repo.has(path):
+            return f"{quoted(path)} is not a tracked file: name one that the prompt shows."
+        return None
+
+    def _barred(self, path: str) -> str | None:
+        return barred_reason(path, self.repo, self.plugin, self.judging)
+
+
+def barred_reason(
+    path: str, repo: RepoContext, plugin: EcosystemPlugin, judging: Judging
+) -> str | None:
+    """Why no plan's edit may touch this path, whatever is there."""
+    reason = forbidden_reason(path) or recipe_only_reason(path)
+    if reason is None and (path in repo.manifests or plugin.editable_keys(path) is not None):
+        reason = "it is a dependency manifest (use dependency_bump or override)"
+    return reason or judging.reason(path)
+
+
+def _redacted_line(new: str, before: str) -> str | None:
+    """Return a line of ``new`` that the prompt shows and the file doesn't have."""
+    shown = {line.strip() for line in redact_secrets(before)[0].split("\n")}
+    shown -= {line.strip() for line in before.split("\n")}
+    return next((line for line in map(str.strip, new.split("\n")) if line in shown), None)
+
+
+def _texts(edit: SearchReplace) -> str | None:
+    """What is wrong with an edit's texts, wherever they belong."""
+    if edit.old == edit.new:
+        return f"`old` and `new` are the same in {quoted(edit.path)}: leave the edit out."
+    if max(len(edit.old.encode()), len(edit.new.encode())) > MAX_EDIT_BYTES:
+        return (
+            f"`old` or `new` is larger than {MAX_EDIT_BYTES:,} bytes: cut it into smaller edits of "
+            "the lines that change."
+        )
+    if "\0" in edit.new:
+        return "`new` has a NUL character: git would take the file for binary. Leave it out."
+    return None
+
+
+def _broken(path: str, file: _File) -> str | None:
+    *others, last = file.edits
+    which = (
+        f"Edits {', '.join(map(str, others))} and {last} leave" if others else f"Edit {last} leaves"
+    )
+    line = _error_line(file.after, path)
+    if line is None or _error_line(file.before or "", path) is not None:
+        why = misread_reason(path, file.before, file.after)
+        return why and f"{which} {quoted(path)} with text that does not read as it runs: {why}."
+    # As a part of its file: a line alone may not say that a value in it is a secret.
+    lines = redact_secrets(file.after)[0].split("\n")
+    shown = lines[min(line, len(lines)) - 1].strip()
+    return (
+        f"{which} {quoted(path)} with a syntax error at line {line}: {quoted(shown)}. Send code in the"
+        " file's language that is complete in itself."
+    )
+
+
+def _error_line(text: str, path: str) -> int | None:
+    """The line (from 1) of the first syntax error; None: it parses, or nobody here can tell."""
+    suffix, text = PurePosixPath(path).suffix.lower(), text.removeprefix("\ufeff")
+    try:
+        if suffix == ".json":
+            json.loads(text)
+        elif suffix == ".toml":
+            if len(text) <= MAX_TOML_CHARS:
+                parse_toml(text)
+        else:
+            return first_error_line(text, suffix)
+    except json.JSONDecodeError as error:
+        return error.lineno
+    except tomllib.TOMLDecodeError as error:
+        # Python 3.11 tells the line in words only ("… (at line 3, column 5)", "… (at end of document)").
+        place = str(error).rpartition("(at line ")[2].partition(",")[0]
+        return int(place) if place.isdecimal() else text.count("\n") + 1
+    except (RecursionError, ValueError):
+        return None  # nested, or numbers, beyond what these parsers take: they can't tell
+    return None

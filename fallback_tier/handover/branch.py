@@ -50,10 +50,8 @@ def branch_for(
 
 
 def commit_message(fixes: Sequence[tuple[WithPatch, Advisory]]) -> str:
-    """A title, what it is about, and trailers (git-interpret-trailers(1)) that lead to the record.
-
-    Without the advisories' own words: a forge acts on some ("closes #1") when the commit is merged.
-    """
+    """Return a title, what it is about, and trailers (git-interpret-trailers(1)). Not the advisories' own
+    text: a forge acts on some ("closes #1")."""
     about, trailers = [], []
     for result, advisory in fixes:
         message = headline(result)
@@ -78,11 +76,9 @@ def _plain(identifier: str) -> str:
 
 
 def check_branch(branch: str, repo: RepoContext, clients: ClientRunner) -> None:
-    """Can this branch be made, by somebody? Asked before the work. One that is there already is left to
-    ``commit_to_branch`` where it has one commit on top of the base, which may be this very patch.
-
-    Raises ConfigurationError: no valid name, it is there already, git does not know who commits.
-    """
+    """Check, before the work, that this branch can be made; one with a single commit on the base is left to
+    ``commit_to_branch``. Raises ConfigurationError: no valid name, it exists, git does not know who
+    commits."""
     # The first alone would take `@{-1}`, a name for another one; the second alone `-x`.
     formats = (["--branch", branch], [f"refs/heads/{branch}"])
     if not all(_ask(repo, clients, ["check-ref-format", *form]) for form in formats):
@@ -114,12 +110,9 @@ def check_branch(branch: str, repo: RepoContext, clients: ClientRunner) -> None:
 def commit_to_branch(
     application: Applied, message: str, branch: str, repo: RepoContext, clients: ClientRunner
 ) -> Committed:
-    """Commit the patch on top of the base commit as ``branch``. Where some branch holds just that already,
-    it is that one, and none is made.
-
-    Raises PatchError where ``branch`` holds something else, and where git refuses: then there is no new
-    branch (unreferenced objects may stay, as after any interrupted commit; git removes them in time).
-    """
+    """Commit the patch on the base commit as ``branch``; an existing branch that holds just that is
+    returned instead. Raises PatchError if ``branch`` holds something else or git refuses: then there is no
+    new branch (git removes unreferenced objects in time)."""
     try:
         return _committed(application, message, branch, repo, clients)
     except ToolFailedError as error:

@@ -2,18 +2,152 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fallback_audit.disk_errors import blamed
+from fallback_audit.showing.describe import tests_lines, visible
+from fallback_audit.vocabulary import GateStatus, Tier
 from fallback_tier.advisory import Advisory
+from fallback_tier.budget.listed_prices import listed_prices_as_of
+from fallback_tier.budget.prices import PRICES_AS_OF
+from fallback_tier.configured import entry_for
 from fallback_tier.errors import ConfigurationError, PatchError
-from fallback_tier.fix_result import WithPatch
-from fallback_tier.handover.pull_request import Subject, pull_request_body
+from fallback_tier.fix_result import (
+    Patched,
+    WithPatch,
+    notes_of,
+    projects_of,
+    tests_level_of,
+    tests_of,
+)
+from fallback_tier.handover.headline import headline, proof_of, signals
 from fallback_tier.handover.vex import Statement, cyclonedx, openvex, product_of
+from fallback_tier.patch.diff import new_files
 from fallback_tier.repo import RepoContext
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+
+#: One line of untrusted text: a sentence of a gate, a test's name.
+MAX_INLINE_CHARS = 300
+
+_BACKTICKS = re.compile(r"`+")
+
+#: What the largest forge takes of a body (GitHub: 65,536 characters).
+MAX_BODY_CHARS = 65_536
+
+#: Of a failed attempt's summary: enough to see why it failed; the audit trail has all of it.
+_SUMMARY_CHARS = 1_500
+
+_CUT = "\n\n*(cut: the audit trail has all of it)*\n"
+
+
+def inline(text: str) -> str:
+    """One line, as a code span. Its fence is longer than any run of backticks inside."""
+    flat = " ".join(visible(text, lines=True).split())
+    if len(flat) > MAX_INLINE_CHARS:
+        flat = f"{flat[:MAX_INLINE_CHARS]}…"
+    if not flat:
+        return "(nothing)"
+    fence = "`" * (_longest(flat) + 1)
+    # One space is taken off each side by the renderer, where both are there.
+    return (
+        f"{fence} {flat} {fence}" if flat[0] == "`" or flat[-1] == "`" else f"{fence}{flat}{fence}"
+    )
+
+
+def block(text: str, language: str = "") -> str:
+    """Several lines, as a fenced block."""
+    shown = visible(text, lines=True)
+    fence = "`" * max(3, _longest(shown) + 1)
+    return f"{fence}{language}\n{shown.rstrip()}\n{fence}"
+
+
+def _longest(text: str) -> int:
+    return max((len(run) for run in _BACKTICKS.findall(text)), default=0)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a body is about. ``proof``: the command line of the proof test, where one was given.
+    ``sandboxed``: all gates ran in a sandbox."""
+
+    result: WithPatch
+    advisory: Advisory
+    base_commit: str
+    proof: str | None = None
+    sandboxed: bool = True
+
+
+def pull_request_body(subject: Subject) -> str:
+    """Markdown of at most MAX_BODY_CHARS characters."""
+    result = subject.result
+    remediation = result.application.remediation
+    of_recipe = remediation.notes if remediation is not None else ()
+    text = _template().render(
+        subject=subject,
+        result=result,
+        application=result.application,
+        new_files=new_files(result.application.diff),
+        signals=signals(result),
+        headline=headline(result),
+        shown=not isinstance(result, Patched),
+        untested=[
+            (lines, entry_for(one.command or "YOUR TEST COMMAND", one.project))
+            for one in tests_of(result.verdicts)
+            if (lines := tests_lines(one))
+        ],
+        tests_level=tests_level_of(result.verdicts),
+        projects=[proof_of(project) for project in projects_of(result.verdicts)],
+        notes=tuple(dict.fromkeys((*of_recipe, *notes_of(result.verdicts)))),
+        gates=[
+            (
+                verdict,
+                {GateStatus.PASSED: "passed", GateStatus.FAILED: "failed"}.get(
+                    verdict.status, "not judged"
+                ),
+            )
+            for verdict in result.verdicts
+        ],
+        failures=[
+            (summary, block(summary.prior_failure_summary[:_SUMMARY_CHARS], "text"))
+            for summary in result.prior_attempts
+        ],
+        by_model=result.application.tier is Tier.LLM,
+        prices_as_of=PRICES_AS_OF,
+        listed_prices_as_of=listed_prices_as_of(),
+    )
+    if len(text) <= MAX_BODY_CHARS:
+        return text
+    return text[: MAX_BODY_CHARS - len(_CUT)] + _CUT
+
+
+@cache
+def _template() -> "Template":
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        undefined=StrictUndefined,
+        # Markdown, not HTML: what is not ours goes through the filter `code`.
+        autoescape=False,  # noqa: S701
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["code"] = inline
+    environment.filters["block"] = block
+    source = files("fallback_tier.handover") / "templates" / "pull-request.md"
+    return environment.from_string(source.read_text(encoding="utf-8"))
+
 
 PATCH, BODY, OPENVEX, CYCLONEDX = (
     "patch.diff", "pull-request.md", "openvex.json", "cyclonedx.json",
@@ -31,11 +165,8 @@ def handover_files(
     proof: str | None = None,
     sandboxed: bool = True,
 ) -> dict[str, str]:
-    """The files by name: patch, pull request's body, VEX in both formats.
-
-    ``commit``: where the patch was committed; ``proof``: the command line of the proof test; ``at``: UTC.
-    ``sandboxed``: all gates ran in a sandbox.
-    """
+    """Return the files by name: patch, pull request's body, VEX in both formats. ``commit``: of the patch;
+    ``proof``: its command line; ``at``: UTC; ``sandboxed``: all gates ran in a sandbox."""
     product = product_of(
         result.application,
         repository=repo.root.name,
@@ -69,10 +200,8 @@ def check_folder(folder: Path) -> None:
 
 
 def write_folder(folder: Path, files: Mapping[str, str]) -> None:
-    """Make the folder with these files (``name`` or ``folder/name``).
-
-    Raises PatchError naming it; then it is not there.
-    """
+    """Write the folder with these files (``name`` or ``folder/name``), or raise PatchError naming it and
+    leave none."""
     partial = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     try:
         partial.mkdir()

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from fallback_audit.event_types import ProvedProject
+from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import PROOF_GATE, TESTS_GATE, GateStatus, ProofLevel, TestsLevel
-from fallback_tier.fix_result import Patched, WithPatch, compared_parts
+from fallback_tier.fix_result import Patched, WithPatch, compared_parts, shown_by
 from fallback_tier.gate_ports import GateVerdict
 
 #: Nothing was seen of the flaw itself.
@@ -74,3 +75,74 @@ def _passing(tests: GateVerdict | None) -> str:
 
 def _verdict(result: WithPatch, gate: str) -> GateVerdict | None:
     return next((verdict for verdict in result.verdicts if verdict.gate == gate), None)
+
+
+#: Names of tests that one signal repeats.
+_NAMED_TESTS = 3
+
+
+class Signal(Frozen):
+    """One fact, and whether it speaks for the fix (True), against it (False), or is missing (None)."""
+
+    name: str
+    speaks_for: bool | None
+    detail: str
+
+
+def signals(result: WithPatch) -> tuple[Signal, ...]:
+    """Return what gates saw and did not see of a fix, and what is to be looked at twice."""
+    return (
+        _gate_signal(result, PROOF_GATE, "no proof test was given"),
+        _versions(result),
+        _gate_signal(result, TESTS_GATE, "no tests ran"),
+        *_warnings(result),
+    )
+
+
+def is_shown_gone(result: WithPatch) -> bool:
+    """Return whether a gate saw the flaw gone: a proof passed, or a client resolved a tree without it. Pins
+    don't show what gets installed, nor do passing tests."""
+    if isinstance(result, Patched):
+        return False
+    proved = status_of(result, PROOF_GATE) is GateStatus.PASSED
+    return proved or shown_by(result.verdicts) is ProofLevel.RESOLVED_TREE
+
+
+def _gate_signal(result: WithPatch, gate: str, missing: str) -> Signal:
+    for verdict in result.verdicts:
+        if verdict.gate == gate:
+            passed = True if verdict.status is GateStatus.PASSED else None
+            return Signal(name=gate, speaks_for=passed, detail=verdict.detail)
+    return Signal(name=gate, speaks_for=None, detail=missing)
+
+
+def _versions(result: WithPatch) -> Signal:
+    in_source = None, "the flaw is in source code, so no version shows it"
+    reported = {
+        ProofLevel.RESOLVED_TREE: (True, "no affected version is in the resolved tree"),
+        ProofLevel.PINS: (None, "only the declared pins could be read"),
+        ProofLevel.TESTS_ONLY: (None, "no version shows that the flaw is gone"),
+    }.get(result.proof_level, in_source)
+    if reported[0] and shown_by(result.verdicts) is None:
+        reported = None, "no gate could look at the resolved tree"
+    return Signal(name="versions", speaks_for=reported[0], detail=reported[1])
+
+
+def _warnings(result: WithPatch) -> tuple[Signal, ...]:
+    application = result.application
+    found = []
+    if application.low_confidence is not None:
+        found.append(("support", application.low_confidence.reason))
+    if application.grounded is False and application.low_confidence is None:
+        found.append(("support", "a judge found a claim of the plan unsupported"))
+    if application.loose_edits:
+        found.append(("edits", "an edit matched only when white space was left out"))
+    flaky = sorted({test for verdict in result.verdicts for test in verdict.flaky})
+    if flaky:
+        found.append(("flaky", f"tests that fail now and then: {', '.join(flaky)}"))
+    before = sorted({test for verdict in result.verdicts for test in verdict.failing_before})
+    if before:
+        message = ", ".join(before[:_NAMED_TESTS])
+        more = f" and {len(before) - _NAMED_TESTS} more" if len(before) > _NAMED_TESTS else ""
+        found.append(("red", f"tests that failed before fail still: {message}{more}"))
+    return tuple(Signal(name=name, speaks_for=False, detail=detail) for name, detail in found)

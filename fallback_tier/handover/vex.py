@@ -26,8 +26,7 @@ from fallback_tier.fix_result import (
     tests_level_of,
     tests_of,
 )
-from fallback_tier.handover.headline import proof_of
-from fallback_tier.handover.signals import is_shown_gone
+from fallback_tier.handover.headline import is_shown_gone, proof_of
 from fallback_tier.outcome import Applied, DependencyBump, Override
 
 #: Hexadecimal digits of a patch's digest in a version: enough to tell two patches of a commit apart.

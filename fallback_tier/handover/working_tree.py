@@ -27,11 +27,9 @@ _APPLY_TIMEOUT_S = 60.0
 
 
 def put_on_working_tree(application: Applied, repo: RepoContext, clients: ClientRunner) -> None:
-    """Put the patch on the working tree, uncommitted.
-
-    Raises RepositoryError where HEAD or the tree changed since the fix began, PatchError where git
-    refuses or fails; the tree is as it was then, or the error says how to put it back.
-    """
+    """Put the patch on the working tree, uncommitted. Raises RepositoryError if HEAD or the tree changed
+    since the fix began, PatchError if git fails: the tree is as before, or the error says how to restore
+    it."""
     now = inspect_repository(repo.root, clients)
     if now.base_commit != repo.base_commit:
         raise RepositoryError(
@@ -74,11 +72,8 @@ def _in_the_way(application: Applied, repo: RepoContext) -> str | None:
 
 
 def put_back(application: Applied, repo: RepoContext, clients: ClientRunner) -> str:
-    """Restore the files of the patch from the index, and return a sentence about the result.
-
-    git checks a whole patch before it writes, but a full disk, or a kill, stops it in the middle. The tree
-    must differ from its index by the patch alone: the index has the previous content.
-    """
+    """Restore the patch's files from the index after a partial write (a full disk, a kill), and return a
+    sentence about it. The tree must differ from its index by the patch alone."""
     for path in application.files:
         if not repo.has(path):
             (repo.root / path).unlink(missing_ok=True)
@@ -138,8 +133,6 @@ def write_patch(path: Path, diff: str) -> None:
 
 @dataclass(frozen=True)
 class _File:
-    """One file that the patch changes: before, after, and now (None: absent)."""
-
     path: str
     before: bytes | None
     after: bytes | None
@@ -154,11 +147,8 @@ class _File:
 
 
 def complete(application: Applied, repo: RepoContext, clients: ClientRunner) -> None:
-    """Complete the delivery of an interrupted run: nothing if it had arrived, otherwise the rest.
-
-    Raises RepositoryError where HEAD has moved or a person's changes are in the way: they stay as they
-    are. Else as ``put_on_working_tree``.
-    """
+    """Complete an interrupted delivery, if it had not arrived. Raises RepositoryError if HEAD moved or a
+    person's changes are in the way; otherwise as ``put_on_working_tree``."""
     facts = inspect_repository(repo.root, clients)
     if facts.base_commit != repo.base_commit:
         put_on_working_tree(application, repo, clients)  # says what is wrong
@@ -181,7 +171,6 @@ def complete(application: Applied, repo: RepoContext, clients: ClientRunner) -> 
 
 
 def _files(application: Applied, repo: RepoContext, clients: ClientRunner) -> list[_File]:
-    """Both states as git writes them into a working tree."""
     with private_index(application, repo, clients) as its:
         before = {path: _read(its.tree / path) for path in application.files}
         its.apply()

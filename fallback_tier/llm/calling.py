@@ -25,10 +25,10 @@ from fallback_audit.vocabulary import CallType, ModelFailureKind
 from fallback_tier.answers.reading import beginning
 from fallback_tier.attempt.task import AttemptTask, DraftDiscarded, DraftText, Recorder, TierEvent
 from fallback_tier.budget.audited import AuditMeter
-from fallback_tier.budget.calls import UsageLedger
 from fallback_tier.budget.journal import AuditJournal, Found
 from fallback_tier.budget.meter import OverBudget
 from fallback_tier.budget.prices import Prices
+from fallback_tier.budget.tally import UsageLedger
 from fallback_tier.errors import ModelError
 from fallback_tier.limits import MAX_PARALLEL_CALLS
 from fallback_tier.outcome import CallUsage
@@ -68,11 +68,9 @@ class _Ended:
 def exchange(
     model: LanguageModel, requests: Sequence[ModelRequest]
 ) -> Generator[Piece, None, list[Arrived]]:
-    """Ask all, at most MAX_PARALLEL_CALLS at once; pieces in the order in which they arrive.
-
-    Whoever closes the generator abandons the requests: each thread ends at its next piece, and none
-    starts another. Raises what ``ask`` raises beside ModelError, after every thread has ended.
-    """
+    """Ask all, at most MAX_PARALLEL_CALLS at once; yield pieces as they arrive. Closing the generator
+    abandons the requests: each thread ends at its next piece. Raises what ``ask`` raises except ModelError,
+    after every thread has ended."""
     if len(requests) == 1:
         return (yield from _inline(model, requests[0]))
     words: queue.SimpleQueue[Piece | _Ended] = queue.SimpleQueue()
@@ -171,8 +169,6 @@ class Answered:
 
 @dataclass(frozen=True)
 class _Call:
-    """One ask with its number and its key."""
-
     ask: CallRequest
     number: int
     key: str
@@ -183,11 +179,8 @@ class _Call:
 
 
 class Caller:
-    """The calls of one attempt. Not shared between attempts.
-
-    ``meter`` None: nothing is capped. ``journal`` None: nothing is found again. ``keep_prompts``: each
-    prompt is kept as private evidence before it is sent.
-    """
+    """The calls of one attempt. ``meter`` None: no caps; ``journal`` None: no answers are reused;
+    ``keep_prompts``: each prompt becomes private evidence before it is sent."""
 
     def __init__(
         self,
@@ -216,10 +209,8 @@ class Caller:
         return self._ledger.totals()
 
     def ask(self, model: LanguageModel, ask: CallRequest) -> Generator[TierEvent, None, Answered]:
-        """One call. An author's words are yielded as they arrive, typed as draft.
-
-        Raises ModelError where no answer came (on record by then), OverBudget where it may not be sent.
-        """
+        """Make one call; an author's text is yielded as it arrives, as draft. Raises ModelError if no
+        answer came (recorded by then), OverBudget."""
         outcome = (yield from self.ask_all(model, [ask]))[0]
         if isinstance(outcome, ModelError):
             raise outcome
@@ -228,12 +219,9 @@ class Caller:
     def ask_all(
         self, model: LanguageModel, asks: Sequence[CallRequest]
     ) -> Generator[TierEvent, None, list[Answered | ModelError]]:
-        """Several calls, at most MAX_PARALLEL_CALLS of them at the same time; outcomes in their order.
-
-        All are on record before the first is sent, and their ends are recorded in the order of
-        ``asks``: the same answers leave the same trail, whoever was faster. Raises OverBudget where
-        not all of them may be sent: then none was.
-        """
+        """Make several calls, at most MAX_PARALLEL_CALLS at once; outcomes in their order. All are recorded
+        before the first is sent, and their ends in the order of ``asks``: the same answers leave the same
+        trail. Raises OverBudget if not all may be sent: then none was."""
         calls = [self._numbered(model, ask) for ask in asks]
         found = {index: one for index, call in enumerate(calls) if (one := self._earlier(call))}
         to_send = {index: call for index, call in enumerate(calls) if index not in found}
@@ -296,11 +284,8 @@ class Caller:
     def _announce(
         self, model: LanguageModel, calls: Sequence[_Call], again: Sequence[AnswerReused]
     ) -> Generator[TierEvent, None, None]:
-        """Record calls with their charges, before they are sent; all of them or none.
-
-        Then record the answers that are reused ``again``: if the consumer stops there, the new calls are
-        unsent, too.
-        """
+        """Record calls with their charges, before they are sent; all or none. Then record reused answers
+        (``again``): if the consumer stops there, the calls are unsent, too."""
         announced: list[_Call] = []
         try:
             for call in calls:
@@ -359,11 +344,8 @@ class Caller:
             request_key=call.key,
             reserved=charge,
             candidate=call.ask.candidate,
-            prompt_evidence=self._kept_prompt(text),
+            prompt_evidence=self._evidence.put(text.encode()) if self._keep_prompts else None,
         )
-
-    def _kept_prompt(self, text: str) -> str | None:
-        return self._evidence.put(text.encode()) if self._keep_prompts else None
 
     def _reused(self, model: LanguageModel, call: _Call, earlier: ModelAnswered) -> AnswerReused:
         assert earlier.answer_evidence is not None  # noqa: S101 (a journal finds only kept ones)

@@ -15,12 +15,20 @@ from fallback_audit.events import (
     GroundingNotEvaluated,
     LowConfidenceFlagged,
     MoreCodeShown,
+    PlanRejected,
+    RepeatedPatchRejected,
 )
 from fallback_audit.ports import EvidenceStore
-from fallback_audit.vocabulary import CallType, FailureKind, ModelFailureKind, RefusalReason
+from fallback_audit.vocabulary import (
+    CallType,
+    FailureKind,
+    ModelFailureKind,
+    ProofLevel,
+    RefusalReason,
+    Tier,
+)
 from fallback_tier.answers.block_grammar import grammar_of_blocks
 from fallback_tier.answers.blocks import plan_schema, read_plan
-from fallback_tier.attempt.checks import Invalid, check, declining
 from fallback_tier.attempt.task import (
     AttemptTask,
     Draft,
@@ -32,15 +40,31 @@ from fallback_tier.attempt.task import (
     TierEvent,
 )
 from fallback_tier.budget.audited import AuditMeter
-from fallback_tier.budget.calls import CallCeiling
 from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import OverBudget
-from fallback_tier.errors import ModelError
-from fallback_tier.grounding.edit_checks import barred_reason
+from fallback_tier.budget.tally import CallCeiling
+from fallback_tier.errors import (
+    EditError,
+    ModelError,
+    RecipeError,
+    RepositoryError,
+    ToolError,
+    ToolMissingError,
+)
 from fallback_tier.grounding.support import Judgement
+from fallback_tier.grounding.validity import barred_reason, check_plan
 from fallback_tier.llm.calling import Caller, CallRequest, ModelAttempt
 from fallback_tier.llm.judging import PlanJudge
-from fallback_tier.outcome import CallUsage, LowConfidence, Refuse
+from fallback_tier.outcome import (
+    CallUsage,
+    DependencyBump,
+    LowConfidence,
+    Override,
+    Refuse,
+    SourceEdit,
+)
+from fallback_tier.patch.admission import check_recipe
+from fallback_tier.patch.edits import merge_edits
 from fallback_tier.patch.judging import Judging
 from fallback_tier.patch.normalise import edit_digest
 from fallback_tier.ports import LanguageModel, ModelRequest
@@ -52,20 +76,127 @@ from fallback_tier.repo import AnswerForm, Strategy
 from fallback_tier.retrieval import FewShot
 
 if TYPE_CHECKING:
-    # The ordinary strategy never pays for importing the other.
     from fallback_tier.llm.selfrag import SelfRag
+
 
 #: Why grounding was not evaluated, as it is recorded.
 NO_JUDGE = "no judge is configured"
 
 
 @dataclass(frozen=True)
-class LlmLeaf:
-    """Asks the author, checks the answer, and turns the plan into file changes.
+class Invalid:
+    """A draft that can't be handed on: the event that says so, and what to tell the model."""
 
-    ``judge`` None: grounding is not evaluated, and that is on record. ``held_author``: its server can
-    hold an answer to a grammar.
-    """
+    event: PlanRejected | RepeatedPatchRejected
+    problems: tuple[str, ...]
+    reason: RefusalReason
+
+    def content(self, draft: Draft) -> str:
+        """Return what makes two rejected answers the same one: the changes that come of it, the plan
+        without its reasons, or the words."""
+        if isinstance(self.event, RepeatedPatchRejected):
+            return self.event.edit_digest
+        if draft.plan is not None:
+            return draft.plan.model_dump_json(exclude={"rationale"})
+        return " ".join(draft.text.split())
+
+
+def check(draft: Draft, prompt: Prompt, task: AttemptTask) -> Proposal | Invalid:
+    """Return a proposal, or why the draft must be asked for again. Raises Refusal if the model declines, or
+    a needed client is missing."""
+    plan = draft.plan
+    if isinstance(plan, Refuse):
+        raise declining(plan)
+    if plan is None:
+        return _rejected(draft, draft.problems, task)
+    problems = check_plan(
+        plan,
+        advisory=task.advisory,
+        repo=task.repo,
+        plugin=task.plugin,
+        snippet_ids=frozenset(snippet.id for snippet in prompt.snippets),
+        example_ids=prompt.example_citations,
+    )
+    if problems:
+        return _rejected(draft, problems, task)
+    try:
+        proposal = _turned_into_changes(plan, draft, task)
+    except ToolMissingError as error:
+        raise Refusal(RefusalReason.TOOL_MISSING, str(error)) from error
+    except (EditError, RecipeError, RepositoryError, ToolError) as error:
+        return _rejected(draft, (str(error),), task)
+    return _repeated(proposal, draft, task) or proposal
+
+
+def declining(plan: Refuse) -> Refusal:
+    """The model's own word ends the attempt."""
+    return Refusal(RefusalReason.MODEL_REFUSED, f"The model declined: {plan.reason}")
+
+
+def _turned_into_changes(
+    plan: DependencyBump | Override | SourceEdit, draft: Draft, task: AttemptTask
+) -> Proposal:
+    """We compute the changes; a model never types a diff."""
+    if isinstance(plan, SourceEdit):
+        merged, recipe, level = merge_edits(task.repo, (), plan.edits), None, ProofLevel.SOURCE
+    else:
+        # A model's bump takes the recipe's own road; its call-site edits come on top.
+        raising = task.plugin.override if isinstance(plan, Override) else task.plugin.bump
+        selection = raising(plan.package, plan.version)
+        recipe = task.plugin.apply(selection, task.advisory, task.repo)
+        check_recipe(recipe.changes, task.plugin, task.repo)
+        merged, level = merge_edits(task.repo, recipe.changes, plan.edits), recipe.proof_level
+    return Proposal(
+        Tier.LLM,
+        merged.changes,
+        level,
+        plan=plan,
+        recipe=recipe,
+        example_ids=draft.example_ids,
+        loose_edits=merged.loose,
+        notes=draft.notes,
+    )
+
+
+def _rejected(draft: Draft, problems: tuple[str, ...], task: AttemptTask) -> Invalid:
+    messages = tuple(excerpt(problem, MAX_EXCERPT_CHARS) for problem in problems)
+    event = PlanRejected(attempt=task.number, call=draft.call, problems=messages)
+    return Invalid(event, problems, RefusalReason.PLAN_INVALID)
+
+
+def _repeated(proposal: Proposal, draft: Draft, task: AttemptTask) -> Invalid | None:
+    """A fresh context is no use if it gives the same edits (ADR-0011). They are allowed if the plan now
+    declares the capabilities that were missing."""
+    digest = edit_digest(proposal.changes)
+    declares = bool(proposal.plan and proposal.plan.capabilities)
+    earlier = next(
+        (
+            prior
+            for prior in task.prior_attempts
+            if prior.edit_digest == digest
+            and not (declares and prior.failure_kind is FailureKind.UNDECLARED_CAPABILITY)
+        ),
+        None,
+    )
+    if earlier is None:
+        return None
+    event = RepeatedPatchRejected(
+        attempt=task.number,
+        call=draft.call,
+        edit_digest=digest,
+        repeats_attempt=earlier.attempt,
+    )
+    problem = (
+        f"These are the edits of attempt {earlier.attempt}, which failed its gates: make a different "
+        "change."
+    )
+    return Invalid(event, (problem,), RefusalReason.REPEATED_PATCH)
+
+
+@dataclass(frozen=True)
+class LlmLeaf:
+    """Asks the author, checks the answer, and turns the plan into file changes. ``judge`` None: grounding
+    is recorded as not evaluated; ``held_author``: its server enforces a grammar."""
 
     author: LanguageModel
     prompts: PromptBuilder
@@ -81,12 +212,9 @@ class LlmLeaf:
     def write(
         self, task: AttemptTask, examples: Sequence[FewShot], record: Recorder
     ) -> Generator[TierEvent, None, Proposal]:
-        """One attempt: at most MAX_AUTHOR_CALLS answers, and every verdict on them acts.
-
-        Raises Refusal when the ceiling is reached, when a rejected answer comes again, when the model
-        declines, when a cap of the budget is reached, and at once when no answer came (the SDK has already
-        retried).
-        """
+        """Make one attempt of at most MAX_AUTHOR_CALLS answers. Raises Refusal at the ceiling, for a
+        repeated rejected answer, if the model declines, at a cap of the budget, and if no answer came (the
+        SDK has retried)."""
         caller = Caller(
             task,
             record,
@@ -100,7 +228,15 @@ class LlmLeaf:
             proposal = yield from self._generate(attempt, examples)
         except (OverBudget, ModelError, Refusal) as error:
             if isinstance(error, OverBudget):
-                yield record(_stopped(error, task))
+                yield record(
+                    BudgetReached(
+                        attempt=task.number,
+                        limit=error.limit,
+                        cap=error.cap,
+                        used=error.used,
+                        wanted=error.wanted,
+                    )
+                )
             raise _refused(error, caller.usage) from error
         return replace(proposal, usage=caller.usage)
 
@@ -145,7 +281,11 @@ class LlmLeaf:
                 continue
             # 2. Support: generated once more, then passed on with a flag.
             judgement = yield from self._judged(draft, verdict, attempt)
-            if judgement is None and doubted is not None and _same_edits(verdict, doubted.proposal):
+            if (
+                judgement is None
+                and doubted is not None
+                and edit_digest(verdict.changes) == edit_digest(doubted.proposal.changes)
+            ):
                 break  # Nobody looked anew: the doubt about these very edits stands.
             if judgement is None or judgement.supported:
                 return replace(verdict, grounding=_grounding(judgement))
@@ -180,8 +320,8 @@ class LlmLeaf:
             if less is None or not _is_too_much(error):
                 raise
             small = replace(attempt, task=less, prompt=self._prompt(less, examples))
-            if small.prompt.byte_count >= attempt.prompt.byte_count and not _has_shorter_answers(
-                less, attempt.task
+            if small.prompt.byte_count >= attempt.prompt.byte_count and not (
+                less.repo.settings.max_output_tokens < attempt.task.repo.settings.max_output_tokens
             ):
                 raise
             if isinstance(error, ModelError):  # it was sent; what a cap holds back was not
@@ -252,19 +392,13 @@ class LlmLeaf:
         return (yield from self.judge.judge(proposal.plan, draft, attempt))
 
 
-def _has_shorter_answers(less: AttemptTask, task: AttemptTask) -> bool:
-    return less.repo.settings.max_output_tokens < task.repo.settings.max_output_tokens
-
-
 def _schema(task: AttemptTask) -> dict[str, Any] | None:
-    """What a server may enforce; plain text has no schema."""
     if task.repo.settings.answer_form is not AnswerForm.JSON:
         return None
     return plan_schema(declaring=_may_declare(task))
 
 
 def _grammar(attempt: ModelAttempt) -> str | None:
-    """What a server may hold an answer in blocks to."""
     task, prompt = attempt.task, attempt.prompt
     if task.repo.settings.answer_form is not AnswerForm.BLOCKS:
         return None
@@ -298,10 +432,6 @@ def _grounding(judgement: Judgement | None) -> Grounding:
     if judgement is None:
         return Grounding()
     return Grounding(judgement.supported, judgement.faithfulness_score)
-
-
-def _same_edits(one: Proposal, other: Proposal) -> bool:
-    return edit_digest(one.changes) == edit_digest(other.changes)
 
 
 # What the LLM tier records, and how its work on an attempt ends, if it gave no supported plan.
@@ -344,7 +474,6 @@ def _flagged(
 
 
 def _out_of_calls(invalid: Invalid | None, calls: int) -> Refusal:
-    """No answer was a valid plan."""
     assert invalid is not None  # noqa: S101 (the ceiling is at least one call)
     return Refusal(
         invalid.reason,
@@ -352,15 +481,7 @@ def _out_of_calls(invalid: Invalid | None, calls: int) -> Refusal:
     )
 
 
-def _stopped(over: OverBudget, task: AttemptTask) -> BudgetReached:
-    """The cap that held the next call back, on record."""
-    return BudgetReached(
-        attempt=task.number, limit=over.limit, cap=over.cap, used=over.used, wanted=over.wanted
-    )
-
-
 def _more_code_shown(draft: Draft, snippets: Sequence[Snippet], task: AttemptTask) -> MoreCodeShown:
-    """A model declined and is asked again with these, on record."""
     files = dict.fromkeys(snippet.path for snippet in snippets)
     return MoreCodeShown(
         attempt=task.number,
@@ -391,7 +512,6 @@ def _is_too_much(error: OverBudget | ModelError) -> bool:
 
 
 def _refused(error: OverBudget | ModelError | Refusal, usage: tuple[CallUsage, ...]) -> Refusal:
-    """Why the attempt ends without a patch, with what its calls used."""
     if isinstance(error, Refusal):
         return Refusal(error.reason, error.sentence, usage)
     if isinstance(error, OverBudget):

@@ -4,17 +4,13 @@ from collections.abc import Callable
 
 from fallback_tier.errors import PatchError
 from fallback_tier.outcome import FileChange
-from fallback_tier.patch.diff import NO_NEWLINE
-from fallback_tier.patch.lines import git_lines
+from fallback_tier.patch.diff import NO_NEWLINE, git_lines
 from fallback_tier.patch.parse import FilePatch, parse_patch
 
 
 def apply_patch(diff: str, read: Callable[[str], str]) -> tuple[FileChange, ...]:
-    """What a diff makes of the files that ``read`` gives, in its order.
-
-    Raises PatchSyntaxError for a diff that isn't strictly of the kind we make, PatchError where the
-    files are not those that it was made from, and whatever ``read`` raises.
-    """
+    """Apply a diff to the files that ``read`` returns. Raises PatchSyntaxError if it isn't strictly of our
+    kind, PatchError if the files are others, and what ``read`` raises."""
     return tuple(_change(patch, read) for patch in parse_patch(diff))
 
 
@@ -45,7 +41,6 @@ def _patched(patch: FilePatch, lines: list[str]) -> str:
 
 
 def _side(lines: tuple[str, ...], mark: str) -> list[str]:
-    """One side's lines of a hunk, as a file has them."""
     side: list[str] = []
     last = ""
     for line in lines:

@@ -80,7 +80,6 @@ def text_reason(text: str) -> str | None:
 
 
 def _reason_here(path: PurePosixPath, repo: RepoContext, others: Sequence[str]) -> str | None:
-    """What the repository has against it."""
     if repo.tracked_files_cut:
         return "the repository has more files than are looked at, so that one may be in the way"
     if not any(_is_like(other, path) for other in repo.tracked_files):

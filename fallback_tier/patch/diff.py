@@ -2,15 +2,105 @@
 
 import hashlib
 import re
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 from itertools import pairwise
+from typing import NamedTuple
 
 from fallback_audit.events import Digest
 from fallback_tier.errors import PatchError
 from fallback_tier.outcome import FileChange
-from fallback_tier.patch.align import Change, changes
-from fallback_tier.patch.lines import git_lines
 from fallback_tier.patch.paths import unsafe_reason
+
+#: A gap without a line unique to both sides goes to difflib up to this many cells (lines times
+#: lines), about 0.1 s; a larger one is replaced as a whole: longer to read, just as right.
+MAX_GAP_CELLS = 250_000
+
+
+class Change(NamedTuple):
+    """``before[i1:i2]`` became ``after[j1:j2]``; what lies between two changes is equal."""
+
+    i1: int
+    i2: int
+    j1: int
+    j2: int
+
+
+def changes(before: Sequence[str], after: Sequence[str]) -> Iterator[Change]:
+    """The differing ranges, in order, none of them empty on both sides. Deterministic."""
+    todo = [Change(0, len(before), 0, len(after))]
+    while todo:
+        i1, i2, j1, j2 = todo.pop()
+        while i1 < i2 and j1 < j2 and before[i1] == after[j1]:
+            i1, j1 = i1 + 1, j1 + 1
+        while i1 < i2 and j1 < j2 and before[i2 - 1] == after[j2 - 1]:
+            i2, j2 = i2 - 1, j2 - 1
+        gap = Change(i1, i2, j1, j2)
+        if gap.i1 == gap.i2 or gap.j1 == gap.j2:
+            if gap.i1 < gap.i2 or gap.j1 < gap.j2:
+                yield gap
+        elif parts := _split_at_unique_lines(before, after, gap):
+            todo += reversed(parts)
+        elif (gap.i2 - gap.i1) * (gap.j2 - gap.j1) <= MAX_GAP_CELLS:
+            yield from _by_difflib(before, after, gap)
+        else:
+            yield gap
+
+
+def _split_at_unique_lines(
+    before: Sequence[str], after: Sequence[str], gap: Change
+) -> list[Change]:
+    """The gaps between lines that occur once on each side and stand in the same order on both."""
+    place_in_after = {
+        line: gap.j1 + offset for line, offset in _unique(after[gap.j1 : gap.j2]).items()
+    }
+    pairs = [
+        (gap.i1 + offset, place_in_after[line])
+        for line, offset in _unique(before[gap.i1 : gap.i2]).items()
+        if line in place_in_after
+    ]
+    if not pairs:
+        return []
+    parts: list[Change] = []
+    i, j = gap.i1, gap.j1
+    for anchor_i, anchor_j in [*_longest_increasing(pairs), (gap.i2, gap.j2)]:
+        if i < anchor_i or j < anchor_j:
+            parts.append(Change(i, anchor_i, j, anchor_j))
+        i, j = anchor_i + 1, anchor_j + 1
+    return parts
+
+
+def _unique(lines: Sequence[str]) -> dict[str, int]:
+    counts = Counter(lines)
+    return {line: place for place, line in enumerate(lines) if counts[line] == 1}
+
+
+def _longest_increasing(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The longest run of pairs, ordered by the first, whose second also increases."""
+    tails: list[int] = []
+    ends: list[int] = []
+    previous: list[int | None] = []
+    for index, (_, j) in enumerate(pairs):
+        length = bisect_left(tails, j)
+        previous.append(ends[length - 1] if length else None)
+        tails[length : length + 1] = [j]
+        ends[length : length + 1] = [index]
+    run: list[tuple[int, int]] = []
+    at: int | None = ends[-1]
+    while at is not None:
+        run.append(pairs[at])
+        at = previous[at]
+    return run[::-1]
+
+
+def _by_difflib(before: Sequence[str], after: Sequence[str], gap: Change) -> Iterator[Change]:
+    matcher = SequenceMatcher(None, before[gap.i1 : gap.i2], after[gap.j1 : gap.j2], autojunk=False)
+    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        if tag != "equal":
+            yield Change(gap.i1 + i1, gap.i1 + i2, gap.j1 + j1, gap.j1 + j2)
+
 
 #: git's default; `git apply` finds a hunk by it.
 CONTEXT_LINES = 3
@@ -23,13 +113,10 @@ _NEW_FILE = re.compile(r"^diff --git a/(.+) b/\1\nnew file mode ", re.MULTILINE)
 
 
 def unified_diff(file_changes: Sequence[FileChange]) -> str:
-    """The diff that turns every ``before`` into its ``after``; "" where nothing differs.
-
-    `git apply` accepts it and reproduces ``after`` byte for byte. Sorted by path, three context
-    lines, no `index` lines (they would name blobs that the target may not have). A file that ends
-    as it began is left out; new files are 100644. Raises PatchError for a path or a text that a
-    strict reader of diffs would refuse: see ``paths``, twice the same path, NUL characters.
-    """
+    """Return the diff from every ``before`` to its ``after``; "" if nothing differs. `git apply` reproduces
+    ``after`` byte for byte. Sorted by path, three context lines, no `index` lines (the target may lack
+    those blobs); new files are 100644. Raises PatchError for what a strict reader refuses: an unsafe path
+    (``paths``), one path twice, NUL characters."""
     ordered = sorted(file_changes, key=lambda change: change.path)
     for change, following in pairwise(ordered):
         if change.path == following.path:
@@ -52,7 +139,14 @@ def patch_digest(diff: str) -> Digest:
 
 
 def _block(change: FileChange) -> str:
-    _check(change)
+    reason = unsafe_reason(change.path)
+    if reason is None and "\0" in (change.before or "") + (change.after or ""):
+        reason = "the text has a NUL character, so that git takes the file for binary"
+    if reason is not None:
+        raise PatchError(
+            f"No patch can be made for {change.path!r}: {reason}.",
+            next_step="Only text files with plain relative names are changed.",
+        )
     path, before, after = change.path, change.before, change.after
     lines = [f"diff --git a/{path} b/{path}\n"]
     if before is None:
@@ -66,17 +160,6 @@ def _block(change: FileChange) -> str:
         lines.append("+++ /dev/null\n" if after is None else f"+++ b/{path}{tab}\n")
         lines += _hunks(git_lines(before or ""), git_lines(after or ""))
     return "".join(lines)
-
-
-def _check(change: FileChange) -> None:
-    reason = unsafe_reason(change.path)
-    if reason is None and "\0" in (change.before or "") + (change.after or ""):
-        reason = "the text has a NUL character, so that git takes the file for binary"
-    if reason is not None:
-        raise PatchError(
-            f"No patch can be made for {change.path!r}: {reason}.",
-            next_step="Only text files with plain relative names are changed.",
-        )
 
 
 def _hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
@@ -119,3 +202,17 @@ def _range(start: int, stop: int) -> str:
 def _marked(mark: str, lines: Sequence[str]) -> Iterator[str]:
     for line in lines:
         yield mark + line if line.endswith("\n") else f"{mark}{line}\n{NO_NEWLINE}\n"
+
+
+"""Lines as git sees them: only ``\\n`` ends one.
+
+``str.splitlines`` also cuts at form feeds, ``\\x1c``, U+2028 and others, which git keeps inside a
+line; a diff made from its lines is refused, or worse, applied to something else.
+"""
+
+
+def git_lines(text: str) -> list[str]:
+    """The lines of ``text``, each with its ``\\n``; a last line may lack one. Empty text: none."""
+    lines = [line + "\n" for line in text.split("\n")]
+    last = lines.pop()[:-1]
+    return [*lines, last] if last else lines

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from fallback_tier.errors import EditError
 from fallback_tier.outcome import FileChange, SearchReplace
-from fallback_tier.patch.lines import git_lines
+from fallback_tier.patch.diff import git_lines
 from fallback_tier.repo import RepoContext
 
 #: How many places an ambiguous edit's message lists: enough to see what to add around it.
@@ -40,26 +40,18 @@ class Replaced(NamedTuple):
 
 
 def apply_edits(repo: RepoContext, edits: Sequence[SearchReplace]) -> tuple[FileChange, ...]:
-    """What the edits of a solved example change, sorted by path; the repository is not written.
-
-    Exactly or not at all: what is replayed without a model's look may not be stretched. Several edits of
-    one file apply in order, each to what the one before left. Raises EditError where an ``old`` is not
-    found exactly once, or where nothing changes in the end; RepositoryError where a path is not a
-    tracked text file.
-    """
+    """Return the changes of a solved example's edits, sorted by path; exactly or not at all, since no model
+    looks at a replay. Edits of one file apply in order. Raises EditError if an ``old`` is not found exactly
+    once or nothing changes; RepositoryError if a path is not a tracked text file."""
     return _merge(repo, (), edits, _exactly).changes
 
 
 def merge_edits(
     repo: RepoContext, changes: Sequence[FileChange], edits: Sequence[SearchReplace]
 ) -> Merged:
-    """A recipe's changes (or none) with a plan's edits on top, one change a path, sorted by path.
-
-    As ``apply_edits``, but each edit as ``replace_in_plan`` does, and one without ``old`` makes its file,
-    which later ones may edit; EditError where that exists. An edit of a file that the recipe changed sees
-    the recipe's text. Files that end as they began are left out. Whether a file *may* be made is not asked
-    here (``creation``).
-    """
+    """Return a recipe's changes with a plan's edits on top, one change per path, sorted. As
+    ``apply_edits``, but as ``replace_in_plan`` does, and an edit without ``old`` makes its file (EditError
+    if it exists). Edits see the recipe's text. Whether a file *may* be made is ``creation``'s question."""
     return _merge(repo, changes, edits, replace_in_plan)
 
 
@@ -163,16 +155,10 @@ def _places(text: str, old: str) -> list[tuple[int, int]]:
         at = plain.find(wanted, at + 1)
     if len(plain) == len(text):
         return found
-    ends = _crlf_ends(text)
+    ends = [found.start() - number for number, found in enumerate(re.finditer("\r\n", text))]
     return [
         (start + bisect_left(ends, start), end + bisect_left(ends, end)) for start, end in found
     ]
-
-
-def _crlf_ends(text: str) -> list[int]:
-    """Where the text with plain line ends has those that were ``\\r\\n``: what stands after so many of
-    them is so many characters further on in ``text``."""
-    return [found.start() - number for number, found in enumerate(re.finditer("\r\n", text))]
 
 
 def _unix(text: str) -> str:
@@ -195,7 +181,7 @@ def _not_once(text: str, edit: SearchReplace, starts: list[int]) -> EditError:
             kind="no_match",
         )
     more = " or more" if len(starts) == _MAX_COUNTED else ""
-    places = _lines([_line_of(text, start) for start in starts[: _SHOWN_PLACES + 1]])
+    places = _lines([text.count("\n", 0, start) + 1 for start in starts[: _SHOWN_PLACES + 1]])
     return EditError(
         f"The old text of an edit is in {edit.path!r} {len(starts)} times{more} ({places}).",
         next_step="Add neighbouring lines to `old` until it names one place.",
@@ -221,10 +207,6 @@ def _near_miss(text: str, edit: SearchReplace) -> str:
         return ""
     line, _ = full[joined.count("\n", 0, at)]
     return f" It differs only in white space from line {line}."
-
-
-def _line_of(text: str, offset: int) -> int:
-    return text.count("\n", 0, offset) + 1
 
 
 # Edits whose old text differs from the file's in white space alone: the slips that models make, and no
@@ -267,11 +249,8 @@ class _Core:
 
 
 def _loose_lines(text: str, old: str) -> tuple[int, ...]:
-    """The numbers (from 0) of the lines at which the words of ``old`` begin, at most _MAX_PLACES.
-
-    Whatever their indentation: where the words stand twice, nothing but the exact text tells the two
-    places apart. None where it has no word to go by.
-    """
+    """Return the lines (from 0) at which the words of ``old`` begin, at any indentation, at most
+    _MAX_PLACES: if they occur twice, only exact text tells the places apart. None if it has no word."""
     core = _core(old)
     if not re.search(r"\w", "".join(core.lines)):
         return ()
@@ -279,17 +258,17 @@ def _loose_lines(text: str, old: str) -> tuple[int, ...]:
 
 
 def _loosely_replaced(text: str, first: int, old: str, new: str) -> str | None:
-    """The text with ``new`` in the place of ``old``, which begins at line ``first``, indented as that is.
-
-    None: the lines differ by more than one indentation, or the new ones can't be shifted safely (inside
-    a string that spans lines indentation is content; or they have less of it than is to go).
-    """
+    """Return the text with ``new`` in place of ``old``, at line ``first``, with that line's indentation.
+    None: the lines differ by more than one indentation, or the new ones can't be shifted safely (in a
+    string of several lines, or too little to remove)."""
     core = _core(old)
     lines = _trimmed(new, core)
     head = _common(core.lines, lines)
     tail = _common(core.lines[head:][::-1], lines[head:][::-1])
     inserted = lines[head : len(lines) - tail]
-    shift = _uniform_shift(text.split("\n")[first:], core.lines)
+    pairs = zip(text.split("\n")[first:], core.lines, strict=False)
+    shifts = {_shift(found, typed) for found, typed in pairs if typed.strip(_BLANKS)}
+    shift = shifts.pop() if len(shifts) == 1 else None
     if shift is None:
         return None
     if shift.more or shift.less:
@@ -297,7 +276,10 @@ def _loosely_replaced(text: str, first: int, old: str, new: str) -> str | None:
             return None
         if not all(line.startswith(shift.less) for line in inserted if line.strip(_BLANKS)):
             return None
-        inserted = [_indented(line, shift) for line in inserted]
+        inserted = [
+            shift.more + line.removeprefix(shift.less) if line.strip(_BLANKS) else line
+            for line in inserted
+        ]
     return _spliced(text, slice(first + head, first + len(core.lines) - tail), inserted)
 
 
@@ -348,13 +330,6 @@ def _bodies(lines: Sequence[str]) -> str:
     return "".join(f"\n{line.rstrip(_BLANKS).lstrip(_INDENT)}" for line in lines) + "\n"
 
 
-def _uniform_shift(lines: Sequence[str], core: Sequence[str]) -> _Shift | None:
-    """The one shift by which all lines that aren't blank differ; None: there isn't one."""
-    pairs = zip(lines, core, strict=False)
-    shifts = {_shift(found, typed) for found, typed in pairs if typed.strip(_BLANKS)}
-    return shifts.pop() if len(shifts) == 1 else None
-
-
 def _shift(found: str, typed: str) -> _Shift | None:
     there, here = _indentation(found), _indentation(typed)
     if there.endswith(here):
@@ -366,10 +341,6 @@ def _indentation(line: str) -> str:
     return line[: len(line) - len(line.lstrip(_INDENT))]
 
 
-def _indented(line: str, shift: _Shift) -> str:
-    return shift.more + line.removeprefix(shift.less) if line.strip(_BLANKS) else line
-
-
 def _indentation_is_content(before: Sequence[str], inserted: Sequence[str]) -> bool:
     """May one of the inserted lines begin inside a string?"""
     is_open = any("".join(before).count(quote) % 2 for quote in _LONG_QUOTES)
@@ -379,7 +350,6 @@ def _indentation_is_content(before: Sequence[str], inserted: Sequence[str]) -> b
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many lines both begin with."""
     count = 0
     for left, right in zip(one, other, strict=False):
         if left != right:

@@ -89,10 +89,8 @@ class Judging:
         return cls(Imports(repo))
 
     def reason(self, path: str) -> str | None:
-        """Why a file that is no test by its place may not be changed either; None where it may.
-
-        A clause that follows "``path`` may not be changed:". Never raises.
-        """
+        """Return why a file that is no test by its place may not be changed, as a clause after "``path``
+        may not be changed:"; None if it may. Never raises."""
         if not self.imports.repo.has(path) or recipe_only_reason(path) is not None or is_test(path):
             return None
         if path in self._own or path in self._entries:
@@ -114,7 +112,6 @@ class Judging:
 
     @cached_property
     def _reached(self) -> set[str]:
-        """What the tests and the runners' set-up files import."""
         return self.imports.reached((*self._tests, *self._configured))
 
     @cached_property
@@ -122,7 +119,10 @@ class Judging:
         sources = (
             path
             for path in self.imports.repo.tracked_files
-            if _is_source(path) and not is_called_like_a_test(path) and not is_beside(path)
+            if PurePosixPath(path).suffix.lower() in SOURCE_SUFFIXES
+            and not is_test(path)
+            and not is_called_like_a_test(path)
+            and not is_beside(path)
         )
         seeds = {path for path in sources if path not in self._reached or path in self._own}
         seeds |= self._entries
@@ -154,7 +154,6 @@ class Judging:
 
     @cached_property
     def _projects(self) -> frozenset[str]:
-        """The folders of manifests."""
         return frozenset(
             str(PurePosixPath(path).parent)
             for path in self.imports.repo.tracked_files
@@ -178,7 +177,6 @@ class Judging:
 
     @cached_property
     def _entries(self) -> frozenset[str]:
-        """What package.json names as entries, or node takes for one."""
         found: set[str] = set()
         for path in self._manifests("package.json"):
             package, folder = self._json(path), posixpath.dirname(path)
@@ -189,7 +187,6 @@ class Judging:
 
     @cached_property
     def _configured(self) -> frozenset[str]:
-        """Files that test runners are told to load."""
         found: set[str] = set()
         for path in self.imports.repo.tracked_files:
             name, folder = posixpath.basename(path), posixpath.dirname(path)
@@ -251,10 +248,6 @@ def _is_of_tests(path: str) -> bool:
     return is_test(path) or is_called_like_a_test(path)
 
 
-def _is_source(path: str) -> bool:
-    return PurePosixPath(path).suffix.lower() in SOURCE_SUFFIXES and not is_test(path)
-
-
 def _lies_in(path: str, places: set[str]) -> bool:
     return path.removesuffix(".py").lower() in places or any(
         str(folder).lower() in places for folder in PurePosixPath(path).parents
@@ -272,7 +265,6 @@ def _runner_words(package: dict[str, Any]) -> Iterator[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """All strings in a JSON value."""
     pending = [value]
     while pending:
         match pending.pop():
@@ -312,11 +304,8 @@ _DOTTED = lazy_pattern(r"""["']([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)["']""")
 def _named_modules(
     imports: Imports, product: Collection[str], is_of_tests: Callable[[str], bool]
 ) -> Iterator[str]:
-    """The files of modules that ``product``, or a script, names to be loaded.
-
-    ``is_of_tests``: by a path, or by what an entry point is called. What is so may run the tests, and is
-    left out: neither read nor given.
-    """
+    """Yield the files of modules that ``product``, or a script, names to be loaded. ``is_of_tests``, by a
+    path or an entry point's name: it may run the tests, and is neither read nor given."""
 
     def without_checks(rule: re.Match[str]) -> str:
         names = rule[1].split()

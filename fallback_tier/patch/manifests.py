@@ -33,12 +33,9 @@ def manifest_problems(
     rules: EcosystemRules | None = None,
     dates: Iterable[str] = (),
 ) -> Iterator[str]:
-    """``keys``: what may change in a manifest, each with the dots of its tables (see ``lies_in``); none
-    for a lock file. ``dates``: keys that may change too, and hold a date.
-    ``rules``: the ecosystem's, which may have formats of its own.
-
-    Never raises: a file that can't be read as data, before or after, may not be changed.
-    """
+    """Yield problems of a changed manifest or lock. ``keys``: what may change in a manifest (``lies_in``),
+    none for a lock; ``dates``: keys that may change and hold a date; ``rules``: the ecosystem's. Never
+    raises: what can't be read as data may not be changed."""
     try:
         old, new = (_read_document(path, text, rules) for text in (before, after))
     except UnreadableError as error:
@@ -150,13 +147,13 @@ def _nests_deeper_than(most: int, found: Any) -> bool:
     """Level by level: no depth is too much for the question itself."""
     level = [found]
     for _ in range(most + 1):
-        tables = [one.values() if isinstance(one, dict) else one for one in level if _holds(one)]
+        tables = [
+            one.values() if isinstance(one, dict) else one
+            for one in level
+            if isinstance(one, dict | list)
+        ]
         level = [inner for table in tables for inner in table]
     return bool(level)
-
-
-def _holds(value: Any) -> bool:
-    return isinstance(value, dict | list)
 
 
 def _by_ending(name: str) -> Callable[[str], Any] | None:
@@ -205,7 +202,9 @@ def _yarn(text: str) -> Any:
             continue
         indent = len(line) - len(line.lstrip(" "))
         if indent == 0 and message.endswith(":"):
-            entry = inner = found.setdefault(_unquoted_keys(message[:-1]), {})
+            entry = inner = found.setdefault(
+                ", ".join(_unquoted(key.strip()) for key in message[:-1].split(",")), {}
+            )
         elif indent == _YARN_INDENTS[0] and message.endswith(":") and entry is not found:
             inner = entry.setdefault(message[:-1], {})
         elif (
@@ -220,10 +219,6 @@ def _yarn(text: str) -> Any:
 
 def _unquoted(word: str) -> str:
     return str(json.loads(word)) if word.startswith('"') else word
-
-
-def _unquoted_keys(keys: str) -> str:
-    return ", ".join(_unquoted(key.strip()) for key in keys.split(","))
 
 
 _LOADERS: dict[str, Callable[[str], Any]] = {
@@ -259,7 +254,6 @@ def _unhashed(path: str, document: Any) -> tuple[frozenset[str], bool]:
 
 
 def _unhashed_lines(text: str) -> tuple[frozenset[str], bool]:
-    """The same of a requirements file."""
     entries = [
         (re.split(r"[\s;=<>~!]", line)[0], "--hash=" in line)
         for line in _logical_lines(text)
@@ -275,7 +269,14 @@ def _entries(name: str, document: Any) -> Iterator[tuple[str, bool]]:
         for category, table in document.items():
             if category != _META and isinstance(table, dict):
                 for package, entry in table.items():
-                    yield from _of_pipfile(package, entry)
+                    if isinstance(entry, dict) and isinstance(entry.get("version"), str):
+                        hashes = entry.get("hashes")
+                        known = (
+                            isinstance(hashes, list)
+                            and bool(hashes)
+                            and all(map(_is_digest, hashes))
+                        )
+                        yield package, known
     elif name == "pnpm-lock.yaml":
         for key, entry in _tables(document.get("packages")):
             resolution = entry.get("resolution")
@@ -287,13 +288,6 @@ def _entries(name: str, document: Any) -> Iterator[tuple[str, bool]]:
         yield from _of_npm(document.get("packages"), document.get("dependencies"))
     else:
         yield from _of_toml(document, "")
-
-
-def _of_pipfile(package: str, entry: Any) -> Iterator[tuple[str, bool]]:
-    if isinstance(entry, dict) and isinstance(entry.get("version"), str):
-        hashes = entry.get("hashes")
-        known = isinstance(hashes, list) and bool(hashes) and all(map(_is_digest, hashes))
-        yield package, known
 
 
 def _of_npm(packages: Any, dependencies: Any) -> Iterator[tuple[str, bool]]:
@@ -418,10 +412,8 @@ def lies_in(place: Place, prefix: Place) -> bool:
 
 
 def _sources_of(document: Any, dependencies: frozenset[Place]) -> frozenset[str]:
-    """Every source that a manifest's data name. ``dependencies``: where it asks for packages.
-
-    There any value that is no plain version counts, since a client takes ``owner/name`` for an address.
-    """
+    """Return every source that a manifest names. ``dependencies``: where it requires packages; any value
+    that is no plain version counts there, since clients take ``owner/name`` for an address."""
     return frozenset(_walk(document, (), dependencies))
 
 

@@ -33,13 +33,15 @@ _TAB_STOP = 8
 
 def edit_digest(changes: Iterable[FileChange]) -> Digest:
     """SHA-256 of the normalised edit set, in hexadecimal. Linear in the size of the files."""
-    files = {change.path: _normalised(change) for change in changes}
+    files = {
+        change.path: (
+            _text_digest(change.path, change.before),
+            _text_digest(change.path, change.after),
+        )
+        for change in changes
+    }
     entries = [[path, *sides] for path, sides in sorted(files.items()) if sides[0] != sides[1]]
     return hashlib.sha256(json.dumps(entries, separators=(",", ":")).encode()).hexdigest()
-
-
-def _normalised(change: FileChange) -> tuple[str | None, str | None]:
-    return _text_digest(change.path, change.before), _text_digest(change.path, change.after)
 
 
 def _text_digest(path: str, text: str | None) -> str | None:
@@ -56,11 +58,8 @@ def _text_digest(path: str, text: str | None) -> str | None:
 
 
 def _nesting(lines: Iterable[str]) -> Iterator[str]:
-    """How deep each line is nested: Python's indentation stack, whatever the width of a step.
-
-    A dedent that lands between two levels, which Python refuses, is marked: it is not the line that
-    lands on one.
-    """
+    """Yield each line's nesting by Python's indentation stack, whatever the step's width. A dedent between
+    two levels, which Python refuses, is marked."""
     stack = [0]
     for line in lines:
         expanded = line.expandtabs(_TAB_STOP)

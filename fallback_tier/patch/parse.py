@@ -77,8 +77,6 @@ def parse_patch(text: str) -> tuple[FilePatch, ...]:
 
 
 class _Reader:
-    """The lines, and where we are."""
-
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
         self._at = 0

@@ -71,11 +71,8 @@ Found = Counter[str]
 
 
 def disagreement(before: str, after: str) -> str | None:
-    """What the two parsers see differently in ``after`` and did not in ``before``, as a clause.
-
-    None: they agree, ``before`` is no text of this Python's either, or ``after`` is a text of
-    neither. Never raises.
-    """
+    """Return what the parsers see differently in ``after`` but not in ``before``, as a clause. None: they
+    agree, or ``before`` or both can't be read. Never raises."""
     was, now = _differences(before), _differences(after)
     if isinstance(was, str):
         return None  # another Python's: nothing to compare with
@@ -90,10 +87,8 @@ def disagreement(before: str, after: str) -> str | None:
 def javascript_disagreement(
     before: str, after: str, was: Mapping[str, Found], now: Mapping[str, Found]
 ) -> str | None:
-    """The same for JavaScript, by what node's parser finds in either text, for each way to read it.
-
-    A way in which it can't read a text is left out.
-    """
+    """As ``disagreement``, for JavaScript, by what node's parser finds in each text, for each way to read
+    it; a way that can't read a text is left out."""
     ours_before, ours_after = (_javascript_by_ours(text) for text in (before, after))
     if not was or ours_before is None:
         return None  # another dialect: nothing to compare with

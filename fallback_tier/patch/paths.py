@@ -25,11 +25,8 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 
 
 def folded(component: str) -> str:
-    """One path component as the most forgiving file system compares it.
-
-    Case folded, compatibility-normalised, without an NTFS stream (``name:stream``) and without
-    trailing dots and spaces.
-    """
+    """Return a path component as the most forgiving file system compares it: case folded,
+    compatibility-normalised, without NTFS stream, trailing dots and spaces."""
     name = unicodedata.normalize("NFKC", component).partition(":")[0]
     return name.rstrip(". ").casefold()
 

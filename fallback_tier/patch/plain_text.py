@@ -25,8 +25,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from fallback_tier.patch.align import changes
-from fallback_tier.patch.lines import git_lines
+from fallback_tier.patch.diff import changes, git_lines
 from fallback_tier.patch.parsers_agree import disagreement
 from fallback_tier.patch.policy import recipe_only_reason
 from fallback_tier.prompt.characters import is_hidden
@@ -82,10 +81,8 @@ class _Added(NamedTuple):
 
 
 def misread_reason(path: str, before: str | None, after: str) -> str | None:
-    """Why an added line is not what it is taken for, as a clause with its number; None: none is.
-
-    ``before`` None: the file is new. Never raises.
-    """
+    """Return why an added line is not what it seems, as a clause with its number, or None. ``before`` None:
+    the file is new. Never raises."""
     if after == before:
         return None
     added = list(_added(before or "", after))
@@ -234,10 +231,8 @@ class _Code:
     grammar: str
 
     def odd_name(self, lines: Collection[int], known: Callable[[], frozenset[str]]) -> str | None:
-        """What stands in the code of these lines (from 1) and reads as something else, as a clause.
-
-        ``known``: names beyond ASCII that are the file's own already.
-        """
+        """Return what in the code of these lines (from 1) reads as something else, as a clause. ``known``:
+        the file's own names beyond ASCII."""
         start = 0
         for number, line in enumerate(self._source.split(b"\n"), start=1):
             if number in lines:

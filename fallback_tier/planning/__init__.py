@@ -17,8 +17,8 @@ from fallback_tier.planning.document import PlannedMove as PlannedMove
 from fallback_tier.planning.document import Remaining as Remaining
 from fallback_tier.planning.document import RemediationPlan as RemediationPlan
 from fallback_tier.planning.ecosystem import EcosystemPlanner
-from fallback_tier.planning.recipe_selection import ask_recipe as ask_recipe
 from fallback_tier.planning.whose import Tags, no_tags, settled
+from fallback_tier.planning.whose import ask_recipe as ask_recipe
 from fallback_tier.planning.whose import whose_code as whose_code
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
@@ -48,12 +48,9 @@ def divisible_plan(
     tags: Tags = no_tags,
     observe: Callable[[str], None] = lambda _step: None,
 ) -> DivisiblePlan:
-    """Plan all advisories of a set for one repository; nothing is written.
-
-    ``resolve`` False: no client runs, the plugins' outlines stand for what would be done. ``tags``: those
-    that the base commit contains. ``observe`` is told each step in words. Never raises for an advisory or a
-    project that can't be fixed: each is in ``left`` with its reason.
-    """
+    """Plan all advisories of a set for one repository; write nothing. ``resolve`` False: the plugins'
+    outlines, no client; ``tags``: those in the base commit; ``observe``: called with each step. Never
+    raises for what can't be fixed: it is in ``left``."""
     # 1. Sort by ecosystem; what no plugin serves is left, by name.
     served: dict[str, list[Advisory]] = {}
     left = []

@@ -47,11 +47,9 @@ class Concern:
     def of_silent(
         self, advisories: Sequence[Advisory], plugin: EcosystemPlugin
     ) -> Iterator[tuple[Advisory, RecipeSelection]]:
-        """Those that may concern the repository although its files show no affected version: by its
-        commits alone, or (Selected) by what isn't locked, so that only resolving tells.
-
-        Asked for all at once, then by halves: nearly always the first question is the last.
-        """
+        """Yield those that may concern the repository although its files show no affected version: by
+        commits alone, or (Selected) by what isn't locked. Asks for all at once, then by halves: the first
+        question is nearly always the last."""
         if not advisories:
             return
         selection = plugin.select(bundle(advisories), self._repo)

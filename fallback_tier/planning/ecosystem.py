@@ -22,7 +22,7 @@ from fallback_tier.outcome import (
 from fallback_tier.patch.admission import check_planned, check_recipe
 from fallback_tier.planning.concern import UNKNOWN, Concern, narrowed
 from fallback_tier.planning.document import EcosystemPlan, PlannedMove, Remaining
-from fallback_tier.planning.recipe_selection import unnamed_here
+from fallback_tier.planning.whose import unnamed_here
 from fallback_tier.ports import EcosystemPlugin, NamesTests
 from fallback_tier.repo import RepoContext
 
@@ -191,7 +191,9 @@ class EcosystemPlanner:
                 rounds += 1
                 self._one_by_one(error)
                 continue
-            stuck = self._beyond(resolved.left)
+            stuck = tuple(
+                item for item in resolved.left if not self._is_known(self._remaining(item))
+            )
             kept_out = (self.left_ids - {name for name, _ in self._staying}) | self._waiting
             over = stuck or self._concern.brought_in(resolved.moves, kept_out)
             if not over:
@@ -210,10 +212,6 @@ class EcosystemPlanner:
         why_not = NotApplicable(reason=RefusalReason.RESOLVER_FAILED, sentence=why)
         self._give_up(why_not, "Fix these one by one.")
         return None
-
-    def _beyond(self, left: Sequence[Left]) -> tuple[Left, ...]:
-        """What is left, and not known to stay."""
-        return tuple(item for item in left if not self._is_known(self._remaining(item)))
 
     def _is_known(self, item: Remaining) -> bool:
         package = self._concern.canonical(item.package)

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 from fallback_audit.vocabulary import AffectedCode, DecidedBy, RefusalReason
 from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.affected import Affected, OwnPackage
-from fallback_tier.outcome import NotApplicable
+from fallback_tier.outcome import NotApplicable, RecipeSelection, Selected
+from fallback_tier.planning.concern import manifest_texts
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
 
@@ -31,15 +32,17 @@ _SHORT_LINK = re.compile(r"(?:github:|gitlab:|bitbucket:)?[\w.-]+/([\w.-]+?)(?:\
 def whose_code(
     plugin: EcosystemPlugin, advisory: Advisory, repo: RepoContext, *, ask_registry: bool = True
 ) -> Affected:
-    """The fact. A person's word stands above all; the registry is asked only where names are the same, and
-    never offline.
-
-    ``advisory``: narrowed to the plugin's ecosystem, one record.
-    """
+    """Decide whose code is affected. A person's word counts first; the registry is asked only if names are
+    equal, never offline. ``advisory``: one record of the plugin's ecosystem."""
     called = plugin.own_packages(repo, frozenset(advisory.packages(plugin.name)))
     users_word = repo.settings.whose_code
     if users_word is not None:
-        return _as_decided_by_user(users_word, called)
+        own = called if users_word is AffectedCode.OWN else ()
+        text = {
+            AffectedCode.OWN: "A person said that this repository's own code is affected (--own-code).",
+            AffectedCode.DEPENDENCY: "A person said that a dependency is affected (--dependency).",
+        }[users_word]
+        return Affected(code=users_word, decided_by=DecidedBy.PERSON, own=own, sentence=text)
     if not called:
         return Affected(code=AffectedCode.DEPENDENCY, decided_by=DecidedBy.MANIFEST)
     witness = _Witness(plugin, may_ask=ask_registry and not repo.settings.offline)
@@ -66,10 +69,8 @@ def settled(
     tags: Tags = no_tags,
     believe_version: bool = True,
 ) -> NotApplicable | None:
-    """Why no recipe is to be asked; None where it is about a dependency.
-
-    ``believe_version`` False: something else (a proof that fails here) will tell whether the flaw is here.
-    """
+    """Return why no recipe is to be asked, or None for a dependency's flaw. ``believe_version`` False: a
+    proof that fails here will tell."""
     match affected.code:
         case AffectedCode.DEPENDENCY:
             return None
@@ -83,15 +84,6 @@ def settled(
             if not doubted and _is_fixed(advisory, ecosystem, affected.own, tags):
                 return _fixed(advisory, affected.own)
             return NotApplicable(reason=RefusalReason.OWN_CODE, sentence=affected.sentence)
-
-
-def _as_decided_by_user(code: AffectedCode, called: tuple[OwnPackage, ...]) -> Affected:
-    own = called if code is AffectedCode.OWN else ()
-    text = {
-        AffectedCode.OWN: "A person said that this repository's own code is affected (--own-code).",
-        AffectedCode.DEPENDENCY: "A person said that a dependency is affected (--dependency).",
-    }[code]
-    return Affected(code=code, decided_by=DecidedBy.PERSON, own=own, sentence=text)
 
 
 @dataclass
@@ -213,3 +205,56 @@ def _source(link: str) -> str:
     if len(path) < 2 or not any(word in parts.netloc.lower() for word in _FORGES):
         return ""
     return path[1].removesuffix(".git").lower()
+
+
+def ask_recipe(
+    plugin: EcosystemPlugin,
+    advisory: Advisory,
+    repo: RepoContext,
+    *,
+    tags: Tags = no_tags,
+    believe_version: bool = True,
+) -> RecipeSelection:
+    """Ask the plugin for its recipe, unless the repository's own code is affected, or the recipe would say
+    "not affected" though the record names no version of the package. That refusal is final: no gate could
+    tell that the package is fixed. ``tags`` and ``believe_version`` as for ``settled``."""
+    if repo.affected is not None:
+        about_own = settled(
+            advisory, plugin.name, repo.affected, tags=tags, believe_version=believe_version
+        )
+        if about_own is not None:
+            return about_own
+    selection = plugin.select(advisory, repo)
+    match selection:
+        case Selected() if advisory.says_nothing:
+            return unnamed(plugin.name, advisory, advisory.packages(plugin.name))
+        case NotApplicable(reason=RefusalReason.NOT_AFFECTED | RefusalReason.NO_FIXED_VERSION):
+            found = unnamed_here(plugin.name, advisory, repo)
+            return found or selection
+        case _:
+            return selection
+
+
+def unnamed_here(ecosystem: str, advisory: Advisory, repo: RepoContext) -> NotApplicable | None:
+    """The refusal where some manifest names a package of which the record names no version."""
+    silent = [it for it in advisory.packages(ecosystem) if advisory.says_nothing_of(ecosystem, it)]
+    if not silent:
+        return None
+    texts = manifest_texts(ecosystem, repo)
+    named = tuple(name for name in silent if any(name in text for text in texts))
+    return unnamed(ecosystem, advisory, named) if named else None
+
+
+def unnamed(ecosystem: str, advisory: Advisory, names: tuple[str, ...]) -> NotApplicable:
+    """The refusal: which package, and why nobody can say."""
+    matchers = (advisory.matcher(ecosystem, name) for name in names)
+    foreign = sorted({bound for it in matchers if it is not None for bound in it.foreign})
+    said = (
+        f"numbers {', '.join(names)} otherwise than {ecosystem} does ({', '.join(foreign)[:80]})"
+        if foreign
+        else f"names no version of {', '.join(names)} ({ecosystem}) as affected or fixed (commits, at most)"
+    )
+    return NotApplicable(
+        reason=RefusalReason.NO_FIXED_VERSION,
+        sentence=f"{advisory.id} {said}, so it does not show whether this repository is affected.",
+    )

@@ -7,26 +7,25 @@ What comes from outside enters as a fence (``fence``), never as bare text.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from fallback_audit.frozen import Frozen
-from fallback_audit.vocabulary import PromptShape
-from fallback_tier.advisory import Advisory
+from fallback_audit.vocabulary import FailureKind, PromptShape
+from fallback_tier.advisory import Advisory, fixed_versions
+from fallback_tier.answers.block_form import SEARCH, write_edit
 from fallback_tier.errors import ConfigurationError
-from fallback_tier.limits import MAX_EXAMPLES
-from fallback_tier.outcome import AttemptSummary
+from fallback_tier.limits import MAX_EXAMPLE_BYTES, MAX_EXAMPLES, MAX_FENCE_PREFIX_BYTES
+from fallback_tier.outcome import AttemptSummary, SearchReplace
 from fallback_tier.ports import EcosystemPlugin, Message, NonceSource
 from fallback_tier.prompt import turns
 from fallback_tier.prompt.context import Snippet, asked_for, select_snippets
 from fallback_tier.prompt.fence import SourceKind, fence
 from fallback_tier.prompt.render import render
-from fallback_tier.prompt.retry_instructions import retry_advice
-from fallback_tier.prompt.shown import advisory_text, check_contains, example_shown, snippets_shown
 from fallback_tier.prompt.turns import Conversation
 from fallback_tier.repo import AnswerForm, RepoContext
-from fallback_tier.retrieval import FewShot
+from fallback_tier.retrieval import FewShot, edit_line, example_text
 
 _FIX_TEMPLATE = "Correct skills/leaf-llm-instruction.md of this ecosystem's plugin."
 
@@ -85,13 +84,9 @@ class PromptBuilder:
         prior_attempts: Sequence[AttemptSummary] = (),
         own_code: bool = False,
     ) -> Prompt:
-        """The prompt of one attempt: a first one may have examples, a retry has the last failure.
-
-        ``own_code``: the repository is the affected package, so there is no dependency to raise.
-
-        Raises ConfigurationError: a retry with examples (ADR-0011), or a wrong template (an unknown
-        variable, a block that leaves out what it was given).
-        """
+        """Build an attempt's prompt: a first one may have examples, a retry has the last failure.
+        ``own_code``: there is no dependency to raise. Raises ConfigurationError: a retry with examples
+        (ADR-0011), a wrong template."""
         if prior_attempts and examples:
             raise ConfigurationError(
                 "A retry's prompt was given solved examples.",
@@ -130,7 +125,7 @@ class PromptBuilder:
         form = repo.settings.answer_form
         texts = tuple(example_shown(shot, form) for shot in examples)
         variables = self._variables(advisory, plugin.name, snippets, texts, prior_attempts)
-        proof = _proof_shown(repo)
+        proof = (repo.proof_failure.text or None) if repo.proof_failure else None
         variables |= {"own_code": own_code, "answer_form": form.value}
         variables["proof_failure"] = proof and self._fence(
             proof, SourceKind.PROOF_FAILURE, variables["fence_code"]
@@ -161,11 +156,9 @@ class PromptBuilder:
     def repair(
         self, prompt: Prompt, answer_text: str, problems: Sequence[str], *, strict: bool = False
     ) -> Conversation:
-        """Ask again: the first turn unchanged, then what was wrong with the answer, and the answer.
-
-        Both are fenced: problems quote the answer, and an answer may repeat what it was told by the
-        text that it read. ``strict``: the answer was already asked for under the strict instruction.
-        """
+        """Ask again: the first turn, then what was wrong with the answer, and the answer, both fenced
+        (problems quote it, and it may repeat injected text). ``strict``: it was asked for under the strict
+        instruction."""
         return self._again(turns.REPAIR, prompt, answer_text, problems, strict=strict)
 
     def regenerate(
@@ -177,10 +170,8 @@ class PromptBuilder:
     def with_more_code(
         self, prompt: Prompt, reason: str, repo: RepoContext, *, own_code: bool
     ) -> Prompt | None:
-        """The prompt and, behind it, the code that a model's ``reason`` for declining names (ADR-0044).
-
-        None: it names nothing more that may be shown, or it was shown more already.
-        """
+        """Return the prompt with the code that a model's ``reason`` for declining names (ADR-0044); None:
+        nothing more may be shown, or it was already."""
         if prompt.more is not None:
             return None
         settings = repo.settings
@@ -257,11 +248,6 @@ class PromptBuilder:
         return fence(text, source_kind=source_kind, nonce=nonce, secrets=self._secrets).text
 
 
-def _proof_shown(repo: RepoContext) -> str | None:
-    """Return how the proof fails at the base commit; None: no proof, or its output says nothing."""
-    return (repo.proof_failure.text or None) if repo.proof_failure else None
-
-
 def _check_shows_all(user: str, variables: Mapping[str, Any]) -> None:
     """A template that drops a block would ask without it, and nobody would see: an error."""
     expected = {
@@ -279,3 +265,92 @@ def _check_shows_all(user: str, variables: Mapping[str, Any]) -> None:
                 next_step=_FIX_TEMPLATE,
                 kind="left_out",
             )
+
+
+_UNDONE = "That change was undone: the files are as the snippets show them."
+_NOT_MADE = "No patch came of that answer: the files are as the snippets show them."
+_BROKE = (
+    "Find what in that change caused this failure, and plan one that closes the flaw without it."
+)
+_TOO_LITTLE = (
+    "The flaw is still there: that change does too little, or it is not where the flaw is. Plan the whole "
+    "fix: what of that change is right, and what was missing."
+)
+_CORRECTED = "Plan the fix, with what was wrong corrected."
+
+_BY_KIND = {
+    FailureKind.PROOF_FAILED: _TOO_LITTLE,
+    FailureKind.STILL_VULNERABLE: _TOO_LITTLE,
+    FailureKind.PLAN_INVALID: _CORRECTED,
+    FailureKind.PATCH_DOES_NOT_APPLY: _CORRECTED,
+    FailureKind.REPEATED_PATCH: (
+        "Those edits were tried before and failed. Plan a fix that works in another way."
+    ),
+    FailureKind.UNDECLARED_CAPABILITY: (
+        "Plan a fix that does not reach for what is named there, or declare it as it is said there."
+    ),
+}
+
+
+_NO_PATCH = {
+    FailureKind.PLAN_INVALID,
+    FailureKind.PATCH_DOES_NOT_APPLY,
+    FailureKind.REPEATED_PATCH,
+}
+
+
+def retry_advice(kind: FailureKind) -> str:
+    """The next step after a failure of this kind, in a few sentences of ours alone."""
+    begin = _NOT_MADE if kind in _NO_PATCH else _UNDONE
+    return f"{begin} {_BY_KIND.get(kind, _BROKE)}"
+
+
+#: Fixed versions listed per package, lowest first: release lines beyond these are seldom alive.
+MAX_FIXED_VERSIONS = 20
+
+
+def advisory_text(advisory: Advisory, ecosystem: str) -> str:
+    """An advisory as a model is told of it: what is structured first, then its text."""
+    lines = [f"id: {', '.join((advisory.id, *advisory.aliases))}"]
+    for package in advisory.packages(ecosystem):
+        fixed = fixed_versions(advisory, ecosystem, package)[:MAX_FIXED_VERSIONS]
+        lines.append(f"package: {package}; fixed in: {', '.join(fixed) or 'no version named'}")
+    if advisory.cwe:
+        lines.append(f"weakness: {', '.join(advisory.cwe)}")
+    return "\n".join((*lines, "", advisory.text))
+
+
+def snippets_shown(
+    snippets: Sequence[Snippet], fenced: Callable[[str, SourceKind], str]
+) -> list[dict[str, str]]:
+    """What a template is given of snippets: each one's id, and its text in a fence."""
+    kind = SourceKind.REPOSITORY_SNIPPET
+    return [{"id": one.id, "text": fenced(one.shown, kind)} for one in snippets]
+
+
+def example_shown(shot: FewShot, form: AnswerForm) -> str:
+    """An example, its edits in the form in which an answer is wanted: in JSON also where blocks, of which
+    each line has a prefix in the fence, would be cut by it."""
+    if form is AnswerForm.BLOCKS:
+        text = example_text(shot.example, shot.text, shot.edits, _block)
+        lines = text.count("\n") + 1
+        if len(text.encode()) + lines * MAX_FENCE_PREFIX_BYTES <= MAX_EXAMPLE_BYTES:
+            return text
+    return example_text(shot.example, shot.text, shot.edits, edit_line)
+
+
+def _block(edit: SearchReplace) -> str:
+    try:
+        return write_edit(edit)
+    except ValueError:
+        return edit_line(edit)  # code that holds a marker: still an example, if of another form
+
+
+def check_contains(system: str, form: AnswerForm, *, next_step: str) -> None:
+    """A template that knows of JSON alone would have every answer rejected: ConfigurationError."""
+    if form is AnswerForm.BLOCKS and SEARCH not in system:
+        raise ConfigurationError(
+            f"The prompt template does not say how to answer in {form.value}: it has no `{SEARCH}`.",
+            next_step=f"{next_step} Or use --answer-form {AnswerForm.JSON.value}.",
+            kind="not_shown",
+        )

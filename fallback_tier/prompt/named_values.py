@@ -342,10 +342,8 @@ _LEAST_WEAK_WORD: Final = 8
 
 @lru_cache(4096)
 def _is_secret(content: bytes, level: Level) -> bool:
-    """Return whether a literal is a secret if its name has this level.
-
-    It isn't if it is a field's name, a type, an encoding, a path, a version, a pattern, a sentence.
-    """
+    """Return whether a literal is a secret if its name has this level: not a field's name, type, encoding,
+    path, version, pattern or sentence."""
     bare = _ESCAPE.sub(b" ", content) if b"\\" in content else content
     bare = bare.strip()
     if bare == _REDACTED[:-1]:
@@ -379,11 +377,9 @@ def _is_secret(content: bytes, level: Level) -> bool:
 
 
 def _names_something(value: bytes) -> bool:
-    """Return whether a literal names a field: ``"password"``, ``"X-Api-Key"``, ``"current-password"``.
-
-    All its words are a secret's nouns or words of fields. A password may be so; a program that compares
-    names of fields must stay readable.
-    """
+    """Return whether a literal names a field (``"password"``, ``"X-Api-Key"``): all its words are a
+    secret's nouns or fields' words. A password may be so, but programs that compare field names must stay
+    readable."""
     if len(value) > 60 or _DIGIT.search(value) or b" " in value or not value.isascii():
         return False
     words = _words(value)
@@ -686,7 +682,10 @@ class _Reader:
         data = self._data
         several = None if quoted else _NAMES_AFTER.match(data, at)
         if several and (
-            b"," in several[0] or _NAMES_BEFORE.match(before, _statement_start(before))
+            b"," in several[0]
+            or _NAMES_BEFORE.match(
+                before, max(_newline_end(before), before.rfind(b";") + 1, before.rfind(b"{") + 1)
+            )
         ):
             self._values(several.end(), level, is_list=True)
             return
@@ -820,7 +819,6 @@ class _Reader:
                 self._below(at, start, level)
 
     def _is_among_code(self, start: int, at: int) -> bool:
-        """Return whether the lines around are code, so that a word is a variable."""
         data = self._data
         lines = re.split(rb"\n|\\+n", data[max(0, start - 300) : start])[:-1][-3:]
         lines += re.split(rb"\n|\\+n", data[at : at + 400])[1:4]
@@ -875,11 +873,9 @@ class _Reader:
         may_break: bool = True,
         before: tuple[bytes, ...] = (),
     ) -> None:
-        """Take the literals of the value at ``at``, up to its end; ``opened``: to the end of this bracket.
-
-        ``immediate``: one literal, or one group of them; ``before``: only if one of these follows;
-        ``is_list``: commas don't end it; ``may_break``: it may begin in the next line.
-        """
+        """Take the literals of the value at ``at``, up to its end or that of the bracket ``opened``.
+        ``immediate``: one literal or group; ``before``: only if one of these follows; ``is_list``: commas
+        don't end it; ``may_break``: it may begin in the next line."""
         data, start = self._data, at
         if self._steps_left < 0:
             if literal := _LITERAL.match(data, at):
@@ -1004,11 +1000,8 @@ class _Reader:
         return _CONTINUED.match(self._data, at) is not None
 
     def _has_ended(self, at: int, start: int) -> bool:
-        """Return whether the line at ``at`` begins another statement than the one at ``start``.
-
-        An open bracket doesn't tell: it may be part of a pattern, or its end part of a comment. What
-        belongs to a value is indented.
-        """
+        """Return whether the line at ``at`` begins another statement than that at ``start``. Brackets don't
+        tell (patterns, comments); what belongs to a value is indented."""
         line = _INDENTED.match(self._data, at)
         assert line is not None  # noqa: S101 (it matches nothing, too)
         return bool(line[2]) and len(line[1]) <= self._indent(start)
@@ -1041,7 +1034,6 @@ class _Reader:
             at = token.end
 
     def _string(self, match: re.Match[bytes], stop: int) -> _Token:
-        """Return a string with its content, or a mark if the quote opens none."""
         data, start, begin = self._data, match.start(), match.end()
         delimiter = match[0]
         nothing = _Token(_MARK, start, begin, delimiter)
@@ -1134,11 +1126,6 @@ def _compared(level: Level) -> Level:
 def _line_key(before: bytes) -> bool:
     """Return whether ``name:`` is in front, as of a variable in Kubernetes."""
     return before.rstrip(b" \t\"'").endswith((b"name:", b"key:"))
-
-
-def _statement_start(before: bytes) -> int:
-    """Return where the line begins, or what follows a brace or a semicolon in it."""
-    return max(_newline_end(before), before.rfind(b";") + 1, before.rfind(b"{") + 1)
 
 
 def _is_in_quote(before: bytes) -> bool:

@@ -13,8 +13,10 @@ from collections.abc import Iterator, Sequence
 from enum import Enum, auto
 from functools import cache
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
+
+from pydantic import BaseModel
 
 from fallback_tier.prompt.characters import drop_hidden, show_hidden
 from fallback_tier.prompt.named_values import VERSION, named_values
@@ -192,10 +194,8 @@ class Certainty(Enum):
 
 
 class Rule(NamedTuple):
-    """``lead`` + ``value`` + ``tail``; only the value is taken out, less backslashes before the tail.
-
-    ``start`` replaces the lead where the search must know more: the beginning of the text.
-    """
+    """``lead`` + ``value`` + ``tail``; only the value is removed, less backslashes before the tail.
+    ``start`` replaces the lead in a search that must know the text's beginning."""
 
     judge: Certainty
     lead: str
@@ -368,11 +368,9 @@ class _CompiledRule(NamedTuple):
 
 
 def redact_secrets(text: str, known: frozenset[str] = frozenset()) -> tuple[str, int]:
-    """The text with ``[REDACTED]`` in the place of each secret, and how many were taken out.
-
-    ``known`` are exact values (also found percent-encoded or as a JSON string). Line numbers stay
-    as they were. Where hidden characters had split a secret, the text comes back without them.
-    """
+    """Replace each secret by ``[REDACTED]``, and count them. ``known``: exact values (also percent-encoded
+    or as JSON). Line numbers stay. If hidden characters had split a secret, the text is returned without
+    them."""
     redacted, count = _redact(text, known)
     bare = drop_hidden(redacted)
     if bare != redacted:
@@ -594,3 +592,29 @@ def _re2(pattern: str) -> Any:
     options = re2.Options()
     options.max_mem = 32 << 20
     return re2.compile(pattern, options=options)
+
+
+#: Fields that hold sentences: a model's own words, or those of a package client. Other texts (files, edits,
+#: names, versions) are what a patch is made of, and stay as they are.
+PROSE: Final = frozenset(
+    {"citations", "message", "next_step", "notes", "rationale", "reason", "sentence"}
+)
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+def without_secrets(model: ModelT) -> ModelT:
+    """The same with every sentence redacted, those of the models in it too."""
+    safe = {name: _safe(value, name in PROSE) for name, value in model}
+    return model.model_copy(update=safe)
+
+
+def _safe(value: Any, is_prose: bool) -> Any:
+    match value:
+        case str() if is_prose and not isinstance(value, Enum):
+            return redact_secrets(value)[0]
+        case tuple():
+            return tuple(_safe(one, is_prose) for one in value)
+        case BaseModel():
+            return without_secrets(value)
+    return value

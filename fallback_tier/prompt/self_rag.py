@@ -12,13 +12,11 @@ from pydantic import TypeAdapter
 
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import CallType
-from fallback_tier.answers.critique import critique_adapter, retrieve_adapter
-from fallback_tier.answers.segment import segment_adapter
+from fallback_tier.answers.critique import critique_adapter, retrieve_adapter, segment_adapter
 from fallback_tier.ports import Message, ModelRequest, NonceSource
-from fallback_tier.prompt.builder import Prompt
+from fallback_tier.prompt.builder import Prompt, snippets_shown
 from fallback_tier.prompt.fence import SourceKind, fence
 from fallback_tier.prompt.render import render_own
-from fallback_tier.prompt.shown import snippets_shown
 
 #: A critique is one short object; as much again for a wordy reason.
 MAX_CRITIQUE_TOKENS: Final = 256
@@ -43,10 +41,8 @@ class SelfRagPrompts:
         self._secrets = secrets
 
     def situation(self, prompt: Prompt, *, own_code: bool) -> Situation:
-        """From the attempt's ordinary prompt: the same advisory, snippets and failure summary.
-
-        Raises ConfigurationError for a wrong template or nonce, as everything here.
-        """
+        """Render the ordinary prompt's advisory, snippets and failure summary. Raises ConfigurationError
+        for a wrong template or nonce, as all methods here."""
         nonce = self._nonces()
         summary, proof = prompt.failure_summary, prompt.proof_failure
         variables = {

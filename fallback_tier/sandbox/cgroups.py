@@ -117,10 +117,8 @@ def _beside(parent: Path) -> Hierarchy | None:
 
 @contextmanager
 def bounded_tree(where: Sequence[Hierarchy], bounds: Bounds) -> Iterator[tuple[Path, ...]]:
-    """Files: who writes ``0`` to each of them is bounded from then on, with all that it starts.
-
-    The cgroups go with the last of their processes. Raises OSError where one can't be made.
-    """
+    """Return files: a process that writes ``0`` to each is bounded, with all that it starts. The cgroups
+    end with their last process. Raises OSError."""
     with ExitStack() as made:
         yield tuple(made.enter_context(_cgroup(one, bounds)) for one in where)
 

@@ -60,11 +60,9 @@ def _how_to_install(tool: str) -> str:
 
 
 class SubprocessClients:
-    """The reference implementation of ``execution.ClientRunner`` and ``execution.KnowsHosts``.
-
-    ``allow_hosts``: hosts that a person allowed (``HOST`` or ``HOST:PORT``), for every client. Raises
-    ConfigurationError: the variable of the same purpose (``hosts.ALLOW_HOST``) can't be read.
-    """
+    """The reference ``execution.ClientRunner`` and ``execution.KnowsHosts``. ``allow_hosts``: hosts
+    (``HOST[:PORT]``) that a person allowed every client. Raises ConfigurationError if ``hosts.ALLOW_HOST``
+    can't be read."""
 
     def __init__(
         self,
@@ -94,12 +92,9 @@ class SubprocessClients:
         timeout_s: float,
         env: Mapping[str, str] | None = None,
     ) -> CommandResult:
-        """stdout and stderr joined, bounded by MAX_CLIENT_OUTPUT_BYTES; at ``timeout_s`` the whole
-        process tree is killed. ``env`` is added last; an empty value removes the variable.
-
-        Never raises for a non-zero exit. Raises ToolMissingError, and OSError if git's temporary folder
-        can't be made.
-        """
+        """Run a client, stdout and stderr joined, at most MAX_CLIENT_OUTPUT_BYTES; the process tree is
+        killed at ``timeout_s``. ``env`` is added last; an empty value removes the variable. Raises
+        ToolMissingError, and OSError if git's temporary folder can't be made."""
         path = self._locate(tool)
         if tool == _GIT.tool:
 

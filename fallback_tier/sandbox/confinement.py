@@ -50,11 +50,8 @@ def find_interpreters() -> tuple[Path, ...]:
 def target_environment(
     home: str, interpreters: Sequence[Path], extra: Mapping[str, str] | None
 ) -> dict[str, str]:
-    """All that a target's command knows. Fixed values, so that one failure gives one log.
-
-    NO_COLOR is not among them: a project's CI does not set it, and tests of coloured output fail with it.
-    Colours, which some runners use wherever CI is set, are taken out of the output (``runners``).
-    """
+    """Return all variables of a target's command, fixed so that one failure gives one log. Not NO_COLOR,
+    which a project's CI does not set: colours are removed from the output (``runners``)."""
     folders = [str(path.parent) for path in interpreters]
     folders += ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
     return {
@@ -87,10 +84,8 @@ def file_system(
     readable: Sequence[Path],
     files: Mapping[str, int],
 ) -> Iterator[str]:
-    """Every mount, in order: later ones lie over earlier ones. Paths are resolved.
-
-    ``files``: what ``etc_files`` opened, by name.
-    """
+    """Return every mount, in order; later ones lie over earlier ones. Paths are resolved. ``files``: what
+    ``etc_files`` opened, by name."""
     yield from _system()
     for name, descriptor in files.items():
         yield from ("--perms", "0444", "--file", str(descriptor), f"/etc/{name}")

@@ -129,11 +129,9 @@ class GitRepositories:
     def run(
         self, run_git: RunGit, args: Sequence[str], cwd: Path, env: Mapping[str, str]
     ) -> CommandResult:
-        """Run a git command on the repository of ``cwd``, or on the one that GIT_DIR in ``env`` names.
-
-        If there is none, or it is another user's, return git's own answer to that question. Raises
-        RepositoryError: reading a file that git would open may never end.
-        """
+        """Run a git command on the repository of ``cwd``, or of GIT_DIR in ``env``; if there is none, or it
+        is another user's, return git's own answer. Raises RepositoryError: reading a file that git would
+        open may never end."""
         cwd = cwd.absolute()  # variables name the folders that git finds
         if _subcommand(args) in _WITHOUT_REPOSITORY:
             return run_git(args, cwd, env)
@@ -149,10 +147,8 @@ class GitRepositories:
     def _find(
         self, run_git: RunGit, cwd: Path, env: Mapping[str, str]
     ) -> _Repository | CommandResult:
-        """Return the repository, or git's refusal. Raises RepositoryError: reading a file may never end.
-
-        The ownership is judged here, by the user's ``safe.directory``: git judges no folder that GIT_DIR
-        names."""
+        """Return the repository, or git's refusal. Ownership is judged here, by the user's
+        ``safe.directory``: git judges no folder that GIT_DIR names. Raises RepositoryError."""
         git_dir = env.get("GIT_DIR", "")
         key = (git_dir, "" if git_dir and "GIT_WORK_TREE" in env else str(cwd))
         known = self._known.get(key)
@@ -238,10 +234,8 @@ def check_git_file(path: Path, max_bytes: float = MAX_GIT_FILE_BYTES) -> None:
 
 
 def check_git_folder(place: Path) -> tuple[Path, ...]:
-    """Return the git folders that a ``.git`` leads to: its own, and the one that worktrees share.
-
-    Raises RepositoryError: reading a file that git opens there may never end (``check_git_file``).
-    """
+    """Return the git folders that a ``.git`` leads to: its own, and the one worktrees share. Raises
+    RepositoryError as ``check_git_file``."""
     seen: dict[Path, None] = {}
     waiting = [place]
     while waiting:
@@ -339,5 +333,4 @@ def _subcommand(args: Sequence[str]) -> str:
 
 
 def _refused(result: CommandResult, why: str) -> CommandResult:
-    """As git refuses a repository."""
     return result.model_copy(update={"exit_code": 128, "output": f"fatal: {why}\n"})

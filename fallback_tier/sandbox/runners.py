@@ -121,7 +121,6 @@ class BubblewrapSandbox:
 
     @property
     def _held(self) -> set[str]:
-        """What cgroups bound."""
         return {name for one in self._hierarchies for name in one.controllers}
 
     def probe(self) -> None:
@@ -159,7 +158,6 @@ class BubblewrapSandbox:
                     return
 
     def _landlocks(self) -> tuple[int, ...]:
-        """The versions of Landlock to try, 0 for none."""
         usable = self._hardening.landlock and os.access(self._hardening.perl, os.X_OK)
         return (version, 0) if usable and (version := second_wall.landlock_version()) else (0,)
 

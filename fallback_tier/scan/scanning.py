@@ -38,8 +38,14 @@ from fallback_tier.outcome import UnreadItem
 from fallback_tier.planning import Remaining, RemediationPlan, divisible_plan
 from fallback_tier.ports import EcosystemPlugin, ListsPackages
 from fallback_tier.repo import RepoContext, Settings
-from fallback_tier.scan.document import Finding, FixStep, IgnoredFinding, ScanResult
-from fallback_tier.scan.rules import Level, ScanRules
+from fallback_tier.scan.document import (
+    Finding,
+    FixStep,
+    IgnoredFinding,
+    Level,
+    ScanResult,
+    ScanRules,
+)
 from fallback_tier.wiring.places import check_caches
 
 #: The words of databases: CVSS's, and GitHub's "moderate".
@@ -181,7 +187,6 @@ class Scanner:
         return installed, unread, outside
 
     def _records(self, names: Iterable[str]) -> tuple[list[Advisory], list[Skipped]]:
-        """Return the records of these identifiers; what gives none is skipped, by name."""
         in_order = sorted(names)
         self.lookup.request(in_order)
         records, skipped = [], []
@@ -197,7 +202,6 @@ class Scanner:
         return records, [*dict.fromkeys(skipped)]
 
     def _ruled(self, findings: Sequence[Finding], result: ScanResult) -> ScanResult:
-        """Return the result with these findings, each where the rules put it."""
         shown, ignored = [], []
         expired: dict[str, None] = {}
         used: set[Ignored] = set()
@@ -250,7 +254,6 @@ def _findings(
     severity: Level,
     planned: RemediationPlan | None,
 ) -> Iterator[Finding]:
-    """Yield one finding for each package of the advisory that is installed in an affected version."""
     ids = {advisory.id, *advisory.aliases}
     by_package: dict[tuple[str, str], list[PackageVersion]] = {}
     disputed: set[PackageVersion] = set()
@@ -287,7 +290,6 @@ def _findings(
 def _steps(
     advisory: Advisory, ecosystem: str, package: str, planned: RemediationPlan | None
 ) -> tuple[tuple[FixStep, ...], str]:
-    """Return the planned steps for one package, or why there is none."""
     if planned is None:
         return (), ""
     steps = tuple(
@@ -348,7 +350,6 @@ def _beyond(planned: RemediationPlan, findings: Sequence[Finding]) -> Iterator[U
 
 
 def _level(advisory: Advisory, records: Sequence[Advisory]) -> Level:
-    """Return the highest severity that a record of this vulnerability states."""
     ids = {advisory.id, *advisory.aliases}
     stated = [level for record in records if record.id in ids for level in _levels(record)]
     return max(stated, key=lambda level: level.rank, default=Level.UNKNOWN)

@@ -44,7 +44,7 @@ _PRELOADED = (
     "fallback_tier.advisory.reports",
     "fallback_tier.fix.open_fix",
     "fallback_tier.sandbox.runners",
-    "fallback_tier.prompt.retry_instructions",
+    "fallback_tier.prompt.builder",
     "fallback_tier.prompt.turns",
     "fallback_tier.fix.parts",
     "fallback_plugins.npm.ecosystem",

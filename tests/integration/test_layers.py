@@ -17,8 +17,7 @@ from fallback_tier.execution import CommandResult
 from fallback_tier.files.folders import remove_tree
 from fallback_tier.files.tree import FileTree
 from fallback_tier.gates.trees.bases import Bases
-from fallback_tier.gates.trees.layers import LayeredWorktree, uncover
-from fallback_tier.gates.trees.worktrees import RunnerWorktree, Worktrees
+from fallback_tier.gates.trees.worktrees import LayeredWorktree, RunnerWorktree, Worktrees, uncover
 from fallback_tier.repo import RepoContext
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.sandbox.confinement import writable_worktree

@@ -18,7 +18,7 @@ from fallback_plugins.pypi.manifests.pyproject import harmless
 from fallback_tier.errors import PatchError
 from fallback_tier.fix_result import Escalated, RefusedFix, Verified
 from fallback_tier.gate_ports import GateContext
-from fallback_tier.gates.trees.checkout import CheckoutWorktree
+from fallback_tier.gates.trees.worktrees import CheckoutWorktree
 from fallback_tier.handover import working_tree
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.fakes.gates import RuleGate

@@ -13,7 +13,7 @@ from fallback_tier.outcome import (
     Selected,
     StepDeclined,
 )
-from fallback_tier.prompt.prose import without_secrets
+from fallback_tier.prompt.redact import without_secrets
 from fallback_tier.repo import RepoContext
 from tests.fakes.audit import MemoryEvidence
 from tests.fakes.ecosystem import FakeEcosystem

@@ -11,8 +11,7 @@ from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
 from fallback_plugins.solved_examples.search.settings import RetrievalSettings
 from fallback_tier.attempt.task import DraftDiscarded
 from fallback_tier.limits import MAX_EXAMPLES
-from fallback_tier.llm.selfrag.search import FRESH_CONTEXT, UNREADABLE_ANSWER
-from fallback_tier.llm.selfrag.trying import SAME_PLAN
+from fallback_tier.llm.selfrag import FRESH_CONTEXT, SAME_PLAN, UNREADABLE_ANSWER
 from fallback_tier.outcome import Applied, DependencyBump
 from fallback_tier.ports import ModelRequest
 from tests.fakes.answering import Said

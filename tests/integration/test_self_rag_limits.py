@@ -12,7 +12,7 @@ from fallback_audit.ports import Scope
 from fallback_audit.vocabulary import BudgetLimit, RefusalReason
 from fallback_tier.budget.meter import OverBudget
 from fallback_tier.budget.prices import Prices
-from fallback_tier.llm.selfrag.search import MAX_CANDIDATE_CALLS, MAX_STEPS
+from fallback_tier.llm.selfrag import MAX_CANDIDATE_CALLS, MAX_STEPS
 from fallback_tier.outcome import Applied, Refused
 from fallback_tier.ports import ModelRequest
 from tests.fakes.answering import Said

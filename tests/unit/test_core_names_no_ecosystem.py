@@ -49,7 +49,7 @@ KNOWN = {
     "fallback_tier/sandbox/refusing.py": _HELP,
     "fallback_tier/patch/judging.py": _DENIED,
     "fallback_tier/patch/policy.py": _DENIED,
-    "fallback_tier/prompt/context/files.py": "folders of other people's code, which no prompt shows",
+    "fallback_tier/prompt/context/sources.py": "folders of other people's code, which no prompt shows",
     "fallback_tier/prompt/named_values.py": "a version in a text that looks like a secret, and is none",
     "fallback_tier/prompt/redact.py": "how secrets look",
     "fallback_tier/files/source_paths.py": "a lock file that isn't called one",

@@ -71,7 +71,7 @@ def test_a_module_that_a_page_names_is_there(page: Path) -> None:
 
 
 def test_a_module_that_is_gone_would_be_found() -> None:
-    text = "`batch/gone.py`, `batch/proving.py`, `fallback_tier/gone.py`, `testing/of_another.py`"
+    text = "`batch/gone.py`, `batch/running.py`, `fallback_tier/gone.py`, `testing/of_another.py`"
     assert gone(text) == ["batch/gone.py", "fallback_tier/gone.py"]
 
 

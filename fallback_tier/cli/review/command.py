@@ -24,7 +24,7 @@ from fallback_tier.cli.remediation import MAX_PATCH_LINES, line, safe, show_bloc
 from fallback_tier.cli.results import print_result, print_shown
 from fallback_tier.cli.suggesting import command
 from fallback_tier.errors import InputError
-from fallback_tier.fix.journal import abandonment, review
+from fallback_tier.fix.journal import review
 from fallback_tier.fix.journal.holding import holding
 from fallback_tier.fix.journal.questions import (
     AttemptReview,
@@ -153,7 +153,7 @@ def abandon(arguments: argparse.Namespace) -> int:
     by = user_name() if arguments.by is None else arguments.by
     signature = review.Signature(by=by, because=arguments.reason)
     with _deciding(arguments) as audit:
-        event = abandonment.abandon(audit, state_dir(arguments), arguments.fix_id, signature)
+        event = review.abandon(audit, state_dir(arguments), arguments.fix_id, signature)
     return print_result(
         arguments,
         {"fix_id": arguments.fix_id, **event.model_dump(mode="json")},

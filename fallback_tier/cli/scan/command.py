@@ -20,8 +20,7 @@ from fallback_tier.cli.results import print_shown
 from fallback_tier.cli.scan.report import show
 from fallback_tier.errors import InputError
 from fallback_tier.installed import committed_settings
-from fallback_tier.scan.document import ScanResult
-from fallback_tier.scan.rules import ScanRules
+from fallback_tier.scan.document import ScanResult, ScanRules
 from fallback_tier.scan.scanning import Scanner
 
 #: Options that promise something which only a fix does.

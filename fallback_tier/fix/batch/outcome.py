@@ -18,11 +18,8 @@ _HELD_BACK = "held_back"
 
 @dataclass(frozen=True)
 class Part:
-    """One ecosystem's patch, or that of one package which gates refused, and how its fix ended.
-
-    ``held_back``: why a proved patch is not delivered. ``speaks_for``: those of its advisories whose end it
-    is; None: all.
-    """
+    """One ecosystem's patch, or one package's that gates refused, and how its fix ended. ``held_back``: why
+    a proved patch is not delivered; ``speaks_for``: the advisories whose end it is, None: all."""
 
     ecosystem: str
     advisory: Advisory
@@ -49,11 +46,8 @@ class Part:
 
 
 def held_back(parts: Sequence[Part], *, whole: bool) -> list[Part]:
-    """The parts, and of the proved ones why some may not be delivered.
-
-    A file that two patches change was proved in neither's final form. ``whole``: the one advisory that was
-    given, of two ecosystems, is delivered in both or not at all: a partial fix is no fix.
-    """
+    """Return the parts, with why a proved one is held back: it changes a file that another patch changes,
+    or (``whole``) the one advisory given isn't fixed in both ecosystems."""
     done: list[Part] = []
     for part in parts:
         done = [*done, _unless_touched(part, done)]

@@ -15,11 +15,8 @@ from fallback_tier.files.locks import try_hold
 
 @contextmanager
 def holding(workspace: Path, fix_id: str) -> Iterator[None]:
-    """Hold a fix: while it runs, while it is resumed, while a person decides about it.
-
-    What is read from its trail in here stays true. The system lets go when the process ends, however
-    it does. Raises HeldError where another process holds it, StateFolderError where it can't be held.
-    """
+    """Hold a fix while it runs, resumes or is decided about; what is read from its trail inside stays true.
+    Released when the process ends. Raises HeldError if another process holds it, StateFolderError."""
     folder = workspace / "held"
     # An identifier may be anybody's text: it names no path.
     place = folder / hashlib.sha256(fix_id.encode("utf-8", "replace")).hexdigest()
@@ -40,11 +37,8 @@ def holding(workspace: Path, fix_id: str) -> Iterator[None]:
 
 @contextmanager
 def resumable(fix_id: str) -> Iterator[None]:
-    """For a fix that is on record: whatever is raised, Ctrl-C among it, is noted how to resume it.
-
-    The note is added to the error (PEP 678), so that each kind stays what it was. An error that names the
-    command itself is left as it is.
-    """
+    """Add to any error, Ctrl-C too, how to resume the fix on record (as a PEP 678 note, so that its type
+    stays); not if the error names that command."""
     command = f"`fallback-tier resume {fix_id}`"
     try:
         yield

@@ -77,11 +77,8 @@ _lock = Lock()
 def recorded_vulnerabilities(
     digest: Digest | None, evidence: EvidenceStore
 ) -> tuple[Vulnerability, ...]:
-    """Return what the advisory of a fix describes, by the digest of the fix's inputs.
-
-    Empty if the trail names no inputs (an older version's), or if they can't be read any more. Evidence is
-    addressed by its content, so each digest is read once.
-    """
+    """Return the vulnerabilities of a fix, by the digest of its inputs; empty if the trail names none (an
+    older version) or they can't be read. Each digest is read once."""
     if digest is None:
         return ()
     with _lock:

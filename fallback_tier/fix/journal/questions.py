@@ -221,10 +221,7 @@ class _Chain(AuditReader, HeaderReader, Protocol):
 
 
 class Questions:
-    """A trail's questions, kept: of a trail that has grown, only fixes with new events are read again.
-
-    One thread at a time may use it.
-    """
+    """A trail's questions, cached: only fixes with new events are read again. Not thread-safe."""
 
     def __init__(self) -> None:
         self._clear()
@@ -238,26 +235,23 @@ class Questions:
         tip = audit.tip()
         if tip != self._read_to:
             try:
-                self._catch_up(audit, tip)
+                seq, leaf = self._read_to
+                row = next(audit.headers(after=seq - 1, upto=seq), None) if seq else None
+                goes_on = row is not None and row.leaf == leaf
+                new = list(audit.events(kinds=_KINDS | _TAKING, after=seq)) if goes_on else []
+                if not goes_on or any(event.kind in _TAKING for event in new):
+                    self._by_fix = _questions_by_fix(audit.events(kinds=_KINDS))
+                else:
+                    for fix_id in {event.scope.fix_id for event in new}:
+                        self._by_fix.pop(fix_id, None)
+                        self._by_fix |= _questions_by_fix(audit.events(fix_id, kinds=_KINDS))
+                self._read_to = tip  # what came meanwhile is read again
             except BaseException:
                 self._clear()
                 raise
         found = [one for asked in self._by_fix.values() for one in asked]
         found.sort(key=lambda one: one[0], reverse=True)
         return [question for _, question in found if answered or question.answer is None]
-
-    def _catch_up(self, audit: _Chain, tip: tuple[int, Digest]) -> None:
-        seq, leaf = self._read_to
-        row = next(audit.headers(after=seq - 1, upto=seq), None) if seq else None
-        goes_on = row is not None and row.leaf == leaf
-        new = list(audit.events(kinds=_KINDS | _TAKING, after=seq)) if goes_on else []
-        if not goes_on or any(event.kind in _TAKING for event in new):
-            self._by_fix = _questions_by_fix(audit.events(kinds=_KINDS))
-        else:
-            for fix_id in {event.scope.fix_id for event in new}:
-                self._by_fix.pop(fix_id, None)
-                self._by_fix |= _questions_by_fix(audit.events(fix_id, kinds=_KINDS))
-        self._read_to = tip  # what came meanwhile is read again
 
 
 def questions(audit: _Chain, *, answered: bool = False) -> list[Question]:
@@ -280,10 +274,8 @@ def _questions_by_fix(stored: Iterable[StoredEvent]) -> dict[str, list[tuple[int
 
 
 def review(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> Review:
-    """The last question of a fix, with what is needed to answer it.
-
-    Raises InputError: no such fix, or it asks nothing.
-    """
+    """Return a fix's last question, with what is needed to answer it. Raises InputError: no such fix, or it
+    asks nothing."""
     history = read_history(audit, fix_id)
     current = history.current
     end = current.end
@@ -294,7 +286,7 @@ def review(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> Review:
             kind="asks_nothing",
         )
     asked = asked_about(current)
-    patch, problem = _patch(asked, evidence) if asked else (None, None)
+    patch, problem = _text(asked, evidence) if asked else (None, None)
     return Review(
         question=_question(current),
         vulnerabilities=recorded_vulnerabilities(
@@ -316,7 +308,6 @@ def review(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> Review:
 
 
 def _asked(transition: Transition) -> tuple[StoredEvent, FixEscalated]:
-    """The last escalation."""
     escalations = (
         (stored, stored.payload)
         for stored in reversed(transition.events)
@@ -373,12 +364,12 @@ def _attempt(transition: Transition, line: AttemptLine, evidence: EvidenceStore)
         tier=line.tier,
         outcome=line.outcome,
         examples=retrieved.example_ids if retrieved else (),
-        in_place_of_examples=_text(skipped.summary_sha256, evidence) or skipped.summary_excerpt
+        in_place_of_examples=_text(skipped.summary_sha256, evidence)[0] or skipped.summary_excerpt
         if skipped
         else None,
         failure_kind=failed.failure_kind if failed else None,
         failing_gates=failed.failing_gates if failed else (),
-        failure=_text(failed.summary_sha256, evidence) or failed.summary_excerpt
+        failure=_text(failed.summary_sha256, evidence)[0] or failed.summary_excerpt
         if failed
         else None,
         flaky=tuple(name for judged in own.of(GateJudged) for name in judged.flaky),
@@ -410,14 +401,8 @@ def _evidence(own: Transition) -> tuple[Evidence, ...]:
     return tuple(found)
 
 
-def _text(digest: Digest, evidence: EvidenceStore) -> str | None:
-    try:
-        return evidence.get(digest).decode("utf-8", "replace")
-    except EvidenceError:
-        return None
-
-
-def _patch(digest: Digest, evidence: EvidenceStore) -> tuple[str | None, str | None]:
+def _text(digest: Digest, evidence: EvidenceStore) -> tuple[str | None, str | None]:
+    """Return a text that is evidence, or None and why it can't be read."""
     try:
         return evidence.get(digest).decode("utf-8", "replace"), None
     except EvidenceError as error:
@@ -427,7 +412,6 @@ def _patch(digest: Digest, evidence: EvidenceStore) -> tuple[str | None, str | N
 def _next_steps(
     current: Transition, fix_id: str, *, may_reopen: bool, may_judge: bool
 ) -> tuple[str, ...]:
-    """The commands that answer this question, or what follows of the answer."""
     if current.reopened is not None and current.abandoned is None:
         return (f"fallback-tier resume {fix_id}",)
     if answer_to(current) is not None:

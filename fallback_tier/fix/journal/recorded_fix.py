@@ -27,14 +27,14 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.affected import Affected, OwnPackage
 from fallback_tier.budget.meter import how_to_go_on
 from fallback_tier.errors import InputError, RepositoryError, UnansweredError
-from fallback_tier.fix.journal.history import read_history
-from fallback_tier.fix.journal.inputs import FixInputs, Setup
-from fallback_tier.fix.journal.rebuild import (
+from fallback_tier.fix.journal.history import (
     last_failure,
+    read_history,
     rebuild,
     recorded_patch,
     recorded_resolutions,
 )
+from fallback_tier.fix.journal.inputs import FixInputs, Setup
 from fallback_tier.fix.journal.recording import result_of
 from fallback_tier.fix.journal.review import can_be_tried_again
 from fallback_tier.fix.steps import FixProgress
@@ -49,11 +49,9 @@ _MODELS = ("model", "script")
 
 
 class RecordedFix:
-    """One fix, as it was on record when this was made. Evidence is read when it is asked for.
-
-    To continue the fix, hold it first (``holding``): what is read then stays true. Raises InputError if
-    there is no such fix; what is read from evidence raises EvidenceError if that is gone.
-    """
+    """One fix as on record when this was made; evidence is read on demand. Hold the fix (``holding``) to
+    continue it. Raises InputError if there is no such fix; what is read from evidence raises
+    EvidenceError."""
 
     def __init__(self, audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> None:
         self.fix_id = fix_id
@@ -150,11 +148,9 @@ class RecordedFix:
 
     @cached_property
     def state(self) -> FixProgress:
-        """What its next step needs from those on record.
-
-        Raises InputError if the trail does not tell, if it was abandoned, or nothing is to be continued;
-        UnansweredError if it stopped at a budget that no person has raised.
-        """
+        """Return what the next step needs. Raises InputError if the trail lacks it, the fix was
+        abandoned, or nothing is to be continued; UnansweredError if it stopped at a budget that no
+        person has raised."""
         self.check_not_abandoned()
         if self.is_reopened:
             return self._reopened_state()
@@ -270,10 +266,8 @@ class RecordedFix:
             )
 
     def check_gates(self, gates: Sequence[str], configuration: dict[str, JsonValue]) -> None:
-        """Raises InputError if other gates are configured now: the verdicts would mean something else.
-
-        A reopened gate transition has no verdicts yet, and an older version's fix does not tell.
-        """
+        """Raises InputError if other gates are configured now. A reopened gate transition has no verdicts
+        yet, and an older version's fix did not record its gates."""
         began, before = self.setup.configuration, self.start.gates
         if self.is_reopened or not (before or began):
             return

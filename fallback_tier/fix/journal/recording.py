@@ -52,7 +52,7 @@ from fallback_tier.fix_result import (
     shown_by,
 )
 from fallback_tier.gate_ports import APPLIES, GateVerdict
-from fallback_tier.outcome import Applied, AttemptSummary, Selected
+from fallback_tier.outcome import Applied, AttemptSummary, Selected, shared_fields
 from fallback_tier.prompt.redact import excerpt, redact_secrets
 from fallback_tier.repo import RepoContext
 from fallback_tier.verdict_logs import cut
@@ -176,23 +176,10 @@ class FixRecord:
         )
         self._record(
             GateJudged(
+                **shared_fields(kept, GateJudged),
                 attempt=attempt,
-                gate=kept.gate,
-                status=kept.status,
-                failure_kind=kept.failure_kind,
-                detail=kept.detail,
-                evidence_sha256=kept.evidence_sha256,
-                duration_ms=kept.duration_ms,
-                proof_level=kept.proof_level,
-                flaky=kept.flaky,
-                broken=kept.broken,
-                failing_before=kept.failing_before,
                 refused_hosts=tuple(refused_hosts),
                 resolutions=tuple(put_document(self.evidence, one) for one in resolutions),
-                projects=kept.projects,
-                notes=kept.notes,
-                tests_level=kept.tests_level,
-                tests=kept.tests,
             )
         )
         return kept
@@ -202,15 +189,10 @@ class FixRecord:
         text = summary.prior_failure_summary
         self._record(
             AttemptFailed(
-                attempt=summary.attempt,
-                tier=summary.tier,
-                failure_kind=summary.failure_kind,
-                failing_gates=summary.failing_gates,
+                **shared_fields(summary, AttemptFailed),
                 failure_signature=signature,
-                edit_digest=summary.edit_digest,
                 summary_sha256=self.evidence.put(text.encode()),
                 summary_excerpt=excerpt(text, MAX_EXCERPT_CHARS),
-                contradicting_tests=summary.contradicting_tests,
             )
         )
 
@@ -236,9 +218,7 @@ class FixRecord:
         self._record(end)
         return result_of(end, state, self.audit, self.scope, self.advisory.id)
 
-    def _end(
-        self, decision: EndVerified | EndPatched | EndRefused | EndEscalated, state: FixProgress
-    ) -> End:
+    def _end(self, decision: EndDecision, state: FixProgress) -> End:
         match decision:
             case EndVerified(application, passed, skipped) | EndPatched(
                 application, passed, skipped

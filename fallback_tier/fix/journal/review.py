@@ -9,8 +9,10 @@ here is still true when the answer is appended.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 
 from fallback_audit.contract.trail import attempt_was_not_made, is_budget_stop
 from fallback_audit.events import (
@@ -18,6 +20,7 @@ from fallback_audit.events import (
     AttemptFailed,
     BudgetRaised,
     BudgetReached,
+    FixAbandoned,
     FixEscalated,
     FixRefused,
     FixVerified,
@@ -32,8 +35,8 @@ from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.vocabulary import BudgetLimit, EscalationReason, ReviewVerdict
 from fallback_tier.budget.meter import CAP_OPTIONS, amount, how_to_go_on, least_cap
 from fallback_tier.errors import InputError
-from fallback_tier.fix.journal.history import History, Transition, read_history
-from fallback_tier.fix.journal.rebuild import recorded_patch
+from fallback_tier.fix.journal.history import History, Transition, read_history, recorded_patch
+from fallback_tier.gates.trees.worktrees import forget_cache, remove_leftovers
 
 #: Shortest beginning of a digest that names a patch: no accident among a fix's few patches.
 MIN_PATCH_PREFIX = 8
@@ -66,12 +69,9 @@ def approve(
     *,
     patch: str | None = None,
 ) -> Approval:
-    """Record that a person takes a patch as it is: the one asked about, or the one that ``patch``
-    begins the digest of.
-
-    Raises InputError, and records nothing: nobody is asked, no such patch, no name or reason;
-    EvidenceError: the patch is gone.
-    """
+    """Record that a person takes a patch as it is: the one asked about, or the one whose digest starts with
+    ``patch``. Raises InputError, and records nothing: no question, no such patch, no name or reason;
+    EvidenceError."""
     transition = _asked(read_history(audit, fix_id))
     check_signature(signature)
     digest = _named(transition.of(PatchProposed), asked_about(transition), patch, fix_id)
@@ -129,11 +129,9 @@ def run_gates_again(
     opens: str,
     patch: str | None = None,
 ) -> TransitionReopened:
-    """Record that a person has all gates run again, in the new gate transition ``opens``, on a patch as it
-    is on record: the one asked about, or the one of this fix that ``patch`` begins the digest of.
-
-    Raises InputError as ``approve`` does; EvidenceError: what the gates need of the patch is gone.
-    """
+    """Record that a person has all gates run again, in the new gate transition ``opens``, on a recorded
+    patch: the one asked about, or the one whose digest starts with ``patch``. Raises as ``approve``;
+    EvidenceError."""
     history, transition = _reopening(audit, fix_id, signature, opens)
     digest = _named(history.patches, asked_about(transition), patch, fix_id)
     recorded_patch(history, digest, evidence)
@@ -344,3 +342,40 @@ def check_signature(signature: Signature, because: str = "--because") -> None:
                 next_step="Say it in a paragraph.",
                 kind="signature_too_long",
             )
+
+
+def abandon(audit: AuditStore, workspace: Path, fix_id: str, signature: Signature) -> FixAbandoned:
+    """Record that a person abandons a fix, then remove its worktree, as an ended fix's is.
+
+    A fix that was reopened, and does not run again yet, can be abandoned too. Raises InputError, and
+    records nothing: no such fix, one that has ended, waits for an answer, was abandoned before or belongs
+    to another orchestrator; no name or reason.
+    """
+    history = read_history(audit, fix_id)
+    history.check_not_abandoned()
+    current = history.current
+    if current.start is None:
+        raise InputError(
+            f"{fix_id} is not a fix of this program's gate runner: another orchestrator keeps its state.",
+            next_step="End it there.",
+            kind="another_orchestrator",
+        )
+    if current.end is not None and not current.reopened:
+        if isinstance(current.end, FixEscalated) and answer_to(current) is None:
+            raise InputError(
+                f"Fix {fix_id} was not interrupted: it was escalated, and waits for an answer.",
+                next_step=f"`fallback-tier review reject {fix_id} --by NAME --because TEXT` ends it.",
+                kind="escalated",
+            )
+        raise InputError(
+            f"Fix {fix_id} has ended: its last event is {current.last_kind}.",
+            next_step=f"`fallback-tier audit show {fix_id}` shows how.",
+            kind="ended",
+        )
+    check_signature(signature, "--reason")
+    event = FixAbandoned(by=signature.by, reason=signature.because)
+    audit.append(current.scope, event)
+    with suppress(OSError):  # it is on record: the next fix removes what could not be removed now
+        remove_leftovers(workspace)
+    forget_cache(workspace / "cache", current.scope)
+    return event

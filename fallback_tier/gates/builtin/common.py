@@ -42,11 +42,8 @@ _REGULAR, _EXECUTABLE = "100644", "100755"
 
 
 def judge_application(application: Applied, worktree: RunnerWorktree) -> GateVerdict:
-    """Judge ``applies``, the first gate: put the patch on the base commit.
-
-    A patch that is not strictly of the kind that we make never reaches git; the gates that follow judge
-    what git made of it.
-    """
+    """Judge ``applies``, the first gate: put the patch on the base commit. A patch that is not strictly of
+    our kind never reaches git."""
     try:
         parse_patch(application.diff)
         worktree.apply(application.diff)
@@ -148,10 +145,8 @@ def _changes_versions_only(change: RawChange, context: GateContext) -> bool:
 def _creation_problems(
     path: str, text: str, made: Sequence[str], context: GateContext
 ) -> Iterator[str]:
-    """What else is against a new file: far more than against an edit (``patch.creation``).
-
-    One that git ignores would be left out when a person commits the fix, so that half of it were there.
-    """
+    """Yield what is against a new file (``patch.creation``), also that git ignores it: a person's commit
+    would leave it out."""
     reason = creation_reason(path, context.repo, made) or text_reason(text)
     if reason is None and _is_ignored(path, context):
         reason = "git ignores files of that name here, so that a commit would leave it out"
@@ -218,8 +213,6 @@ class CapabilityGate:
 
 
 def _project(repo: RepoContext) -> Project:
-    """The base commit's files; what can't be read answers nothing."""
-
     def texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
         for path in paths:
             with suppress(RepositoryError):
@@ -254,11 +247,9 @@ _NO_PARSER = 42
 
 
 def disagreement_with_node(context: GateContext, before: str, after: str) -> str | None:
-    """What node's parser and ours see differently with the patch alone, as a clause; None: nothing.
-
-    None as well where there is no node, or one without that parser: then nothing of the patch runs on it
-    here either. Nothing of the texts is run. Raises ToolFailedError where node does not come to its end.
-    """
+    """Return what node's parser and ours see differently with the patch alone, as a clause; None: nothing,
+    or there is no node with that parser, so that nothing of the patch runs on it here. Runs none of the
+    texts. Raises ToolFailedError if node does not finish."""
     with TemporaryDirectory() as folder, as_file(files(__package__) / "names_of.js") as probe:
         places = []
         for name, text in (("before", before), ("after", after)):

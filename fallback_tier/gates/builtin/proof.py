@@ -87,20 +87,16 @@ class _AtBase(Frozen):
 
 @dataclass(frozen=True)
 class ProofGate:
-    """Runs the proof on the patched files, their dependencies installed.
-
-    Before the base commit's tests: those that fail behind a proof that passed may contradict the fix.
-    """
+    """Runs the proof on the patched files, dependencies installed, before the base commit's tests: those
+    that fail after a passed proof may contradict the fix."""
 
     proof: Proof
     plugin: EcosystemPlugin
     name: str = PROOF
 
     def judge(self, context: GateContext) -> GateVerdict:
-        """Failed where the proof fails; skipped where its failure at the base commit shows nothing.
-
-        Raises SandboxError, ToolError.
-        """
+        """Fail if the proof fails; skip if its failure at the base commit shows nothing. Raises
+        SandboxError, ToolError."""
         try:
             base = self.at_base(context)
         except ProofError as error:  # ``check_proof`` would have said so before anything was spent
@@ -137,11 +133,8 @@ class ProofGate:
     def _judge_tests(
         self, base: "_AtBase", ran: TargetRun, result: CommandResult
     ) -> GateVerdict | None:
-        """Did the tests of the proof bring about its exit code 0? None: they did.
-
-        Patched code runs in their process: it can end that with 0, print what a runner prints, and change
-        the runner.
-        """
+        """Return a verdict unless the proof's own tests brought about its exit code 0. Patched code runs in
+        their process: it can exit with 0, print what a runner prints, and change the runner."""
         output = result.output
         there, here = base.witnessed or Witnessed(), ran.witnessed or Witnessed()
         before, now = base.ran, self._ran(output, ran.witnessed) or 0
@@ -171,7 +164,6 @@ class ProofGate:
         return None
 
     def _doubts(self, there: Witnessed, here: Witnessed) -> Iterator[str]:
-        """Yield why the exit code and the output with the patch may not be those of the proof's tests."""
         yield from here.doubts
         if here.failures:
             yield f"a summary in its output counts {here.failures} failed test(s)"
@@ -190,11 +182,8 @@ class ProofGate:
         return min((count for count in counts if count is not None), default=None)
 
     def at_base(self, context: GateContext) -> "_AtBase":
-        """Return the run at the base commit, which fails as it should. It is made once for a commit, a
-        proof and what it runs on, and kept.
-
-        Raises ProofError if that failure shows nothing; SandboxError, ToolError.
-        """
+        """Return the failing run at the base commit, made once per commit, proof and environment. Raises
+        ProofError if that failure shows nothing; SandboxError, ToolError."""
         if (content := whole.kept(self._place(context))) is None:
             ran, place = self._run_at_base(context)
             output = _checked(self.proof, ran).output.encode(errors="replace").decode()
@@ -246,10 +235,8 @@ class ProofGate:
         return self.plugin.run_on_another(context, context.repo, self.proof.command, number)
 
     def _with_patch(self, base: "_AtBase", run: TargetRun, result: CommandResult) -> str:
-        """Tests of the proof that fail at the base commit and pass now: the patch is on its way.
-
-        Known by their names alone, where no fewer ran than before.
-        """
+        """Name the proof's tests that fail at the base commit and pass now, if no fewer ran: the patch is
+        on its way."""
         there, here = base.output, result.output
         ran, runs = base.ran, self._ran(here, run.witnessed)
         if not ran or not runs or runs < ran or _SKIPS.findall(here) != _SKIPS.findall(there):
@@ -262,7 +249,6 @@ class ProofGate:
         return f"; of its tests these pass now: {_some(fixed)}"
 
     def _run(self, context: GateContext, *, patched: bool) -> TargetRun:
-        """Over fresh files, the proof's own laid over them."""
         with fresh_files(context, patched=patched) as files:
             for path, content in self.proof.files.items():
                 _put(files.tree, path, content)
@@ -293,12 +279,9 @@ def check_proof(
     timeout_s: float = INSTALL_TIMEOUT_S,
     report: Callable[[str], None] = say_nothing,
 ) -> str:
-    """Run the proof at the base commit, before anything is spent: what it prints as it fails there.
-
-    Raises ProofError where it passes, does not end, can't start, where what it needs can't be installed,
-    or where its files are the repository's own; SandboxError, RepositoryError, ToolError. ``report``
-    hears where its passing would prove nothing.
-    """
+    """Run the proof at the base commit, before anything is spent, and return its output. ``report`` is told
+    if its passing would prove nothing. Raises ProofError if it passes, times out, can't start or install,
+    or its files exist; SandboxError, RepositoryError, ToolError."""
     worktrees = Worktrees(workspace, clients, sandbox, report=report)
     with worktrees.open(repo, f"{repo.fix_id}-proof") as worktree:
         context = GateContext(

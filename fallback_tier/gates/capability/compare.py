@@ -36,8 +36,6 @@ def compare(
 
 @dataclass
 class _Compared:
-    """What the changed files use before and after, together: a move between them is nothing new."""
-
     project: Project
     before: Counter[CapabilityUse] = field(default_factory=Counter)
     after: Counter[CapabilityUse] = field(default_factory=Counter)
@@ -99,18 +97,20 @@ class _Compared:
         problems += [f"new {self._described(use)}" for use in undeclared]
         if problems:
             log = "\n".join([*_how_to_declare(undeclared), *problems[:_LOGGED]])
-            return failed(gate, FailureKind.UNDECLARED_CAPABILITY, _in_one(problems), log)
+            return failed(
+                gate,
+                FailureKind.UNDECLARED_CAPABILITY,
+                problems[0] if len(problems) == 1 else f"{len(problems)} problems: {problems[0]}",
+                log,
+            )
         if self.unknown and not self.read:
             what = f"no changed file is in a language that is read ({_shown(self.unknown)})"
             return skipped(gate, what)
         return passed(gate, "; ".join([*self._passed(new, declared), *self._unread()]))
 
     def _replaced(self) -> frozenset[Capability]:
-        """Kinds of which no more is used than before: one call stands in another's place.
-
-        The usual fixing of a command injection (``exec`` becomes ``execFile``) reaches no further than
-        what it fixes. A module that is brought in for it counts with its call.
-        """
+        """Return the kinds of which no more is used than before, so that a usual fix (``exec`` becomes
+        ``execFile``) is not new. An imported module counts with its call."""
         gone, come = self._calls(self.before - self.after), self._calls(self.after - self.before)
         gone.pop(Capability.UNKNOWN, None)  # of two unknown uses nobody knows which can do more
         return frozenset(kind for kind in gone if come[kind] <= gone[kind])
@@ -158,7 +158,3 @@ def _how_to_declare(undeclared: list[CapabilityUse]) -> Iterator[str]:
 def _shown(places: list[str]) -> str:
     more = ", ..." if len(places) > _SHOWN_PLACES else ""
     return ", ".join(places[:_SHOWN_PLACES]) + more
-
-
-def _in_one(problems: list[str]) -> str:
-    return problems[0] if len(problems) == 1 else f"{len(problems)} problems: {problems[0]}"

@@ -1,6 +1,5 @@
 """Python: harmless modules of its library, built-in names, and members of its values."""
 
-from fallback_tier.gates.capability import harmless_names
 from fallback_tier.gates.capability.harmless import Harmless, modules, words
 
 #: The library's top-level modules, of every version that is still met: so that what an interpreter has
@@ -136,10 +135,81 @@ _ROOTS = words(
     """
 )
 
+#: Members of its values: what a call of one does stays inside the process. Every public member of the
+#: built-in types and of what its modules make (paths, dates, matches, loggers, archives, …), as ``dir``
+#: lists them, without what runs or returns code (``run``, ``compile``, ``gi_frame``). Such a name may
+#: also be another object's: ADR-0057 says what that misses.
+_MEMBERS = words(
+    """
+    CRC FileHeader OutputString absolute acquire acquire_lock add addFilter addHandler
+    add_argument add_argument_group add_done_callback add_header add_mutually_exclusive_group
+    add_note add_subparsers address_exclude adjusted anchor append appendleft args as_bytes
+    as_integer_ratio as_posix as_string as_tuple as_uri astimezone attach attrib bit_count
+    bit_length block_size blocksize broadcast_address buffer bytes bytes_le c_contiguous
+    callback cancel cancelled canonical capitalize casefold cast center characters_written
+    chksum chmod clear clock_seq clock_seq_hi_variant clock_seq_low close closed coded_value
+    combine comment compare compare_networks compare_signal compare_total compare_total_mag
+    compressed conjugate contiguous convert_arg_line_to_args copy copy_abs copy_negate copy_sign
+    count critical ctime cwd daemon date day days debug decode default_factory del_param deleter
+    denominator detach dialect difference difference_update digest digest_size discard done
+    drive dst elements empty encode encoding end endpos endswith enter_context errno error
+    errors exception exists exit exp expand expandtabs expanduser exploded extend extendleft
+    extra extract extract_version extractall f_contiguous fatal fdel fget fieldnames fields
+    file_size filename filename2 fileno filter find findCaller findall finditer findtext flags
+    flush fma fold format format_help format_map format_usage fp fragment from_bytes
+    from_decimal from_file from_float frombuf fromhex fromisocalendar fromisoformat fromkeys
+    fromordinal fromtarfile fromtimestamp fset full fullmatch get getChild getEffectiveLevel
+    getName get_all get_boundary get_charset get_charsets get_content_charset
+    get_content_disposition get_content_maintype get_content_subtype get_content_type
+    get_default get_default_type get_filename get_info get_loop get_nowait get_param get_params
+    get_payload get_unixfrom getbuffer getinfo getter geturl getvalue gid glob gname group
+    groupdict groupindex groups hardlink_to hasHandlers hex hexdigest home hostmask hostname
+    hosts hour ident imag index indices info infolist insert int intersection
+    intersection_update isDaemon isEnabledFor isReservedKey isSet is_absolute is_alive
+    is_block_device is_canonical is_char_device is_dir is_fifo is_file is_finite is_global
+    is_infinite is_integer is_link_local is_loopback is_mount is_multicast is_multipart is_nan
+    is_normal is_private is_qnan is_relative_to is_safe is_set is_signed is_site_local is_snan
+    is_socket is_subnormal is_symlink is_unspecified is_zero isalnum isalpha isascii isatty
+    isblk ischr isdecimal isdev isdigit isdir isdisjoint isfifo isfile isidentifier islnk
+    islower isnumeric isocalendar isoformat isoweekday isprintable isreg isspace issparse
+    issubset issuperset issym istitle isupper items itemsize iter iterdir iterfind itertext join
+    joinpath js_output key keys lastgroup lastindex lchmod limit_denominator line_buffering
+    link_to linkname linkpath ljust ln locked locked_lock log log10 logb logical_and
+    logical_invert logical_or logical_xor lower lstat lstrip makeelement maketrans manager match
+    max max_mag max_prefixlen maxlen microsecond microseconds min min_mag minute mkdir mode
+    month most_common move_to_end mtime name namelist native_id nbytes ndim netloc new_child
+    newlines next_minus next_plus next_toward node normalize notify notifyAll notify_all now
+    num_addresses number_class numerator obj offset offset_data open orig_filename output
+    overlaps owner packed params parent parents parse_args parse_intermixed_args
+    parse_known_args parse_known_intermixed_args partition parts password path pattern
+    pax_headers peek pop pop_all popitem popleft port pos prefixlen print_help print_usage
+    printdir push put put_nowait qsize quantize query radix raw raw_items re read read1
+    read_bytes read_text readable readinto readinto1 readline readlines readlink readonly real
+    reconfigure regs relative_to release release_lock remainder_near remove removeFilter
+    removeHandler remove_done_callback removeprefix removesuffix rename replace replace_header
+    reserved resolution resolve result reverse reverse_pointer rfind rglob rindex rjust rmdir
+    root rotate rpartition rsplit rstrip same_quantum samefile scaleb scanner scheme scope_id
+    search second seconds seek seekable send set setDaemon setLevel setName set_boundary
+    set_charset set_default_type set_defaults set_exception set_param set_payload set_raw
+    set_result set_type set_unixfrom setdefault setpassword setter shape shift sixtofour size
+    sort span sparse split splitlines sqrt start startswith stat stem step stop strerror
+    strftime strides string strip strptime sub subn subnet_of subnets suboffsets subtract suffix
+    suffixes supernet supernet_of swapcase symlink_to symmetric_difference
+    symmetric_difference_update tag tail tarfile task_done tell teredo testzip text throw time
+    time_hi_version time_low time_mid timestamp timetuple timetz title to_bytes to_eng_string
+    to_integral to_integral_exact to_integral_value tobuf tobytes today tolist toordinal
+    toreadonly total total_seconds touch translate truncate type tzinfo tzname uid uname union
+    unlink update upper urn username utcfromtimestamp utcnow utcoffset utctimetuple value values
+    variant version volume wait wait_for walk warn warning weekday with_hostmask with_name
+    with_netmask with_prefixlen with_stem with_suffix with_traceback writable write write_bytes
+    write_text write_through writelines writerow writerows writestr year zfill
+    """
+)
+
 PYTHON = Harmless(
     modules=modules(_MODULES),
     library=_LIBRARY,
     roots=_ROOTS,
-    members=harmless_names.PYTHON,
+    members=_MEMBERS,
     carries=True,
 )

@@ -5,15 +5,92 @@ stands for it everywhere in its file. What goes through parameters, containers a
 is not followed; that is why bringing a module in counts as a use of its own.
 """
 
+import ast
+import re
+import unicodedata
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from fallback_tier.gates.capability.literals import literal, module_path, name_of
 from fallback_tier.gates.capability.shapes import Shape
 from fallback_tier.gates.capability.tables import ANY, Table
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
+
+#: Literals joined by ``+``: ``"child_" + "process"``. Deeper is a text, no name.
+_MAX_JOINED = 8
+
+_ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|\r?\n|(.))")
+_CONTROL = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
+
+#: Nodes inside a string that are plain text.
+_PLAIN = frozenset(
+    {"string_start", "string_content", "string_end", "string_fragment", "escape_sequence"}
+)
+
+
+def name_of(node: "Node", source: bytes) -> str:
+    """A name as its language compares it: Python normalises (PEP 3131), JavaScript undoes escapes."""
+    text = source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+    if "\\" in text:
+        text = _unescaped(text)
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+def literal(node: "Node | None", source: bytes, depth: int = 0) -> str | None:
+    """The text of a string literal, or of several joined; None for anything else."""
+    if node is None or depth > _MAX_JOINED:
+        return None
+    if node.type in {"string", "template_string"}:
+        return _string(node, source)
+    if node.type in {"binary_operator", "binary_expression", "concatenated_string"}:
+        operator = node.child_by_field_name("operator")
+        if operator is not None and operator.type != "+":
+            return None
+        parts = [literal(child, source, depth + 1) for child in node.named_children]
+        return None if None in parts else "".join(part or "" for part in parts)
+    if node.type == "parenthesized_expression" and node.named_child_count == 1:
+        return literal(node.named_children[0], source, depth + 1)
+    return None
+
+
+def _string(node: "Node", source: bytes) -> str | None:
+    if any(child.type not in _PLAIN for child in node.named_children):
+        return None  # something is filled in
+    text = source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+    if node.named_children and node.named_children[0].type == "string_start":
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # an invalid escape is theirs, not ours
+                value = ast.literal_eval(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return None
+        if isinstance(value, bytes):
+            return value.decode("latin-1")
+        return value if isinstance(value, str) else None
+    return _unescaped(text[1:-1])
+
+
+def _unescaped(text: str) -> str:
+    def plain(found: re.Match[str]) -> str:
+        code = found[1] or found[2] or found[3]
+        if code is not None:
+            return chr(int(code, 16)) if int(code, 16) <= 0x10FFFF else ""
+        return _CONTROL.get(found[4], found[4]) if found[4] else ""
+
+    return _ESCAPE.sub(plain, text)
+
+
+def module_path(message: str) -> str:
+    """A module's name as the lists spell it: without node's prefix, and of a package its name alone."""
+    path = message.removeprefix("node:")
+    if path.startswith((".", "/")) or "/" not in path:
+        return path
+    parts = path.split("/")
+    return "/".join(parts[:2]) if path.startswith("@") else parts[0]
+
 
 Paths = frozenset[str]
 
@@ -100,7 +177,16 @@ class Names:
         for _ in range(_MAX_PASSES):
             before = sum(map(len, self._bindings.values()))
             for target, value in pairs:
-                self._assign(target, value)
+                if (
+                    target.type.endswith("_list")
+                    and target.named_child_count == value.named_child_count
+                ):
+                    for left, right in zip(
+                        target.named_children, value.named_children, strict=True
+                    ):
+                        self._destructure(left, self.resolve(right), 0)
+                else:
+                    self._destructure(target, self.resolve(value), 0)
             if sum(map(len, self._bindings.values())) == before:
                 return
 
@@ -192,7 +278,10 @@ class Names:
             return frozenset({"import"})
         if kind in shape.members:
             holder = node.child_by_field_name(shape.members[kind][0])
-            paths = self.resolve(holder, depth=below) or self._carried(holder)
+            paths = (
+                self.resolve(holder, depth=below)
+                or frozenset({self.member(holder)}) & self._table.carried
+            )
             return self._member(paths, self.member(node))
         if kind in shape.indexes:
             holder, index = (node.child_by_field_name(part) for part in shape.indexes[kind])
@@ -205,10 +294,6 @@ class Names:
             found = (self.resolve(child, depth=below) for child in node.named_children)
             return _NOTHING.union(*found)
         return _NOTHING
-
-    def _carried(self, holder: "Node | None") -> Paths:
-        """``os`` of ``shutil.os``: what a module imports is a member of it."""
-        return frozenset({self.member(holder)}) & self._table.carried
 
     def holders(self, node: "Node | None") -> Paths:
         """The modules, classes and objects of the language's own that an expression may be; none for a
@@ -290,14 +375,6 @@ class Names:
                 self.resolve(arguments[0], depth=depth), self.literal(arguments[1])
             )
         return self._normal(self._table.gives[path] for path in paths if path in self._table.gives)
-
-    def _assign(self, target: "Node", value: "Node") -> None:
-        """A name, a pattern of names, or one pattern to as many values."""
-        if target.type.endswith("_list") and target.named_child_count == value.named_child_count:
-            for left, right in zip(target.named_children, value.named_children, strict=True):
-                self._destructure(left, self.resolve(right), 0)
-        else:
-            self._destructure(target, self.resolve(value), 0)
 
     def _destructure(self, target: "Node", paths: Paths, depth: int) -> None:
         kind = target.type

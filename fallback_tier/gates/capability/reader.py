@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fallback_audit.vocabulary import Capability
 from fallback_tier.gates.capability import shapes, tables
 from fallback_tier.gates.capability.harmless import inner_names, plain_dunder, words
-from fallback_tier.gates.capability.literals import module_path
-from fallback_tier.gates.capability.names import Names
+from fallback_tier.gates.capability.names import Names, module_path
 from fallback_tier.gates.capability.project import About, Question, package_of
 from fallback_tier.gates.capability.shapes import FUNCTIONS, HANDED_ON, Shape
 from fallback_tier.gates.capability.tables import ANY, STEERING, Table
@@ -55,8 +54,6 @@ _NO_QUESTION = Question(About.NOTHING, "")
 
 
 class _Unknown:
-    """The unknown uses of one file, collected while it is read."""
-
     def __init__(self, names: Names, table: Table, path: str, *, is_python: bool) -> None:
         self._names, self._table, self._is_python = names, table, is_python
         self._folder = PurePosixPath(path).parent
@@ -99,7 +96,11 @@ class _Unknown:
         if name in _LEADING:
             self._ask(f".{name}", _NO_QUESTION, node)
             return
-        if not (name in self._table.harmless.members or _is_dunder(name) or name.startswith("#")):
+        if not (
+            name in self._table.harmless.members
+            or (name.startswith("__") and name.endswith("__"))
+            or name.startswith("#")
+        ):
             self._ask(f".{name}", Question(About.MEMBER, name, self._is_python), node)
 
     def unbound(self, name: str, node: "Node") -> None:
@@ -149,10 +150,6 @@ def _stem(place: str) -> str:
     return place[:-3] if place.endswith((".js", ".ts")) else place.removesuffix(".mjs")
 
 
-def _is_dunder(name: str) -> bool:
-    return name.startswith("__") and name.endswith("__")
-
-
 #: How a node stands to the one around it: an expression; the object of a member; what is called; a place
 #: that binds names; no expression at all.
 _PLAIN, _SPINE, _CALLEE, _TARGET, _LABEL = range(5)
@@ -178,11 +175,8 @@ class CapabilityUses:
 
 
 def capability_uses(text: str, grammar: str, path: str = "") -> CapabilityUses | None:
-    """The capability uses of a text, whose grammar ``grammar_of`` told. A text with a fault is read
-    around it.
-
-    None: the parse would take more than MAX_PARSE_STEPS.
-    """
+    """Return the capability uses of a text of this grammar, read around its faults; None: the parse takes
+    more than MAX_PARSE_STEPS."""
     source = text.encode("utf-8", "replace")
     tree = parse(source, grammar)
     if tree is None:
@@ -382,7 +376,6 @@ class _Reader:
                 self._excused.add(callee.id)
 
     def _holder(self, member: "Node") -> "Node | None":
-        """What a member is of."""
         fields = self._shape.members.get(member.type) or self._shape.indexes[member.type]
         return member.child_by_field_name(fields[0])
 
@@ -434,7 +427,6 @@ class _Reader:
                     yield ""
 
     def _look_at_callee(self, callee: "Node") -> None:
-        """Is what is called of nothing that is known here?"""
         callee = self._names.bare(callee)
         if self._names.resolve(callee, called=True) or self._names.is_brought(callee):
             return
@@ -478,7 +470,6 @@ class _Reader:
 
     @cached_property
     def _functions(self) -> frozenset[str]:
-        """Names that the file defines as functions, or calls."""
         found = {
             self._names.text(callee)
             for node, _ in self._seen

@@ -69,10 +69,8 @@ def diagnose(log: str) -> Diagnosis:
 
 
 def clean(text: str) -> str:
-    """Without control characters, and without what differs between two runs of one failure.
-
-    The rest of a line of over 8,000 characters is left out.
-    """
+    """Remove control characters and what differs between two runs of one failure; cut lines at 8,000
+    characters."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     cleaned = "\n".join(line[:_CLEANED_CHARS] for line in lines)
     for pattern, replacement in _NOISE:
@@ -102,7 +100,6 @@ def _test(line: str) -> str | None:
 
 
 def _numbered(lines: Sequence[str]) -> Iterator[str]:
-    """Titles of numbered failures: from the number to the colon that ends them."""
     begun, title = False, list[str]()
     for line in lines:
         begun = begun or _NUMBERED_BEGIN.fullmatch(line) is not None
@@ -199,7 +196,7 @@ def _reasons(lines: Sequence[str]) -> Iterator[list[str]]:
 
 def _shared(groups: Sequence[list[str]]) -> Iterator[str]:
     """Where there is no room for every line: the first ones of each failure, as many as fit."""
-    if not _fit(groups):
+    if not all(map(_Room().has, chain.from_iterable(groups))):
         groups = [[line for line in group if not _CHATTER.fullmatch(line)] for group in groups]
     depth = _fitting_depth(groups)
     return chain.from_iterable(group[:depth] for group in groups)
@@ -214,10 +211,6 @@ def _fitting_depth(groups: Sequence[list[str]]) -> int:
             break
         depth += 1
     return max(depth, 1)
-
-
-def _fit(groups: Iterable[list[str]]) -> bool:
-    return all(map(_Room().has, chain.from_iterable(groups)))
 
 
 class _Room:

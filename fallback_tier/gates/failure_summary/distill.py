@@ -65,11 +65,9 @@ def distill(
     attempt: int,
     earlier: Sequence[AttemptSummary] = (),
 ) -> AttemptSummary:
-    """Summarise one failed attempt; of ``earlier`` ones a line each, so that none of them is undone.
-
-    ``evidence`` stays empty: whoever stores the logs knows their digests. Raises ValueError where
-    nothing failed (no failed verdict, or a refusal that a fresh context can't fix).
-    """
+    """Summarise one failed attempt, and ``earlier`` ones in a line each. ``evidence`` stays empty: the
+    digests are known once logs are stored. Raises ValueError if nothing failed that a fresh context could
+    fix."""
     if isinstance(application, Refused):
         kind = FailureKind(application.reason.value)
         message = f"Attempt {attempt} gave no patch: {kind.value}.\n{application.sentence}"
@@ -99,11 +97,8 @@ def what_failed(summary: AttemptSummary) -> str:
 
 
 def failure_signature(summary: AttemptSummary) -> Digest:
-    """The same failure gives the same signature, whatever was tried: gate, kind, tests, assertions.
-
-    Their order doesn't count: runners that work in parallel end in any. A summary that ``distill``
-    did not write is signed whole.
-    """
+    """Return equal signatures for the same failure, whatever was tried: gate, kind, tests and assertions in
+    any order. A summary that ``distill`` did not write is signed whole."""
     signed: list[str] = []
     section = None
     for line in summary.prior_failure_summary.split("\n"):
@@ -157,7 +152,6 @@ def _lesson(summary: AttemptSummary) -> str:
 
 
 def _diagnosis(verdict: GateVerdict) -> Diagnosis:
-    """Of the tests that the patch broke alone, where they are known by name."""
     if not verdict.broken:
         return diagnose(verdict.log)
     found = diagnose(of_tests(clean(verdict.log), verdict.broken))
@@ -205,7 +199,6 @@ def _size(line: str) -> int:
 
 
 def _tried(diff: str) -> Iterator[str]:
-    """Changed files with their changed lines; whitespace at line ends and context left out."""
     generated = False
     lines = clean(diff).split("\n")
     for line, following in pairwise([*lines, ""]):
@@ -254,10 +247,7 @@ _READ_CHARS = 2_000
 
 
 def of_tests(log: str, tests: Sequence[str]) -> str:
-    """Without the words about other tests than these; the whole log where no heading names one of them.
-
-    ``log``: cleaned, without colours.
-    """
+    """Return a cleaned log without the parts about other tests; all of it if no heading names these."""
     names = {name for test in tests for name in _headings(test)}
     kept: list[str] = []
     found = False

@@ -94,7 +94,6 @@ def proof_failure(output: str, files: Mapping[str, bytes], tracked: Sequence[str
 
 
 def _bare(statement: str) -> str:
-    """An import statement without the module's path."""
     return _QUOTED.sub("", statement).rpartition(" import ")[2]
 
 
@@ -121,8 +120,6 @@ def _innermost_first(frames: Sequence[Frame]) -> list[Frame]:
 
 
 class _Tracked:
-    """The repository's files, by what a proof may call them."""
-
     def __init__(self, tracked: Sequence[str]) -> None:
         self._paths = frozenset(tracked)
         self._by_name: dict[str, list[str]] = {}
@@ -234,7 +231,6 @@ def _is_of(path: str, frame: Frame) -> bool:
 
 
 def _test_at(parts: Structure, line: int, last: int) -> tuple[int, int]:
-    """Return the first and the last line of the test whose title is on a line."""
     begun = [one.end_line for one in parts.definitions if one.start_line == line]
     return (line, min(last, max(begun))) if begun else _test_around(parts, line, last)
 
@@ -279,7 +275,6 @@ def _titled(lines: Sequence[str], tests: Sequence[str]) -> list[int]:
 
 
 def _used(code: str) -> Iterator[str]:
-    """Functions and attributes, in the order of the code."""
     found = [(match.start(1), match[1]) for match in _CALLED.finditer(code)]
     found += [(match.start(1), match[1]) for match in _ATTRIBUTE.finditer(code)]
     yield from (name for _, name in sorted(found))

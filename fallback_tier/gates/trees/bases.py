@@ -60,11 +60,8 @@ class Bases:
         self._entries = entries_of(folder, report)
 
     def open(self, repo: RepoContext) -> Base:
-        """The base of ``repo``'s commit, made where it is missing. Close it after use.
-
-        Raises RepositoryError where the objects are not there, ToolFailedError where git fails
-        otherwise, OSError where the folder can't be written.
-        """
+        """Return the base of ``repo``'s commit, made if missing; close it after use. Raises RepositoryError
+        if objects are missing, ToolFailedError if git fails, OSError if the folder isn't writable."""
         of = f"{_FORMAT}\0{repo.root}\0{repo.base_commit}"
         key = hashlib.sha256(of.encode()).hexdigest()[:32]
         with self._entries.turn(key) as place:

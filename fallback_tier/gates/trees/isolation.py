@@ -68,12 +68,9 @@ class RepositoryFacts(Frozen):
 
 
 def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
-    """What a fix needs to know of the user's repository; read-only.
-
-    Raises RepositoryError: no such folder, not the root of a repository with a working tree, owned
-    by another user, without a commit, or with a named pipe or the like among the files that git opens. A
-    dirty tree is a fact, not an error here.
-    """
+    """Inspect the user's repository, read-only; a dirty tree is no error here. Raises RepositoryError: no
+    folder, not the root of a working tree, another user's, without a commit, or with a named pipe or the
+    like among the files that git opens."""
     if not path.is_dir():
         raise RepositoryError(
             f"{str(path)!r} is not a folder.",
@@ -134,10 +131,8 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
 
 
 def check_git_reads(root: Path, folders: Iterable[str], submodules: Iterable[str] = ()) -> None:
-    """Check what git opens in a working tree for the files of these folders, and in its submodules.
-
-    Raises RepositoryError: reading such a file may never end, as of a named pipe.
-    """
+    """Check what git opens for the files of these folders, and in submodules. Raises RepositoryError:
+    reading such a file may never end (a named pipe)."""
     above = {parent for folder in folders for parent in (PurePosixPath(folder) / "x").parents}
     for name in (".gitattributes", ".gitignore"):
         for folder in sorted(above):
@@ -163,10 +158,8 @@ def _changed_in_secret(root: Path, paths: Sequence[str], clients: ClientRunner) 
 
 
 def _as_pointers_name(paths: Sequence[str], root: Path, clients: ClientRunner) -> set[str]:
-    """Return those of the files whose content is what git-lfs's pointer in the index names.
-
-    git has a filter compare them, which doesn't run if only the repository's configuration names it.
-    """
+    """Return the files whose content is what git-lfs's pointer in the index names: git's comparing filter
+    doesn't run if only the repository configures it."""
     same = set()
     for path, name in _filters(paths, root, clients).items():
         if name == "lfs" and (file := root / path).is_file():
@@ -182,10 +175,9 @@ def _as_pointers_name(paths: Sequence[str], root: Path, clients: ClientRunner) -
 def _laid_out_with_crlf(
     root: Path, tracked: Sequence[str], clients: ClientRunner
 ) -> frozenset[str]:
-    """Return the files that are committed with LF and have CRLF in the working tree (by `core.autocrlf`,
-    `core.eol`, attributes, or an editor), or in a checkout of ours, which only attributes rule.
-
-    A file that is too large to be read is left out: git would hold it in memory."""
+    """Return the files with LF in the commit and CRLF in the working tree (`core.autocrlf`, `core.eol`,
+    attributes, an editor), or in a checkout of ours (attributes alone). Too large files are left out: git
+    would hold them in memory."""
     large = [path for path in tracked if _size(root / path) > MAX_FILE_BYTES]
     env = USERS_CONFIGURATION | {"GIT_LITERAL_PATHSPECS": ""}
     search = [
@@ -248,11 +240,8 @@ _OF_A_SERVER = "remote: "
 
 
 def check_out(repo: RepoContext, tree: Path, clients: ClientRunner) -> None:
-    """Check the base commit out, detached, into the empty folder ``tree``.
-
-    Raises RepositoryError where the objects are not there (a partial clone), OSError where the disk is
-    full, ToolFailedError where git fails otherwise.
-    """
+    """Check the base commit out, detached, into the empty folder ``tree``. Raises RepositoryError if
+    objects are missing (a partial clone), OSError on a full disk, ToolFailedError."""
     root = repo.root
     asked = ["rev-parse", "--path-format=absolute", "--git-path", "objects", "--show-object-format"]
     objects, _, object_format = (

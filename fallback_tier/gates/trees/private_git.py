@@ -23,11 +23,9 @@ _SUBMODULE = "160000"
 
 
 def keep_history(repo: RepoContext, tree: Path, clients: ClientRunner) -> None:
-    """Give a checkout its own objects, so that it borrows none of the user's repository any more.
-
-    What the repository lacks itself (a shallow or a partial clone) is left out. Raises OSError;
-    ToolFailedError if not even the base commit's own objects can be copied.
-    """
+    """Give a checkout its own objects, so that it borrows none of the user's; what a shallow or partial
+    clone lacks is left out. Raises OSError; ToolFailedError if the base commit's own objects can't be
+    copied."""
     git_dir, commit = tree / ".git", repo.base_commit
     ask = ["rev-parse", "--path-format=absolute", "--git-path", "shallow"]
     shallow = Path(git(clients, repo.root, ask, USERS_CONFIGURATION).removesuffix("\n"))
@@ -75,7 +73,6 @@ def _keep_whole(tree: Path, commit: str, clients: ClientRunner) -> str | None:
 
 
 def _copy(tree: Path, clients: ClientRunner, *what: str) -> None:
-    """Copy objects that the checkout borrows into its own folder."""
     bundle = tree / ".git" / "history.bundle"
     try:
         git(clients, tree, ["bundle", "create", "--quiet", str(bundle), *what])
@@ -99,11 +96,9 @@ def _environment(git_dir: Path, files: Path, index: Path, made: Path) -> dict[st
 def commit_index(
     git_dir: Path, index: Path, made: Path, commit: str, clients: ClientRunner
 ) -> None:
-    """Make HEAD the index's content, in ``made``: a git folder, or what lies over ``git_dir`` as one.
-
-    The commit is the base commit with other files: same parents, author, dates and message, and tags of the
-    base commit are its tags, so that `git describe` says of both trees the same. Raises ToolFailedError.
-    """
+    """Make HEAD the index's content, in ``made``: a git folder, or a layer over ``git_dir``. The commit is
+    the base's with other files, with its parents, author, dates, message and tags, so that `git describe`
+    says the same of both. Raises ToolFailedError."""
     env = _environment(git_dir, git_dir.parent, index, made)
 
     def ask(*words: str) -> str:

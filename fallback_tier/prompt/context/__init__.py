@@ -13,8 +13,8 @@ Work is bounded whatever the repository's size, and the order depends on nothing
 """
 
 from fallback_tier.prompt.context.asked import asked_for as asked_for
-from fallback_tier.prompt.context.files import MAX_SCANNED_FILES as MAX_SCANNED_FILES
 from fallback_tier.prompt.context.packing import MAX_SNIPPET_BYTES as MAX_SNIPPET_BYTES
 from fallback_tier.prompt.context.packing import MAX_SNIPPETS as MAX_SNIPPETS
 from fallback_tier.prompt.context.packing import Snippet as Snippet
 from fallback_tier.prompt.context.select import select_snippets as select_snippets
+from fallback_tier.prompt.context.sources import MAX_SCANNED_FILES as MAX_SCANNED_FILES

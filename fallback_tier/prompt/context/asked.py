@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Sequence
 
 from fallback_tier.files.source_paths import is_beside
-from fallback_tier.prompt.context.files import scannable
 from fallback_tier.prompt.context.named import (
     MAX_TERMS,
     code_names,
@@ -25,8 +24,7 @@ from fallback_tier.prompt.context.packing import (
     Wanted,
     pack,
 )
-from fallback_tier.prompt.context.sources import Showable, Sources
-from fallback_tier.prompt.context.units import Unit
+from fallback_tier.prompt.context.sources import Showable, Sources, Unit, scannable
 from fallback_tier.repo import RepoContext
 
 #: Shown on top of the first prompt, at most (UTF-8 bytes): some functions with their files' rest. A room
@@ -55,10 +53,8 @@ def asked_for(
     space: int,
     secrets: frozenset[str] = frozenset(),
 ) -> tuple[Snippet, ...]:
-    """What ``reason`` names and ``shown`` lacks, in at most ``space`` bytes and MAX_MORE_BYTES of UTF-8.
-
-    Ids go on after ``shown``. Empty: it names nothing that can be shown.
-    """
+    """Return what ``reason`` names and ``shown`` lacks, in at most ``space`` bytes and MAX_MORE_BYTES
+    (UTF-8), numbered after ``shown``. Empty if there is none."""
     search = _Search(reason[:_READ_CHARS], repo)
     files = Showable(search.sources, secrets)
     return pack(

@@ -59,10 +59,8 @@ def failure_names(text: str) -> tuple[str, ...]:
 
 
 def named_files(text: str, tracked: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Tracked files that a text names, in its order, with the lines (from 1) that it gives for them.
-
-    The text may know more of the path than we do (``/work/src/a.js``) or less (``lib/a.js``).
-    """
+    """Return the tracked files that a text names, in its order, with their lines (from 1). Its paths may be
+    longer than ours (``/work/src/a.js``) or shorter (``lib/a.js``)."""
     lines: dict[str, list[int]] = {}
     for run in _RUN.finditer(text):
         name = run[0].rstrip(".")
@@ -96,12 +94,9 @@ def named_modules(text: str, tracked: Sequence[str]) -> frozenset[str]:
             pairs.update("/".join(pair) for pair in pairwise(parts))
         if len(pairs) > _MAX_PAIRS:
             break
-    return frozenset(path for path in tracked if _module_tail(path) in pairs)
-
-
-def _module_tail(path: str) -> str:
-    """``a/b/c.py`` is ``b/c``."""
-    return "/".join(path.rpartition(".")[0].rsplit("/", 2)[-2:])
+    return frozenset(
+        path for path in tracked if "/".join(path.rpartition(".")[0].rsplit("/", 2)[-2:]) in pairs
+    )
 
 
 def _code_names(text: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from fallback_audit.frozen import Frozen
 from fallback_tier.answers.block_grammar import Quotable
-from fallback_tier.prompt.context.units import sizes_of
+from fallback_tier.prompt.context.sources import sizes_of
 
 #: Snippets in one prompt: more places than this are a list, not a context. Of a package's own code there
 #: are as many as fill the room of a large window.
@@ -71,10 +71,8 @@ class Snippet(Frozen):
 
 
 class Wanted(NamedTuple):
-    """Lines of a file (from 0, the end excluded), and the one that makes them worth showing.
-
-    ``rest``: where some of them are shown already, the others are wanted too.
-    """
+    """Lines of a file (from 0, end excluded), and the one to be shown. ``rest``: if some are shown already,
+    the others are wanted, too."""
 
     path: str
     start: int
@@ -85,8 +83,6 @@ class Wanted(NamedTuple):
 
 @dataclass
 class _Span:
-    """What will be one snippet."""
-
     path: str
     start: int
     end: int
@@ -140,7 +136,11 @@ class _Packing:
             if self._size(path, start, end) < MIN_SNIPPET_BYTES:
                 return
         if start < end and not any(self._joined(span, start, end) for span in near):
-            self._alone(path, start, end)
+            size = self._size(path, start, end)
+            blank = not "".join(self._lines(path)[start:end]).strip()
+            if size <= self.left and not blank and len(self.spans) < self._most:
+                self.spans.append(_Span(path, start, end))
+                self.left -= size
 
     def _add_rest(self, path: str, start: int, end: int, near: Sequence[_Span]) -> None:
         """What of some lines is not shown, a snippet's length at a time."""
@@ -154,13 +154,6 @@ class _Packing:
                 self.add(Wanted(path, start, upto, start))
                 start = upto
             start = max(start, after)
-
-    def _alone(self, path: str, start: int, end: int) -> None:
-        size = self._size(path, start, end)
-        blank = not "".join(self._lines(path)[start:end]).strip()
-        if size <= self.left and not blank and len(self.spans) < self._most:
-            self.spans.append(_Span(path, start, end))
-            self.left -= size
 
     def _joined(self, span: _Span, start: int, end: int) -> bool:
         """Whether the span could take the lines in, with those between."""

@@ -1,11 +1,203 @@
 """The files of one prompt: each read, parsed and parted once, and never kept for the next prompt."""
 
-from fallback_tier.files.source_paths import keeps_secrets
-from fallback_tier.prompt.context.files import CUT_LINE, Reader
-from fallback_tier.prompt.context.units import Unit, lines_of, units_of
+import io
+import os
+import re
+import stat
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fallback_audit.disk_errors import raise_failed
+from fallback_tier.files.source_paths import SOURCE_SUFFIXES, is_beside, keeps_secrets
 from fallback_tier.prompt.redact import redact_secrets
 from fallback_tier.repo import RepoContext
-from fallback_tier.syntax import Structure, grammar_of, structure
+from fallback_tier.syntax import Definition, Structure, grammar_of, structure
+
+#: Code between definitions is parted at blank lines into runs of at most this size.
+_RUN_BYTES = 1_500
+
+#: Lines that belong to the definition below them.
+_ABOVE = re.compile(r"[ \t]*(?:#|//|/\*|\*|@)")
+
+
+class Unit(NamedTuple):
+    """Lines of one file (from 0, the end excluded), and the names that they define."""
+
+    path: str
+    start: int
+    end: int
+    names: tuple[str, ...] = ()
+
+
+def lines_of(text: str) -> list[str]:
+    """Its lines with their ends. ``str.splitlines`` would also break at form feeds and U+2028."""
+    return list(io.StringIO(text, newline="\n"))
+
+
+def sizes_of(lines: Sequence[str]) -> list[int]:
+    """The bytes of each line in UTF-8."""
+    if all(map(str.isascii, lines)):
+        return list(map(len, lines))
+    return [len(line.encode("utf-8", "replace")) for line in lines]
+
+
+def units_of(
+    path: str, lines: Sequence[str], structure: Structure, max_bytes: int
+) -> tuple[Unit, ...]:
+    """The units of a file. A definition over ``max_bytes`` is parted into those that it holds."""
+    sizes = sizes_of(lines)
+    spans = list(_definitions(lines, sizes, structure.definitions, max_bytes))
+    units: list[Unit] = []
+    at = 0
+    for start, end, names in [*spans, (len(lines), len(lines), ())]:
+        units.extend(Unit(path, *run) for run in _runs(lines, sizes, at, start))
+        if start < end:
+            units.append(Unit(path, start, end, names))
+        at = end
+    return tuple(units)
+
+
+def _definitions(
+    lines: Sequence[str], sizes: Sequence[int], found: Sequence[Definition], max_bytes: int
+) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+    """Disjoint spans of definitions: of a class its methods, unless it is as short as a run."""
+    after = 0
+    for number, definition in enumerate(found):
+        start, end = definition.start_line - 1, min(definition.end_line, len(lines))
+        if start < after:
+            continue
+        while start > after and _ABOVE.match(lines[start - 1]):
+            start -= 1
+        most = _RUN_BYTES if definition.kind == "class" else max_bytes
+        inner: list[Definition] = []
+        for other in found[number + 1 :]:
+            if other.nesting <= found[number].nesting:
+                break
+            inner.append(other)
+        if sum(sizes[start:end]) > most and inner:
+            continue
+        yield start, end, tuple(dict.fromkeys(d.name for d in (definition, *inner) if d.name))
+        after = end
+
+
+def _runs(
+    lines: Sequence[str], sizes: Sequence[int], begin: int, end: int
+) -> Iterator[tuple[int, int]]:
+    """Runs of lines, cut after blank ones where a run would grow over _RUN_BYTES."""
+    start, cut, size = begin, begin, 0
+    for number in range(begin, end):
+        if size + sizes[number] > _RUN_BYTES and cut > start:
+            yield start, cut
+            size = sum(sizes[cut:number])
+            start = cut
+        size += sizes[number]
+        if not lines[number].strip():
+            cut = number + 1
+    if start < end:
+        yield start, end
+
+
+#: Source files opened per prompt: about half a second of reading; those nearest the root come first.
+MAX_SCANNED_FILES = 2_000
+
+#: Larger source files are generated or bundled as a rule; the largest that people write (lodash.js) has
+#: half of it.
+MAX_SOURCE_BYTES = 1024 * 1024
+
+#: A line longer than this is minified code or data: nothing to copy an edit from. Where such lines are
+#: most of a file, a program wrote it; else they are shown as cut.
+MAX_LINE_CHARS = 1_000
+
+#: How what stands in such a line's place begins.
+CUT_LINE = "<<<CUT a line of"
+
+#: Folders of other people's code and of built files.
+_NOT_OURS = frozenset(
+    {"node_modules", "bower_components", "site-packages", "venv", ".venv", ".tox", ".yarn"}
+    | {"vendor", "vendored", "_vendor", "third_party", "third-party"}
+    | {"dist", "build", "out", "min", "coverage"}
+)
+
+
+def scannable(tracked: Sequence[str], named: Collection[str]) -> list[str]:
+    """Source files of the project itself, at most MAX_SCANNED_FILES: named ones, then by depth."""
+    ours = (path for path in tracked if _is_source(path))
+    order = sorted(
+        ours, key=lambda path: (path not in named, is_beside(path), path.count("/"), path)
+    )
+    return order[:MAX_SCANNED_FILES]
+
+
+class Reader:
+    """Reads tracked text files, each folder's safety checked once: as strict as ``RepoContext.read_text``
+    (no link, nothing outside the root), for hundreds of files."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = os.path.realpath(root)
+        self._folders: dict[str, bool] = {}
+
+    def read(self, path: str) -> str | None:
+        """The text of a path that git lists, or None: no such file, a link, binary, too large."""
+        if not self._is_plain(path.rpartition("/")[0]):
+            return None
+        try:
+            file = os.open(f"{self._root}/{path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                status = os.fstat(file)
+                if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_SOURCE_BYTES:
+                    return None
+                # A file object costs as much as the rest of it, hundreds of times.
+                text = os.read(file, status.st_size + 1).decode("utf-8")
+            finally:
+                os.close(file)
+        except (OSError, ValueError) as error:
+            raise_failed(error, f"{self._root}/{path}")
+            return None
+        return _by_a_person(text)
+
+    def _is_plain(self, folder: str) -> bool:
+        """A real folder below the root, by its own name."""
+        if folder not in self._folders:
+            place = f"{self._root}/{folder}" if folder else self._root
+            self._folders[folder] = os.path.realpath(place) == place
+        return self._folders[folder]
+
+
+def _by_a_person(text: str) -> str | None:
+    """The text with its long lines cut; None where a program wrote most of it."""
+    if "\0" in text:
+        return None
+    if not _has_long_lines(text):
+        return text
+    lines = [
+        line if len(line) <= MAX_LINE_CHARS else f"{CUT_LINE} {len(line):,} characters>>>"
+        for line in text.split("\n")
+    ]
+    kept = "\n".join(lines)
+    return kept if 2 * len(kept) > len(text) else None
+
+
+def _has_long_lines(text: str) -> bool:
+    start = 0
+    # From a line's start to the last line end within reach: a look a kilobyte, not a look a line.
+    while len(text) - start > MAX_LINE_CHARS:
+        end = text.rfind("\n", start, start + MAX_LINE_CHARS + 1)
+        if end < 0:
+            return True
+        start = end + 1
+    return False
+
+
+def _is_source(path: str) -> bool:
+    *folders, name = path.split("/")
+    return (
+        f".{name.rpartition('.')[2]}" in SOURCE_SUFFIXES
+        and ".min." not in name
+        and ".bundle." not in name
+        and _NOT_OURS.isdisjoint(folders)
+    )
+
 
 #: Read for one prompt, in characters: twice what as many files as are opened have as a rule. Each is
 #: looked at for each name and kept, so that 2,000 files of the largest size would take minutes and 2 GB.

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from fallback_eval.faithfulness.golden import FaithfulnessSet, Kind
 from fallback_eval.faithfulness.results import Asked, KeptAnswer, RawResults
 from fallback_eval.statistics import CONFIDENCE, Interval, resamples
-from fallback_tier.answers.verdicts import read_graded
 from fallback_tier.grounding.support import Claim, read_verdicts
+from fallback_tier.llm.judging import read_graded
 
 CONSTANT, LEXICAL, LABELS = "constant: supported", "lexical overlap", "labels"
 

@@ -15,9 +15,9 @@ from fallback_plugins.solved_examples.sources.dataset import hunks as hunks_of
 from fallback_plugins.solved_examples.store.records import lines, not_valid
 from fallback_tier.errors import InputError
 from fallback_tier.grounding.support import Claim, claims_of
+from fallback_tier.llm.judging import JudgeContext
 from fallback_tier.outcome import DependencyBump, Plan, SearchReplace, SourceEdit
 from fallback_tier.prompt.context import Snippet
-from fallback_tier.prompt.judge import JudgeContext
 from fallback_tier.retrieval import edit_line
 
 #: Of an example's advisory text: its first sentences say what was wrong.

@@ -18,9 +18,9 @@ from fallback_eval.faithfulness.results import (
 from fallback_eval.retrieval.results import EvaluationError
 from fallback_tier.errors import ModelError
 from fallback_tier.limits import MAX_EXAMPLES
+from fallback_tier.llm.judging import judge_request, output_tokens
 from fallback_tier.patch.diff import patch_digest
 from fallback_tier.ports import LanguageModel, ModelAnswer, ModelRequest
-from fallback_tier.prompt.judge import judge_request, output_tokens
 
 #: How many examples the context of a plan of the curve has, one judgement each.
 CURVE: Final = (0, 1, 2, MAX_EXAMPLES)

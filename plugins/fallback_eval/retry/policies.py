@@ -18,9 +18,8 @@ from fallback_tier.attempt import chain, rag
 from fallback_tier.attempt.task import AttemptTask, Recorder, TierEvent
 from fallback_tier.outcome import AttemptSummary, RecipeApplication
 from fallback_tier.ports import EcosystemPlugin, Message, NonceSource
-from fallback_tier.prompt.builder import Prompt, PromptBuilder
+from fallback_tier.prompt.builder import Prompt, PromptBuilder, retry_advice
 from fallback_tier.prompt.fence import SourceKind, fence
-from fallback_tier.prompt.retry_instructions import retry_advice
 from fallback_tier.prompt.turns import ONE, Conversation
 from fallback_tier.repo import RepoContext
 from fallback_tier.retrieval import FewShot, RagHit, RagMiss, Retrieval

@@ -15,7 +15,7 @@ from fallback_plugins.solved_examples.chunking.units import lines_of
 from fallback_plugins.solved_examples.sources.dataset import Hunk, LeftOut, LeftOutReason, hunks
 from fallback_plugins.solved_examples.sources.release_files import edits_between
 from fallback_tier.errors import EditError
-from fallback_tier.grounding.edit_checks import MAX_EDIT_BYTES, MAX_EDITS, MAX_EDITS_BYTES
+from fallback_tier.grounding.validity import MAX_EDIT_BYTES, MAX_EDITS, MAX_EDITS_BYTES
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.patch.creation import creation_reason, text_reason
 from fallback_tier.patch.edits import new_file_text, replace_once

@@ -3,8 +3,14 @@
 import pytest
 
 from fallback_audit.vocabulary import Retrieve, Support
-from fallback_tier.answers.critique import Critique, read_critique, read_retrieve
-from fallback_tier.answers.segment import EditSegment, RaiseSegment, read_segment
+from fallback_tier.answers.critique import (
+    Critique,
+    EditSegment,
+    RaiseSegment,
+    read_critique,
+    read_retrieve,
+    read_segment,
+)
 from fallback_tier.ports import ModelAnswer, Usage
 
 EDIT = '{"action": "edit", "path": "a.py", "old": "x", "new": "y"}'

@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 from fallback_audit.vocabulary import CallType
-from fallback_tier.budget.calls import CallCeiling, UsageLedger
+from fallback_tier.budget.tally import CallCeiling, UsageLedger
 from fallback_tier.limits import MAX_AUTHOR_CALLS
 from fallback_tier.ports import Usage
 

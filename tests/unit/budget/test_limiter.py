@@ -5,8 +5,8 @@ from collections.abc import Generator
 import pytest
 
 from fallback_audit.vocabulary import ModelFailureKind
-from fallback_tier.budget.charging import tokens_at_most
 from fallback_tier.budget.limiter import MAX_OVERLOADS, LimitedModel
+from fallback_tier.budget.prices import tokens_at_most
 from fallback_tier.errors import ModelError
 from fallback_tier.ports import ModelAnswer, ModelRequest
 from tests.fakes.asking import REQUEST, hear

@@ -12,9 +12,8 @@ from fallback_audit.vocabulary import (
     ModelFailureKind,
 )
 from fallback_tier.budget.audited import AuditMeter
-from fallback_tier.budget.charging import OVERHEAD_TOKENS
 from fallback_tier.budget.meter import OverBudget
-from fallback_tier.budget.prices import Prices, read_price
+from fallback_tier.budget.prices import OVERHEAD_TOKENS, Prices, read_price
 from fallback_tier.ports import ModelRequest
 from tests.fakes.audit import MemoryAudit
 from tests.fakes.talking import request

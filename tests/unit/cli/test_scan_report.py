@@ -3,8 +3,7 @@
 from fallback_audit.vocabulary import LadderStep
 from fallback_tier.advisory.query import Answered
 from fallback_tier.cli.scan.report import MAX_SUMMARY_CHARS, WIDTH, lines
-from fallback_tier.scan.document import Finding, FixStep, ScanResult
-from fallback_tier.scan.rules import Level
+from fallback_tier.scan.document import Finding, FixStep, Level, ScanResult
 
 STEP = FixStep(
     manifest="package-lock.json", step=LadderStep.DIRECT_BUMP, before=("1.0.0",), after="2.0.0"

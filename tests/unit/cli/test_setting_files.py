@@ -17,7 +17,7 @@ from fallback_tier.configured import (
     destination_of,
 )
 from fallback_tier.errors import SettingError
-from fallback_tier.scan.rules import Level, ScanRules
+from fallback_tier.scan.document import Level, ScanRules
 from tests.kinds import OfKind
 
 EVERYTHING = """\

@@ -43,9 +43,9 @@ from fallback_eval.retrieval.results import EvaluationError
 from fallback_plugins.messages_api.scripted import ScriptedModel
 from fallback_tier.errors import ModelError
 from fallback_tier.grounding.support import Claim, claims_of
+from fallback_tier.llm.judging import JudgeContext
 from fallback_tier.outcome import DependencyBump
 from fallback_tier.ports import ModelAnswer, ModelRequest
-from fallback_tier.prompt.judge import JudgeContext
 from tests.kinds import OfKind
 
 ROOT = Path(__file__).parents[3]

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_tier.answers.verdicts import read_graded
 from fallback_tier.grounding.support import (
     MAX_CLAIM_CHARS,
     MAX_SENTENCES,
@@ -17,6 +16,7 @@ from fallback_tier.grounding.support import (
     read_verdicts,
     sentences,
 )
+from fallback_tier.llm.judging import read_graded
 from fallback_tier.outcome import DependencyBump, Override, Refuse, SearchReplace, SourceEdit
 from fallback_tier.ports import ModelAnswer, Usage
 

@@ -8,12 +8,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fallback_tier.advisory import parse_advisory
-from fallback_tier.grounding.edit_checks import MAX_EDIT_BYTES, MAX_EDITS, MAX_EDITS_BYTES, quoted
 from fallback_tier.grounding.validity import (
     MAX_CITATIONS,
+    MAX_EDIT_BYTES,
+    MAX_EDITS,
+    MAX_EDITS_BYTES,
     MAX_PROBLEMS,
     MAX_RATIONALE_BYTES,
     check_plan,
+    quoted,
 )
 from fallback_tier.outcome import (
     DependencyBump,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from fallback_audit.vocabulary import GateStatus, PromptShape, Tier
-from fallback_tier.handover.pull_request import (
+from fallback_tier.handover.folder import (
     MAX_BODY_CHARS,
     MAX_INLINE_CHARS,
     Subject,

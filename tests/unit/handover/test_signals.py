@@ -4,7 +4,7 @@ import pytest
 
 from fallback_audit.vocabulary import GateStatus, ProofLevel, Tier
 from fallback_tier.fix_result import Verified
-from fallback_tier.handover.signals import signals
+from fallback_tier.handover.headline import signals
 from fallback_tier.outcome import LowConfidence
 from tests.unit.handover.verified import PROOF, RESOLVED, TESTS, gate, verified
 

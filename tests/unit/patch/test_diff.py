@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 
 from fallback_tier.errors import PatchError
 from fallback_tier.outcome import FileChange
-from fallback_tier.patch.align import MAX_GAP_CELLS
-from fallback_tier.patch.align import changes as aligned
-from fallback_tier.patch.diff import patch_digest, unified_diff
-from fallback_tier.patch.lines import git_lines
+from fallback_tier.patch.diff import MAX_GAP_CELLS, git_lines, patch_digest, unified_diff
+from fallback_tier.patch.diff import changes as aligned
 from fallback_tier.patch.parse import parse_patch
 from tests.fakes.repository import GIT_ENV, write
 from tests.kinds import OfKind

@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from fallback_tier.advisory import parse_advisory
+from fallback_tier.attempt.rag import replayable
 from fallback_tier.outcome import SearchReplace
-from fallback_tier.patch.identity import replayable
 from fallback_tier.retrieval import SolvedExample
 from tests.fakes.repository import context
 from tests.fixtures.examples import WRITTEN

@@ -8,10 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fallback_tier.prompt.context import MAX_SNIPPET_BYTES, Snippet, select_snippets
-from fallback_tier.prompt.context.files import MAX_LINE_CHARS, Reader
 from fallback_tier.prompt.context.packing import SnippetBudget, Wanted, pack
 from fallback_tier.prompt.context.select import MIN_FAILURE_BYTES
-from fallback_tier.prompt.context.units import lines_of, sizes_of, units_of
+from fallback_tier.prompt.context.sources import (
+    MAX_LINE_CHARS,
+    Reader,
+    lines_of,
+    sizes_of,
+    units_of,
+)
 from fallback_tier.prompt.redact import redact_secrets
 from fallback_tier.repo import Settings
 from fallback_tier.syntax import definitions, structure

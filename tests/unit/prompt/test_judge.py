@@ -7,11 +7,11 @@ import pytest
 from fallback_audit.vocabulary import CallType
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.grounding.support import Claim, claims_of
+from fallback_tier.llm.judging import JudgeContext, judge_request, output_tokens
 from fallback_tier.outcome import DependencyBump, SearchReplace, SourceEdit
 from fallback_tier.ports import ModelRequest
 from fallback_tier.prompt.context import Snippet
 from fallback_tier.prompt.fence import PREFIX, SourceKind
-from fallback_tier.prompt.judge import JudgeContext, judge_request, output_tokens
 from fallback_tier.prompt.render import render
 from tests.kinds import OfKind
 

@@ -21,7 +21,7 @@ from fallback_tier.cli.options import _content
 from fallback_tier.configured import of_file
 from fallback_tier.handover.folder import write_folder
 from fallback_tier.handover.working_tree import write_patch
-from fallback_tier.prompt.context.files import Reader
+from fallback_tier.prompt.context.sources import Reader
 from fallback_tier.repo import RepoContext
 from tests.campaigns.hostile.audit.campaign import Ask, Tally
 from tests.campaigns.hostile.audit.disk import WRITING, Disk, on_that_disk

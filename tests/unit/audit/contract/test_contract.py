@@ -15,7 +15,7 @@ from fallback_audit.events import (
 )
 from fallback_tier import limits
 from fallback_tier.fix import decision
-from fallback_tier.llm.selfrag import search
+from fallback_tier.llm import selfrag
 from tests.unit.audit import trails as t
 from tests.unit.audit.again_trails import AGAIN_ALSO, AGAIN_MUTANTS
 from tests.unit.audit.batch_trails import BATCH_MUTANTS
@@ -109,7 +109,7 @@ def test_limits_are_those_of_the_tier() -> None:
     assert parts.MAX_RECIPE_CANDIDATES == limits.MAX_RECIPE_CANDIDATES
     assert model.MAX_AUTHOR_CALLS == limits.MAX_AUTHOR_CALLS
     assert attempt.MAX_EXAMPLES == limits.MAX_EXAMPLES
-    assert model.MAX_CANDIDATE_CALLS == search.MAX_CANDIDATE_CALLS
+    assert model.MAX_CANDIDATE_CALLS == selfrag.MAX_CANDIDATE_CALLS
 
 
 def test_same_failure_limit_is_that_of_the_gate_runner() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_tier.fix.batch.proving import most_that_hold
+from fallback_tier.fix.batch.running import most_that_hold
 
 Holds = Callable[[tuple[int, ...]], bool]
 

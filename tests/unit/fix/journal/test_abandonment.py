@@ -9,10 +9,9 @@ from fallback_audit.contract.table import violations
 from fallback_audit.contract.trail import Entry, Trail
 from fallback_audit.events import BudgetRaised, FixAbandoned
 from fallback_tier.errors import InputError
-from fallback_tier.fix.journal.abandonment import abandon
 from fallback_tier.fix.journal.questions import questions, review
 from fallback_tier.fix.journal.recorded_fix import RecordedFix
-from fallback_tier.fix.journal.review import Signature, raise_budget, reject, reopen
+from fallback_tier.fix.journal.review import Signature, abandon, raise_budget, reject, reopen
 from tests.kinds import OfKind
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m

@@ -6,7 +6,7 @@ from fallback_audit.events import GateJudged
 from fallback_audit.evidence.store import MAX_EVIDENCE_BYTES, FileEvidenceStore
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.advisory import parse_advisory
-from fallback_tier.fix.journal.rebuild import _verdict
+from fallback_tier.fix.journal.history import _verdict
 from fallback_tier.fix.journal.recording import MAX_NAMED_TESTS, FixRecord
 from fallback_tier.gate_ports import GateVerdict
 from tests.fakes.audit import MemoryAudit, MemoryEvidence

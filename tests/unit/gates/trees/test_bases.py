@@ -11,7 +11,7 @@ import pytest
 from fallback_tier.errors import RepositoryError, ToolFailedError
 from fallback_tier.files import entries, folders
 from fallback_tier.gates.trees.bases import Base, Bases
-from fallback_tier.gates.trees.layers import LayeredWorktree
+from fallback_tier.gates.trees.worktrees import LayeredWorktree
 from fallback_tier.repo import RepoContext
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.fakes.repository import commit_all, git, write

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_tier.llm.selfrag.beam import Beam, Path, Scored
+from fallback_tier.llm.selfrag import Beam, Path, Scored
 
 STEPS = 4
 

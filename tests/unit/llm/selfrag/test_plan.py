@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.answers.segment import (
+from fallback_tier.answers.critique import (
     DoneSegment,
     EditSegment,
     RaiseSegment,
@@ -12,7 +12,7 @@ from fallback_tier.answers.segment import (
     Segment,
 )
 from fallback_tier.errors import EditError
-from fallback_tier.llm.selfrag.plan import misplaced, plan_key, plan_of
+from fallback_tier.llm.selfrag import misplaced, plan_key, plan_of
 from fallback_tier.outcome import DependencyBump, Override, Refuse, SearchReplace, SourceEdit
 from tests.fakes.repository import context
 from tests.kinds import OfKind

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fallback_audit.vocabulary import Support
 from fallback_tier.answers.critique import Critique
-from fallback_tier.llm.selfrag.score import likelihood, segment_score, unread
+from fallback_tier.llm.selfrag import likelihood, segment_score, unread
 
 ORDER = (Support.NONE, Support.PARTIAL, Support.FULL)
 

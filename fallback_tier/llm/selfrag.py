@@ -1,59 +1,327 @@
-"""The search itself: step by step, from an empty plan to the best one that was found.
+"""Self-RAG (Asai et al. 2023, arXiv 2310.11511) over edits: the first draft of an attempt by search.
 
-A step, for all paths of the beam at once: decide on examples, ask an author for one candidate an
-example, check each at once, ask a critic about those that hold, keep the best. What is asked at the
-same time is recorded in the order of paths and examples, so that the same answers leave the same trail.
+A segment is one search/replace edit. A step, for all paths of the beam at once: decide on examples, ask an
+author for one candidate per example, check each, ask a critic about those that hold, keep the best. The
+paper's model emits reflections as tokens; here they are asked of a critic, and no model was trained.
+What is asked at the same time is recorded in the order of paths and examples: the same answers leave the
+same trail.
 """
 
-from collections.abc import Generator, Sequence
+import math
+from collections.abc import Generator, Hashable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final
+from statistics import fmean
+from typing import Final, Generic, TypeVar
 
 from fallback_audit.events import (
     MAX_EXCERPT_CHARS,
+    Candidate,
     Charge,
     RetrieveDecided,
     SegmentScored,
     StrategyDegraded,
 )
-from fallback_audit.vocabulary import Retrieve
-from fallback_tier.answers.critique import Critique, RetrieveAnswer, read_critique, read_retrieve
+from fallback_audit.ports import EvidenceStore
+from fallback_audit.vocabulary import Retrieve, Support
+from fallback_tier.answers.critique import (
+    Critique,
+    DoneSegment,
+    EditSegment,
+    RaiseSegment,
+    RefuseSegment,
+    RetrieveAnswer,
+    Segment,
+    read_critique,
+    read_retrieve,
+    read_segment,
+)
 from fallback_tier.attempt.rag import retrieve
 from fallback_tier.attempt.task import AttemptTask, Draft, DraftDiscarded, TierEvent
+from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.meter import OverBudget
-from fallback_tier.errors import ModelError
+from fallback_tier.errors import EditError, ModelError, RepositoryError
+from fallback_tier.grounding.validity import check_plan
 from fallback_tier.llm.calling import Answered, CallRequest, ModelAttempt
-from fallback_tier.llm.selfrag.beam import Beam, Path, Scored
-from fallback_tier.llm.selfrag.plan import plan_of
-from fallback_tier.llm.selfrag.score import segment_score, unread
-from fallback_tier.llm.selfrag.search_context import (
-    SearchContext,
-    SearchModels,
-    WrittenSegment,
-    example_id,
-    segments_text,
-    shots_of,
-    shown,
+from fallback_tier.outcome import (
+    DependencyBump,
+    Override,
+    Plan,
+    Refuse,
+    SearchReplace,
+    SourceEdit,
 )
-from fallback_tier.llm.selfrag.trying import (
-    CandidateAnswer,
-    CandidateCall,
-    candidate_answers,
-    candidate_calls,
-)
+from fallback_tier.patch.edits import merge_edits
+from fallback_tier.patch.normalise import edit_digest
+from fallback_tier.ports import LanguageModel, SolvedExampleRetriever
 from fallback_tier.prompt.redact import excerpt
-from fallback_tier.retrieval import FewShot
+from fallback_tier.prompt.self_rag import SelfRagPrompts, Situation
+from fallback_tier.repo import RepoContext
+from fallback_tier.retrieval import FewShot, example_text
+
+SegmentT = TypeVar("SegmentT")
+
+
+# The beam (section 3.3): what is kept, what is finished, what wins, without a model. A path is as good as
+# the *mean* of its segments' scores, so that a longer plan is neither better nor worse for its length.
+# Equal scores are ordered by position, never by arrival: the same scores give the same plan.
+
+
+@dataclass(frozen=True)
+class Path(Generic[SegmentT]):
+    """Segments in order, each with its score."""
+
+    segments: tuple[SegmentT, ...] = ()
+    scores: tuple[float, ...] = ()
+
+    @property
+    def score(self) -> float:
+        """The mean of the scores; of the empty path, 0."""
+        return fmean(self.scores) if self.scores else 0.0
+
+    def then(self, segment: SegmentT, score: float) -> "Path[SegmentT]":
+        """One segment longer."""
+        return Path((*self.segments, segment), (*self.scores, score))
+
+
+@dataclass(frozen=True)
+class Scored(Generic[SegmentT]):
+    """A valid continuation of path ``parent`` (its place in the frontier). ``is_final``: it ends it."""
+
+    parent: int
+    segment: SegmentT
+    score: float
+    is_final: bool
+
+
+class Beam(Generic[SegmentT]):
+    """The state of one search. ``frontier``: the paths to continue, best first; at first the empty one."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.frontier: tuple[Path[SegmentT], ...] = (Path(),)
+        self._finished: list[Path[SegmentT]] = []
+        self._stuck: list[Path[SegmentT]] = []
+        self._seen: set[Hashable] = set()
+
+    def is_new(self, key: Hashable) -> bool:
+        """Whether no path with this key came before; from now on one has. Scores belong to new ones."""
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        return True
+
+    def advance(self, scored: Sequence[Scored[SegmentT]]) -> tuple[bool, ...]:
+        """Keep the best ``width`` of all continuations, and return which. Final ones are finished, the
+        others are the next frontier; a path that nothing continues ends unfinished."""
+        paths = [self.frontier[one.parent].then(one.segment, one.score) for one in scored]
+        order = sorted(range(len(scored)), key=lambda place: (-paths[place].score, place))
+        kept = order[: self.width]
+        continued = {one.parent for one in scored}
+        self._stuck += [path for place, path in enumerate(self.frontier) if place not in continued]
+        self._finished += [paths[place] for place in kept if scored[place].is_final]
+        self.frontier = tuple(paths[place] for place in kept if not scored[place].is_final)
+        return tuple(place in kept for place in range(len(scored)))
+
+    @property
+    def has_finished(self) -> bool:
+        """Some path is finished: the best one is, then."""
+        return bool(self._finished)
+
+    def best(self) -> Path[SegmentT] | None:
+        """Return the best finished path, or else the best with a segment, or None. Of equal ones, the one
+        that ended first."""
+        ended = self._finished or [path for path in (*self._stuck, *self.frontier) if path.segments]
+        return max(ended, key=lambda path: path.score, default=None)
+
+
+@dataclass(frozen=True)
+class SearchModels:
+    """What is wired once. ``meter`` is only asked for room: charging is the caller's business."""
+
+    author: LanguageModel
+    critic: LanguageModel
+    prompts: SelfRagPrompts
+    retriever: SolvedExampleRetriever | None
+    evidence: EvidenceStore
+    meter: AuditMeter | None = None
+
+
+@dataclass(frozen=True)
+class SearchContext:
+    """One attempt, and what is known of it."""
+
+    parts: SearchModels
+    attempt: ModelAttempt
+    examples: tuple[FewShot, ...]
+    situation: Situation
+
+    @property
+    def snippet_ids(self) -> frozenset[str]:
+        """The snippets that a plan may cite."""
+        return frozenset(snippet.id for snippet in self.attempt.prompt.snippets)
+
+
+@dataclass(frozen=True)
+class WrittenSegment:
+    """A segment on a path, by author call ``call`` from ``shot`` (None: no example). ``shots``: its step's
+    examples, which the next may use."""
+
+    segment: Segment
+    call: int
+    shot: FewShot | None = None
+    shots: tuple[FewShot, ...] = ()
+
+
+def segments_text(moves: Sequence[WrittenSegment]) -> str:
+    """The segments as the next prompt shows them, one a line."""
+    return "\n".join(move.segment.model_dump_json() for move in moves)
+
+
+def shown(shot: FewShot | None) -> str:
+    """An example as a prompt shows it; empty for none."""
+    return "" if shot is None else example_text(shot.example, shot.text, shot.edits)
+
+
+def example_id(shot: FewShot | None) -> str | None:
+    """Its id; None for none."""
+    return None if shot is None else shot.example.example_id
+
+
+def shots_of(path: Path[WrittenSegment]) -> tuple[FewShot, ...]:
+    """The examples that a path's segments were written from, each once, in order."""
+    found = {move.shot.example.example_id: move.shot for move in path.segments if move.shot}
+    return tuple(found.values())
+
+
+#: A candidate's problem, as it is recorded.
+SAME_PLAN = "Another candidate made the same plan."
+
+
+@dataclass(frozen=True)
+class CandidateCall:
+    """A candidate before it is asked for. ``shots``: the examples of its path's step."""
+
+    candidate: Candidate
+    path: Path[WrittenSegment]
+    shot: FewShot | None
+    shots: tuple[FewShot, ...]
+
+    def ask(self, context: SearchContext) -> CallRequest:
+        """The author's request."""
+        request = context.parts.prompts.segment(
+            context.situation,
+            plan=segments_text(self.path.segments),
+            example=shown(self.shot),
+            max_output_tokens=context.attempt.task.repo.settings.max_output_tokens,
+        )
+        request = request.model_copy(update={"effort": context.attempt.task.repo.settings.effort})
+        return CallRequest(request, example_ids=self.example_ids, candidate=self.candidate)
+
+    def critique(self, context: SearchContext, segment: str) -> CallRequest:
+        """The critic's request on what the author answered."""
+        request = context.parts.prompts.critique(
+            context.situation,
+            plan=segments_text(self.path.segments),
+            segment=segment,
+            example=shown(self.shot),
+        )
+        return CallRequest(request, example_ids=self.example_ids, candidate=self.candidate)
+
+    @property
+    def example_ids(self) -> tuple[str, ...]:
+        """What the candidate's prompts show."""
+        name = example_id(self.shot)
+        return () if name is None else (name,)
+
+
+@dataclass(frozen=True)
+class CandidateAnswer:
+    """A candidate's answer. ``move`` None: it continues nothing (``problem``); ``call`` None: no answer
+    came; ``refused``: the author declined."""
+
+    one: CandidateCall
+    call: int | None = None
+    move: WrittenSegment | None = None
+    problem: str = ""
+    text: str = ""
+    lm_score: float | None = None
+    refused: RefuseSegment | None = None
+
+
+def candidate_calls(
+    step: int, frontier: tuple[Path[WrittenSegment], ...], sets: list[tuple[FewShot, ...]]
+) -> list[CandidateCall]:
+    """One candidate an example, or one without any; in the order of paths and examples."""
+    return [
+        CandidateCall(Candidate(step=step, path=place, number=number), path, shot, shots)
+        for place, (path, shots) in enumerate(zip(frontier, sets, strict=True))
+        for number, shot in enumerate(shots or (None,))
+    ]
+
+
+def candidate_answers(
+    one: CandidateCall,
+    outcome: Answered | ModelError,
+    context: SearchContext,
+    beam: Beam[WrittenSegment],
+) -> CandidateAnswer:
+    """What came of a candidate. Marks the path that it makes as seen: an equal one is not scored."""
+    if isinstance(outcome, ModelError):
+        return CandidateAnswer(one, problem=outcome.problem)
+    answer = outcome.answer
+    segment, problems = read_segment(answer)
+    problem = " ".join(problems) if segment is None else _problem(segment, one, context, beam)
+    return CandidateAnswer(
+        one,
+        call=outcome.call,
+        move=None
+        if problem or segment is None
+        else WrittenSegment(segment, outcome.call, one.shot, one.shots),
+        problem=problem,
+        text=answer.text,
+        lm_score=likelihood(answer.mean_logprob),
+        refused=segment if isinstance(segment, RefuseSegment) else None,
+    )
+
+
+def _problem(
+    segment: Segment, one: CandidateCall, context: SearchContext, beam: Beam[WrittenSegment]
+) -> str:
+    """Return why the segment does not continue its path; empty if it does. A refusal counts only if no path
+    comes to an edit."""
+    before = [move.segment for move in one.path.segments]
+    wrong = misplaced(segment, before)
+    if wrong is not None:
+        return wrong
+    if isinstance(segment, RefuseSegment):
+        return f"The model declined: {segment.reason}"
+    plan = plan_of([*before, segment])
+    problems = check_plan(
+        plan,
+        advisory=context.attempt.task.advisory,
+        repo=context.attempt.task.repo,
+        plugin=context.attempt.task.plugin,
+        snippet_ids=context.snippet_ids,
+        # Examples show how; what a segment rests on is this repository's.
+        example_ids=frozenset(),
+    )
+    if problems:
+        return " ".join(problems)
+    try:
+        key = plan_key(plan, context.attempt.task.repo)
+    except (EditError, RepositoryError) as error:
+        return str(error)
+    return "" if beam.is_new(key) else SAME_PLAN
+
 
 # Candidates that hold, judged by a critic and weighed (Self-RAG's ISREL, ISSUP and ISUSE).
 
 
 @dataclass(frozen=True)
 class _ScoredCandidate:
-    """A candidate with what it counts. ``score`` None: it does not hold.
-
-    ``critique`` None beside a score: none could be had, so it counts the worst.
-    """
+    """A candidate's score. ``score`` None: it does not hold; ``critique`` None with a score: none was
+    available, so it counts the worst."""
 
     tried: CandidateAnswer
     critique: Critique | None = None
@@ -96,7 +364,10 @@ def _scored_candidates(
         critiques: list[Critique | None] = [None] * len(asks)
         silent = f"the budget has no room for critiques: {over.problem}"
     else:
-        critiques = [_read_critique(outcome) for outcome in outcomes]
+        critiques = [
+            None if isinstance(outcome, ModelError) else read_critique(outcome.answer)[0]
+            for outcome in outcomes
+        ]
         answered = any(isinstance(outcome, Answered) for outcome in outcomes)
         silent = "" if answered else "the critic gives no answer"
     waiting = iter(critiques)
@@ -109,10 +380,6 @@ def _ask(one: CandidateAnswer, context: SearchContext) -> CallRequest | None:
     if one.move is None:
         return None
     return one.one.critique(context, one.move.segment.model_dump_json())
-
-
-def _read_critique(outcome: Answered | ModelError) -> Critique | None:
-    return None if isinstance(outcome, ModelError) else read_critique(outcome.answer)[0]
 
 
 def _scored(one: CandidateAnswer, critique: Critique | None) -> _ScoredCandidate:
@@ -238,11 +505,8 @@ _BYTES_PER_TOKEN: Final = 4
 def _shortage(
     step: Sequence[CandidateCall], asked: int, context: SearchContext
 ) -> OverBudget | str | None:
-    """Why the candidates and their critiques can't all be asked for; None: they can.
-
-    ``asked``: author calls so far. What was answered before an interruption is counted as if it had
-    still to be paid: then less is searched than could be, and never more.
-    """
+    """Return why the candidates and their critiques can't all be asked for, or None. ``asked``: author
+    calls so far. Reused answers count as unpaid, so that less is searched than could be, never more."""
     if asked + len(step) > MAX_CANDIDATE_CALLS:
         return f"{asked} of at most {MAX_CANDIDATE_CALLS} candidates were asked for"
     meter = context.parts.meter
@@ -283,21 +547,15 @@ _MAX_PROBLEMS: Final = 5
 
 
 class SelfRag(SearchModels):
-    """Makes the first draft of an attempt. Stateless between attempts; safe to share.
-
-    ``critic`` decides on examples and judges segments; it may be the author's model. ``meter``: the one
-    that the callers of the attempts have; None: no cap is looked at.
-    """
+    """Makes an attempt's first draft; stateless, safe to share. ``critic`` (maybe the author's model)
+    decides on examples and judges segments; ``meter``: the attempts' callers' one, None: no caps."""
 
     def draft(
         self, attempt: ModelAttempt, examples: Sequence[FewShot]
     ) -> Generator[TierEvent, None, Draft]:
-        """The best plan of the search, or what was wrong with every candidate of the first step.
-
-        ``examples``: what the chain has fetched (none on a retry). Raises OverBudget where not even one
-        candidate can be paid for, ModelError where no candidate of the first step was answered. Later
-        on either ends the search, with what there is.
-        """
+        """Return the search's best plan, or the problems of every candidate of the first step.
+        ``examples``: those fetched already. Raises OverBudget if no candidate can be paid for, ModelError
+        if none of the first step was answered; later, both end the search with what it has."""
         task = attempt.task
         context = SearchContext(
             parts=self,
@@ -309,8 +567,6 @@ class SelfRag(SearchModels):
 
 
 class _Search:
-    """One search: its beam, and what it has to tell at the end."""
-
     def __init__(self, context: SearchContext) -> None:
         self._context = context
         self._beam: Beam[WrittenSegment] = Beam(context.attempt.task.repo.settings.beam_width)
@@ -410,7 +666,6 @@ class _Search:
         return outcomes
 
     def _advance(self, judged: Sequence[_ScoredCandidate]) -> Generator[TierEvent, None, None]:
-        """Move the beam on, and tell of every candidate."""
         scored = [
             Scored(one.tried.one.candidate.path, one.tried.move, one.score, one.is_final)
             for one in judged
@@ -427,7 +682,6 @@ class _Search:
                 yield self._discarded(call, one.tried.problem or "Other candidates score higher.")
 
     def _nothing(self) -> Draft:
-        """No path came to anything: a refusal where an author declined, else the problems."""
         answered = [one for one in self._first if one.call is not None]
         last = answered[-1]
         refusal = next((one for one in answered if one.refused is not None), None)
@@ -460,3 +714,99 @@ def _check_answered(outcomes: Sequence[Answered | ModelError]) -> None:
     errors = [outcome for outcome in outcomes if isinstance(outcome, ModelError)]
     if len(errors) == len(outcomes):
         raise errors[0]
+
+
+# From reflections to a number (section 3.3 and appendix A.3 of the paper):
+#
+#     score = sum(weight * part) / sum(weight)      over the parts that there are
+#
+#     part         weight  value
+#     ISREL        1       1 relevant, 0 not; absent without an example
+#     ISSUP        1       1 full, 0.5 partial, 0 none
+#     ISUSE        0.5     -1, -0.5, 0, 0.5, 1 for 1 to 5
+#     likelihood   1       exp(mean log-probability of a token); absent if the server gives none
+#
+# Weights and values are the paper's; dividing by the sum of the weights makes segments comparable if one
+# lacks a part. Of two segments with the same parts, the one that is worse in none does not score less.
+
+WEIGHT_RELEVANCE: Final = 1.0
+WEIGHT_SUPPORT: Final = 1.0
+WEIGHT_USEFULNESS: Final = 0.5
+WEIGHT_LIKELIHOOD: Final = 1.0
+
+_SUPPORT: Final = {Support.FULL: 1.0, Support.PARTIAL: 0.5, Support.NONE: 0.0}
+
+#: Decimal places: below this it is noise of floating point, and records must not differ by machine.
+_PLACES: Final = 6
+
+
+def likelihood(mean_logprob: float | None) -> float | None:
+    """The normalised likelihood of an answer, above 0 to 1; None where the server gave none."""
+    if mean_logprob is None or math.isnan(mean_logprob):
+        return None
+    return round(math.exp(min(mean_logprob, 0.0)), _PLACES)
+
+
+def segment_score(critique: Critique, lm_score: float | None) -> float:
+    """The weighted mean of the parts that there are: -1/3 (the worst, of two parts) to 1."""
+    parts = [
+        (WEIGHT_SUPPORT, _SUPPORT[critique.support]),
+        (WEIGHT_USEFULNESS, (critique.usefulness - 3) / 2),
+    ]
+    if critique.relevant is not None:
+        parts.append((WEIGHT_RELEVANCE, float(critique.relevant)))
+    if lm_score is not None:
+        parts.append((WEIGHT_LIKELIHOOD, lm_score))
+    total = sum(weight * value for weight, value in parts)
+    return round(total / sum(weight for weight, _ in parts), _PLACES)
+
+
+def unread(*, shown: bool) -> Critique:
+    """What a segment counts as whose critique can't be read: the worst, whether an example was shown
+    or not."""
+    return Critique(
+        relevant=False if shown else None, support=Support.NONE, usefulness=1, is_final=False
+    )
+
+
+def misplaced(segment: Segment, before: Sequence[Segment]) -> str | None:
+    """Why the segment can't follow these; None where it can."""
+    if isinstance(segment, DoneSegment):
+        return "Nothing is added." if before else "A plan begins with an edit, a bump or a refusal."
+    if before and not isinstance(segment, EditSegment):
+        return f"`{segment.action}` can only be the first segment: add one edit."
+    return None
+
+
+def plan_of(segments: Sequence[Segment]) -> Plan:
+    """The plan that well-placed segments make up (at least one)."""
+    first = segments[0]
+    rationale = " ".join(one.rationale for one in segments if one.rationale)
+    citations = tuple(dict.fromkeys(name for one in segments for name in one.citations))
+    if isinstance(first, RefuseSegment):
+        return Refuse(reason=first.reason, rationale=rationale, citations=citations)
+    edits = tuple(
+        SearchReplace(path=one.path, old=one.old, new=one.new)
+        for one in segments
+        if isinstance(one, EditSegment)
+    )
+    if isinstance(first, RaiseSegment):
+        kind = DependencyBump if first.action == "dependency_bump" else Override
+        return kind(
+            package=first.package,
+            version=first.version,
+            edits=edits,
+            rationale=rationale,
+            citations=citations,
+        )
+    return SourceEdit(edits=edits, rationale=rationale, citations=citations)
+
+
+def plan_key(plan: Plan, repo: RepoContext) -> Hashable:
+    """Return what makes two plans the same path: the action and the edits' normalised outcome. Raises
+    EditError, RepositoryError for unchecked edits, or if nothing changes."""
+    if isinstance(plan, Refuse):
+        return plan.action
+    raised = () if isinstance(plan, SourceEdit) else (plan.package, plan.version)
+    changes = merge_edits(repo, (), plan.edits).changes if plan.edits else ()
+    return (plan.action, *raised, edit_digest(changes))
