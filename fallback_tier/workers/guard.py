@@ -9,9 +9,11 @@ import ctypes
 import gc
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 
@@ -115,3 +117,15 @@ def _prctl(option: int, value: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0):
         raise OSError(ctypes.get_errno(), f"prctl {option}")
+
+
+def main() -> None:
+    """Return in the worker alone, which then imports what it needs."""
+    stand_guard(float(sys.argv[1]))
+    with keeping_imports():
+        work = import_module(sys.argv[2]).main
+    work()
+
+
+if __name__ == "__main__":
+    main()

@@ -32,7 +32,7 @@ KNOWN = {
     "fallback_tier/cli/serve/parser.py": _HELP,
     "fallback_tier/cli/mcp/command.py": _HELP,
     "fallback_tier/cli/mcp/parser.py": _HELP,
-    "fallback_tier/service/http/examples.py": "an example in the OpenAPI document",
+    "fallback_tier/service/http/given.py": "an example in the OpenAPI document",
     "fallback_tier/cli/fleet/parser.py": _HELP,
     "fallback_tier/cli/fleet/working.py": _HELP,
     "fallback_tier/engines/temporal/dev.py": _HELP,

@@ -22,9 +22,9 @@ from fallback_tier.cli.fleet.showing import (
 from fallback_tier.cli.output import print_json
 from fallback_tier.fleet import steering
 from fallback_tier.fleet.model import CampaignLine
-from fallback_tier.fleet.refreshing import refresh
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.reporting import report_document, report_page
+from fallback_tier.fleet.steering import refresh
 from fallback_tier.fleet.store.store import FleetStore
 
 #: Between two looks of --follow (seconds).

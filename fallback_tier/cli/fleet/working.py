@@ -20,12 +20,12 @@ from fallback_tier.errors import ConfigurationError, ToolMissingError
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
 if TYPE_CHECKING:
-    from fallback_tier.engines.sessions.messages import Ticket
-    from fallback_tier.engines.sessions.process import FixProcess
     from fallback_tier.engines.temporal.activities import Launch
     from fallback_tier.engines.temporal.connecting import Cluster
+    from fallback_tier.engines.temporal.messages import Ticket
     from fallback_tier.engines.temporal.reconciling import OpenRecord
-    from fallback_tier.fleet.place import Place
+    from fallback_tier.engines.temporal.session import FixProcess
+    from fallback_tier.fleet.order import Place
     from fallback_tier.wiring.trail import ReadOnlyTrail
 
 #: A campaign's limit on a fix's time is its workflow's here; so long a fix waits for a checkout at most.
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"--fixes {arguments.fixes}: a worker takes at least one.",
             next_step="Give how many fixes this machine may run at once.",
         )
-    from fallback_tier.engines.temporal.naming import worker_name
+    from fallback_tier.engines.temporal.worker import worker_name
 
     with worker_name(state_dir(arguments), arguments.host) as name, suppress(KeyboardInterrupt):
         asyncio.run(_work(arguments, name))
@@ -63,7 +63,7 @@ def check_extra() -> None:
 
 async def _work(arguments: argparse.Namespace, name: str) -> None:
     from fallback_tier.engines.temporal.worker import WorkerSettings, run_worker
-    from fallback_tier.fleet.place import Place
+    from fallback_tier.fleet.order import Place
     from fallback_tier.wiring.trail import open_trail
 
     settings = WorkerSettings(
@@ -98,10 +98,10 @@ def _cluster(arguments: argparse.Namespace) -> "Cluster":
 
 def _launching(at: "Place", url: str | None) -> "Launch":
     """Starts the process of a fix, with the keys of this process's environment."""
-    from fallback_tier.engines.sessions.process import start_process
     from fallback_tier.engines.temporal.fix_process import Job, WorkerKeys
+    from fallback_tier.engines.temporal.session import start_process
     from fallback_tier.workers.problem import MAX_FIX_S
-    from fallback_tier.workers.starting import guarded
+    from fallback_tier.workers.processes import guarded
 
     keys = WorkerKeys(
         provider=_secret(os.environ.get(PROVIDER_KEY)),
@@ -133,7 +133,7 @@ def _reading(at: "Place") -> "OpenRecord":
 
 def _claims(at: "Place", url: str | None) -> Callable[[str], bool]:
     """Whether a fix may go on, by its campaign's list."""
-    from fallback_tier.fleet.refreshing import is_claimed
+    from fallback_tier.fleet.steering import is_claimed
     from fallback_tier.fleet.store.store import open_store
 
     def may_go_on(fix_id: str) -> bool:

@@ -52,7 +52,7 @@ def _checks(arguments: argparse.Namespace) -> tuple[Check, ...]:
     if not arguments.config:
         return checks_of(configuration(arguments))
     from fallback_tier.cli.service_file import secrets_of, settings_of, state_of
-    from fallback_tier.service.configuring import configuration as of_service
+    from fallback_tier.service.settings import configuration as of_service
 
     for name in _OF_THE_FILE:
         if getattr(arguments, name):

@@ -35,11 +35,11 @@ def run(arguments: argparse.Namespace) -> int:
     from fallback_tier.observing.http import routes
     from fallback_tier.observing.observer import build_observer
     from fallback_tier.portal.mounting import open_portal
-    from fallback_tier.service.configuring import configuration
     from fallback_tier.service.http.security import needs
     from fallback_tier.service.opening import open_service
     from fallback_tier.service.roles import Role
     from fallback_tier.service.serving import check_listening, first_key, serve
+    from fallback_tier.service.settings import configuration
 
     settings = settings_of(arguments)
     check_listening(settings.listen)

@@ -4,19 +4,175 @@ Server and workers share it as one file. Each change of state is one transaction
 comes from: whoever is late changes nothing, and is told so.
 """
 
+import hashlib
 import json
 import time
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from sqlite3 import Connection, Row
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from fallback_audit.frozen import Frozen
+from fallback_audit.vocabulary import AffectedCode
 from fallback_tier.service.database import Database
-from fallback_tier.service.queue.orders import NewOrder, Order, OrderLine, OrderState
-from fallback_tier.service.queue.tokens import Token, known, remember
 from fallback_tier.service.refusals import BusyError, ConflictError, NotFoundError
 from fallback_tier.workers.problem import Problem
+from fallback_tier.workers.tables import GitRef, RepositoryName
+
+
+class OrderState(StrEnum):
+    """Where a submitted fix stands. ``ended`` says nothing about how: that is its ``outcome``."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    ENDED = "ended"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_over(self) -> bool:
+        """No worker has it, and none is to have it."""
+        return self not in (OrderState.QUEUED, OrderState.RUNNING)
+
+
+class Submission(Frozen):
+    """What a caller wants fixed: one advisory in one configured repository.
+
+    ``advisory``: an OSV record. ``ref``: which commit (default: as the repository is configured).
+    ``whose_code`` and ``offline``: as ``fallback-tier fix`` has them.
+    """
+
+    # Built at once: FastAPI hushes what pydantic says of its own fields only while it reads a route.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=False)
+
+    repository: RepositoryName
+    advisory: dict[str, Any]
+    ref: GitRef | None = None
+    whose_code: AffectedCode | None = None
+    offline: bool = False
+
+
+class OrderLine(Frozen):
+    """A submitted fix as it stands, without what is large. ``outcome``: verified, patched, refused, unknown
+    or escalated, where it has ended; ``cancelling``: its worker is to be ended; ``takes``: how
+    many workers have had it; who last cancelled or resumed it, and when."""
+
+    number: Annotated[int, Field(ge=1)]
+    fix_id: str
+    state: OrderState
+    repository: str
+    advisory_id: str
+    submitted_by: str
+    submitted_at: str
+    started_at: str | None = None
+    ended_at: str | None = None
+    base_commit: str | None = None
+    cancelling: bool = False
+    takes: int = 0
+    cancelled_by: str | None = None
+    cancelled_at: str | None = None
+    resumed_by: str | None = None
+    resumed_at: str | None = None
+    outcome: str | None = None
+    problem: Problem | None = None
+
+
+class Order(OrderLine):
+    """The whole. ``ended``: the document that ``fallback-tier fix --json`` prints, its patch in it."""
+
+    submission: Submission
+    ended: dict[str, JsonValue] | None = None
+
+
+class NewOrder(Frozen):
+    """A new submission, before the queue has it."""
+
+    fix_id: str
+    submission: Submission
+    advisory_id: str
+    by: str
+
+
+#: A token is good for as long as a client may reasonably try again (48 h).
+TOKEN_SECONDS = 48 * 3_600.0
+
+
+class Token(NamedTuple):
+    """An ``Idempotency-Key``, and the digest of what came with it."""
+
+    text: str
+    body_sha256: str
+
+    @classmethod
+    def of(cls, text: str, what: str, body: BaseModel) -> "Token":
+        """Two requests are the same where they ask the same (``what``) with the same values, however
+        they are spelled."""
+        message = json.dumps([what, body.model_dump(mode="json")], sort_keys=True)
+        return cls(text, hashlib.sha256(message.encode()).hexdigest())
+
+
+class Known(NamedTuple):
+    """What a token has led to: a submitted fix, an answer, or neither yet."""
+
+    fix_id: str | None
+    answer: str | None
+
+
+def known(db: Connection, owner: str, token: Token, now: float) -> Known | None:
+    """What this request has led to; None: it is new. ``now``: seconds since the epoch.
+
+    Raises ConflictError: the token came with another request.
+    """
+    db.execute("DELETE FROM requests WHERE kept_until < ?", (now,))
+    row = db.execute(
+        "SELECT * FROM requests WHERE owner = ? AND token = ?", (owner, token.text)
+    ).fetchone()
+    if row is None:
+        return None
+    if row["body_sha256"] != token.body_sha256:
+        was = "" if row["fix_id"] is None else f": that was fix {row['fix_id']}"
+        raise ConflictError(
+            f"This Idempotency-Key came with another body before{was}.",
+            next_step="Use a new key for a new request; send the same body to ask again.",
+            kind="another_body",
+        )
+    return Known(row["fix_id"], row["answer"])
+
+
+def remember(
+    db: Connection, owner: str, token: Token, now: float, fix_id: str | None = None
+) -> None:
+    """From here on the request is known. Without ``fix_id`` it is being answered."""
+    facts = (owner, token.text, token.body_sha256, fix_id, now + TOKEN_SECONDS)
+    db.execute(
+        "INSERT INTO requests (owner, token, body_sha256, fix_id, kept_until) VALUES (?,?,?,?,?)",
+        facts,
+    )
+
+
+def answered(db: Connection, owner: str, token: Token, answer: str) -> None:
+    """``answer``: JSON, given again from here on."""
+    db.execute(
+        "UPDATE requests SET answer = ? WHERE owner = ? AND token = ?", (answer, owner, token.text)
+    )
+
+
+def forget(db: Connection, owner: str, token: Token) -> None:
+    """It came to nothing, and may be tried again; what has an answer keeps it."""
+    db.execute(
+        "DELETE FROM requests WHERE owner = ? AND token = ? AND fix_id IS NULL AND answer IS NULL",
+        (owner, token.text),
+    )
+
+
+def forget_unanswered(db: Connection) -> None:
+    """Whoever asked these was cut off with the service that answered them."""
+    db.execute("DELETE FROM requests WHERE fix_id IS NULL AND answer IS NULL")
+
 
 #: Fixes that may wait: with two workers and a minute each, eight hours of work.
 MAX_QUEUED = 1_000

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from fallback_tier.service.http import building
+from fallback_tier.service.http import app as building
 
 SCRIPT = """
 import gc
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from pydantic import TypeAdapter
 from fallback_audit.frozen import Frozen
-from fallback_tier.service.http import building
+from fallback_tier.service.http import app as building
 from tests.service.scenario import service_scenario
 
 def below(model):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fallback_tier.engines.sessions.messages import (
+from fallback_tier.engines.temporal.messages import (
     SENTENCE_CHARS,
     Request,
     SessionProblem,

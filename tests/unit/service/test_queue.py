@@ -10,9 +10,14 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.service.database import Database
-from fallback_tier.service.queue.orders import NewOrder, OrderState, Submission
-from fallback_tier.service.queue.queue import OrderQueue
-from fallback_tier.service.queue.tokens import TOKEN_SECONDS, Token
+from fallback_tier.service.queue import (
+    TOKEN_SECONDS,
+    NewOrder,
+    OrderQueue,
+    OrderState,
+    Submission,
+    Token,
+)
 from fallback_tier.service.refusals import BusyError, ConflictError, NotFoundError
 from fallback_tier.workers.problem import Problem
 from tests.kinds import OfKind

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fallback_tier.engines.sessions.messages import (
+from fallback_tier.engines.temporal.messages import (
     Request,
     SessionProblem,
     Standing,
@@ -14,8 +14,7 @@ from fallback_tier.engines.sessions.messages import (
     to_line,
 )
 from fallback_tier.sandbox.process import kill_tree
-from fallback_tier.workers.processes import GRACE_S
-from fallback_tier.workers.starting import surroundings
+from fallback_tier.workers.processes import GRACE_S, surroundings
 
 #: A reply is a key, an outcome and a digest, or two sentences (bytes).
 _REPLY_BYTES = 1 << 20

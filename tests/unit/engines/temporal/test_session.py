@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.engines.sessions.messages import Request, SessionStep, Standing
-from fallback_tier.engines.sessions.process import FixProcess, SessionOverError, start_process
-from fallback_tier.workers.starting import guarded
+from fallback_tier.engines.temporal.messages import Request, SessionStep, Standing
+from fallback_tier.engines.temporal.session import FixProcess, SessionOverError, start_process
+from fallback_tier.workers.processes import guarded
 from tests.engines.scenario import EngineScenario
 from tests.waiting import PATIENCE_S
 
@@ -169,7 +169,7 @@ def test_what_it_starts_ends_with_it(tmp_path: Path) -> None:
     )
     start = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
-        "from fallback_tier.workers.guarded import main; main()"
+        "from fallback_tier.workers.guard import main; main()"
     )
     command = (sys.executable, "-c", start, *guarded("starts_a_client", 600.0)[4:])
 
