@@ -1,4 +1,7 @@
-"""CAMPAIGN.toml: what is to be fixed, by whom, in which order and for how much. docs/fleet.md shows it."""
+"""CAMPAIGN.toml: its tables, and how it is read. docs/fleet.md shows an example.
+
+Its paths are relative to the file. Errors name the key that is wrong.
+"""
 
 import hashlib
 from enum import StrEnum

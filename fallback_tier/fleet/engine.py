@@ -1,7 +1,8 @@
-"""Who runs the fixes of a campaign: the contract (ADR-0086, ADR-0087).
+"""The contract of an engine, which runs fixes (ADR-0086, ADR-0087), and what becomes of a job whose worker
+is gone.
 
-An engine starts a fix, and goes on with it where a worker died. It decides nothing about which fix comes
-when (``scheduling``), and what it says of a fix is a hint: how one ended is read from the record.
+An engine starts a fix, and continues it if a worker died. It does not decide which fix comes when
+(``scheduling``), and its state of a fix is a hint: how one ended is read from the record.
 """
 
 from enum import StrEnum

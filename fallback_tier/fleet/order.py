@@ -1,5 +1,7 @@
-"""What an engine is given to run one fix, of a campaign or of the service: all that a worker needs, and no
-key."""
+"""The order of one fix, of a campaign or of the service, and the place where workers make it.
+
+An order has all that a worker needs, except keys: those are in ``FleetSecrets``.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is to become of a campaign: paused, cancelled, going on. For commands and for the service."""
+"""Pause, cancel and resume a campaign, and bring its list up to date with the record."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,8 +1,8 @@
-"""The provider's limits, shared by all workers of a fleet through the store.
+"""The provider's limits per minute, as a token bucket that all workers of a fleet share through the store.
 
-First come, first served, whatever a call's size: who waits has a number, and nobody takes what those with
-a lower one may use. So many small calls don't starve a large one, and it does not hold them up where there
-is room for all.
+First come, first served, whatever a call's size: a waiting call has a number, and no call takes what those
+with a lower number may use. So many small calls don't starve a large one, and it does not hold them up if
+there is room for all.
 """
 
 import random
@@ -285,5 +285,4 @@ class _Place:
 
     @property
     def number_if_any(self) -> tuple[int, ...]:
-        """As a statement's values."""
         return () if self.number is None else (self.number,)

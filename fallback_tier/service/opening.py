@@ -12,11 +12,10 @@ from fallback_tier.service.database import Database, service_db, service_dir
 from fallback_tier.service.dispatch import Dispatcher
 from fallback_tier.service.keys import KeyStore
 from fallback_tier.service.operations.attempts import Attempts
-from fallback_tier.service.operations.audits import Audits, exports_dir
 from fallback_tier.service.operations.campaigns import Campaigns
 from fallback_tier.service.operations.feed import Feed
 from fallback_tier.service.operations.fixes import Fixes
-from fallback_tier.service.operations.record import TrailAndEvidence
+from fallback_tier.service.operations.record import Audits, TrailAndEvidence, exports_dir
 from fallback_tier.service.operations.reviews import Reviews
 from fallback_tier.service.people import People
 from fallback_tier.service.queue import OrderQueue

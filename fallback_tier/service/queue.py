@@ -1,7 +1,9 @@
-"""The queue: durable before a submission is acknowledged, bounded, its idempotency tokens beside it.
+"""The durable, bounded queue of submitted fixes, with its idempotency keys (ADR-0080).
 
-Server and workers share it as one file. Each change of state is one transaction that names the state it
-comes from: whoever is late changes nothing, and is told so.
+A submission is durable before it is acknowledged. Each change of state is one transaction that names the
+state it comes from: a late caller changes nothing, and is told so. The same idempotency key with another
+request is a conflict; with the same request it is answered as before, by the fix that it submitted or with
+the answer that it had. What is being answered has neither yet.
 """
 
 import hashlib

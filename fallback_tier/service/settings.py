@@ -1,4 +1,7 @@
-"""What ``fallback-tier serve --config FILE`` reads. docs/service-configuration.md is made of this model."""
+"""The settings that ``fallback-tier serve --config FILE`` reads, and the configurations made of them.
+
+docs/service-configuration.md is made of this model.
+"""
 
 import hashlib
 from ipaddress import ip_network

@@ -1,7 +1,8 @@
-"""The workers of one owner (a service, a runner of a campaign): started, found again, ended.
+"""The workers of one owner (a service, a campaign's runner): started, found again, ended, with their locks.
 
 What is kept in memory is lost without harm. A worker holds its lock from before its first instruction to
-its last, whoever its parent is by then: whoever comes next finds it by that (ADR-0129).
+its last, whatever its parent is by then: the next owner finds it by that (ADR-0129). A fix that is said to
+run and whose lock is free has no worker.
 """
 
 import contextlib

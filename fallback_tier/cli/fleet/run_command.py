@@ -12,7 +12,7 @@ from rich.console import Console
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.fleet.opening import opened, store_url
+from fallback_tier.cli.fleet.commands import opened, store_url
 from fallback_tier.cli.fleet.showing import (
     Watching,
     plan_document,

@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -14,8 +13,9 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.fleet.opening import store_url
+from fallback_tier.cli.fleet.commands import store_url
 from fallback_tier.cli.options import JUDGE_KEY, OTHER_KEY, PROVIDER_KEY, record, state_dir
+from fallback_tier.cli.output import say
 from fallback_tier.errors import ConfigurationError, ToolMissingError
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
@@ -78,9 +78,9 @@ async def _work(arguments: argparse.Namespace, name: str) -> None:
         _launching(at, url),
         _reading(at),
         _signalled(),
-        ready=lambda: _say(f"working: {where}, as {settings.own_queue}"),
+        ready=lambda: say(f"working: {where}, as {settings.own_queue}"),
         may_go_on=_claims(at, url),
-        notify=_say,
+        notify=say,
     )
 
 
@@ -97,7 +97,6 @@ def _cluster(arguments: argparse.Namespace) -> "Cluster":
 
 
 def _launching(at: "Place", url: str | None) -> "Launch":
-    """Starts the process of a fix, with the keys of this process's environment."""
     from fallback_tier.engines.temporal.fix_process import Job, WorkerKeys
     from fallback_tier.engines.temporal.session import start_process
     from fallback_tier.workers.problem import MAX_FIX_S
@@ -132,7 +131,6 @@ def _reading(at: "Place") -> "OpenRecord":
 
 
 def _claims(at: "Place", url: str | None) -> Callable[[str], bool]:
-    """Whether a fix may go on, by its campaign's list."""
     from fallback_tier.fleet.steering import is_claimed
     from fallback_tier.fleet.store.store import open_store
 
@@ -144,7 +142,6 @@ def _claims(at: "Place", url: str | None) -> Callable[[str], bool]:
 
 
 def _signalled() -> asyncio.Event:
-    """Set by the first signal to end."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -160,7 +157,7 @@ def dev(arguments: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     with dev_server(state_dir(arguments) / "fleet" / "temporal", arguments.port) as server:
-        _say(f"Temporal at {server.address}: `fallback-tier worker --temporal {server.address}`")
+        say(f"Temporal at {server.address}: `fallback-tier worker --temporal {server.address}`")
         while not ended.wait(_LOOK_S) and server.process.poll() is None:
             pass
     return exit_codes.OK if ended.is_set() else exit_codes.ENVIRONMENT
@@ -172,9 +169,3 @@ def _path(given: str | None) -> Path | None:
 
 def _secret(given: str | None) -> SecretStr | None:
     return SecretStr(given) if given else None
-
-
-def _say(line: str) -> None:
-    """At once: who started it waits for this."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()

@@ -311,7 +311,6 @@ class _Steps:
         await self._report(step)
 
     async def beat(self) -> None:
-        """Report until the command has ended."""
         import anyio
 
         while True:

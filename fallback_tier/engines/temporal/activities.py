@@ -208,7 +208,6 @@ async def _beat(every: float) -> None:
 
 
 def _failed(problem: SessionProblem | None) -> ApplicationError:
-    """As the workflow hears of it."""
     if problem is None:
         return ApplicationError("The fix's process is no more.", type=SESSION_OVER)
     said = problem.shortened()

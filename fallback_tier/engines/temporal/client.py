@@ -1,4 +1,4 @@
-"""Fixes as workflows, for whoever starts, watches, cancels and wakes them, without an event loop."""
+"""Fixes as workflows, for callers without an event loop, and the fleet's engine over them."""
 
 import asyncio
 import threading

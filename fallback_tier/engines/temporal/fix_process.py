@@ -1,6 +1,9 @@
-"""The process of one fix of a campaign, as a Temporal worker starts it, under a guard.
+"""The process of one fix of a campaign, as a Temporal worker starts it, under a guard (ADR-0086).
 
-Its order, with keys in it, is the first line of its standard input.
+Its order, with keys in it, is the first line of its standard input; then it takes the steps that are
+requested, and replies with where the fix stands. One process per fix, as in the service (ADR-0080): gates
+can't run for two fixes in one process, running out of memory ends one fix only, and it can be ended from
+outside.
 """
 
 import os

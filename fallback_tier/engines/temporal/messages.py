@@ -1,4 +1,8 @@
-"""Payloads of the workflow, its activities and its hints: identifiers and digests alone."""
+"""Messages between an engine, its workers and a fix's process, and payloads of the workflow.
+
+They hold identifiers and digests, never content. Plain dataclasses: a workflow reads this module inside its
+sandbox.
+"""
 
 import json
 from dataclasses import asdict, dataclass

@@ -1,6 +1,7 @@
-"""Decisions that no workflow has heard of are sent again: the record is followed, wherever they were made.
+"""Decisions of people, read from the record, and sent to workflows that have not received them.
 
-Nobody who decides has to know of Temporal, and what is decided while it is down is sent when it is back.
+A caller that decides need not know of Temporal, and what is decided while it is down is sent when it is
+back. The record is the truth behind every hint (ADR-0086).
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A fix's process, as a worker has it: started, asked for one step at a time, ended."""
+"""A fix's process, as its worker has it: started, asked for one step at a time, ended."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,8 @@
-"""A worker: it opens fixes where it has room, and takes their steps until they end or it is to end."""
+"""A worker: its name, its room, and its work: it opens fixes if it has room, and takes their steps.
+
+Its own queue is named after it. Two workers with one queue would get one another's steps, and neither would
+have the fix open.
+"""
 
 import asyncio
 import contextlib

@@ -187,7 +187,6 @@ class FixWorkflow:
         return replace(opened, order_sha256=ticket.order_sha256)
 
     async def _one_more(self, session: Session) -> Standing:
-        """The next step, or the delivery behind the last."""
         following = session.standing.next
         order = StepOrder(self._ticket, session.name, following)
         if following is None:
@@ -310,7 +309,6 @@ async def _even_if_cancelled(opening: workflow.ActivityHandle[Session]) -> Sessi
 
 
 def _doubled(first_s: float, times: int, most_s: float) -> float:
-    """A pause that has grown, up to ``most_s``."""
     return min(first_s * 2.0 ** min(times, _MAX_DOUBLINGS), most_s)
 
 

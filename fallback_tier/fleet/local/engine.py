@@ -1,5 +1,8 @@
-"""Processes of this machine, one a fix. What is kept in memory is lost without harm: a worker's lock tells
-whether it lives, and its word how it ended, to whoever comes next."""
+"""The engine of this machine: one process per fix, what it is given, and the word that it leaves.
+
+What is kept in memory is lost without harm: a worker's lock tells whether it lives, and its word how it
+ended, to the next owner.
+"""
 
 import contextlib
 import json

@@ -1,7 +1,7 @@
-"""The list of campaigns: made once, read by anybody, changed by one transaction a step.
+"""The list of campaigns: created once, whole or not at all, and changed by one transaction per step.
 
-Each change of a fix's state names the state it comes from, and whose fix it is: whoever is late changes
-nothing. A runner holds its fixes for a time (a lease) and renews that; where it dies, another takes them.
+Each change of a fix's state names the state it comes from, and the fix's holder: a late caller changes
+nothing. A runner holds its fixes for a time (a lease) and renews it; if it dies, another takes them.
 """
 
 import hashlib
@@ -471,7 +471,6 @@ def _fix(row: Row) -> FleetFix:
 
 
 def _insert(session: Session, planned: Planned, now: str) -> None:
-    """All its rows, in the caller's transaction."""
     name = planned.campaign
     session.change(
         "INSERT INTO campaigns (campaign, digest, settings, state, created_at, cap, fix_cap)"

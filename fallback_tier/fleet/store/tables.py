@@ -1,4 +1,4 @@
-"""The tables, and what the store needs of a database that has them."""
+"""The tables, what the store needs of a database that has them, and the tables in an SQLite file."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence

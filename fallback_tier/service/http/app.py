@@ -1,4 +1,9 @@
-"""The application: routes over a service, whatever is mounted besides, bounds around all of it."""
+"""The application: routes over a service, what is mounted with them, and bounds around every request.
+
+All validators and serialisers are built before the first request. Models build theirs when they are first
+used, so that a short command pays for few; pydantic does not promise that this is
+safe from several threads.
+"""
 
 import asyncio
 import gc
@@ -30,8 +35,7 @@ from fallback_tier.service.http import (
     routes_session,
 )
 from fallback_tier.service.http.oidc import Oidc
-from fallback_tier.service.http.security import AccessControl
-from fallback_tier.service.http.sessions import COOKIE, COOKIE_TLS, Sessions
+from fallback_tier.service.http.security import COOKIE, COOKIE_TLS, AccessControl, Sessions
 from fallback_tier.service.opening import Service
 from fallback_tier.service.people import session_key
 

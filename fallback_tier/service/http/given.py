@@ -1,4 +1,4 @@
-"""What routes are given: the service, a fix's name, an idempotency key, a body of JSON."""
+"""What routes have in common: parameters, pages, bodies of JSON, and examples for the OpenAPI document."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Coroutine

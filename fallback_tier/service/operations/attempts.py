@@ -185,7 +185,6 @@ class Attempts:
         return None if row is None else str(row["owner"])
 
     def _is_begun(self, fix_id: str) -> bool:
-        """In the queue, or on record."""
         try:
             self._fixes.queue.get(fix_id)
         except NotFoundError:

@@ -7,6 +7,7 @@ from contextlib import closing
 from importlib import import_module
 
 from fallback_tier.cli import exit_codes
+from fallback_tier.cli.output import say
 from fallback_tier.cli.service_file import secrets_of, settings_of, state_of
 from fallback_tier.errors import ToolMissingError
 
@@ -46,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     place = state_of(arguments, settings)
     with open_service(settings, place, secrets_of(arguments, settings)) as service:
         if (made := first_key(service)) is not None:
-            _say(f"an admin's API key, shown this once: {made.secret}")
+            say(f"an admin's API key, shown this once: {made.secret}")
         observer = build_observer(
             configuration(settings, place, service.secrets),
             os.environ,
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         with closing(observer):
             serve(
                 service,
-                lambda address: _say(f"listening on {address}"),
+                lambda address: say(f"listening on {address}"),
                 observer=observer,
                 routers=[routes(observer, readers=[Depends(needs(Role.READ))])],
                 pages=open_portal(service),
@@ -77,9 +78,3 @@ def check_extra() -> None:
                 next_step="pip install 'fallback-tier[serve]'",
                 kind="extra_missing",
             ) from error
-
-
-def _say(line: str) -> None:
-    """At once: who started it waits for this."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()

@@ -85,7 +85,6 @@ def _read_request(data: bytes, kind: type[AttemptRequest] = AttemptRequest) -> A
 
 
 def _check_size(data: bytes) -> None:
-    """Raises InputError for a request of more than ``MAX_INPUT_BYTES``."""
     if len(data) > MAX_INPUT_BYTES:
         raise InputError(
             f"The request is larger than {MAX_INPUT_BYTES:,} bytes.",
@@ -204,7 +203,6 @@ class _Ending:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """While this lasts the signal is ours."""
         before = signal.signal(signal.SIGTERM, self._tell)
         try:
             yield
@@ -217,7 +215,6 @@ class _Ending:
             raise _Stop
 
     def lines(self, stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-        """Each line that is not blank, and its number; of one too long as much as shows that it is."""
         number = 0
         while not self._told:
             self._waiting = True

@@ -1,6 +1,6 @@
 """The help text names the service's roles without importing them: both lists are the same."""
 
-from fallback_tier.cli.keys.parser import ROLES
+from fallback_tier.cli.parsers import ROLES
 from fallback_tier.service.roles import Role
 
 

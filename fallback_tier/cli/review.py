@@ -179,7 +179,6 @@ def _signature(arguments: argparse.Namespace) -> review.Signature:
 
 
 def _report_questions(questions: Sequence[Question], console: Console) -> None:
-    """A line a question, and its answer where it has one."""
     if not questions:
         line(console, "No fix waits for a person.")
     for question in questions:
@@ -192,7 +191,6 @@ def _report_questions(questions: Sequence[Question], console: Console) -> None:
 
 
 def _report_review(review: Review, evidence: FileEvidenceStore, console: Console) -> None:
-    """The question first, the patch last, the commands under it."""
     question = review.question
     head = (question.fix_id, question.advisory_id, question.repository)
     line(console, f"[bold yellow]{_reason(question)}[/]  {safe('  '.join(head))}")
