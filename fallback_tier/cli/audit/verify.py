@@ -1,4 +1,4 @@
-"""``fallback-tier audit verify``, ``export``, ``import`` and ``prove``: the record verified, and as files."""
+"""``fallback-tier audit verify``, ``export``, ``import``, ``prove``: the record verified, and as files."""
 
 import argparse
 import json
