@@ -23,6 +23,7 @@ class _Role(NamedTuple):
     what: str
     model_option: str
     url_option: str
+    key_variable: str = "ANTHROPIC_API_KEY"
 
 
 _AUTHOR = _Role("Model", "--model", "--base-url")
@@ -202,8 +203,8 @@ def _model(
         return _local(model.removeprefix(LOCAL_PREFIX), base_url, role, holds_to_schema)
     if base_url is None and api_key is None:
         raise SettingMissingError(
-            f"{role.what} {model!r} needs a key, and ANTHROPIC_API_KEY is not set.",
-            next_step=f"Set ANTHROPIC_API_KEY, or point {role.url_option} at a Messages API server "
+            f"{role.what} {model!r} needs a key, and {role.key_variable} is not set.",
+            next_step=f"Set {role.key_variable}, or point {role.url_option} at a Messages API server "
             "of yours.",
         )
     from fallback_plugins.messages_api.model import ClaudeModel
