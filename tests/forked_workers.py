@@ -15,13 +15,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fallback_tier.workers.starting import worker_environment
+from fallback_tier.workers.processes import worker_environment
 from tests import database_files
 from tests.forks import become, forks
 
 #: Who starts workers, by this name.
 _STARTING = (
-    "fallback_tier.workers.starting",
+    "fallback_tier.workers.processes",
     "fallback_tier.workers.processes",
 )
 

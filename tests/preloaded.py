@@ -13,7 +13,7 @@ for name in (
     "fallback_tier.cli.fleet.parser",
     "fallback_tier.cli.fleet.run_command",
     "fallback_tier.cli.fleet.showing",
-    "fallback_tier.cli.serve.command",
+    "fallback_tier.cli.serve",
     "fallback_tier.observing.http",
     "fallback_tier.observing.observer",
     "fallback_tier.portal.mounting",

@@ -4,9 +4,9 @@ import argparse
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.filesize import decimal
 
@@ -59,50 +59,43 @@ class CacheCleared(Frozen):
     in_use: int
 
 
-@dataclass(frozen=True)
-class _CacheFolder:
+class _CacheFolder(NamedTuple):
     """One folder of entries. ``described``: an entry's kind, and what it is."""
 
     name: str
     entries: Entries
     described: Callable[[Entry], tuple[str, str]]
 
-    def shown(self) -> list[_Shown]:
-        """Each entry, the last used first."""
-        return [self._shown(entry) for entry in self.entries.all()]
 
-    def _shown(self, entry: Entry) -> _Shown:
-        when = datetime.fromtimestamp(entry.last_used, UTC).isoformat(timespec="seconds")
-        kind, what = self.described(entry)
-        return _Shown(
-            kept_in=self.name,
-            key=entry.key,
-            kind=kind,
-            what=what,
-            bytes=entry.size,
-            last_used=when,
-            in_use=self.entries.in_use(entry.key),
-        )
-
-    def total(self, shown: Sequence[_Shown]) -> _Total:
-        """What they come to, against the bounds."""
-        most, bound = self.entries.most, self.entries.most_bytes
-        size = sum(entry.bytes for entry in shown)
-        return _Total(
-            kept_in=self.name,
-            entries=len(shown),
-            most_entries=most,
-            bytes=size,
-            most_bytes=None if math.isinf(bound) else int(bound),
-        )
+def _shown(folder: _CacheFolder, entry: Entry) -> _Shown:
+    kind, what = folder.described(entry)
+    return _Shown(
+        kept_in=folder.name,
+        key=entry.key,
+        kind=kind,
+        what=what,
+        bytes=entry.size,
+        last_used=datetime.fromtimestamp(entry.last_used, UTC).isoformat(timespec="seconds"),
+        in_use=folder.entries.in_use(entry.key),
+    )
 
 
 def show_list(arguments: argparse.Namespace) -> int:
-    """Show every entry, and each folder's total against its bounds."""
-    shelves = _shelves(state_dir(arguments))
-    found = [shelf.shown() for shelf in shelves]
-    totals = [shelf.total(shown) for shelf, shown in zip(shelves, found, strict=True)]
-    entries = [entry for shown in found for entry in shown]
+    """Show every entry, the last used first, and each folder's total against its bounds."""
+    entries: list[_Shown] = []
+    totals: list[_Total] = []
+    for folder in _folders(state_dir(arguments)):
+        shown = [_shown(folder, entry) for entry in folder.entries.all()]
+        most_bytes = folder.entries.most_bytes
+        total = _Total(
+            kept_in=folder.name,
+            entries=len(shown),
+            most_entries=folder.entries.most,
+            bytes=sum(entry.bytes for entry in shown),
+            most_bytes=None if math.isinf(most_bytes) else int(most_bytes),
+        )
+        entries += shown
+        totals.append(total)
     document = CacheList(entries=tuple(entries), totals=tuple(totals))
     return print_result(arguments, document, *_lines(entries, totals))
 
@@ -123,13 +116,15 @@ def clear(arguments: argparse.Namespace) -> int:
     """Remove what no run uses, and say how much room that gave."""
     age_s = 0 if arguments.older_than is None else arguments.older_than * _DAY_S
     freed, removed, in_use = 0, 0, 0
-    for entries, entry in _entries(state_dir(arguments)):
-        if time.time() - entry.last_used < age_s:
-            continue
-        if entries.remove(entry.key):
-            freed, removed = freed + entry.size, removed + 1
-        else:
-            in_use += 1
+    for folder in _folders(state_dir(arguments)):
+        folder.entries.tidy()  # what dead runs left is nobody's
+        for entry in folder.entries.all():
+            if time.time() - entry.last_used < age_s:
+                continue
+            if folder.entries.remove(entry.key):
+                freed, removed = freed + entry.size, removed + 1
+            else:
+                in_use += 1
     lines = [f"removed: {removed:,} entries, {decimal(freed)}"]
     if in_use:
         lines.append(f"  kept        {in_use:,} that a run uses now")
@@ -137,14 +132,7 @@ def clear(arguments: argparse.Namespace) -> int:
     return print_result(arguments, document, *lines)
 
 
-def _entries(state: Path) -> Iterator[tuple[Entries, Entry]]:
-    for shelf in _shelves(state):
-        shelf.entries.tidy()  # what dead runs left is nobody's
-        for entry in shelf.entries.all():
-            yield shelf.entries, entry
-
-
-def _shelves(state: Path) -> tuple[_CacheFolder, ...]:
+def _folders(state: Path) -> tuple[_CacheFolder, ...]:
     installed = store.entries_of(state / "cache" / store.FOLDER)
     checked_out = bases.entries_of(state / BASES)
     return (

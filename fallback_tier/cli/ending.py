@@ -97,7 +97,6 @@ def _system_error(error: Exception) -> FallbackError:
 
 
 def _defect(error: Exception) -> FallbackError:
-    """Said plainly, with its place."""
     first = str(error).partition("\n")[0][:_QUOTED]
     return FallbackError(
         f"A defect of fallback-tier itself: {place_of(error)}: {first}.",

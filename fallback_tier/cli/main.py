@@ -9,25 +9,18 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from fallback_tier.cli.arguments import (
-    add_ages,
-    add_allow_host,
+    CHOICE,
+    DELIVERY,
+    RECORD,
+    add,
     add_budget,
-    add_delivery,
-    add_json,
-    add_no_sandbox,
-    add_offline,
-    add_on_violation,
-    add_paths,
-    add_prefer,
+    add_model,
     add_proof,
-    add_record,
-    add_tests,
     add_verbosity,
     add_whose_code,
     words,
 )
 from fallback_tier.cli.exit_codes import BAD_INPUT, OK, TERMINATION, epilog
-from fallback_tier.cli.model_options import add_model
 from fallback_tier.cli.parsing import Parser
 from fallback_tier.cli.suggesting import suggest_with
 
@@ -44,38 +37,51 @@ DESCRIPTION = (
 )
 
 
+#: Commands, what each does, and what adds its own commands and options when it is given.
+_FAMILIES = (
+    (
+        "resume",
+        "continue a fix that was interrupted, reopened, or given more budget",
+        "parsers:add_resume",
+    ),
+    ("abandon", "end a fix for good that was interrupted", "parsers:add_abandon"),
+    (
+        "attempt",
+        "make one attempt, JSON in and out (for an orchestrator in any language)",
+        "parsers:add_attempt",
+    ),
+    ("audit", "read, verify and maintain the audit trail", "audit.parser:add_verbs"),
+    ("review", "answer the questions of escalated fixes", "parsers:add_review"),
+    (
+        "health",
+        "check what a fix needs: store, checkpoints, keys, disk, sandbox, model",
+        "parsers:add_health",
+    ),
+    ("doctor", "check what a fix needs of this machine, and of a repository", "parsers:add_doctor"),
+    ("config", "show each setting and where it comes from", "parsers:add_config"),
+    ("cache", "what is kept to make the next fix faster", "parsers:add_cache"),
+    ("examples", "the solved-example memory", "examples.parser:add_verbs"),
+    ("fleet", "run campaigns: many advisories in many repositories", "fleet.parser:add_verbs"),
+    ("worker", "take fixes of campaigns on Temporal", "fleet.parser:add_worker"),
+    ("serve", "serve fixes over HTTP", "parsers:add_serve"),
+    ("mcp", "serve tools for a coding agent (MCP)", "parsers:add_mcp"),
+    ("keys", "manage the API keys of the service", "parsers:add_keys"),
+)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The whole command tree."""
     parser = Parser(prog="fallback-tier", description=DESCRIPTION, epilog=epilog())
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_fix(commands)
-    what = "continue a fix that was interrupted, reopened, or given more budget"
-    _family(commands, "resume", what, "fix.resume_parser")
-    what = "end a fix for good that was interrupted"
-    _family(commands, "abandon", what, "review.parser", "add_abandon")
+    for name, what, adds in _FAMILIES[:2]:
+        _family(commands, name, what, adds)
     _add_plan(commands)
     what = "show what is vulnerable in a repository, and fix it"
-    _family(commands, "scan", what, "scan.parser", first=(_SHORT_SCAN, _USUAL_SCAN))
-    what = "make one attempt, JSON in and out (for an orchestrator in any language)"
-    _family(commands, "attempt", what, "attempt.parser")
-    _family(commands, "audit", "read, verify and maintain the audit trail", "audit.parser")
-    _family(commands, "review", "answer the questions of escalated fixes", "review.parser")
-    what = "check what a fix needs: store, checkpoints, keys, disk, sandbox, model"
-    _family(commands, "health", what, "health.parser")
-    what = "check what a fix needs of this machine, and of a repository"
-    _family(commands, "doctor", what, "health.parser", "add_doctor")
-    what = "show each setting and where it comes from"
-    _family(commands, "config", what, "config.parser")
-    _family(commands, "cache", "what is kept to make the next fix faster", "cache_parser")
-    _family(commands, "examples", "the solved-example memory", "examples.parser")
-    what = "run campaigns: many advisories in many repositories"
-    _family(commands, "fleet", what, "fleet.parser")
-    _family(commands, "worker", "take fixes of campaigns on Temporal", "fleet.parser", "add_worker")
-    _family(commands, "serve", "serve fixes over HTTP", "serve.parser")
-    what = "serve tools for a coding agent (MCP)"
-    _family(commands, "mcp", what, "mcp.parser")
-    _family(commands, "keys", "manage the API keys of the service", "keys.parser")
+    _family(commands, "scan", what, "parsers:add_scan", first=(_SHORT_SCAN, _USUAL_SCAN))
+    for name, what, adds in _FAMILIES[2:]:
+        _family(commands, name, what, adds)
     what = "measure retrieval, judges and models (source tree only)"
     commands.add_parser("eval", help=what, verbs=_evaluations)
     _add_schema(commands)
@@ -111,7 +117,7 @@ def _add_fix(commands: "Commands") -> None:
         epilog=epilog(),
     )
     _add_subject(fix)
-    add_delivery(fix)
+    add(fix, *DELIVERY)
     fix.add_argument(
         "--resume",
         type=words,
@@ -119,19 +125,14 @@ def _add_fix(commands: "Commands") -> None:
         help="as `fallback-tier resume FIX`, with the options that are given here",
     )
     add_proof(fix)
-    add_no_sandbox(fix)
+    add(fix, "--no-sandbox")
     add_whose_code(fix)
-    add_paths(fix)
-    add_prefer(fix)
-    add_offline(fix)
-    add_allow_host(fix)
-    add_ages(fix)
+    add(fix, *CHOICE)
     add_model(fix)
     add_budget(fix)
-    add_record(fix)
-    add_on_violation(fix)
+    add(fix, *RECORD, "--on-violation")
     add_verbosity(fix)
-    add_json(fix)
+    add(fix, "--json")
     fix.show_first(_SHORT.format("fix"), _USUAL_FIX)
     fix.set_defaults(handler="fallback_tier.cli.fix.command:run")
 
@@ -152,19 +153,14 @@ def _add_plan(commands: "Commands") -> None:
         help="predict from the files alone: no client runs, and nothing is resolved",
     )
     add_whose_code(plan)
-    add_paths(plan)
-    add_prefer(plan)
-    add_offline(plan)
-    add_allow_host(plan)
-    add_ages(plan)
-    add_tests(plan)
+    add(plan, *CHOICE, "--test-command")
     plan.add_argument(
         "--state-dir",
         metavar="DIR",
         help="as for fix; a plan keeps only looked-up advisories there",
     )
     add_verbosity(plan)
-    add_json(plan)
+    add(plan, "--json")
     plan.show_first(_SHORT.format("plan"), (*_USUAL, "--no-resolve"))
     plan.set_defaults(handler="fallback_tier.cli.fix.plan:run")
 
@@ -202,7 +198,7 @@ def _add_local_model(commands: "Commands") -> None:
         "fetch", help="fetch a code model of 1.5 billion parameters (1.1 GB), hash checked"
     )
     fetch.add_argument("folder", metavar="DIR", help="where the model's file goes")
-    add_json(fetch)
+    add(fetch, "--json")
     fetch.set_defaults(handler="fallback_tier.cli.local_model:fetch")
 
 
@@ -210,16 +206,16 @@ def _family(
     commands: "Commands",
     name: str,
     what: str,
-    module: str,
-    adds: str = "add_verbs",
+    adds: str,
     *,
     first: tuple[str, Sequence[str]] | None = None,
 ) -> None:
-    """What a command's own module adds to its parser is imported when the command is given. ``first``: as
-    for ``Parser.show_first``."""
+    """``adds``: the function (``module:name``) that adds to the command's parser, imported when the command
+    is given. ``first``: as for ``Parser.show_first``."""
 
     def add(parser: argparse.ArgumentParser) -> None:
-        getattr(import_module(f"fallback_tier.cli.{module}"), adds)(parser)
+        module, _, function = adds.partition(":")
+        getattr(import_module(f"fallback_tier.cli.{module}"), function)(parser)
         if first is not None:
             assert isinstance(parser, Parser)  # noqa: S101 (every command's is)
             usage, options = first

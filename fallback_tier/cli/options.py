@@ -315,7 +315,6 @@ def _code_room(arguments: argparse.Namespace) -> int:
 
 
 def _output_tokens(arguments: argparse.Namespace) -> int:
-    """Of one answer."""
     tokens: int | None = getattr(arguments, "max_output_tokens", None)
     if tokens is None:
         return SMALL_OUTPUT_TOKENS if _is_local(arguments) else OUTPUT_TOKENS

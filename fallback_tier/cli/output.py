@@ -38,6 +38,12 @@ def _escaped(found: re.Match[str]) -> str:
     return json.dumps(found[0])[1:-1] if is_unsafe(found[0]) else found[0]
 
 
+def say(line: str) -> None:
+    """Print a line at once: the process that started this one waits for it."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def print_patch(diff: str) -> None:
     """A terminal may be told anything by a patch: it is neutralised there. A pipe gets every byte."""
     sys.stdout.write(visible(diff, lines=True) if sys.stdout.isatty() else diff)

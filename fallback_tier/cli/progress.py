@@ -225,16 +225,7 @@ class PlanProgress(Shown):
     def __init__(
         self, console: Console, beats: Console | None = None, *, every_s: float = HEARTBEAT_S
     ) -> None:
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            TimeElapsedColumn(),
-        )
-        self._progress = Progress(
-            *columns, console=console, transient=True, disable=not console.is_terminal
-        )
+        self._progress = spinner(console)
         self._heartbeat = Heartbeat(beats or console, every_s)
         super().__init__(self._progress, self._heartbeat)
         self._task = self._progress.add_task("planning", total=None)
@@ -243,6 +234,35 @@ class PlanProgress(Shown):
         """Show the step in hand."""
         self._heartbeat.begin(step)
         self._progress.update(self._task, description=visible(step))
+
+
+def spinner(console: Console) -> "Progress":
+    """Return a display of steps and the time that they take; on a terminal only, and gone at its end."""
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def counting_bar() -> "Progress":
+    """Return a bar on standard error that counts; on a terminal only, and gone at its end."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    return Progress(
+        *columns,
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
 
 
 def in_words(event: TierEvent, *, whole: bool = False) -> str | None:

@@ -12,8 +12,7 @@ from pydantic import SecretStr, ValidationError
 
 from fallback_tier.cli.options import FLEET_STORE, keys, record, state_dir
 from fallback_tier.errors import ConfigurationError, FallbackError, first_fault
-from fallback_tier.service.configuring import Secrets, record_settings
-from fallback_tier.service.settings import ServiceSettings, read_settings
+from fallback_tier.service.settings import Secrets, ServiceSettings, read_settings, record_settings
 from fallback_tier.wiring import commands
 from fallback_tier.wiring.trail import shown_url
 

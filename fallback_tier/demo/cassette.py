@@ -83,7 +83,6 @@ def _sent_request(request: Any) -> SentRequest:
 
 
 def _first_difference(recorded: Any, sent: Any, place: str) -> str | None:
-    """The first place where two JSON values differ, in words."""
     if isinstance(recorded, dict) and isinstance(sent, dict):
         for key in sorted(recorded.keys() | sent.keys()):
             found = _first_difference(recorded.get(key), sent.get(key), f"{place}.{key}")

@@ -6,7 +6,6 @@ the record is what any service's would be, and says of each answer that it was s
 
 import argparse
 import shutil
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +15,9 @@ from typing import Any
 from fallback_plugins.messages_api.scripted import ScriptedModel
 from fallback_tier.advisory import load_advisory
 from fallback_tier.budget.meter import BudgetLimits
-from fallback_tier.cli.serve.command import check_extra
-from fallback_tier.cli.serve.command import run as serve
+from fallback_tier.cli.output import say
+from fallback_tier.cli.serve import check_extra
+from fallback_tier.cli.serve import run as serve
 from fallback_tier.demo.projects import copy_project, flaw_test, shipped
 from fallback_tier.fix.open_fix import run_fix
 from fallback_tier.fix.parts import fix_parts
@@ -94,9 +94,9 @@ def run(arguments: argparse.Namespace) -> int:
     keys = arguments.keys or str(root / "keys")
     try:
         for number, case in enumerate(CASES, start=1):
-            _say(f"{number} of {len(CASES)}: a fix in {case.repository} … ({case.comes})")
+            say(f"{number} of {len(CASES)}: a fix in {case.repository} … ({case.comes})")
             play(case, root / "repositories", state, Path(keys))
-        _say("Sign in at /portal/ with the key below; the queue asks you what to do.")
+        say("Sign in at /portal/ with the key below; the queue asks you what to do.")
         arguments.state_dir, arguments.keys = str(state), keys
         return serve(arguments)
     finally:
@@ -121,8 +121,3 @@ def play(case: Case, repositories: Path, state: Path, keys: Path) -> None:
         inputs = services.inputs(advisory, place, fix_id=f"demo-{case.repository}")
         parts = fix_parts(services, advisory, lambda _: None, repo=inputs.repo_ctx)
         run_fix(parts, inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()

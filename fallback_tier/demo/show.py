@@ -190,7 +190,6 @@ class Demo:
         return self._play(RETRY, examples=self._examples(), author=author, nonces=recorded_nonces())
 
     def _examples(self) -> Path:
-        """The store of solved examples; ingesting the same ones again changes nothing."""
         store = self._root / "examples.db"
         with shipped("solved-examples.jsonl") as path:
             ExampleStore(store).ingest(load_jsonl(path))

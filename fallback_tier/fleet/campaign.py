@@ -1,17 +1,20 @@
-"""CAMPAIGN.toml: what is to be fixed, by whom, in which order and for how much. docs/fleet.md shows it."""
+"""CAMPAIGN.toml: its tables, and how it is read. docs/fleet.md shows an example.
+
+Its paths are relative to the file. Errors name the key that is wrong.
+"""
 
 import hashlib
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     PositiveInt,
+    StrictStr,
     StringConstraints,
+    ValidationError,
     model_validator,
 )
 
@@ -19,23 +22,80 @@ from fallback_audit.event_types import Dollars
 from fallback_audit.vocabulary import AffectedCode
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.budget.tally import microdollars
+from fallback_tier.errors import first_fault
+from fallback_tier.files.inputs import open_named, parse_toml
 from fallback_tier.fleet.model import CampaignName
-from fallback_tier.fleet.proofs import ProofTable
+from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.scheduling import StartLimits
-from fallback_tier.fleet.token_bucket import ProviderLimits
+from fallback_tier.fleet.store_limiter import ProviderLimits
+from fallback_tier.gates.builtin.proof_given import PROOF_TIMEOUT_S, Proof
 from fallback_tier.repo import AllowedHost, ReleaseAge, Settings
 from fallback_tier.wiring import Configuration
-from fallback_tier.workers.model_table import ModelTable
 from fallback_tier.workers.problem import FIX_SECONDS, MAX_FIX_S
-from fallback_tier.workers.repositories import RepositoryName, RepositorySettings
+from fallback_tier.workers.tables import ModelTable, RepositoryName, RepositorySettings, Table
+
+#: The longest run of a proof (seconds): as a gate of one's own has it.
+MAX_PROOF_S = 3_600.0
+
+#: Words of a command, and the files that it needs: it shows one flaw.
+MAX_WORDS, MAX_FILES = 100, 100
+
+#: All files of a proof together (bytes): in base64 they stand in the orders of its fixes, each of which is
+#: a document of the record's (``MAX_EVIDENCE_BYTES``, 16 MiB).
+MAX_PROOF_BYTES = 8 * 1024 * 1024
+
+_Word = Annotated[StrictStr, StringConstraints(min_length=1, max_length=2_000)]
+
+
+class ProofTable(Table):
+    """One of ``[[proofs]]``. ``advisory``: its id or an alias; ``ecosystem``: where it concerns several;
+    ``files``: place in the repository → the file. Read when the campaign is planned."""
+
+    repository: RepositoryName = Field(description="which, by its name")
+    advisory: _Word = Field(description="its id or an alias")
+    ecosystem: _Word | None = Field(default=None, description="as the advisory names it; none: any")
+    command: Annotated[tuple[_Word, ...], Field(min_length=1, max_length=MAX_WORDS)] = Field(
+        description="exits with 0 exactly where the flaw is gone; an argument list, no shell"
+    )
+    files: Annotated[dict[_Word, Path], Field(max_length=MAX_FILES)] = Field(
+        default_factory=dict, description="place in the repository → file, for that run alone"
+    )
+    timeout_s: float = Field(default=PROOF_TIMEOUT_S, gt=0, le=MAX_PROOF_S)
+    end: str = Field(default="", description="the line that it prints where it ran to its end")
+
+    @property
+    def name(self) -> str:
+        """For a person."""
+        return f"proof of {self.advisory} in {self.repository}"
+
+    def read(self) -> Proof:
+        """With its files' content. Raises CampaignError, ProofError."""
+        files, left = dict[str, bytes](), MAX_PROOF_BYTES
+        for place, source in self.files.items():
+            files[place] = self._content(source, left)
+            left -= len(files[place])
+        return Proof(self.command, files, self.timeout_s, self.end)
+
+    def _content(self, source: Path, left: int) -> bytes:
+        try:
+            with open_named(source) as file:
+                content = file.read(left + 1)
+        except OSError as error:
+            raise CampaignError(
+                f"{self.name}: {source}: {error.strerror}.",
+                next_step="Name a file that can be read; paths are relative to the campaign's file.",
+                kind="unreadable",
+            ) from error
+        if len(content) > left:
+            raise CampaignError(
+                f"{self.name}: its files are more than {MAX_PROOF_BYTES:,} bytes, {source} among them.",
+                next_step="Let the proof make large inputs itself.",
+                kind="too_large",
+            )
+        return content
+
 
 _Name = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$")]
-
-
-class _Table(BaseModel):
-    """Frozen, and no name that it doesn't know."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class EngineKind(StrEnum):
@@ -45,7 +105,7 @@ class EngineKind(StrEnum):
     TEMPORAL = "temporal"
 
 
-class EngineTable(_Table):
+class EngineTable(Table):
     """``local``: processes of this machine. ``temporal``: workflows of a cluster, run by
     `fallback-tier worker`."""
 
@@ -73,7 +133,7 @@ class EngineTable(_Table):
 MANIFESTS = 2_000
 
 
-class LimitTable(_Table):
+class LimitTable(Table):
     """How much at once, and for how much money. Dollars are estimates from the dated price table."""
 
     fixes_per_host: PositiveInt = Field(default=2, le=64, description="at once on one machine")
@@ -98,7 +158,7 @@ class LimitTable(_Table):
         return self
 
 
-class ProviderTable(_Table):
+class ProviderTable(Table):
     """What the model's provider allows in a minute, all workers together; none: no limit of ours."""
 
     name: _Name = Field(default="provider", description="campaigns of one name share its limits")
@@ -106,7 +166,7 @@ class ProviderTable(_Table):
     tokens_per_minute: PositiveInt | None = Field(default=None, description="read and written")
 
 
-class PriorityTable(_Table):
+class PriorityTable(Table):
     """Feeds that the queue's order is made of, beside the advisories' severity; read when it is planned."""
 
     epss: Path | None = Field(default=None, description="FIRST's EPSS scores (CSV, may be .gz)")
@@ -121,7 +181,7 @@ class Deliver(StrEnum):
     BRANCH = "branch"
 
 
-class DeliveryTable(_Table):
+class DeliveryTable(Table):
     """Where proved patches go besides the record: REPOSITORY/FIX.patch and REPOSITORY/FIX in a folder."""
 
     deliver: Deliver = Field(default=Deliver.PATCH, description="patch, or branch")
@@ -142,7 +202,7 @@ class CampaignRepository(RepositorySettings):
     advisories: tuple[Path, ...] = Field(default=(), description="for this repository alone")
 
 
-class Campaign(_Table):
+class Campaign(Table):
     """The whole file, its paths absolute."""
 
     name: CampaignName = Field(description="small letters, digits, . _ -")
@@ -256,3 +316,87 @@ class Campaign(_Table):
                 whose_code=self.whose_code,
             ),
         )
+
+
+#: A campaign of ten thousand named repositories is some 1 MB.
+MAX_FILE_BYTES = 8 * 1024 * 1024
+
+
+def read_campaign(path: Path) -> Campaign:
+    """Raises CampaignError naming the file, the key, the reason and the next step."""
+    try:
+        with open_named(path) as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        text = data.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise CampaignError(
+            f"{path}: {reason}.",
+            next_step="Name a campaign's TOML file that can be read.",
+            kind="unreadable",
+        ) from error
+    if len(data) > MAX_FILE_BYTES:
+        raise CampaignError(
+            f"{path} is larger than {MAX_FILE_BYTES:,} bytes.",
+            next_step="Make several campaigns, or name folders of checkouts.",
+            kind="too_large",
+        )
+    return parse_campaign(text, path)
+
+
+def parse_campaign(text: str, path: Path) -> Campaign:
+    """As ``read_campaign``; relative paths are below the folder of ``path``."""
+    try:
+        facts: dict[str, Any] = parse_toml(text)
+    except (ValueError, RecursionError) as error:
+        raise CampaignError(
+            f"{path} is not TOML: {error}.",
+            next_step="Correct this place.",
+            kind="not_toml",
+        ) from error
+    _root_paths(facts, path.absolute().parent)
+    try:
+        return Campaign.model_validate(facts)
+    except ValidationError as error:
+        raise CampaignError(
+            f"{path}: {first_fault(error, 'the whole')}.",
+            next_step="docs/fleet.md has every key and an example.",
+            kind="not_valid",
+        ) from error
+
+
+#: Where paths stand: keys of the file, and of its tables.
+_PATHS = {
+    "": ("advisories", "checkouts"),
+    "engine": ("tls_ca", "tls_cert", "tls_key"),
+    "priority": ("epss", "kev"),
+    "delivery": ("patches", "reports"),
+    "model": ("script", "examples"),
+}
+
+
+def _root_paths(facts: dict[str, Any], root: Path) -> None:
+    """Paths are relative to the file, wherever it is called from. What is of no use is left to the
+    models to refuse."""
+    tables = [(facts.get(name) if name else facts, keys) for name, keys in _PATHS.items()]
+    proofs = facts.get("proofs")
+    if isinstance(proofs, list):
+        tables += [(table, ("files",)) for table in proofs]
+    repositories = facts.get("repositories")
+    if isinstance(repositories, dict):
+        tables += [(table, ("path", "advisories")) for table in repositories.values()]
+    for table, keys in tables:
+        if isinstance(table, dict):
+            for key in keys:
+                if key in table:
+                    table[key] = _rooted(table[key], root)
+
+
+def _rooted(value: object, root: Path) -> object:
+    if isinstance(value, str):
+        return str(root / value)
+    if isinstance(value, list):
+        return [_rooted(item, root) for item in value]
+    if isinstance(value, dict):
+        return {key: _rooted(item, root) for key, item in value.items()}
+    return value

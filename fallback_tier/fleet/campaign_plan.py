@@ -1,34 +1,131 @@
 """From a campaign's file to its list: which advisories may concern which repository, and in which order.
 
 No checkout is made, and no package client runs: a repository's manifests are read at its commit. A pair is
-left out only where no manifest or lock names any of the advisory's packages.
+left out only if no manifest or lock names any of the advisory's packages. The order follows the advisories'
+severity, FIRST's EPSS scores and CISA's list of exploited vulnerabilities; these feeds are local files.
 """
 
+import csv
+import gzip
+import io
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter
 
-from fallback_audit.frozen import Frozen
 from fallback_tier.advisory import Advisory, load_advisories
+from fallback_tier.advisory.vulnerability import cvss_rating
 from fallback_tier.ecosystem_rules import rules_of
 from fallback_tier.errors import FallbackError
 from fallback_tier.files.entries import say_nothing
-from fallback_tier.fleet.campaign import Campaign, CampaignRepository
-from fallback_tier.fleet.feeds import Feeds, read_feeds
-from fallback_tier.fleet.model import FleetFix, LeftOut
-from fallback_tier.fleet.proofs import ProofTable
+from fallback_tier.files.inputs import open_named, parse_json
+from fallback_tier.fleet.campaign import Campaign, CampaignRepository, ProofTable
+from fallback_tier.fleet.model import FleetFix, LeftOut, Risk
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.scheduling import Candidate, in_order, priority
-from fallback_tier.fleet.store.planned import Planned, PlannedFix, PlannedRepository
+from fallback_tier.fleet.store.store import Planned, PlannedFix, PlannedRepository
 from fallback_tier.gates.builtin.proof_given import Proof
 from fallback_tier.installed import new_id
 from fallback_tier.planning.concern import narrowed
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.workers.checkouts import Checkouts
-from fallback_tier.workers.repositories import RepositorySettings
+from fallback_tier.workers.tables import RepositorySettings
+
+#: EPSS has some 350,000 lines (20 MB) and grows; KEV is 2 MB.
+MAX_FEED_BYTES = 256 * 1024 * 1024
+
+_GET_EPSS = "Give FIRST's daily file epss_scores-DATE.csv, or its .gz."
+_GET_KEV = "Give CISA's known_exploited_vulnerabilities.json."
+
+
+@dataclass(frozen=True)
+class Feeds:
+    """By CVE id. ``epss``: probabilities; ``kev``: what is known to be exploited."""
+
+    epss: Mapping[str, float] = field(default_factory=dict)
+    kev: frozenset[str] = frozenset()
+
+    def risk(self, advisory: Advisory) -> Risk:
+        """Of an advisory, by all its names: the worst of what is known."""
+        names = [name.upper() for name in (*advisory.ids, *advisory.aliases)]
+        known = [self.epss[name] for name in names if name in self.epss]
+        return Risk(
+            severity=severity(advisory),
+            epss=max(known, default=None),
+            kev=any(name in self.kev for name in names),
+        )
+
+
+def read_feeds(epss: Path | None, kev: Path | None) -> Feeds:
+    """Raises CampaignError naming the file."""
+    return Feeds(
+        epss={} if epss is None else dict(_epss(epss)),
+        kev=frozenset() if kev is None else frozenset(_kev(kev)),
+    )
+
+
+def severity(advisory: Advisory) -> float | None:
+    """The highest base score of its CVSS vectors; None: it has none that can be read."""
+    ratings = (cvss_rating(one.score) for one in advisory.severity)
+    return max((rating.score for rating in ratings if rating is not None), default=None)
+
+
+def _epss(path: Path) -> Iterator[tuple[str, float]]:
+    lines = io.StringIO(_text(path, _GET_EPSS))
+    rows = csv.DictReader(line for line in lines if not line.startswith("#"))
+    if not {"cve", "epss"} <= set(rows.fieldnames or ()):
+        raise CampaignError(
+            f"The EPSS feed {path} has no columns cve and epss.",
+            next_step=_GET_EPSS,
+            kind="no_epss",
+        )
+    for number, row in enumerate(rows, start=1):
+        try:
+            score = float(row["epss"])
+        except (TypeError, ValueError):
+            score = math.nan
+        if not 0 <= score <= 1:
+            raise CampaignError(
+                f"The EPSS feed {path}: row {number} has no probability.",
+                next_step=_GET_EPSS,
+                kind="no_epss",
+            )
+        yield str(row["cve"]).upper(), score
+
+
+def _kev(path: Path) -> Iterator[str]:
+    try:
+        document: Any = parse_json(_text(path, _GET_KEV))
+        for entry in document["vulnerabilities"]:
+            yield str(entry["cveID"]).upper()
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        raise CampaignError(
+            f"The KEV feed {path} is not CISA's list of vulnerabilities.",
+            next_step=_GET_KEV,
+            kind="no_kev",
+        ) from error
+
+
+def _text(path: Path, next_step: str) -> str:
+    try:
+        with open_named(path) as raw:
+            file = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
+            data = file.read(MAX_FEED_BYTES + 1)
+        if len(data) <= MAX_FEED_BYTES:
+            return data.decode("utf-8-sig")
+        reason = f"it is larger than {MAX_FEED_BYTES:,} bytes"
+    except (OSError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or "it is not gzip"
+    except UnicodeDecodeError:
+        reason = "it is not UTF-8"
+    raise CampaignError(
+        f"The feed {path} can't be read: {reason}.", next_step=next_step, kind="unreadable"
+    )
+
 
 #: A list of more fixes than this is a mistake, or several campaigns.
 MAX_FIXES = 1_000_000
@@ -42,18 +139,6 @@ _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}")
 _UNREAD = "An advisory whose package nothing else names is not in the list."
 
 
-class CampaignPlan(Frozen):
-    """``unnamed``: pairs of advisory and repository in which no manifest names the package."""
-
-    planned: Planned
-    unnamed: int = 0
-
-    @property
-    def left_out(self) -> tuple[LeftOut, ...]:
-        """What the file names and the list does not have."""
-        return self.planned.left_out
-
-
 @dataclass(frozen=True)
 class Planner:
     """Plans campaigns with these clients and plugins. ``report`` is told what is looked at."""
@@ -62,9 +147,10 @@ class Planner:
     plugins: Mapping[str, EcosystemPlugin]
     report: Callable[[str], None] = say_nothing
 
-    def plan(self, campaign: Campaign) -> CampaignPlan:
-        """Look at everything that the file names. What can't be read of one repository leaves that one
-        out; of the file's own inputs, it raises AdvisoryError. Raises CampaignError where nothing is left.
+    def plan(self, campaign: Campaign) -> Planned:
+        """Look at everything that the file names. A repository that can't be read is left out.
+
+        Raises AdvisoryError for the file's own inputs, CampaignError if nothing is left.
         """
         feeds = read_feeds(campaign.priority.epss, campaign.priority.kev)
         proofs = [(it, _PROOF.dump_json(it.read()).decode()) for it in campaign.proofs]
@@ -72,27 +158,29 @@ class Planner:
         common = self._advisories(campaign.advisories, left_out)
         repositories: list[PlannedRepository] = []
         found: dict[Candidate, Advisory] = {}
-        look = Look(self.checkouts, self.plugins, campaign.limits.manifests_per_repository)
         unnamed = 0
         for name, repository in _repositories(campaign, left_out):
             self.report(f"looking at {name}")
             try:
-                own = self._advisories(repository.advisories, left_out)
-                looked = look.at(name, repository, [*common, *own])
+                advisories = [*common, *self._advisories(repository.advisories, left_out)]
+                reading = self._reading(name, repository)
+                most = campaign.limits.manifests_per_repository
+                pairs = self._pairs(reading, advisories, most)
             except FallbackError as error:
                 left_out.append(LeftOut(what=f"repository {name}", why=error.problem))
                 continue
-            unnamed += looked.skipped
-            left_out += looked.left_out
-            for ecosystem, advisory in looked.pairs:
+            concerned = {advisory.id for _, advisory in pairs}
+            unnamed += sum(one.id not in concerned for one in advisories)
+            left_out += reading.left_out
+            for ecosystem, advisory in pairs:
                 urgency = priority(feeds.risk(advisory))
                 found.setdefault(Candidate(name, advisory.id, ecosystem, urgency), advisory)
-            if looked.pairs:
-                repositories.append(_planned(name, repository, looked.commit))
+            if pairs:
+                repositories.append(_planned(name, repository, reading.commit))
             _check_size(len(found))
         _check_some(campaign, found, left_out)
         chosen = _chosen(proofs, found, left_out)
-        planned = Planned(
+        return Planned(
             campaign=campaign.name,
             digest=campaign.digest,
             settings=campaign.model_dump_json(),
@@ -101,8 +189,30 @@ class Planner:
             repositories=tuple(repositories),
             fixes=tuple(_fixes(campaign, found, feeds, chosen)),
             left_out=tuple(left_out),
+            unnamed=unnamed,
         )
-        return CampaignPlan(planned=planned, unnamed=unnamed)
+
+    def _reading(self, name: str, repository: RepositorySettings) -> "_Reading":
+        commit = self.checkouts.commit_of(name, repository)
+        return _Reading(self.checkouts, name, repository, commit)
+
+    def _pairs(
+        self, reading: "_Reading", advisories: Sequence[Advisory], most: int
+    ) -> list[tuple[str, Advisory]]:
+        """Return ecosystem and advisory, narrowed to it, for each that a manifest names a package of."""
+        tracked = self.checkouts.tracked(reading.name, reading.repository, reading.commit)
+        named: dict[str, set[str]] = {}
+        for ecosystem in dict.fromkeys(it for one in advisories for it in one.ecosystems):
+            if (plugin := self.plugins.get(ecosystem)) is not None:
+                wanted = {it for one in advisories for it in one.packages(ecosystem)}
+                paths = reading.some(ecosystem, plugin.manifests(tracked), most)
+                named[ecosystem] = reading.named(ecosystem, paths, wanted)
+        return [
+            (ecosystem, narrowed(one, ecosystem))
+            for one in advisories
+            for ecosystem in one.ecosystems
+            if not named.get(ecosystem, set()).isdisjoint(one.packages(ecosystem))
+        ]
 
     def _advisories(self, paths: Sequence[Path], left_out: list[LeftOut]) -> tuple[Advisory, ...]:
         if not paths:
@@ -120,7 +230,6 @@ class Planner:
 def _repositories(
     campaign: Campaign, left_out: list[LeftOut]
 ) -> Iterator[tuple[str, CampaignRepository]]:
-    """Those of the file, then those of its folders."""
     yield from sorted(campaign.repositories.items())
     known = set(campaign.repositories)
     for folder in campaign.checkouts:
@@ -217,49 +326,6 @@ def _check_some(
         next_step="Look at `repositories`, `checkouts` and `advisories`.",
         kind="nothing_to_fix",
     )
-
-
-@dataclass(frozen=True)
-class Looked:
-    """A repository at a commit. ``pairs``: ecosystem and advisory, narrowed to it; ``skipped``: how many
-    advisories don't concern it; ``left_out``: what of it was not read."""
-
-    commit: str
-    pairs: tuple[tuple[str, Advisory], ...]
-    skipped: int
-    left_out: tuple[LeftOut, ...]
-
-
-@dataclass(frozen=True)
-class Look:
-    """``manifests``: how many are read of a repository, of each ecosystem."""
-
-    checkouts: Checkouts
-    plugins: Mapping[str, EcosystemPlugin]
-    manifests: int
-
-    def at(
-        self, name: str, repository: RepositorySettings, advisories: Sequence[Advisory]
-    ) -> Looked:
-        """Raises RepositoryError, ToolError."""
-        commit = self.checkouts.commit_of(name, repository)
-        tracked = self.checkouts.tracked(name, repository, commit)
-        reading = _Reading(self.checkouts, name, repository, commit)
-        named: dict[str, set[str]] = {}
-        for ecosystem in dict.fromkeys(it for one in advisories for it in one.ecosystems):
-            if (plugin := self.plugins.get(ecosystem)) is not None:
-                wanted = {it for one in advisories for it in one.packages(ecosystem)}
-                paths = reading.some(ecosystem, plugin.manifests(tracked), self.manifests)
-                named[ecosystem] = reading.named(ecosystem, paths, wanted)
-        pairs = tuple(
-            (ecosystem, narrowed(one, ecosystem))
-            for one in advisories
-            for ecosystem in one.ecosystems
-            if not named.get(ecosystem, set()).isdisjoint(one.packages(ecosystem))
-        )
-        concerned = {one.id for _, one in pairs}
-        skipped = sum(one.id not in concerned for one in advisories)
-        return Looked(commit, pairs, skipped, tuple(reading.left_out))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.workers.repositories import RepositoryName
+from fallback_tier.workers.tables import RepositoryName
 
 #: Why a fix that is fixed by its record is not done: its patch could not be put where it was asked for.
 NOT_DELIVERED = "not_delivered"

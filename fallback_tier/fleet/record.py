@@ -118,14 +118,12 @@ def facts_of(audit: AuditReader, fix_id: str) -> FixFacts | None:
 
 
 def _branch(found: list[StoredEvent]) -> str | None:
-    """Where its patch was committed, the last time."""
     delivered = [it.payload for it in found if isinstance(it.payload, PatchDelivered)]
     committed = committed_as(delivered[-1]) if delivered else None
     return None if committed is None else committed.branch
 
 
 def _is_delivered(found: list[StoredEvent]) -> bool:
-    """Its last patch is on a branch."""
     is_there = False
     for stored in found:
         match stored.payload:

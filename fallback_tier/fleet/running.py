@@ -5,17 +5,20 @@ finds its fixes in the store, their workers by the engine, and how they ended in
 """
 
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
 
 from fallback_tier.errors import FallbackError
+from fallback_tier.files.folders import writing_below
+from fallback_tier.files.locks import try_hold
 from fallback_tier.fleet.campaign import Campaign
-from fallback_tier.fleet.engine import FleetEngine, Phase
+from fallback_tier.fleet.engine import Becomes, FleetEngine, Phase, settle
 from fallback_tier.fleet.model import NOT_DELIVERED, CampaignState, FixFacts, FixState, FleetFix
-from fallback_tier.fleet.order import FixOrder, order_of
-from fallback_tier.fleet.place import RESUME
-from fallback_tier.fleet.refreshing import (
+from fallback_tier.fleet.order import RESUME, FixOrder, order_of
+from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.steering import (
     CANCELLED,
     CUT_OFF,
     Decided,
@@ -24,7 +27,6 @@ from fallback_tier.fleet.refreshing import (
     refresh,
     undelivered,
 )
-from fallback_tier.fleet.settling import Becomes, settle
 from fallback_tier.fleet.store.store import LEASE_S, FleetStore
 from fallback_tier.workers.problem import Problem, problem_of
 
@@ -268,3 +270,23 @@ class Runner:
             FallbackError
         ):  # closed, or away: it runs elsewhere, and whoever comes next looks
             self._look(fix, closely=False, cancelling=cancelling, leaving=True)
+
+
+@contextmanager
+def alone(state_dir: Path) -> Iterator[None]:
+    """One runner a state folder: two would each start as many fixes as the machine may run.
+
+    Raises CampaignError, StateFolderError.
+    """
+    with writing_below(state_dir):
+        path = state_dir / "fleet" / "run.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = try_hold(path)
+    if lock is None:
+        raise CampaignError(
+            f"Another `fleet run` is at work in {state_dir}.",
+            next_step="Watch it with `fleet status`, or wait for its end.",
+            kind="another_run",
+        )
+    with lock:
+        yield

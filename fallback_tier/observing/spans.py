@@ -68,11 +68,9 @@ class _Ids(IdGenerator):
         self.trace_id = 0
 
     def generate_span_id(self) -> int:
-        """By chance."""
         return self._random.generate_span_id()
 
     def generate_trace_id(self) -> int:
-        """That of the fix in hand."""
         return self.trace_id or self._random.generate_trace_id()
 
 

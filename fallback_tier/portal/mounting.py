@@ -14,7 +14,6 @@ from fallback_tier.portal.board import Board
 from fallback_tier.portal.pages import (
     campaigns,
     changes,
-    export,
     fixes,
     overview,
     settings,
@@ -23,8 +22,7 @@ from fallback_tier.portal.pages import (
     verification,
 )
 from fallback_tier.portal.pages.changes import Bell, Recent
-from fallback_tier.portal.rendering import PREFIX
-from fallback_tier.portal.routing import PageRoute, problem_page
+from fallback_tier.portal.routing import PREFIX, PageRoute, problem_page
 from fallback_tier.service.http.problems import status_of
 from fallback_tier.service.opening import Service
 
@@ -42,7 +40,6 @@ PAGES = (
     overview,
     triage,
     changes,
-    export,
     fixes,
     campaigns,
     verification,

@@ -12,18 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fallback_tier.errors import FallbackError
-from fallback_tier.fleet.engine import EngineState, Phase
+from fallback_tier.fleet.engine import Becomes, EngineState, Phase, settle
 from fallback_tier.fleet.local.engine import LocalEngine
-from fallback_tier.fleet.order import FixOrder
-from fallback_tier.fleet.place import FleetSecrets, Place
-from fallback_tier.fleet.settling import Becomes, settle
+from fallback_tier.fleet.order import FixOrder, FleetSecrets, Place
 from fallback_tier.observing.health.running import Finding, failed, ok
-from fallback_tier.service.configuring import Secrets, configuration, record_settings
 from fallback_tier.service.database import service_dir
-from fallback_tier.service.queue.orders import Order, OrderLine
-from fallback_tier.service.queue.queue import OrderQueue
+from fallback_tier.service.queue import Order, OrderLine, OrderQueue
 from fallback_tier.service.refusals import NotFoundError
-from fallback_tier.service.settings import ServiceSettings
+from fallback_tier.service.settings import Secrets, ServiceSettings, configuration, record_settings
 from fallback_tier.workers.problem import problem_of
 
 #: Between two looks at queue and workers. A submission wakes the thread at once.

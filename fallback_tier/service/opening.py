@@ -8,20 +8,18 @@ from pathlib import Path
 
 from fallback_tier.files.folders import remove_tree, writing_below
 from fallback_tier.installed import clients_and_plugins
-from fallback_tier.service.configuring import Secrets, configuration, record_settings
 from fallback_tier.service.database import Database, service_db, service_dir
 from fallback_tier.service.dispatch import Dispatcher
 from fallback_tier.service.keys import KeyStore
 from fallback_tier.service.operations.attempts import Attempts
-from fallback_tier.service.operations.audits import Audits, exports_dir
 from fallback_tier.service.operations.campaigns import Campaigns
 from fallback_tier.service.operations.feed import Feed
 from fallback_tier.service.operations.fixes import Fixes
-from fallback_tier.service.operations.record import TrailAndEvidence
+from fallback_tier.service.operations.record import Audits, TrailAndEvidence, exports_dir
 from fallback_tier.service.operations.reviews import Reviews
 from fallback_tier.service.people import People
-from fallback_tier.service.queue.queue import OrderQueue
-from fallback_tier.service.settings import ServiceSettings
+from fallback_tier.service.queue import OrderQueue
+from fallback_tier.service.settings import Secrets, ServiceSettings, configuration, record_settings
 from fallback_tier.wiring import wire
 from fallback_tier.workers.checkouts import Checkouts
 

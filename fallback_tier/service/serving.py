@@ -123,7 +123,6 @@ class _Server(uvicorn.Server):
         self._started = started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Says so when it is done."""
         await super().startup(sockets)
         if self.started:
             self._started()

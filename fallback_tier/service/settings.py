@@ -1,4 +1,7 @@
-"""What ``fallback-tier serve --config FILE`` reads. docs/service-configuration.md is made of this model."""
+"""The settings that ``fallback-tier serve --config FILE`` reads, and the configurations made of them.
+
+docs/service-configuration.md is made of this model.
+"""
 
 import hashlib
 from ipaddress import ip_network
@@ -6,17 +9,24 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
+from fallback_audit.frozen import Frozen
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.errors import ConfigurationError, first_fault
 from fallback_tier.files.inputs import open_named, parse_toml
-from fallback_tier.repo import AllowedHost, ReleaseAge
-from fallback_tier.service.queue.queue import MAX_QUEUED
+from fallback_tier.repo import AllowedHost, ReleaseAge, Settings
+from fallback_tier.service.queue import MAX_QUEUED, Submission
 from fallback_tier.service.roles import Role
-from fallback_tier.workers.model_table import ModelTable
+from fallback_tier.wiring import Configuration, RecordSettings
 from fallback_tier.workers.problem import FIX_SECONDS
-from fallback_tier.workers.repositories import RepositoryName, RepositorySettings
+from fallback_tier.workers.tables import ModelTable, RepositoryName, RepositorySettings, Table
 
 #: Where the service listens by itself: this machine alone.
 LOOPBACK, PORT = "127.0.0.1", 8765
@@ -32,13 +42,7 @@ _MAX_CONFIG_BYTES = 1024 * 1024
 _Seconds = Annotated[float, Field(gt=0, le=7 * 86_400, allow_inf_nan=False)]
 
 
-class _Table(BaseModel):
-    """Frozen, and no name that it doesn't know."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Listening(_Table):
+class Listening(Table):
     """Where the service is reached. Without TLS or a named proxy that is this machine alone."""
 
     host: str = Field(default=LOOPBACK, description="address to listen on")
@@ -66,7 +70,7 @@ class Listening(_Table):
         return proxies
 
 
-class Limits(_Table):
+class Limits(Table):
     """What the service takes at once, and from whom. Times are seconds, sizes bytes."""
 
     concurrent_fixes: int = Field(default=2, ge=1, le=64, description="fixes that run at once")
@@ -111,7 +115,7 @@ class Limits(_Table):
     followers: int = Field(default=600, ge=1, le=10_000, description="event streams at once")
 
 
-class RecordTable(_Table):
+class RecordTable(Table):
     """Where the record is. The address of a database is in FALLBACK_TIER_AUDIT_STORE, or --audit-store."""
 
     checkpoints: Path | None = Field(
@@ -121,7 +125,7 @@ class RecordTable(_Table):
     keep_prompts: bool = Field(default=False, description="keep raw prompts; admins may read them")
 
 
-class OidcSettings(_Table):
+class OidcSettings(Table):
     """People sign in at an issuer. The client's secret is in FALLBACK_TIER_OIDC_SECRET; the address that
     the issuer sends people back to is PUBLIC_URL/v1/session/oidc/callback."""
 
@@ -157,7 +161,7 @@ class OidcSettings(_Table):
         return self
 
 
-class PeopleSettings(_Table):
+class PeopleSettings(Table):
     """How people sign in, besides keys. Without any of these nobody can."""
 
     local: bool = Field(
@@ -169,7 +173,7 @@ class PeopleSettings(_Table):
     oidc: OidcSettings | None = Field(default=None, description="at an OpenID Connect issuer")
 
 
-class ServiceSettings(_Table):
+class ServiceSettings(Table):
     """The whole file."""
 
     state_dir: Path | None = Field(
@@ -232,3 +236,52 @@ def _content(path: Path) -> str:
             next_step="Name a TOML file that can be read.",
             kind="unreadable",
         ) from error
+
+
+class Secrets(Frozen):
+    """What stands in the environment and in no file: keys, and the addresses of databases."""
+
+    api_key: SecretStr | None = None
+    judge_api_key: SecretStr | None = None
+    database: SecretStr | None = None
+    fleet: SecretStr | None = None
+    oidc: SecretStr | None = None
+
+
+def record_settings(settings: ServiceSettings, secrets: Secrets) -> RecordSettings:
+    """Where the record is."""
+    table = settings.record
+    return RecordSettings(
+        database=secrets.database,
+        checkpoints=table.checkpoints,
+        keys=table.keys,
+        keep_prompts=table.keep_prompts,
+    )
+
+
+def configuration(
+    settings: ServiceSettings,
+    state_dir: Path,
+    secrets: Secrets,
+    repository: RepositorySettings | None = None,
+    submission: Submission | None = None,
+) -> Configuration:
+    """As the command line would have it with these options."""
+    return Configuration(
+        state_dir=state_dir,
+        record=record_settings(settings, secrets),
+        **settings.model.chosen(),
+        sandbox_waiver=settings.sandbox_waiver,
+        budget=settings.budget,
+        gates=None if repository is None else repository.gates,
+        api_key=secrets.api_key,
+        judge_api_key=secrets.judge_api_key,
+        secrets=tuple(value for _, value in secrets if value is not None),
+        settings=Settings(
+            **settings.model.settings(),
+            offline=submission is not None and submission.offline,
+            allow_hosts=settings.allow_hosts,
+            release_age_days=settings.release_age_days,
+            whose_code=None if submission is None else submission.whose_code,
+        ),
+    )

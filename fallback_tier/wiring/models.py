@@ -14,24 +14,20 @@ from fallback_tier.repo import AnswerForm, Strategy
 from fallback_tier.wiring.configuration import LOCAL_PREFIX, Configuration, is_local
 
 if TYPE_CHECKING:
-    from fallback_tier.budget.audited import AuditMeter
     from fallback_tier.budget.limiter import CallLimiter
     from fallback_tier.budget.prices import Prices
     from fallback_tier.llm.leaf import LlmLeaf
-    from fallback_tier.llm.selfrag import SelfRag
 
 
 class _Role(NamedTuple):
-    """What a model is for, and the options that name it."""
-
     what: str
     model_option: str
     url_option: str
-    key_variable: str
+    key_variable: str = "ANTHROPIC_API_KEY"
 
 
-_AUTHOR = _Role("Model", "--model", "--base-url", "ANTHROPIC_API_KEY")
-_JUDGE = _Role("Judge", "--judge-model", "--judge-base-url", "ANTHROPIC_API_KEY")
+_AUTHOR = _Role("Model", "--model", "--base-url")
+_JUDGE = _Role("Judge", "--judge-model", "--judge-base-url")
 
 #: Random bytes of a fence nonce (128 bit: nobody guesses the end of a fence, ADR-0010).
 NONCE_BYTES = 16
@@ -47,9 +43,8 @@ def build_author(configuration: Configuration) -> LanguageModel | None:
 
     Raises ConfigurationError for a model without a key on the provider's own server.
     """
-    if configuration.script is not None:
-        return _script(configuration.script)
     return _model(
+        configuration.script,
         configuration.model,
         configuration.base_url,
         configuration.api_key,
@@ -64,9 +59,8 @@ def build_judge(configuration: Configuration) -> LanguageModel | None:
 
     Raises ConfigurationError as ``build_author`` does.
     """
-    if configuration.judge_script is not None:
-        return _script(configuration.judge_script)
     return _model(
+        configuration.judge_script,
         configuration.judge_model,
         configuration.judge_base_url,
         configuration.judge_api_key,
@@ -126,6 +120,14 @@ def build_leaf(
     )
     values = frozenset(secret.get_secret_value() for secret in known)
     meter = AuditMeter(audit, configuration.budget, prices(configuration))
+    self_rag = None
+    if configuration.settings.strategy is Strategy.SELF_RAG:
+        from fallback_tier.llm.selfrag import SelfRag
+        from fallback_tier.prompt.self_rag import SelfRagPrompts
+
+        # The judge criticises, if there is one: an author is lenient with itself.
+        prompts = SelfRagPrompts(nonces, values)
+        self_rag = SelfRag(author, judge or author, prompts, retriever, evidence, meter)
     return LlmLeaf(
         author,
         PromptBuilder(nonces, values),
@@ -135,30 +137,8 @@ def build_leaf(
         journal=AuditJournal(audit, evidence),
         keep_prompts=configuration.record.keep_prompts,
         held_author=is_local(configuration.model),
-        self_rag=_self_rag(
-            configuration, author, judge, retriever, nonces, values, evidence, meter
-        ),
+        self_rag=self_rag,
     )
-
-
-def _self_rag(
-    configuration: Configuration,
-    author: LanguageModel,
-    judge: LanguageModel | None,
-    retriever: SolvedExampleRetriever | None,
-    nonces: NonceSource,
-    secret_values: frozenset[str],
-    evidence: EvidenceStore,
-    meter: "AuditMeter",
-) -> "SelfRag | None":
-    """The judge criticises, where there is one: an author is lenient with itself."""
-    if configuration.settings.strategy is not Strategy.SELF_RAG:
-        return None
-    from fallback_tier.llm.selfrag import SelfRag
-    from fallback_tier.prompt.self_rag import SelfRagPrompts
-
-    prompts = SelfRagPrompts(nonces, secret_values)
-    return SelfRag(author, judge or author, prompts, retriever, evidence, meter)
 
 
 def prices(configuration: Configuration) -> "Prices":
@@ -199,13 +179,8 @@ def check_forms(configuration: Configuration) -> None:
         )
 
 
-def _script(path: Path) -> LanguageModel:
-    from fallback_plugins.messages_api.scripted import load_script
-
-    return load_script(path)
-
-
 def _model(
+    script: Path | None,
     model: str | None,
     base_url: str | None,
     api_key: SecretStr | None,
@@ -213,6 +188,10 @@ def _model(
     *,
     holds_to_schema: bool = False,
 ) -> LanguageModel | None:
+    if script is not None:
+        from fallback_plugins.messages_api.scripted import load_script
+
+        return load_script(script)
     if model is None:
         if base_url is not None:
             raise ConfigurationError(

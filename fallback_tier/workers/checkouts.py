@@ -18,7 +18,7 @@ from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.files.folders import remove_tree, writing_below
 from fallback_tier.files.locks import hold, try_hold
 from fallback_tier.gates.trees.isolation import says_disk_full
-from fallback_tier.workers.repositories import RepositorySettings
+from fallback_tier.workers.tables import RepositorySettings
 
 #: A local clone of the largest repositories takes a minute; one over a network gets this long.
 FETCH_S = 1_800.0
@@ -44,7 +44,7 @@ _USERS = {"GIT_CONFIG_GLOBAL": "", "GIT_CONFIG_NOSYSTEM": ""}
 
 
 def checkout(home: Path, fix_id: str) -> Path:
-    """The folder of a fix's."""
+    """Return the folder of a fix's checkout: the same each time, since a resumed fix looks there."""
     return home / "checkouts" / fix_id
 
 
@@ -80,10 +80,6 @@ class Checkouts:
         self._home = home
         self._clients = clients
 
-    def place(self, fix_id: str) -> Path:
-        """The folder of a fix's checkout; the same each time, since a resumed fix looks there."""
-        return checkout(self._home, fix_id)
-
     def commit_of(self, name: str, repository: RepositorySettings) -> str:
         """The commit that a fix of it is about now. A URL is fetched. Raises RepositoryError, ToolError."""
         source = self._source(name, repository, fetch=True)
@@ -102,7 +98,7 @@ class Checkouts:
         """The files of a commit, without a checkout. Raises RepositoryError, ToolError."""
         source = self._source(name, repository, fetch=False)
         words = ["ls-tree", "-r", "-z", "--name-only", commit]
-        return tuple(filter(None, self._git(words, source, name, LOCAL_S).split("\0")))
+        return tuple(filter(None, self._git(words, source, name, LOCAL_S).output.split("\0")))
 
     def texts(
         self, name: str, repository: RepositorySettings, commit: str, paths: Sequence[str]
@@ -113,7 +109,7 @@ class Checkouts:
         while waiting:
             some = waiting.pop()
             words = ["show", "--no-textconv", *(f"{commit}:{path}" for path in some)]
-            done = self._done(words, source, name, LOCAL_S)
+            done = self._git(words, source, name, LOCAL_S)
             if done.truncated and len(some) > 1:
                 half = len(some) // 2
                 waiting += [some[:half], some[half:]]
@@ -126,7 +122,7 @@ class Checkouts:
     ) -> Iterator[Path]:
         """A clean checkout at this commit, gone at the end. Its own folder is called as the repository is:
         the record and what is handed over name it so. Raises RepositoryError, ToolError."""
-        folder = self.place(fix_id)
+        folder = checkout(self._home, fix_id)
         try:
             with writing_below(self._state_dir):
                 remove_tree(folder)  # of a process that was killed
@@ -199,7 +195,7 @@ class Checkouts:
     def _follow_default(self, url: str, mirror: Path, name: str) -> None:
         """A fetch does not tell which branch is the default one now, and HEAD is that branch."""
         words = [*_allow("https", "ssh"), "ls-remote", "--symref", "--", url, "HEAD"]
-        reported = _DEFAULT.search(self._git(words, mirror, name, FETCH_S, env=_USERS))
+        reported = _DEFAULT.search(self._git(words, mirror, name, FETCH_S, env=_USERS).output)
         if reported is not None:
             self._git(["symbolic-ref", "HEAD", reported[1]], mirror, name, LOCAL_S)
 
@@ -213,16 +209,6 @@ class Checkouts:
         part.rename(mirror)
 
     def _git(
-        self,
-        words: Sequence[str],
-        cwd: Path,
-        name: str,
-        timeout_s: float,
-        env: dict[str, str] | None = None,
-    ) -> str:
-        return self._done(words, cwd, name, timeout_s, env).output
-
-    def _done(
         self,
         words: Sequence[str],
         cwd: Path,

@@ -1,17 +1,22 @@
-"""A small process that stands over a worker, so that nothing of it lives on, however it ends.
+"""A small process above each worker, so that nothing of the worker outlives it, however it ends.
 
-A worker starts clients, which start programs of their own. Where it is killed they would go on without
-anybody who waits for them. The guard is the worker's parent, becomes the parent of whatever the worker
+A worker starts clients, which start programs of their own. If it is killed they would continue, and no
+process would wait for them. The guard is the worker's parent, becomes the parent of whatever the worker
 leaves (a "subreaper"), and kills that before it ends itself. It imports little: it costs a few megabytes.
+
+``start_worker`` runs this module with two arguments: the time limit (s), and the worker's module, which has
+a ``main``.
 """
 
 import ctypes
 import gc
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 
@@ -102,7 +107,6 @@ def _children() -> list[int]:
 
 
 def _end_as(code: int) -> None:
-    """Whoever started us learns how the worker ended."""
     if code < 0:
         if -code not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(-code, signal.SIG_DFL)
@@ -111,7 +115,18 @@ def _end_as(code: int) -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    """Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0):
         raise OSError(ctypes.get_errno(), f"prctl {option}")
+
+
+def main() -> None:
+    """Return in the worker alone, which then imports what it needs."""
+    stand_guard(float(sys.argv[1]))
+    with keeping_imports():
+        work = import_module(sys.argv[2]).main
+    work()
+
+
+if __name__ == "__main__":
+    main()

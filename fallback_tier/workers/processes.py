@@ -1,19 +1,145 @@
-"""The workers of one owner (a service, a runner of a campaign): started, found again, ended.
+"""The workers of one owner (a service, a campaign's runner): started, found again, ended, with their locks.
 
 What is kept in memory is lost without harm. A worker holds its lock from before its first instruction to
-its last, whoever its parent is by then: whoever comes next finds it by that (ADR-0129).
+its last, whatever its parent is by then: the next owner finds it by that (ADR-0129). A fix that is said to
+run and whose lock is free has no worker.
 """
 
+import contextlib
+import os
+import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from pathlib import Path
+from typing import IO, Any, BinaryIO, NamedTuple
 
+from fallback_tier.files.folders import writing_below
+from fallback_tier.files.locks import try_hold
+from fallback_tier.sandbox.clients import passed_to_clients
 from fallback_tier.sandbox.process import kill_tree
-from fallback_tier.workers.locks import WorkerLocks
-from fallback_tier.workers.starting import start_worker
+
+
+@dataclass(frozen=True)
+class WorkerLocks:
+    """Those of one owner's workers, below ``home``, a folder in the state folder. A ``fix_id`` is one of
+    ours."""
+
+    state_dir: Path
+    home: Path
+
+    def path(self, fix_id: str) -> Path:
+        """The lock of a fix's worker."""
+        return self.home / "workers" / f"{fix_id}.lock"
+
+    def log(self, fix_id: str) -> Path:
+        """What a worker wrote to its standard error: nothing, unless it broke."""
+        return self.home / "workers" / f"{fix_id}.log"
+
+    def take(self, fix_id: str) -> BinaryIO | None:
+        """The worker's lock; None: a worker is alive. It ends with the last process that has the file
+        open. Who held it before stands in it no more: that process may be anybody's by now.
+
+        Raises StateFolderError.
+        """
+        path = self.path(fix_id)
+        with writing_below(self.state_dir):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if (lock := try_hold(path)) is not None:
+                lock.truncate(0)
+            return lock
+
+    def end_holder(self, fix_id: str, *, at_once: bool = False) -> None:
+        """Ask the worker that holds the lock, and no other process, to end, or kill it (``at_once``); its
+        guard removes what it leaves. Nothing happens if it has not written who it is."""
+        with suppress(OSError, ValueError):  # it has not said so, or has just gone
+            pidfd = os.pidfd_open(int(self.path(fix_id).read_bytes()))
+            try:
+                if (lock := self.take(fix_id)) is not None:
+                    lock.close()  # it has gone, and its number may be another's
+                else:
+                    how = signal.SIGKILL if at_once else signal.SIGTERM
+                    signal.pidfd_send_signal(pidfd, how)
+            finally:
+                os.close(pidfd)
+
+    def tidy(self, fix_id: str) -> None:
+        """Its worker has gone: remove the lock, and a log in which nothing stands."""
+        log = self.log(fix_id)
+        if log.exists() and not log.stat().st_size:
+            log.unlink()
+        if (lock := self.take(fix_id)) is not None:
+            with lock:
+                self.path(fix_id).unlink(missing_ok=True)  # while it is held
+
+
+def write_holder(lock: int) -> None:
+    """Who holds it, so that another process can end this worker. No client of ours inherits it: none may
+    outlive the worker with it."""
+    os.set_inheritable(lock, False)
+    os.ftruncate(lock, 0)
+    os.write(lock, str(os.getpid()).encode())
+
+
+#: Python without the user's own modules, and the guard of every worker.
+_COMMAND = (sys.executable, "-I", "-m", "fallback_tier.workers.guard")
+
+#: What a worker needs of our environment in addition to what its clients may know: where libraries are, and
+#: how PostgreSQL is reached (libpq's variables, but for the password itself).
+_ENVIRONMENT = (
+    "LD_LIBRARY_PATH",
+    "PGPASSFILE",
+    "PGSERVICE",
+    "PGSERVICEFILE",
+    "PGSSLMODE",
+    "PGSSLROOTCERT",
+)
+
+
+def guarded(module: str, limit_s: float) -> tuple[str, ...]:
+    """Return the command that runs a worker's module under a guard."""
+    return (*_COMMAND, str(limit_s), module)
+
+
+def start_worker(
+    module: str, limit_s: float, order: bytes, lock: BinaryIO, log: Path
+) -> "subprocess.Popen[bytes]":
+    """Run a worker's ``module`` under a guard, with its order on standard input: keys come through this
+    pipe alone. ``log`` takes its output; ``lock`` is its own from now on. Raises OSError.
+    """
+    with log.open("wb") as log_file:
+        process = subprocess.Popen(
+            guarded(module, limit_s),
+            stdout=log_file,
+            pass_fds=(lock.fileno(),),
+            **surroundings(log_file, log.parent),
+        )
+    assert process.stdin is not None  # noqa: S101 (stdin=PIPE)
+    with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
+        pipe.write(order)
+    return process
+
+
+def surroundings(log_file: IO[bytes], cwd: Path) -> dict[str, Any]:
+    """Arguments of ``subprocess.Popen``, or asyncio's, for every process of a fix: its input is a pipe, its
+    errors go to its log, and a signal to our terminal is not one to it."""
+    return {
+        "stdin": subprocess.PIPE,
+        "stderr": log_file,
+        "cwd": cwd,
+        "env": worker_environment(os.environ),
+        "start_new_session": True,
+    }
+
+
+def worker_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a worker is started with: keys come through its pipe, and what else is secret is not its own."""
+    own = {name: environ[name] for name in _ENVIRONMENT if name in environ}
+    return passed_to_clients(environ) | own
+
 
 #: From the request to end to the signal that ends a worker in any case (seconds). A worker that ends in
 #: good order takes as long as its client that is slowest to end.

@@ -39,7 +39,7 @@ _PRELOADED = (
     "fallback_tier.cli.fix.command",
     "fallback_tier.cli.audit.trails",
     "fallback_tier.cli.fix.resume",
-    "fallback_tier.cli.review.command",
+    "fallback_tier.cli.review",
     "fallback_tier.advisory.npm_ranges",
     "fallback_tier.advisory.reports",
     "fallback_tier.fix.open_fix",

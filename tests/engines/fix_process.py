@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fallback_tier.engines.opened import OpenedFix
-from fallback_tier.engines.sessions.serving import serve_standard_input
+from fallback_tier.engines.temporal.fix_process import serve_standard_input
 from tests.engines.scenario import scenario_of
 
 

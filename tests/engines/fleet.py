@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fallback_tier.engines.sessions.messages import Ticket
 from fallback_tier.engines.temporal.client import FixWorkflows
 from fallback_tier.engines.temporal.connecting import Cluster, EngineUnreachableError
-from fallback_tier.engines.temporal.messages import Limits
+from fallback_tier.engines.temporal.messages import Limits, Ticket
 from tests.engines.scenario import EngineScenario
 from tests.forks import Forked
 from tests.waiting import PATIENCE_S, becomes, next_line

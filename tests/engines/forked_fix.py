@@ -8,8 +8,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from fallback_tier.engines.sessions.process import FixProcess
-from fallback_tier.engines.sessions.serving import serve_standard_input
+from fallback_tier.engines.temporal.fix_process import serve_standard_input
+from fallback_tier.engines.temporal.session import FixProcess
 from tests.engines.fix_process import opened
 from tests.forks import become, forks
 from tests.waiting import PATIENCE_S

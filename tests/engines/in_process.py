@@ -16,16 +16,22 @@ from temporalio.client import Client, WorkflowFailureError
 
 from fallback_tier.advisory import Advisory
 from fallback_tier.engines.opened import OpenedFix
-from fallback_tier.engines.sessions.messages import Request, SessionProblem, Standing, Ticket
-from fallback_tier.engines.sessions.process import SessionOverError
-from fallback_tier.engines.sessions.serving import carry_out_all
 from fallback_tier.engines.temporal.activities import FixSession, Launch
-from fallback_tier.engines.temporal.client import FixWorkflows, WorkflowState
+from fallback_tier.engines.temporal.client import FixWorkflows
 from fallback_tier.engines.temporal.connecting import Cluster, connect
-from fallback_tier.engines.temporal.messages import Limits
+from fallback_tier.engines.temporal.fix_process import carry_out_all
+from fallback_tier.engines.temporal.messages import (
+    Limits,
+    Request,
+    SessionProblem,
+    Standing,
+    Ticket,
+)
+from fallback_tier.engines.temporal.session import SessionOverError
 from fallback_tier.engines.temporal.worker import WorkerSettings, run_worker
 from fallback_tier.fix.steps import FixProgress, StepKey
 from fallback_tier.fix_result import OneFix
+from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.outcome import AttemptSummary, RecipeApplication, RecipeSelection
 from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier
@@ -125,7 +131,7 @@ class TemporalHere:
         came(self._ready)
         assert not self._broken.is_set(), "the worker has not started"
 
-    def run(self, opening: Opening) -> WorkflowState:
+    def run(self, opening: Opening) -> EngineState:
         """A fix to where its workflow ends, or waits for a person; then that is cancelled. Raises what a
         step raises."""
         fix_id = uuid.uuid4().hex
@@ -142,7 +148,7 @@ class TemporalHere:
         finally:
             del self._runs[fix_id]
 
-    def run_launched(self, fix_id: str) -> WorkflowState:
+    def run_launched(self, fix_id: str) -> EngineState:
         """One that ``launch`` opens, to its workflow's end, which is not asked for but told."""
         self._client.start(Ticket(fix_id, "0" * 64))
         assert self._loop is not None
@@ -179,9 +185,9 @@ class TemporalHere:
         joined(self._thread)
         self._client.close()
 
-    def _over(self, fix_id: str, *also: str) -> WorkflowState:
+    def _over(self, fix_id: str, *also: str) -> EngineState:
         going = {"active", *also}
-        found: list[WorkflowState] = []
+        found: list[EngineState] = []
 
         def is_over() -> bool:
             found[:] = [self._client.state(fix_id)]
@@ -190,11 +196,11 @@ class TemporalHere:
         becomes(is_over, f"the workflow {fix_id} is over")
         return found[0]
 
-    def _raised(self, run: Run, found: WorkflowState) -> WorkflowState:
+    def _raised(self, run: Run, found: EngineState) -> EngineState:
         if run.error is not None:
             assert found.phase in {"failed", "cancelled"}, found
             raise run.error
-        return WorkflowState("waiting")
+        return EngineState(phase=Phase.WAITING)
 
     def _work(self) -> None:
         try:

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from fallback_audit.errors import AuditStoreError
-from fallback_tier.engines.sessions.messages import Ticket
-from fallback_tier.engines.sessions.process import FixProcess, start_process
 from fallback_tier.engines.temporal.connecting import Cluster
+from fallback_tier.engines.temporal.messages import Ticket
+from fallback_tier.engines.temporal.session import FixProcess, start_process
 from fallback_tier.engines.temporal.worker import WorkerSettings, run_worker
 from fallback_tier.wiring.trail import ReadOnlyTrail
 from tests.engines.forked_fix import start_fork

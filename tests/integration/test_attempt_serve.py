@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fallback_tier.cli.attempt.command import MAX_ID_CHARACTERS, MAX_INPUT_BYTES
+from fallback_tier.cli.attempt import MAX_ID_CHARACTERS, MAX_INPUT_BYTES
 from tests.e2e.command import SCRIPT, osv, repository, run, snapshot
 from tests.fakes.repository import commit_all
 from tests.schemas.checking import check_output
@@ -220,7 +220,7 @@ def test_what_is_printed_is_no_answer_and_takes_no_request(tmp_path: Path) -> No
     """Of this process as of a program that it starts."""
     program = """
 import subprocess
-from fallback_tier.cli.attempt.command import protocol_streams
+from fallback_tier.cli.attempt import protocol_streams
 with protocol_streams() as (requests, answers):
     for line in requests:
         print("noise")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.serve.command import check_extra
+from fallback_tier.cli.serve import check_extra
 from fallback_tier.errors import ConfigurationError, ToolMissingError
 from fallback_tier.service.database import Database, service_db
 from fallback_tier.service.keys import KeyStore

@@ -19,7 +19,7 @@ from fallback_tier.installed import look_at
 from fallback_tier.repo import Settings
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.workers.checkouts import Checkouts
-from fallback_tier.workers.repositories import RepositorySettings
+from fallback_tier.workers.tables import RepositorySettings
 from tests.e2e.command import osv, run
 from tests.fakes.hostile_git import PLACES, SELECTIONS, Canary, in_config
 from tests.fakes.repository import GIT_ENV, commit_all, git, write

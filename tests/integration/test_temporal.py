@@ -19,7 +19,6 @@ from temporalio.worker import Worker
 from fallback_audit.errors import AuditStoreError
 from fallback_audit.vocabulary import PromptShape, RefusalReason
 from fallback_tier.engines.opened import OpenedFix
-from fallback_tier.engines.sessions.messages import SessionStep, Standing, Ticket
 from fallback_tier.engines.temporal.connecting import Cluster, connect
 from fallback_tier.engines.temporal.messages import (
     CLOSE,
@@ -27,7 +26,10 @@ from fallback_tier.engines.temporal.messages import (
     WORKFLOW,
     FixRun,
     Session,
+    SessionStep,
+    Standing,
     StepOrder,
+    Ticket,
 )
 from fallback_tier.engines.temporal.workflow import FixWorkflow
 from fallback_tier.fix.steps import StepKey
@@ -277,7 +279,8 @@ def test_a_fix_ends_when_its_time_is_over_and_can_be_given_more(fleet: Fleet) ->
         fleet.reach("failed", [name])
         found = fleet.client.state(name)
         said = f"The fix took longer than {fix_s} seconds (limits.fix_s)."
-        assert (found.code, found.sentence) == ("time_limit", said)
+        assert found.problem is not None
+        assert (found.problem.code, found.problem.problem) == ("time_limit", said)
         if "ModelCalled" in fleet.scenario.kinds_so_far(name):
             break
     opened = fleet.scenario.counted(name)
@@ -319,8 +322,9 @@ def test_bad_input_fails_with_its_reason(fleet: Fleet) -> None:
     fleet.start(name)
     fleet.reach("failed", [name])
     found = fleet.client.state(name)
-    assert found.code == "repository"
-    assert "changes" in found.sentence
+    assert found.problem is not None
+    assert found.problem.code == "repository"
+    assert "changes" in found.problem.problem
 
 
 def test_a_fix_that_kills_every_worker_is_given_up(fleet: Fleet) -> None:
@@ -331,7 +335,9 @@ def test_a_fix_that_kills_every_worker_is_given_up(fleet: Fleet) -> None:
     fleet.worker()
     fleet.start(name)
     fleet.reach("failed", [name])
-    assert fleet.client.state(name).code == "gave-up"
+    problem = fleet.client.state(name).problem
+    assert problem is not None
+    assert problem.code == "gave-up"
     assert not fleet.scenario.kinds_so_far(name)
 
 
@@ -346,8 +352,9 @@ def test_what_was_terminated_has_failed_and_can_be_begun_again(fleet: Fleet) -> 
 
     asyncio.run(terminate())
     found = fleet.client.state(name)
-    assert (found.phase, found.code) == ("failed", "terminated")
-    assert "too many events" in found.sentence
+    assert (found.phase, found.problem and found.problem.code) == ("failed", "terminated")
+    assert found.problem is not None
+    assert "too many events" in found.problem.problem
     fleet.worker()
     fleet.start(name)
     fleet.reach("ended", [name])

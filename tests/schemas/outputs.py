@@ -17,16 +17,16 @@ from fallback_audit.verifying.report import VerificationReport
 from fallback_audit.vocabulary import GateStatus, ProofLevel, TestsLevel
 from fallback_plugins.solved_examples.store.example_store import Withdrawal
 from fallback_tier.advisory import AdvisorySource
-from fallback_tier.cli.audit.export import ExportDone, ImportDone
 from fallback_tier.cli.audit.setup import BegunAgain, CheckpointMade, RolesMade, SigningKey
 from fallback_tier.cli.audit.trails import AuditLog
+from fallback_tier.cli.audit.verify import ExportDone, ImportDone
 from fallback_tier.cli.cache import CacheCleared, CacheList
-from fallback_tier.cli.config.command import ConfigShown
+from fallback_tier.cli.config import ConfigShown
 from fallback_tier.cli.examples.index import DriftFound, ExamplesFound, IndexBuilt, ManifestShown
 from fallback_tier.cli.examples.records import ExampleList, ExampleShown, Ingested
 from fallback_tier.cli.examples.sources import Harvested, InfluencedFixes, ReleaseAdded
 from fallback_tier.cli.fix.plan import PlanDocument
-from fallback_tier.cli.keys.command import (
+from fallback_tier.cli.keys import (
     KeyList,
     KeyMade,
     PersonList,
@@ -34,7 +34,7 @@ from fallback_tier.cli.keys.command import (
     SessionsEnded,
 )
 from fallback_tier.cli.local_model import ModelFetched
-from fallback_tier.cli.review.command import QuestionList
+from fallback_tier.cli.review import QuestionList
 from fallback_tier.cli.scan.command import ScanDocument
 from fallback_tier.fix.batch.outcome import AdvisoryEnd
 from fallback_tier.fix.journal.questions import Review

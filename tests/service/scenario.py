@@ -12,11 +12,10 @@ from fastapi.testclient import TestClient
 
 from fallback_tier.portal.mounting import open_portal
 from fallback_tier.service import people
-from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.http.app import create_app
 from fallback_tier.service.opening import Service, open_service
 from fallback_tier.service.roles import Role
-from fallback_tier.service.settings import ServiceSettings
+from fallback_tier.service.settings import Secrets, ServiceSettings
 from tests import database_files
 
 #: scrypt's cost of a password of these services: a thousandth. What ours cost: unit/service/test_people.py.

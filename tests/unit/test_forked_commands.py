@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e import forked
 
-RARE = "fallback_tier.cli.cache_parser"
+RARE = "fallback_tier.cli.completion"
 
 
 def test_only_what_may_be_shared_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ def _add_export(verbs: "arguments.Verbs") -> None:
         action="store_true",
         help="include the evidence that the events name, except raw prompts and answers",
     )
-    finish(export, "audit.export:export_")
+    finish(export, "audit.verify:export_")
 
 
 def _add_import(verbs: "arguments.Verbs") -> None:
@@ -93,7 +93,7 @@ def _add_import(verbs: "arguments.Verbs") -> None:
     )
     imported.add_argument("file", metavar="FILE", help="an export, or - for standard input")
     arguments.add_trust(imported)
-    finish(imported, "audit.export:import_")
+    finish(imported, "audit.verify:import_")
 
 
 def _add_keygen(verbs: "arguments.Verbs") -> None:
@@ -134,7 +134,7 @@ def _add_prove(verbs: "arguments.Verbs") -> None:
     prove.add_argument("--check", metavar="FILE", help="check the proof in FILE; needs no record")
     arguments.add_trust(prove, "--check: ")
     prove.add_argument("-o", "--output", metavar="FILE", help="write the proof to FILE")
-    finish(prove, "audit.prove:prove")
+    finish(prove, "audit.verify:prove")
 
 
 def _add_redact(verbs: "arguments.Verbs") -> None:

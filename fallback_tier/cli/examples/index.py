@@ -5,15 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
-
 from fallback_audit.frozen import Frozen
 from fallback_plugins.solved_examples.index.drift import Drift
 from fallback_plugins.solved_examples.index.drift import validate as find_drift
@@ -27,7 +18,7 @@ from fallback_plugins.solved_examples.store.example_store import Manifest
 from fallback_tier.advisory import load_advisory
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.examples.records import open_store
-from fallback_tier.cli.progress import Shown
+from fallback_tier.cli.progress import Shown, counting_bar
 from fallback_tier.cli.results import print_plain
 from fallback_tier.retrieval import RetrievalAccount
 
@@ -116,18 +107,10 @@ class _Bar(Shown):
     """How far a long work is, on a terminal. Use as a context manager."""
 
     def __init__(self) -> None:
-        console = Console(stderr=True)
-        self._progress = Progress(
-            *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
+        self._progress = counting_bar()
         super().__init__(self._progress)
 
     def stage(self, name: str) -> Callable[[int, int], None]:
-        """What a part of the work calls with (done, total)."""
         task = self._progress.add_task(name, total=None, visible=False)
 
         def show(done: int, total: int) -> None:

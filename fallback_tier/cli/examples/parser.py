@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 
 from fallback_tier.cli import arguments
-from fallback_tier.cli.arguments import add_json, add_record, add_routing_floor
+from fallback_tier.cli.arguments import RECORD, add
 from fallback_tier.cli.exit_codes import epilog
 
 
@@ -21,7 +21,7 @@ def add_verbs(examples: ArgumentParser) -> None:
     _add_withdraw(verbs)
     influenced = _verb(verbs, "influenced", "list the fixes that an example had a part in")
     influenced.add_argument("example_id", metavar="ID", help="as `examples list` prints it")
-    add_record(influenced)
+    add(influenced, *RECORD)
     influenced.set_defaults(handler="fallback_tier.cli.examples.sources:influenced")
     manifest = _verb(
         verbs, "manifest", "show the corpus, chunker and model that the store is made of"
@@ -39,7 +39,7 @@ def _verb(verbs: "arguments.Verbs", name: str, help: str, description: str = "")
     """Every verb has a store, JSON, and a function of its name that runs it."""
     verb = verbs.add_parser(name, help=help, description=description or None, epilog=epilog())
     verb.add_argument("--store", required=True, metavar="DB", help="the example store")
-    add_json(verb)
+    add(verb, "--json")
     verb.set_defaults(handler=f"fallback_tier.cli.examples.records:{name}")
     return verb
 
@@ -87,7 +87,7 @@ def _add_harvest(verbs: "arguments.Verbs") -> None:
     harvest.add_argument(
         "--licence", metavar="NAME", help="of the code (default: as its manifest declares)"
     )
-    add_record(harvest)
+    add(harvest, *RECORD)
     harvest.set_defaults(handler="fallback_tier.cli.examples.sources:harvest")
 
 
@@ -130,7 +130,7 @@ def _add_search(verbs: "arguments.Verbs") -> None:
     asked.add_argument("--advisory", metavar="FILE", help="an OSV record (JSON)")
     for name in ("ecosystem", "package", "cwe", "language"):
         search.add_argument(f"--{name}", metavar=name.upper(), help="of the question, beside TEXT")
-    add_routing_floor(search)
+    add(search, "--routing-floor")
     search.set_defaults(handler="fallback_tier.cli.examples.index:search")
 
 

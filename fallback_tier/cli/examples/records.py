@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 
 from fallback_audit.frozen import Frozen
 from fallback_audit.showing.describe import visible
@@ -31,6 +31,7 @@ from fallback_plugins.solved_examples.store.schema import State
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import OTHER_KEY, PROVIDER_KEY, user_name
 from fallback_tier.cli.output import print_json
+from fallback_tier.cli.progress import spinner
 from fallback_tier.cli.results import print_plain, print_shown
 from fallback_tier.errors import InputError
 from fallback_tier.retrieval import SolvedExample
@@ -103,11 +104,7 @@ def ingest(arguments: argparse.Namespace) -> int:
     """Add the records of all files, or none. Raises InputError naming file and line."""
     _check_records(arguments)
     tally = _Tally()
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
+    with spinner(Console(stderr=True)) as progress:
         counts = open_store(arguments).ingest(_examples(arguments, tally, progress))
     lines = (f"{line}\n" for line in _counts_lines(counts, tally))
     document = _counts_json(counts, tally)

@@ -255,7 +255,6 @@ def _finds_secrets(example: SolvedExample) -> bool:
 
 
 def _ingest(arguments: argparse.Namespace, *examples: SolvedExample) -> IngestCounts:
-    """Nothing to add makes no store."""
     if not examples:
         return IngestCounts()
     return open_store(arguments).ingest(examples)

@@ -214,7 +214,6 @@ def report_record(result: FixResult, console: Console) -> None:
 
 
 def _report_usage(result: FixResult, console: Console) -> None:
-    """One line a call type, for a person; nothing where no model was asked."""
     for used in result.usage:
         tokens = f"{used.input_tokens:,} tokens in"
         if used.cache_read_tokens or used.cache_write_tokens:

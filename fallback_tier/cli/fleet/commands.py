@@ -1,15 +1,16 @@
-"""``fleet status|pause|resume|cancel|report``: look at a campaign, and say what is to become of it."""
+"""``fleet status|pause|resume|cancel|report``: look at a campaign, and change its state."""
 
 import argparse
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from rich.console import Console
 
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.fleet.opening import opened
 from fallback_tier.cli.fleet.showing import (
     Watching,
     branches_table,
@@ -19,13 +20,32 @@ from fallback_tier.cli.fleet.showing import (
     show_left_out,
     status_document,
 )
+from fallback_tier.cli.options import FLEET_STORE, record, state_dir
 from fallback_tier.cli.output import print_json
 from fallback_tier.fleet import steering
 from fallback_tier.fleet.model import CampaignLine
-from fallback_tier.fleet.refreshing import refresh
+from fallback_tier.fleet.record import FleetRecord
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.reporting import report_document, report_page
-from fallback_tier.fleet.store.store import FleetStore
+from fallback_tier.fleet.steering import refresh
+from fallback_tier.fleet.store.store import FleetStore, open_store
+
+
+def store_url(arguments: argparse.Namespace) -> str | None:
+    """Of the list in PostgreSQL; None: it is in the state folder."""
+    return arguments.fleet_store or os.environ.get(FLEET_STORE) or None
+
+
+@contextmanager
+def opened(arguments: argparse.Namespace) -> Iterator[tuple[FleetStore, FleetRecord]]:
+    """Both, closed at the end. Raises FleetStoreError."""
+    place = state_dir(arguments)
+    with (
+        open_store(place, store_url(arguments)) as store,
+        closing(FleetRecord(place, record(arguments))) as facts,
+    ):
+        yield store, facts
+
 
 #: Between two looks of --follow (seconds).
 _LOOK_S = 1.0

@@ -3,7 +3,7 @@
 import argparse
 
 from fallback_tier.cli import arguments
-from fallback_tier.cli.arguments import add_json, add_record, add_state
+from fallback_tier.cli.arguments import RECORD, add
 from fallback_tier.cli.exit_codes import epilog
 
 #: Fixes that a worker has open at once, by default: each is a test suite that runs.
@@ -22,9 +22,9 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--dry-run", action="store_true", help="show the plan; nothing is kept or started"
     )
-    add_record(run)
+    add(run, *RECORD)
     _add_store(run)
-    add_json(run)
+    add(run, "--json")
     example = verbs.add_parser("example", help="make a folder with a small campaign to try")
     example.add_argument("folder", metavar="DIR", help="a folder that is not there yet")
     example.set_defaults(handler="fallback_tier.demo.campaign:run")
@@ -34,7 +34,7 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
         epilog=epilog(),
     )
     dev.add_argument("--port", type=int, default=7233, metavar="N", help="default: 7233")
-    add_state(dev)
+    add(dev, "--state-dir")
     dev.set_defaults(handler="fallback_tier.cli.fleet.working:dev")
     status = _verb(verbs, "status", "show campaigns, or one with its fixes", "commands:status")
     status.add_argument("campaign", nargs="?", metavar="NAME", help="default: a line for each")
@@ -79,7 +79,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         "--audit-store", metavar="URL", help="the record in PostgreSQL, as for fleet run"
     )
     _add_store(parser)
-    add_json(parser)
+    add(parser, "--json")
 
 
 def _add_store(parser: argparse.ArgumentParser) -> None:
@@ -114,7 +114,7 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="of this version: a fix that began under one is only taken by workers of it",
     )
-    add_record(parser)
+    add(parser, *RECORD)
     parser.add_argument(
         "--fleet-store", metavar="URL", help="where provider limits are shared (as for fleet run)"
     )
@@ -122,7 +122,6 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Where Temporal is."""
     parser.add_argument(
         "--temporal",
         default="127.0.0.1:7233",

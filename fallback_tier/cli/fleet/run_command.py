@@ -12,7 +12,7 @@ from rich.console import Console
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.fleet.opening import opened, store_url
+from fallback_tier.cli.fleet.commands import opened, store_url
 from fallback_tier.cli.fleet.showing import (
     Watching,
     plan_document,
@@ -23,18 +23,15 @@ from fallback_tier.cli.fleet.showing import (
 from fallback_tier.cli.fleet.working import check_extra
 from fallback_tier.cli.options import keys, record, state_dir
 from fallback_tier.cli.results import print_shown
-from fallback_tier.files.entries import say_nothing
-from fallback_tier.fleet.alone import alone
-from fallback_tier.fleet.campaign import Campaign, EngineKind
-from fallback_tier.fleet.campaign_file import read_campaign
-from fallback_tier.fleet.campaign_plan import CampaignPlan, Planner
+from fallback_tier.fleet.campaign import Campaign, EngineKind, read_campaign
+from fallback_tier.fleet.campaign_plan import Planner
 from fallback_tier.fleet.engine import FleetEngine
 from fallback_tier.fleet.local.engine import LocalEngine
 from fallback_tier.fleet.model import CampaignState, FixState
-from fallback_tier.fleet.place import FleetSecrets, Place
+from fallback_tier.fleet.order import FleetSecrets, Place
 from fallback_tier.fleet.refusals import CampaignError
-from fallback_tier.fleet.running import Runner
-from fallback_tier.fleet.store.store import FleetStore, check_same_list
+from fallback_tier.fleet.running import Runner, alone
+from fallback_tier.fleet.store.store import FleetStore, Planned, check_same_list
 from fallback_tier.installed import clients_and_plugins
 from fallback_tier.wiring import wire
 from fallback_tier.wiring.trail import open_evidence
@@ -91,9 +88,8 @@ def _engine_for(campaign: Campaign, arguments: argparse.Namespace) -> FleetEngin
 
 def _temporal(campaign: Campaign, place: Place) -> FleetEngine:
     check_extra()
-    from fallback_tier.engines.temporal.client import FixWorkflows
+    from fallback_tier.engines.temporal.client import FixWorkflows, TemporalEngine
     from fallback_tier.engines.temporal.connecting import ADDRESS, Cluster
-    from fallback_tier.engines.temporal.engine import TemporalEngine
     from fallback_tier.engines.temporal.messages import Limits
 
     engine = campaign.engine
@@ -127,7 +123,7 @@ def _find_or_plan(store: FleetStore, campaign: Campaign, place: Path, console: C
     if known is None:
         plan = _planned(campaign, place, console)
         show_plan(plan, console)
-        store.create(plan.planned)
+        store.create(plan)
         return
     check_same_list(campaign.name, known.digest, campaign.digest)
     store.renew_settings(campaign.name, campaign.model_dump_json(), campaign.cap, campaign.fix_cap)
@@ -140,14 +136,13 @@ def _find_or_plan(store: FleetStore, campaign: Campaign, place: Path, console: C
     console.print(f"campaign {campaign.name}: going on ({known.total:,} fixes, {known.state})")
 
 
-def _planned(campaign: Campaign, place: Path, console: Console) -> CampaignPlan:
+def _planned(campaign: Campaign, place: Path, console: Console) -> Planned:
     clients, plugins = clients_and_plugins(campaign.allow_hosts)
     checkouts = Checkouts(place, clients, place / "fleet")
-    report = say_nothing
     if console.is_terminal:
         with console.status("planning") as status:
             return Planner(checkouts, plugins, status.update).plan(campaign)
-    return Planner(checkouts, plugins, report).plan(campaign)
+    return Planner(checkouts, plugins).plan(campaign)
 
 
 def _holder(place: Path) -> str:

@@ -9,9 +9,8 @@ from rich.text import Text
 
 from fallback_audit.showing.describe import visible
 from fallback_tier.budget.tally import in_dollars
-from fallback_tier.fleet.campaign_plan import CampaignPlan
 from fallback_tier.fleet.model import CampaignLine, FixState, FleetFix, LeftOut
-from fallback_tier.fleet.store.reading import FleetReader
+from fallback_tier.fleet.store.store import FleetStore, Planned
 from fallback_tier.fleet.store.summing import reasons
 
 #: Fixes and left-out inputs that a terminal shows; JSON has all.
@@ -24,36 +23,33 @@ _LISTED = 200
 STATES = tuple(FixState)
 
 
-def plan_document(plan: CampaignPlan) -> dict[str, Any]:
+def plan_document(plan: Planned) -> dict[str, Any]:
     """For machines."""
-    planned = plan.planned
     return {
-        "campaign": planned.campaign,
+        "campaign": plan.campaign,
         "repositories": [
-            {"repository": it.repository, "base_commit": it.base_commit}
-            for it in planned.repositories
+            {"repository": it.repository, "base_commit": it.base_commit} for it in plan.repositories
         ],
         "fixes": [
             one.fix.model_dump(
                 mode="json",
                 include={"number", "repository", "advisory_id", "ecosystem", "risk", "priority"},
             )
-            for one in planned.fixes
+            for one in plan.fixes
         ],
         "left_out": [it.model_dump() for it in plan.left_out],
         "pairs_not_named": plan.unnamed,
     }
 
 
-def show_plan(plan: CampaignPlan, console: Console) -> None:
+def show_plan(plan: Planned, console: Console) -> None:
     """The first fixes of the queue, and what is not in it."""
-    planned = plan.planned
     console.print(
-        f"campaign {planned.campaign}: {len(planned.fixes):,} fixes in "
-        f"{len(planned.repositories):,} repositories"
+        f"campaign {plan.campaign}: {len(plan.fixes):,} fixes in "
+        f"{len(plan.repositories):,} repositories"
     )
     table = Table("", "priority", "repository", "advisory", "ecosystem", "CVSS", "EPSS", "KEV")
-    for one in planned.fixes[:_SHOWN]:
+    for one in plan.fixes[:_SHOWN]:
         fix, risk = one.fix, one.fix.risk
         table.add_row(
             str(fix.number + 1),
@@ -66,8 +62,8 @@ def show_plan(plan: CampaignPlan, console: Console) -> None:
             "yes" if risk.kev else "",
         )
     console.print(table)
-    if len(planned.fixes) > _SHOWN:
-        console.print(f"… and {len(planned.fixes) - _SHOWN:,} more (--json has all)")
+    if len(plan.fixes) > _SHOWN:
+        console.print(f"… and {len(plan.fixes) - _SHOWN:,} more (--json has all)")
     show_left_out(plan.left_out, console)
     if plan.unnamed:
         console.print(f"{plan.unnamed:,} pairs are not in it: no manifest names the package")
@@ -81,7 +77,7 @@ def show_left_out(left_out: tuple[LeftOut, ...], console: Console) -> None:
         console.print(f"… and {len(left_out) - _SHOWN:,} more left out (--json has all)")
 
 
-def status_document(reader: FleetReader, name: str) -> dict[str, Any]:
+def status_document(reader: FleetStore, name: str) -> dict[str, Any]:
     """For machines: the campaign, and every fix."""
     return {
         **line_document(reader.campaign(name)),
@@ -137,7 +133,7 @@ def counts_of(line: CampaignLine) -> str:
     return ", ".join(f"{line.counts[it]:,} {it}" for it in STATES if line.counts.get(it))
 
 
-def show_reasons(reader: FleetReader, name: str, console: Console) -> None:
+def show_reasons(reader: FleetStore, name: str, console: Console) -> None:
     """Why fixes ended as they did, the most frequent reasons first."""
     found = reasons(reader, name)
     for it in found[:_SHOWN]:
@@ -169,7 +165,7 @@ def fixes_table(fixes: list[FleetFix]) -> Table:
     return table
 
 
-def show_fixes(reader: FleetReader, name: str, console: Console) -> None:
+def show_fixes(reader: FleetStore, name: str, console: Console) -> None:
     """Print the fixes of a campaign: those that run or need a person first, then the queue's order."""
     fixes = {fix.number: fix for fix in worth_showing(reader, name)}
     for fix in reader.fixes(name, limit=_LISTED):
@@ -181,7 +177,7 @@ def show_fixes(reader: FleetReader, name: str, console: Console) -> None:
         console.print(f"… and {more:,} more (--json has all)")
 
 
-def worth_showing(reader: FleetReader, name: str) -> list[FleetFix]:
+def worth_showing(reader: FleetStore, name: str) -> list[FleetFix]:
     """Running ones first, then those that wait for somebody, or for whom somebody waits."""
     shown: list[FleetFix] = []
     for state in (FixState.RUNNING, FixState.ESCALATED, FixState.FAILED):
@@ -189,7 +185,7 @@ def worth_showing(reader: FleetReader, name: str) -> list[FleetFix]:
     return [*shown, *reader.undelivered(name, limit=_SHOWN)]
 
 
-def branches_table(reader: FleetReader, name: str) -> Table | None:
+def branches_table(reader: FleetStore, name: str) -> Table | None:
     """The branches that patches were committed on, the last ones; None: there is none."""
     fixes = reader.on_branches(name, limit=_SHOWN)
     table = Table("repository", "advisory", "branch")
@@ -201,7 +197,7 @@ def branches_table(reader: FleetReader, name: str) -> Table | None:
 class Watching:
     """Shows a campaign on a terminal for as long as it lasts; elsewhere a line where a count changes."""
 
-    def __init__(self, reader: FleetReader, name: str, console: Console) -> None:
+    def __init__(self, reader: FleetStore, name: str, console: Console) -> None:
         self._reader = reader
         self._name = name
         self._console = console

@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -14,18 +13,19 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.fleet.opening import store_url
+from fallback_tier.cli.fleet.commands import store_url
 from fallback_tier.cli.options import JUDGE_KEY, OTHER_KEY, PROVIDER_KEY, record, state_dir
+from fallback_tier.cli.output import say
 from fallback_tier.errors import ConfigurationError, ToolMissingError
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
 if TYPE_CHECKING:
-    from fallback_tier.engines.sessions.messages import Ticket
-    from fallback_tier.engines.sessions.process import FixProcess
     from fallback_tier.engines.temporal.activities import Launch
     from fallback_tier.engines.temporal.connecting import Cluster
+    from fallback_tier.engines.temporal.messages import Ticket
     from fallback_tier.engines.temporal.reconciling import OpenRecord
-    from fallback_tier.fleet.place import Place
+    from fallback_tier.engines.temporal.session import FixProcess
+    from fallback_tier.fleet.order import Place
     from fallback_tier.wiring.trail import ReadOnlyTrail
 
 #: A campaign's limit on a fix's time is its workflow's here; so long a fix waits for a checkout at most.
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"--fixes {arguments.fixes}: a worker takes at least one.",
             next_step="Give how many fixes this machine may run at once.",
         )
-    from fallback_tier.engines.temporal.naming import worker_name
+    from fallback_tier.engines.temporal.worker import worker_name
 
     with worker_name(state_dir(arguments), arguments.host) as name, suppress(KeyboardInterrupt):
         asyncio.run(_work(arguments, name))
@@ -63,7 +63,7 @@ def check_extra() -> None:
 
 async def _work(arguments: argparse.Namespace, name: str) -> None:
     from fallback_tier.engines.temporal.worker import WorkerSettings, run_worker
-    from fallback_tier.fleet.place import Place
+    from fallback_tier.fleet.order import Place
     from fallback_tier.wiring.trail import open_trail
 
     settings = WorkerSettings(
@@ -78,9 +78,9 @@ async def _work(arguments: argparse.Namespace, name: str) -> None:
         _launching(at, url),
         _reading(at),
         _signalled(),
-        ready=lambda: _say(f"working: {where}, as {settings.own_queue}"),
+        ready=lambda: say(f"working: {where}, as {settings.own_queue}"),
         may_go_on=_claims(at, url),
-        notify=_say,
+        notify=say,
     )
 
 
@@ -97,11 +97,10 @@ def _cluster(arguments: argparse.Namespace) -> "Cluster":
 
 
 def _launching(at: "Place", url: str | None) -> "Launch":
-    """Starts the process of a fix, with the keys of this process's environment."""
-    from fallback_tier.engines.sessions.process import start_process
     from fallback_tier.engines.temporal.fix_process import Job, WorkerKeys
+    from fallback_tier.engines.temporal.session import start_process
     from fallback_tier.workers.problem import MAX_FIX_S
-    from fallback_tier.workers.starting import guarded
+    from fallback_tier.workers.processes import guarded
 
     keys = WorkerKeys(
         provider=_secret(os.environ.get(PROVIDER_KEY)),
@@ -132,8 +131,7 @@ def _reading(at: "Place") -> "OpenRecord":
 
 
 def _claims(at: "Place", url: str | None) -> Callable[[str], bool]:
-    """Whether a fix may go on, by its campaign's list."""
-    from fallback_tier.fleet.refreshing import is_claimed
+    from fallback_tier.fleet.steering import is_claimed
     from fallback_tier.fleet.store.store import open_store
 
     def may_go_on(fix_id: str) -> bool:
@@ -144,7 +142,6 @@ def _claims(at: "Place", url: str | None) -> Callable[[str], bool]:
 
 
 def _signalled() -> asyncio.Event:
-    """Set by the first signal to end."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -160,7 +157,7 @@ def dev(arguments: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     with dev_server(state_dir(arguments) / "fleet" / "temporal", arguments.port) as server:
-        _say(f"Temporal at {server.address}: `fallback-tier worker --temporal {server.address}`")
+        say(f"Temporal at {server.address}: `fallback-tier worker --temporal {server.address}`")
         while not ended.wait(_LOOK_S) and server.process.poll() is None:
             pass
     return exit_codes.OK if ended.is_set() else exit_codes.ENVIRONMENT
@@ -172,9 +169,3 @@ def _path(given: str | None) -> Path | None:
 
 def _secret(given: str | None) -> SecretStr | None:
     return SecretStr(given) if given else None
-
-
-def _say(line: str) -> None:
-    """At once: who started it waits for this."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()

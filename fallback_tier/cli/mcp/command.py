@@ -33,7 +33,7 @@ from fallback_tier.errors import (
 )
 from fallback_tier.limits import HEARTBEAT_S
 from fallback_tier.sandbox.process import kill_tree
-from fallback_tier.workers.starting import guarded
+from fallback_tier.workers.processes import guarded
 
 if TYPE_CHECKING:
     import anyio.abc
@@ -311,7 +311,6 @@ class _Steps:
         await self._report(step)
 
     async def beat(self) -> None:
-        """Report until the command has ended."""
         import anyio
 
         while True:

@@ -10,8 +10,6 @@ from typing import Final, Protocol, TypeVar
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from fallback_tier.engines.sessions.messages import Request, SessionProblem, Standing, Ticket
-from fallback_tier.engines.sessions.process import SessionOverError
 from fallback_tier.engines.temporal.messages import (
     CLOSE,
     DELIVER,
@@ -20,9 +18,14 @@ from fallback_tier.engines.temporal.messages import (
     SESSION_OVER,
     STEP,
     Decided,
+    Request,
     Session,
+    SessionProblem,
+    Standing,
     StepOrder,
+    Ticket,
 )
+from fallback_tier.engines.temporal.session import SessionOverError
 
 Got = TypeVar("Got")
 
@@ -205,7 +208,6 @@ async def _beat(every: float) -> None:
 
 
 def _failed(problem: SessionProblem | None) -> ApplicationError:
-    """As the workflow hears of it."""
     if problem is None:
         return ApplicationError("The fix's process is no more.", type=SESSION_OVER)
     said = problem.shortened()

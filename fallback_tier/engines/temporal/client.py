@@ -1,9 +1,8 @@
-"""Fixes as workflows, for whoever starts, watches, cancels and wakes them, without an event loop."""
+"""Fixes as workflows, for callers without an event loop, and the fleet's engine over them."""
 
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias, TypeVar
 
@@ -18,7 +17,8 @@ from temporalio.exceptions import ApplicationError, TerminatedError
 from temporalio.exceptions import TimeoutError as TimedOutError
 from temporalio.service import RPCError, RPCStatusCode
 
-from fallback_tier.engines.sessions.messages import Ticket
+from fallback_audit.evidence.store import put_document
+from fallback_audit.ports import EvidenceStore
 from fallback_tier.engines.temporal.connecting import (
     Cluster,
     connect,
@@ -32,7 +32,11 @@ from fallback_tier.engines.temporal.messages import (
     FixRun,
     Limits,
     Terms,
+    Ticket,
 )
+from fallback_tier.fleet.engine import EngineState, Phase
+from fallback_tier.fleet.order import FixOrder
+from fallback_tier.workers.problem import Problem
 
 Got = TypeVar("Got")
 Handle: TypeAlias = WorkflowHandle[Any, Any]
@@ -43,16 +47,6 @@ _CALL_S = 10.0
 
 #: What a workflow failed of that the server ended, and not the fix.
 TERMINATED, TIMED_OUT = "terminated", "timed_out"
-
-
-@dataclass(frozen=True)
-class WorkflowState:
-    """``phase``: unknown, active, waiting, ended, failed or cancelled. ``code`` and ``sentence``: why it
-    failed."""
-
-    phase: str
-    code: str = ""
-    sentence: str = ""
 
 
 class FixWorkflows:
@@ -77,7 +71,7 @@ class FixWorkflows:
         terms = self._terms(ticket)
         self._call(self._tell(ticket.fix_id, lambda it: it.signal(RENEWED, terms)))
 
-    def state(self, fix_id: str) -> WorkflowState:
+    def state(self, fix_id: str) -> EngineState:
         """Where the workflow is. How a fix ended is read from the record."""
         return self._call(self._state(fix_id))
 
@@ -136,37 +130,87 @@ class FixWorkflows:
     def _terms(self, ticket: Ticket) -> Terms:
         return Terms(ticket.order_sha256, self.limits.fix_s)
 
-    async def _state(self, fix_id: str) -> WorkflowState:
+    async def _state(self, fix_id: str) -> EngineState:
         handle = (await self._connected()).get_workflow_handle(fix_id)
         try:
             found = await handle.describe()
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
-                return WorkflowState("unknown")
+                return EngineState(phase=Phase.UNKNOWN)
             raise
         match found.status:
             case WorkflowExecutionStatus.RUNNING | WorkflowExecutionStatus.CONTINUED_AS_NEW:
-                return WorkflowState(str((await found.memo()).get("phase", "active")))
+                return EngineState(phase=Phase((await found.memo()).get("phase", Phase.ACTIVE)))
             case WorkflowExecutionStatus.COMPLETED:
-                return WorkflowState("ended")
+                return EngineState(phase=Phase.ENDED)
             case WorkflowExecutionStatus.CANCELED:
-                return WorkflowState("cancelled")
+                return EngineState(phase=Phase.CANCELLED)
         try:
             await handle.result()
         except WorkflowFailureError as error:
             return _failed(error.cause)
-        return WorkflowState("ended")
+        return EngineState(phase=Phase.ENDED)
 
 
-def _failed(cause: BaseException) -> WorkflowState:
+def _failed(cause: BaseException) -> EngineState:
     """Nobody goes on with it by itself. Only who asked for it may read that it was cancelled."""
     match cause:
         case ApplicationError():
-            return WorkflowState("failed", cause.type or "", cause.message)
+            code, said = cause.type or "", cause.message
         case TerminatedError():
             said = f"The workflow was terminated, by the server or by an operator: {cause.message}."
-            return WorkflowState("failed", TERMINATED, said)
+            code = TERMINATED
         case TimedOutError():
             said = f"The workflow came to a time limit of the server: {cause.message}."
-            return WorkflowState("failed", TIMED_OUT, said)
-    return WorkflowState("failed", "workflow", str(cause))
+            code = TIMED_OUT
+        case _:
+            code, said = "workflow", str(cause)
+    problem = Problem(code=code, problem=said, next_step=_NEXT)
+    return EngineState(phase=Phase.FAILED, problem=problem)
+
+
+#: What to do about a workflow that gave up; its sentence names the fix's own next step.
+_NEXT = "Repair what is named, then have the campaign go on: `fallback-tier fleet resume NAME`."
+
+
+class TemporalEngine:
+    """Implements ``FleetEngine``. ``evidence``: where orders are kept, which the workers read."""
+
+    def __init__(self, workflows: FixWorkflows, evidence: EvidenceStore) -> None:
+        self._workflows = workflows
+        self._evidence = evidence
+
+    @property
+    def room(self) -> int | None:
+        """No bound: the task queue waits for workers that have room."""
+        return None
+
+    def submit(self, order: FixOrder) -> None:
+        """Raises EngineUnreachableError, EvidenceError."""
+        self._workflows.start(self._ticket(order))
+
+    def renew(self, order: FixOrder) -> None:
+        """Raises EngineUnreachableError, EvidenceError."""
+        self._workflows.renew(self._ticket(order))
+
+    def state(self, fix_id: str) -> EngineState:
+        """Raises EngineUnreachableError."""
+        return self._workflows.state(fix_id)
+
+    def cancel(self, fix_id: str) -> None:
+        """Raises EngineUnreachableError."""
+        self._workflows.cancel(fix_id)
+
+    def wake(self, fix_id: str) -> None:
+        """Raises EngineUnreachableError."""
+        self._workflows.hint(fix_id)
+
+    def forget(self, fix_id: str) -> None:
+        """Nothing of it is kept here."""
+
+    def close(self) -> None:
+        """Workers go on: they belong to nobody's campaign. Idempotent."""
+        self._workflows.close()
+
+    def _ticket(self, order: FixOrder) -> Ticket:
+        return Ticket(order.fix_id, put_document(self._evidence, order))

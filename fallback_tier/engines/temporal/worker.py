@@ -1,16 +1,31 @@
-"""A worker: it opens fixes where it has room, and takes their steps until they end or it is to end."""
+"""A worker: its name, its room, and its work: it opens fixes if it has room, and takes their steps.
+
+Its own queue is named after it. Two workers with one queue would get one another's steps, and neither would
+have the fix open.
+"""
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import re
+import socket
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
+from typing import BinaryIO
 
 from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.service import RPCError
 from temporalio.worker import (
+    CustomSlotSupplier,
     FixedSizeSlotSupplier,
+    SlotMarkUsedContext,
+    SlotPermit,
+    SlotReleaseContext,
+    SlotReserveContext,
     Worker,
     WorkerDeploymentConfig,
     WorkerTuner,
@@ -21,8 +36,96 @@ from fallback_tier.engines.temporal.activities import FixActivities, Launch
 from fallback_tier.engines.temporal.connecting import Cluster, connect
 from fallback_tier.engines.temporal.messages import LOOKS
 from fallback_tier.engines.temporal.reconciling import OpenRecord, Reconciler, looking
-from fallback_tier.engines.temporal.slots import RoomForFixes
 from fallback_tier.engines.temporal.workflow import FixWorkflow
+from fallback_tier.errors import ConfigurationError
+from fallback_tier.files.folders import writing_below
+from fallback_tier.files.locks import try_hold
+
+#: Between two looks at whether there is room again (seconds): a fix takes minutes.
+_ROOM_LOOK_S = 0.1
+
+
+class RoomForFixes(CustomSlotSupplier):
+    """A slot to open a fix with, while ``opened()`` and those that are being opened leave room.
+
+    A fix keeps its room from one activity to the next, which is why the worker's own count of activities
+    does not do. While not ``can_open()`` there is none: a worker that could open no fix would fail at once
+    with each, and ask for the next before anybody else does.
+    """
+
+    def __init__(
+        self, fixes: int, opened: Callable[[], int], can_open: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._fixes = fixes
+        self._opened = opened
+        self._can_open = can_open
+        self._reserved = 0
+
+    async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
+        """Wait for room."""
+        while (permit := self.try_reserve_slot(ctx)) is None:
+            await asyncio.sleep(_ROOM_LOOK_S)
+        return permit
+
+    def try_reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit | None:  # noqa: ARG002
+        """Room that there is now."""
+        if not self._can_open() or self._opened() + self._reserved >= self._fixes:
+            return None
+        self._reserved += 1
+        return SlotPermit()
+
+    def mark_slot_used(self, ctx: SlotMarkUsedContext) -> None:
+        """It opens a fix."""
+
+    def release_slot(self, ctx: SlotReleaseContext) -> None:  # noqa: ARG002
+        """The fix is open, or could not be opened; or nobody needs the slot any more."""
+        self._reserved -= 1
+
+
+#: What tells a host's state folders apart: made once for each. Eight digits are enough for one host.
+_SUFFIX = re.compile(r"[0-9a-f]{8}")
+
+#: What a file's name may not have.
+_UNPLAIN = re.compile(r"[^A-Za-z0-9.-]")
+
+
+@contextmanager
+def worker_name(state_dir: Path, told: str = "") -> Iterator[str]:
+    """Hold it as long as the worker works: the host's name and this state folder's suffix, or what a person
+    has ``told`` it, which is theirs to keep apart from other machines'.
+
+    Raises ConfigurationError where a worker of this state folder has the name, StateFolderError.
+    """
+    path = state_dir / "fleet" / f"worker{told and '-' + _UNPLAIN.sub('-', told)}.lock"
+    with writing_below(state_dir):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = try_hold(path)
+        if lock is None:
+            raise ConfigurationError(
+                f"Another worker of the state folder {state_dir} has this name.",
+                next_step="Give it more --fixes, or this one a --host NAME or a --state-dir of its own.",
+                kind="name_taken",
+            )
+    with lock:
+        with writing_below(state_dir):
+            name = told or f"{_hostname()}-{_suffix(path, lock)}"
+        yield name
+
+
+def _suffix(path: Path, lock: BinaryIO) -> str:
+    """Kept in the lock's own file: who holds it may write there."""
+    if found := _SUFFIX.fullmatch(path.read_text(errors="replace")):
+        return found.group()
+    made = uuid.uuid4().hex[:8]
+    lock.truncate(0)
+    lock.write(made.encode())
+    lock.flush()
+    return made
+
+
+def _hostname() -> str:
+    return _UNPLAIN.sub("-", socket.gethostname()) or "host"
+
 
 #: A session that nobody has asked anything of for so long is ended (seconds).
 IDLE_S = 300.0

@@ -13,26 +13,29 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
+    TimeoutType,
     is_cancelled_exception,
 )
+from temporalio.exceptions import TimeoutError as TimedOutError
 
 with workflow.unsafe.imports_passed_through():
-    from fallback_tier.engines.sessions.messages import ESCALATED, Standing
-    from fallback_tier.engines.temporal.failures import problem_of, took_its_time
     from fallback_tier.engines.temporal.messages import (
         CLOSE,
         DELIVER,
+        ESCALATED,
         HINT,
         LOOK,
         LOOKS,
         OPEN,
         RENEWED,
+        SESSION_OVER,
         STEP,
         TIME_LIMIT,
         WORKFLOW,
         Decided,
         FixRun,
         Session,
+        Standing,
         StepOrder,
         Terms,
     )
@@ -130,7 +133,7 @@ class FixWorkflow:
                 _stop_if_cancelled()
                 await self._end_late()
                 self._session = None
-                pause_s = self._pause_after(problem_of(error))
+                pause_s = self._pause_after(_problem_of(error))
                 await workflow.sleep(timedelta(seconds=pause_s))
             else:
                 self._openings = self._passing = 0
@@ -177,14 +180,13 @@ class FixWorkflow:
         try:
             opened = await _even_if_cancelled(opening)
         except ActivityError as error:
-            if took_its_time(error):
+            if _took_its_time(error):
                 self._spent_s += limit_s
             raise
         self._spent_s += opened.opening_s
         return replace(opened, order_sha256=ticket.order_sha256)
 
     async def _one_more(self, session: Session) -> Standing:
-        """The next step, or the delivery behind the last."""
         following = session.standing.next
         order = StepOrder(self._ticket, session.name, following)
         if following is None:
@@ -307,5 +309,18 @@ async def _even_if_cancelled(opening: workflow.ActivityHandle[Session]) -> Sessi
 
 
 def _doubled(first_s: float, times: int, most_s: float) -> float:
-    """A pause that has grown, up to ``most_s``."""
     return min(first_s * 2.0 ** min(times, _MAX_DOUBLINGS), most_s)
+
+
+def _took_its_time(error: ActivityError) -> bool:
+    cause = error.cause
+    return isinstance(cause, TimedOutError) and cause.type is TimeoutType.START_TO_CLOSE
+
+
+def _problem_of(error: ActivityError) -> ApplicationError:
+    """Return why the activity failed. The loss of a worker is retryable: the fix is opened again."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError):
+        return cause
+    kind = cause.type.name if isinstance(cause, TimedOutError) and cause.type else "lost"
+    return ApplicationError(f"No word from the worker ({kind}).", type=SESSION_OVER)

@@ -12,11 +12,11 @@ from fallback_tier.files.folders import writing_below
 from fallback_tier.fix.document import document
 from fallback_tier.fix_result import OneFix, RefusedFix
 from fallback_tier.fleet.engine import Phase
-from fallback_tier.fleet.local.job import Job, Word, document_path, leave_word
+from fallback_tier.fleet.local.engine import Job, Word, document_path, leave_word
 from fallback_tier.fleet.ordered_fix import ordered_fix
 from fallback_tier.workers.ending import carry_out, end_late, ending_in_order, not_late
-from fallback_tier.workers.locks import write_holder
 from fallback_tier.workers.problem import Problem
+from fallback_tier.workers.processes import write_holder
 
 
 def main() -> None:

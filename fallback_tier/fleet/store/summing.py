@@ -7,7 +7,7 @@ from statistics import median
 
 from fallback_audit.frozen import Frozen
 from fallback_tier.fleet.model import FixState, FleetFix
-from fallback_tier.fleet.store.reading import FleetReader, fixes_of
+from fallback_tier.fleet.store.store import FleetStore, fixes_of
 
 #: Reasons that are told; the vocabulary and the codes of errors are fewer.
 MAX_REASONS = 100
@@ -54,7 +54,7 @@ class Stuck(Frozen):
     since: str | None
 
 
-def reasons(reader: FleetReader, name: str) -> tuple[Reason, ...]:
+def reasons(reader: FleetStore, name: str) -> tuple[Reason, ...]:
     """Of fixes that ended, the most frequent first. Raises FleetStoreError."""
     with reader.tables.reading() as session:
         found = session.rows(
@@ -74,7 +74,7 @@ def reasons(reader: FleetReader, name: str) -> tuple[Reason, ...]:
     )
 
 
-def usual_seconds(reader: FleetReader, name: str) -> float | None:
+def usual_seconds(reader: FleetStore, name: str) -> float | None:
     """What a fix takes, first event to end: the median of those that ended last. None: too few have."""
     marks = ",".join("?" * len(_WORKED))
     with reader.tables.reading() as session:
@@ -87,7 +87,7 @@ def usual_seconds(reader: FleetReader, name: str) -> float | None:
     return max(0.0, median(took)) if len(took) >= LEAST else None
 
 
-def stuck(reader: FleetReader, name: str) -> tuple[Stuck, ...]:
+def stuck(reader: FleetStore, name: str) -> tuple[Stuck, ...]:
     """MAX_STUCK of each kind, who has waited longest first. Raises FleetStoreError.
 
     A fix that a person let go on counts from its first start: the list has no other time.

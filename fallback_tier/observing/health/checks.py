@@ -4,9 +4,10 @@ Store, checkpoints, keys, sandbox and disk: where one has failed every fix would
 them recipes and examples go on, so they only degrade (ADR-0083).
 """
 
+import email.utils
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +21,6 @@ from fallback_audit.checkpoints.writer import Checkpointer
 from fallback_audit.events import GroundingJudged, ModelFailed
 from fallback_audit.vocabulary import CallType
 from fallback_tier.errors import ConfigurationError, ToolError
-from fallback_tier.observing.health.first_answer import first_answer
 from fallback_tier.observing.health.running import (
     DEAR_FRESH_S,
     Check,
@@ -35,6 +35,52 @@ from fallback_tier.wiring import Configuration
 from fallback_tier.wiring.configuration import LOCAL_PREFIX
 from fallback_tier.wiring.places import check_keys
 from fallback_tier.wiring.trail import audit_db, checkpoint_dir, keys_dir
+
+#: Of the answer's body, which is not read.
+_MAX_BYTES = 1024 * 1024
+
+
+class FirstAnswer(NamedTuple):
+    """``status``: any is an answer. ``date``: by the server's clock (RFC 9110 §6.6.1) in UTC, if it states
+    one that UTC can express."""
+
+    status: int
+    date: datetime | None
+
+
+def first_answer(url: str, headers: Mapping[str, str], timeout_s: float) -> FirstAnswer:
+    """Return the answer to one GET, through the proxies of the environment. Raises OSError: there is
+    none."""
+    import httpx2
+
+    from fallback_tier.network import LOOPBACK, TimeLimit, bounds
+
+    try:
+        host = httpx2.URL(url).host
+        with (
+            TimeLimit(timeout_s) as limit,
+            httpx2.Client(
+                headers={"accept-encoding": "identity", **headers},
+                event_hooks=bounds(limit, _MAX_BYTES),
+                timeout=timeout_s,
+                trust_env=host not in LOOPBACK,
+            ) as client,
+            client.stream("GET", url) as response,
+        ):
+            return FirstAnswer(response.status_code, _date(response.headers.get("date", "")))
+    except (httpx2.HTTPError, httpx2.InvalidURL, ImportError, ValueError) as error:
+        raise OSError(str(error) or type(error).__name__) from error
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        date = email.utils.parsedate_to_datetime(text)
+        # Without an offset (``-0000``), it is UTC (RFC 5322 §3.3).
+        return date.astimezone(UTC) if date.tzinfo else date.replace(tzinfo=UTC)
+    # OverflowError: the end of the year 9999 in another zone.
+    except (ValueError, OverflowError):
+        return None
+
 
 #: What a fix needs at least: a checkout, an environment, logs.
 MIN_FREE_BYTES = 1024**3
@@ -121,18 +167,14 @@ class _Asked(NamedTuple):
 
 def _can_be_asked(asked: _Asked) -> Finding:
     if asked.script is not None:
-        return _scripted(asked, asked.script)
+        if asked.script.is_file():
+            return ok(f"The {asked.what} is the script {asked.script}.")
+        return degraded(f"There is no script {asked.script}.", "Check the path.")
     if asked.model is None:
         return ok(asked.without)
     if asked.model.startswith(LOCAL_PREFIX):
         return _local(asked, Path(asked.model.removeprefix(LOCAL_PREFIX)))
     return _served(asked, asked.model)
-
-
-def _scripted(asked: _Asked, script: Path) -> Finding:
-    if script.is_file():
-        return ok(f"The {asked.what} is the script {script}.")
-    return degraded(f"There is no script {script}.", "Check the path.")
 
 
 def _local(asked: _Asked, file: Path) -> Finding:
@@ -227,7 +269,6 @@ class _Looks:
         return ok(f"{path} can be read and written; {last:,} events.")
 
     def keys(self) -> Finding:
-        """There is a key to sign with, or a place where one can be made."""
         folder = keys_dir(self._record)
         keyring = Keyring.load(folder)
         if keyring.signing is not None:
@@ -245,7 +286,6 @@ class _Looks:
         return ok(f"{folder} has no key yet; the first fix makes one.", kind="no_key_yet")
 
     def checkpoints(self) -> Finding:
-        """They agree with the store, and are not far behind."""
         folder = checkpoint_dir(self._state, self._record)
         if not has_record(self._state, self._record):
             return self._checkpoints_without_a_store(folder)
@@ -283,12 +323,10 @@ class _Looks:
         )
 
     def disk(self) -> Finding:
-        """Room where state, checkpoints and temporary files are."""
         places = [self._state, checkpoint_dir(self._state, self._record)]
         return disk(places, self._min_free_bytes)
 
     def sandbox(self) -> Finding:
-        """One trivial command in a fresh one."""
         waiver = self._configuration.sandbox_waiver
         if waiver is not None:
             return degraded(
@@ -302,7 +340,6 @@ class _Looks:
         return ok(f"A command ran in it; bounds: {sandbox.bounds}.")
 
     def model(self) -> Finding:
-        """Its server answers, and takes the key."""
         configured = self._configuration
         return _can_be_asked(
             _Asked(

@@ -16,7 +16,7 @@ from fallback_tier.ecosystem_rules import PackageClient, rules_of
 from fallback_tier.errors import FallbackError, ToolError, ToolFailedError
 from fallback_tier.execution import ClientRunner, KnowsHosts
 from fallback_tier.installed import clients_and_plugins, look_at
-from fallback_tier.observing.health.first_answer import first_answer
+from fallback_tier.observing.health.checks import first_answer
 from fallback_tier.observing.health.running import (
     DEAR_FRESH_S,
     Check,
@@ -104,7 +104,6 @@ class _Looks:
         return ok(f"{repo.root} is clean at {repo.base_commit[:12]}; dependencies of {named}.")
 
     def programs(self) -> Finding:
-        """git and the package clients, each with its version."""
         found, missing = [], []
         for client in self._needed():
             try:
@@ -121,7 +120,6 @@ class _Looks:
         )
 
     def folders(self) -> Finding:
-        """Our own folders, and the caches of the clients, can be written."""
         ecosystems = self._ecosystems()
         check_places(self.configuration, self.clients, ecosystems)
         offline = self.configuration.settings.offline
@@ -148,7 +146,6 @@ class _Looks:
         )
 
     def clock(self) -> Finding:
-        """It agrees with those of the registries."""
         known = [one.off for one in self._asked() if one.off is not None]
         if not known:
             return ok("No registry stated its time, so nothing shows whether it is right.")
@@ -169,7 +166,6 @@ class _Looks:
         return [name for name in names if self.plugins[name].manifests(files)]
 
     def _needed(self) -> Iterator[PackageClient]:
-        """Yield git, and the clients of the ecosystems in question."""
         yield PackageClient("git")
         for name in self._ecosystems():
             if (rules := rules_of(name)) is not None:

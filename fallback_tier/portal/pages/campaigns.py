@@ -9,8 +9,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from fallback_tier.errors import InputError
 from fallback_tier.fleet.model import CampaignState, FixState
-from fallback_tier.portal.rendering import PREFIX
-from fallback_tier.portal.routing import PageRoute, ReadersVisit, SentByDecider, Visit
+from fallback_tier.portal.routing import PREFIX, PageRoute, ReadersVisit, SentByDecider, Visit
 from fallback_tier.service.http.given import CampaignPath
 from fallback_tier.service.operations.campaigns import Because, Spend
 from fallback_tier.service.refusals import ConflictError

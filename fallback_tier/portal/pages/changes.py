@@ -15,8 +15,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from fallback_audit.ports import StoredEvent
 from fallback_tier.portal.board import Board
-from fallback_tier.portal.rendering import PREFIX
-from fallback_tier.portal.routing import PageRoute, Reader
+from fallback_tier.portal.routing import PREFIX, PageRoute, Reader
 from fallback_tier.service.http.security import AccessControl
 from fallback_tier.service.operations.feed import Feed
 from fallback_tier.service.refusals import BusyError

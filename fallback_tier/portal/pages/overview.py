@@ -19,8 +19,7 @@ from fallback_tier.portal.board import (
     FixLine,
 )
 from fallback_tier.portal.pages.verification import chain_state
-from fallback_tier.portal.rendering import PREFIX
-from fallback_tier.portal.routing import PageRoute, ReadersVisit
+from fallback_tier.portal.routing import PREFIX, PageRoute, ReadersVisit
 from fallback_tier.portal.views.spending import usd
 
 #: Days that a chart shows: two weeks tell a change from a weekend.

@@ -7,10 +7,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel
 
-from fallback_tier.portal.rendering import PREFIX, page
-from fallback_tier.portal.routing import PageRoute, Reader
-from fallback_tier.service.configuring import Secrets
+from fallback_tier.portal.routing import PREFIX, PageRoute, Reader, page
 from fallback_tier.service.http.given import TheService
+from fallback_tier.service.settings import Secrets
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 

@@ -5,12 +5,13 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from fallback_tier.portal.rendering import PREFIX, page
 from fallback_tier.portal.routing import (
+    PREFIX,
     SIGN_IN,
     FormToken,
     PageRoute,
     check_form,
+    page,
     sessions_of,
     way_back,
 )

@@ -18,11 +18,10 @@ from fallback_tier.fix.journal.inputs import FixInputs, recorded_vulnerabilities
 from fallback_tier.portal.board import FixLine
 from fallback_tier.portal.pages.fixes import line_of
 from fallback_tier.portal.pages.verification import chain_state
-from fallback_tier.portal.rendering import PREFIX
-from fallback_tier.portal.routing import PageRoute, ReadersVisit, SentByDecider, Visit
+from fallback_tier.portal.routing import PREFIX, PageRoute, ReadersVisit, SentByDecider, Visit
 from fallback_tier.portal.views.triage import choices, triage
 from fallback_tier.service.http.given import FixId
-from fallback_tier.service.http.sessions import SignedIn
+from fallback_tier.service.http.security import SignedIn
 from fallback_tier.service.opening import Service
 from fallback_tier.service.operations.reviews import Decided, Decision, Verdict
 from fallback_tier.service.refusals import ConflictError, NotServedError
@@ -90,7 +89,6 @@ def decision_message(done: str, command: Callable[[str], str] = str) -> str | No
 def _read_decision(
     verdict: Verdict, because: str, *, usd_per_fix: str = "", tokens_per_fix: str = ""
 ) -> Decision:
-    """Raises InputError."""
     try:
         return Decision.model_validate(
             {

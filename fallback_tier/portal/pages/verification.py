@@ -11,8 +11,7 @@ from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.errors import AuditError
 from fallback_audit.verifying.report import VerificationReport
 from fallback_tier.observing.record import chain_lag
-from fallback_tier.portal.rendering import PREFIX, page
-from fallback_tier.portal.routing import PageRoute, Reader, SendingReader
+from fallback_tier.portal.routing import PREFIX, PageRoute, Reader, SendingReader, page
 from fallback_tier.service.http.given import TheService
 from fallback_tier.service.operations.record import TrailAndEvidence
 from fallback_tier.wiring.trail import ReadOnlyTrail, checkpoint_dir

@@ -99,7 +99,6 @@ def _line(stored: StoredEvent, later: Sequence[StoredEvent]) -> Line:
 
 
 def _evidence(event: AuditEvent) -> tuple[tuple[str, str], ...]:
-    """By the field that names it."""
     names = {
         digest: _PIECES.get(field, "evidence")
         for field in type(event).model_fields

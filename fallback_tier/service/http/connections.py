@@ -106,12 +106,10 @@ class _TimedProtocol(H11Protocol):
     _awaited: object = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """As asyncio has it."""
         super().connection_made(transport)
         self._await(h11.IDLE)
 
     def data_received(self, data: bytes) -> None:
-        """As asyncio has it."""
         super().data_received(data)
         self._await(self.conn.their_state)
 
@@ -121,7 +119,6 @@ class _TimedProtocol(H11Protocol):
         self._await(self.conn.their_state if self.conn.trailing_data[0] else None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """As asyncio has it."""
         self._await(None)
         super().connection_lost(exc)
 

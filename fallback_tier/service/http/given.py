@@ -1,15 +1,115 @@
-"""What routes are given: the service, a fix's name, an idempotency key, a body of JSON."""
+"""What routes have in common: parameters, pages, bodies of JSON, and examples for the OpenAPI document."""
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Coroutine
 from email.message import Message
 from typing import Annotated, Any
 
-from fastapi import Depends, Header, Path, Request, Response
+from fastapi import Depends, Header, Path, Query, Request, Response
 from fastapi.routing import APIRoute
+from pydantic import AfterValidator, Field
 from starlette.exceptions import HTTPException
 
+from fallback_audit.frozen import Frozen
 from fallback_tier.files.inputs import DuplicateKeyError, parse_json
 from fallback_tier.service.opening import Service
+
+ADVISORY: dict[str, Any] = {
+    "id": "GHSA-jjg7-2v4v-x38h",
+    "modified": "2024-04-12T00:00:00Z",
+    "summary": "A crafted argument to idna.encode() takes quadratic time",
+    "affected": [
+        {
+            "package": {"ecosystem": "PyPI", "name": "idna"},
+            "ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "3.7"}]}],
+        }
+    ],
+}
+
+SUBMISSION = {"repository": "app", "advisory": ADVISORY}
+
+ATTEMPT = {"repository": "app", "advisory": ADVISORY, "prior_attempts": []}
+
+DECISION = {"verdict": "reject", "because": "the package goes away next week"}
+
+BECAUSE = {"because": "the provider is needed elsewhere until Monday"}
+
+
+class ProblemDocument(Frozen):
+    """RFC 9457. ``code`` and ``next_step`` are ours."""
+
+    type: str = Field(examples=["urn:fallback-tier:problem:not_found"])
+    title: str
+    status: int
+    detail: str
+    code: str
+    next_step: str
+    faults: list[dict[str, str]] = Field(default_factory=list)
+
+
+_WORDS = {
+    400: "the body is not JSON, or an object of it has a key twice",
+    401: "nobody has signed in",
+    403: "the caller does not have the role",
+    404: "there is no such thing",
+    409: "it stands against what is there",
+    410: "evidence that is named is gone",
+    413: "the body is too large",
+    415: "the body is not application/json",
+    422: "the request is not valid, or not served",
+    429: "more requests than this caller may make",
+    503: "nothing can be taken now",
+    504: "no answer in time",
+}
+
+
+def may_answer(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What a route may answer besides success, with those that every route may."""
+    every = {400, 401, 403, 413, 415, 422, 429, 503, 504, *statuses}
+    return {
+        status: {
+            "description": _WORDS[status],
+            "content": {"application/problem+json": {"schema": _SCHEMA}},
+        }
+        for status in sorted(every)
+    }
+
+
+_SCHEMA = ProblemDocument.model_json_schema()
+
+
+#: Numbers of rows and events are far below that.
+_MAX = 2**53
+
+
+def cursor_of(number: int) -> str:
+    """What asks for the page behind this row."""
+    return urlsafe_b64encode(f"n{number}".encode()).decode().rstrip("=")
+
+
+def _number(cursor: str) -> str:
+    number_in(cursor)
+    return cursor
+
+
+def number_in(cursor: str | None) -> int | None:
+    """The row behind which a page begins. Raises ValueError."""
+    if cursor is None:
+        return None
+    try:
+        text = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
+    except ValueError as error:
+        raise ValueError("this is no cursor of ours") from error
+    if text[:1] != "n" or not text[1:].isdecimal() or int(text[1:]) >= _MAX:
+        raise ValueError("this is no cursor of ours")
+    return int(text[1:])
+
+
+Cursor = Annotated[
+    str | None,
+    AfterValidator(lambda text: text if text is None else _number(text)),
+    Query(max_length=40, description="`next` of the page before"),
+]
 
 
 async def _service(request: Request) -> Service:

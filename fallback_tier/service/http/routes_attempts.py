@@ -13,12 +13,16 @@ from pydantic import BaseModel
 from fallback_tier.attempt.task import TierEvent
 from fallback_tier.errors import FallbackError
 from fallback_tier.service.http import problems
-from fallback_tier.service.http.examples import ATTEMPT
-from fallback_tier.service.http.examples import problems as may_answer
-from fallback_tier.service.http.given import IdempotencyKey, JsonRoute, TheService
+from fallback_tier.service.http.given import (
+    ATTEMPT,
+    IdempotencyKey,
+    JsonRoute,
+    TheService,
+    may_answer,
+)
 from fallback_tier.service.http.security import Submitter
 from fallback_tier.service.operations.attempts import AttemptAnswer, AttemptOrder
-from fallback_tier.service.queue.tokens import Token
+from fallback_tier.service.queue import Token
 
 router = APIRouter(prefix="/v1", tags=["attempts"], route_class=JsonRoute)
 

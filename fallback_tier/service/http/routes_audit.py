@@ -10,11 +10,9 @@ from fastapi.responses import StreamingResponse
 
 from fallback_audit.frozen import Frozen
 from fallback_audit.verifying.report import VerificationReport
-from fallback_tier.service.http.examples import problems as may_answer
-from fallback_tier.service.http.given import TheService
-from fallback_tier.service.http.paging import Cursor, cursor_of, number_in
+from fallback_tier.service.http.given import Cursor, TheService, cursor_of, may_answer, number_in
 from fallback_tier.service.http.security import Reader
-from fallback_tier.service.operations.audits import MAX_EVENTS
+from fallback_tier.service.operations.record import MAX_EVENTS
 
 #: Of an export, read and sent in one go.
 _PIECE_BYTES = 256 * 1024

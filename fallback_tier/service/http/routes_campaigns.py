@@ -6,10 +6,16 @@ from fastapi import APIRouter, Body, Query
 
 from fallback_audit.frozen import Frozen
 from fallback_tier.fleet.model import FixState
-from fallback_tier.service.http.examples import BECAUSE
-from fallback_tier.service.http.examples import problems as may_answer
-from fallback_tier.service.http.given import CampaignPath, JsonRoute, TheService
-from fallback_tier.service.http.paging import Cursor, cursor_of, number_in
+from fallback_tier.service.http.given import (
+    BECAUSE,
+    CampaignPath,
+    Cursor,
+    JsonRoute,
+    TheService,
+    cursor_of,
+    may_answer,
+    number_in,
+)
 from fallback_tier.service.http.security import Decider, Reader
 from fallback_tier.service.operations.campaigns import (
     MAX_PAGE,

@@ -10,26 +10,28 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from fallback_audit.frozen import Frozen
 from fallback_tier.errors import FallbackError
 from fallback_tier.service.http import problems
-from fallback_tier.service.http.examples import SUBMISSION
-from fallback_tier.service.http.examples import problems as may_answer
 from fallback_tier.service.http.given import (
+    SUBMISSION,
+    Cursor,
     DigestPath,
     FixId,
     IdempotencyKey,
     JsonRoute,
     TheService,
+    cursor_of,
+    may_answer,
+    number_in,
 )
-from fallback_tier.service.http.paging import Cursor, cursor_of, number_in
 from fallback_tier.service.http.security import AccessControl, Reader, Submitter
 from fallback_tier.service.operations.fixes import MAX_PAGE, EvidenceItem, Fix, Repository
-from fallback_tier.service.queue.orders import (
+from fallback_tier.service.queue import (
     OrderLine,
     OrderState,
     Submission,
+    Token,
 )
-from fallback_tier.service.queue.tokens import Token
 from fallback_tier.service.roles import Role
-from fallback_tier.workers.repositories import RepositoryName
+from fallback_tier.workers.tables import RepositoryName
 
 router = APIRouter(prefix="/v1", tags=["fixes"], route_class=JsonRoute)
 

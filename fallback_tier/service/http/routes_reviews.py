@@ -6,9 +6,7 @@ from fastapi import APIRouter, Body, Query
 
 from fallback_audit.frozen import Frozen
 from fallback_tier.fix.journal.questions import Question, Review
-from fallback_tier.service.http.examples import DECISION
-from fallback_tier.service.http.examples import problems as may_answer
-from fallback_tier.service.http.given import FixId, JsonRoute, TheService
+from fallback_tier.service.http.given import DECISION, FixId, JsonRoute, TheService, may_answer
 from fallback_tier.service.http.security import Decider, Reader
 from fallback_tier.service.operations.reviews import Decided, Decision
 

@@ -8,11 +8,9 @@ from fastapi.responses import RedirectResponse
 from pydantic import ConfigDict, Field
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.service.http.examples import problems as may_answer
-from fallback_tier.service.http.given import JsonRoute
+from fallback_tier.service.http.given import JsonRoute, may_answer
 from fallback_tier.service.http.oidc import CALLBACK, Oidc
-from fallback_tier.service.http.security import AccessControl, api_key, check_same_origin
-from fallback_tier.service.http.sessions import Sessions
+from fallback_tier.service.http.security import AccessControl, Sessions, api_key, check_same_origin
 from fallback_tier.service.people import MAX_NAME_CHARS, MAX_PASSWORD, People
 from fallback_tier.service.refusals import NotServedError, NotSignedInError
 from fallback_tier.service.roles import Role

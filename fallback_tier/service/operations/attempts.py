@@ -20,7 +20,7 @@ from fallback_tier.attempt.task import Finished, TierEvent
 from fallback_tier.outcome import AttemptSummary, RecipeApplication
 from fallback_tier.service.database import Database
 from fallback_tier.service.operations.fixes import Fixes
-from fallback_tier.service.queue.tokens import (
+from fallback_tier.service.queue import (
     Token,
     answered,
     forget,
@@ -32,7 +32,7 @@ from fallback_tier.service.refusals import BusyError, ConflictError, NotFoundErr
 from fallback_tier.service.roles import Caller
 from fallback_tier.wiring import Services
 from fallback_tier.workers.checkouts import Checkouts
-from fallback_tier.workers.repositories import RepositoryName, RepositorySettings
+from fallback_tier.workers.tables import RepositoryName, RepositorySettings
 
 #: Attempts that may wait for a thread: more would only wait longer than their callers do.
 MAX_WAITING = 32
@@ -185,7 +185,6 @@ class Attempts:
         return None if row is None else str(row["owner"])
 
     def _is_begun(self, fix_id: str) -> bool:
-        """In the queue, or on record."""
         try:
             self._fixes.queue.get(fix_id)
         except NotFoundError:

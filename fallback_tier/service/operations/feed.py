@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fallback_tier.errors import FallbackError
 from fallback_tier.service.operations.fixes import Fix, whole
 from fallback_tier.service.operations.record import TrailAndEvidence
-from fallback_tier.service.queue.queue import OrderQueue
+from fallback_tier.service.queue import OrderQueue
 from fallback_tier.service.refusals import BusyError
 
 #: Between two looks at the record, for each fix that somebody follows.

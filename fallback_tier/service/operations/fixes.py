@@ -14,12 +14,18 @@ from fallback_audit.vocabulary import AffectedCode
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.installed import new_id
 from fallback_tier.service.operations.record import TrailAndEvidence
-from fallback_tier.service.queue.orders import NewOrder, Order, OrderLine, OrderState, Submission
-from fallback_tier.service.queue.queue import OrderQueue
-from fallback_tier.service.queue.tokens import Token
+from fallback_tier.service.queue import (
+    NewOrder,
+    Order,
+    OrderLine,
+    OrderQueue,
+    OrderState,
+    Submission,
+    Token,
+)
 from fallback_tier.service.refusals import NotAllowedError, NotFoundError, NotServedError
 from fallback_tier.service.roles import Caller, Role
-from fallback_tier.workers.repositories import RepositorySettings
+from fallback_tier.workers.tables import RepositorySettings
 
 #: Fixes in one page of a list.
 MAX_PAGE = 100

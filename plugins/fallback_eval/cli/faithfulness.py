@@ -18,7 +18,7 @@ from fallback_audit.showing.describe import visible
 from fallback_eval.cli.reporting import print_check
 from fallback_eval.cli.retrieval import StageProgress, require_extra
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.arguments import add_json
+from fallback_tier.cli.arguments import add
 from fallback_tier.cli.options import JUDGE_KEY, PROVIDER_KEY
 from fallback_tier.cli.output import print_json
 from fallback_tier.errors import ConfigurationError
@@ -66,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="ask nobody: does the report follow from golden set and raw answers? (no: 6)",
     )
-    add_json(parser)
+    add(parser, "--json")
 
 
 def faithfulness(arguments: argparse.Namespace) -> int:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from fallback_audit.showing.describe import visible
 from fallback_eval.cli.reporting import add_kept_report, print_check
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.arguments import add_budget
-from fallback_tier.cli.model_options import add_model
+from fallback_tier.cli.arguments import add_budget, add_model
 from fallback_tier.cli.output import print_json
 
 if TYPE_CHECKING:

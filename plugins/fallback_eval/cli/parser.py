@@ -1,6 +1,6 @@
 """The verbs of ``fallback-tier eval``. Made when the command is given: others don't pay."""
 
-from fallback_tier.cli.arguments import add_json
+from fallback_tier.cli.arguments import add
 from fallback_tier.cli.exit_codes import epilog
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
@@ -22,7 +22,7 @@ def add_verbs(evaluate: "argparse.ArgumentParser") -> None:
     )
     _add_sources(retrieval)
     _add_run(retrieval)
-    add_json(retrieval)
+    add(retrieval, "--json")
     retrieval.set_defaults(handler="fallback_eval.cli.retrieval:retrieval")
     _add_fixes(verbs)
     _add_faithfulness(verbs)
@@ -41,7 +41,7 @@ def _add_retry(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         epilog=epilog(),
     )
     add_options(retry)
-    add_json(retry)
+    add(retry, "--json")
     retry.set_defaults(handler="fallback_eval.cli.retry:retry")
 
 
@@ -72,7 +72,7 @@ def _add_fixes(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         epilog=epilog(),
     )
     add_options(fixes)
-    add_json(fixes)
+    add(fixes, "--json")
     fixes.set_defaults(handler="fallback_eval.cli.fixes:fixes")
 
 

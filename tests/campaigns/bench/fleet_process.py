@@ -6,7 +6,7 @@ from pathlib import Path
 
 import fallback_tier.engines.temporal.fix_process  # noqa: F401 (what a real one imports)
 from fallback_audit.stores.sqlite import SqliteAuditStore
-from fallback_tier.engines.sessions.serving import serve_standard_input
+from fallback_tier.engines.temporal.fix_process import serve_standard_input
 from tests.campaigns.bench.empty_fix import EmptyFix
 
 

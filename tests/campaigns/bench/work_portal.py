@@ -59,11 +59,10 @@ def _bare() -> tuple[FastAPI, dict[str, str]]:
 
 def _portal(place: Path, events: int) -> tuple[FastAPI, dict[str, str]]:
     from fallback_tier.portal.mounting import open_portal
-    from fallback_tier.service.configuring import Secrets
     from fallback_tier.service.http.app import create_app
     from fallback_tier.service.opening import open_service
     from fallback_tier.service.roles import Role
-    from fallback_tier.service.settings import ServiceSettings
+    from fallback_tier.service.settings import Secrets, ServiceSettings
 
     state = Path(tempfile.mkdtemp(dir=place)) / "state"
     settings = {

@@ -31,7 +31,7 @@ from schemathesis.specs.openapi.checks import (
 
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.stores.sqlite import SqliteAuditStore
-from fallback_tier.service.http.examples import ADVISORY
+from fallback_tier.service.http.given import ADVISORY
 from fallback_tier.wiring import audit_db, evidence_dir
 from tests.e2e.command import repository
 from tests.service.running import Running, served

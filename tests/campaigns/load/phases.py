@@ -11,7 +11,7 @@ from typing import Any
 
 from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
-from fallback_tier.service.http.examples import ADVISORY
+from fallback_tier.service.http.given import ADVISORY
 from fallback_tier.wiring import audit_db
 from tests.campaigns.load.client import Answers, Connection, follow, now
 from tests.service.running import Running

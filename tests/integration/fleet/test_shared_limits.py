@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.fleet.store.store import open_store
-from fallback_tier.fleet.store_limiter import StoreLimiter
-from fallback_tier.fleet.token_bucket import ProviderLimits
+from fallback_tier.fleet.store_limiter import ProviderLimits, StoreLimiter
 from tests.waiting import PATIENCE_S, becomes
 
 #: Small calls of so many processes at once take all that comes back.
@@ -22,7 +21,7 @@ CALLER = f"""
 import sys
 from pathlib import Path
 from fallback_tier.fleet.store_limiter import StoreLimiter
-from fallback_tier.fleet.token_bucket import ProviderLimits
+from fallback_tier.fleet.store_limiter import ProviderLimits
 from fallback_tier.fleet.store.store import open_store
 
 place, url, tokens, times = sys.argv[1:]

@@ -15,9 +15,9 @@ from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.portal.board import Board
 from fallback_tier.portal.mounting import PAGES
 from fallback_tier.portal.pages import triage
-from fallback_tier.portal.rendering import render
+from fallback_tier.portal.routing import render
 from fallback_tier.portal.views.timeline import timeline
-from fallback_tier.service.http.sessions import Sessions
+from fallback_tier.service.http.security import Sessions
 from fallback_tier.service.roles import Role
 from fallback_tier.wiring import audit_db
 from tests.service.portal import (

@@ -8,9 +8,8 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.roles import Role
-from fallback_tier.service.settings import ServiceSettings, parse_settings
+from fallback_tier.service.settings import Secrets, ServiceSettings, parse_settings
 from tests.service.issuer import CLIENT, SECRET, Issuer, issuing, sent_back
 from tests.service.portal import (
     SAME_ORIGIN,

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.stores.sqlite import SqliteAuditStore
-from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.opening import open_service
 from fallback_tier.service.roles import Role
-from fallback_tier.service.settings import ServiceSettings
+from fallback_tier.service.settings import Secrets, ServiceSettings
 from fallback_tier.wiring import audit_db
 from tests.e2e.command import run as command
 from tests.integration.service.test_requests import problem

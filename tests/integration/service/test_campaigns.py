@@ -8,8 +8,8 @@ from pydantic import SecretStr
 
 from fallback_tier.fleet.model import CampaignState, FixState
 from fallback_tier.fleet.store.store import fleet_db, open_store
-from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.roles import Role
+from fallback_tier.service.settings import Secrets
 from tests.integration.service.test_requests import problem
 from tests.service.campaigns import FIXES, write_campaign
 from tests.service.portal import write_trails

@@ -11,7 +11,7 @@ import pytest
 
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.service.operations.feed import Feed
-from fallback_tier.service.queue.orders import NewOrder, Submission
+from fallback_tier.service.queue import NewOrder, Submission
 from fallback_tier.service.refusals import BusyError, NotFoundError
 from fallback_tier.wiring import audit_db
 from tests.e2e.command import osv, repository

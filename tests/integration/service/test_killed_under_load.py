@@ -7,8 +7,7 @@ from pathlib import Path
 import httpx2
 
 from fallback_tier.service.database import Database, service_db
-from fallback_tier.service.queue.orders import OrderState
-from fallback_tier.service.queue.queue import OrderQueue
+from fallback_tier.service.queue import OrderQueue, OrderState
 from tests.e2e.command import osv, repository
 from tests.service.running import Running, served
 from tests.waiting import becomes, joined

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fallback_tier.service.http.paging import cursor_of
+from fallback_tier.service.http.given import cursor_of
 from fallback_tier.service.roles import Role
 from fallback_tier.service.settings import Limits, ServiceSettings
 from tests.e2e.command import osv, repository

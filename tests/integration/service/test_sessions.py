@@ -15,9 +15,8 @@ from joserfc.jwk import RSAKey
 from pydantic import SecretStr
 
 from fallback_tier.errors import StateFolderError
-from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.roles import Role
-from fallback_tier.service.settings import Limits, ServiceSettings, parse_settings
+from fallback_tier.service.settings import Limits, Secrets, ServiceSettings, parse_settings
 from tests.integration.service.test_requests import problem
 from tests.service.issuer import CLIENT, SECRET, Issuer, issuing, sent_back
 from tests.service.running import SCRIPT, served

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fallback_tier.cli.arguments import ANSWER_FORMS
 from fallback_tier.cli.main import build_parser
-from fallback_tier.cli.model_options import ANSWER_FORMS
 from fallback_tier.cli.options import settings
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.repo import AnswerForm, Settings, Strategy

@@ -4,8 +4,8 @@ import argparse
 
 import pytest
 
+from fallback_tier.cli.arguments import EFFORTS
 from fallback_tier.cli.main import build_parser
-from fallback_tier.cli.model_options import EFFORTS
 from fallback_tier.cli.options import cap_in_words, configuration, settings
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.repo import Effort

@@ -119,7 +119,7 @@ def test_a_plan_takes_what_it_has_options_for() -> None:
 
 
 def test_doctor_looks_at_the_model_of_the_users_file(users: Path) -> None:
-    from fallback_tier.cli.health.command import configuration as of_health
+    from fallback_tier.cli.health import configuration as of_health
 
     assert of_health(parsed(verb="doctor")).model == "m"
     users.write_text("")

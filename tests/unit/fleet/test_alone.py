@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.fleet.alone import alone
 from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.running import alone
 from tests.kinds import OfKind
 
 

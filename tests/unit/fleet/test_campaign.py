@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.fleet.campaign import Campaign
-from fallback_tier.fleet.campaign_file import MAX_FILE_BYTES, parse_campaign, read_campaign
+from fallback_tier.fleet.campaign import MAX_FILE_BYTES, Campaign, parse_campaign, read_campaign
 from fallback_tier.fleet.refusals import CampaignError
 from tests.kinds import OfKind
 

@@ -10,14 +10,12 @@ import pytest
 from fallback_audit.evidence.store import MAX_EVIDENCE_BYTES
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.cli.fleet.showing import status_document
-from fallback_tier.fleet.campaign import Campaign
-from fallback_tier.fleet.campaign_file import parse_campaign
-from fallback_tier.fleet.campaign_plan import CampaignPlan, Planner
+from fallback_tier.fleet.campaign import MAX_PROOF_BYTES, Campaign, parse_campaign
+from fallback_tier.fleet.campaign_plan import Planner
 from fallback_tier.fleet.order import listed_order, order_of
-from fallback_tier.fleet.proofs import MAX_PROOF_BYTES
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.reporting import report_document, report_page
-from fallback_tier.fleet.store.store import open_store
+from fallback_tier.fleet.store.store import Planned, open_store
 from fallback_tier.gates.builtin.proof_given import Proof, ProofError
 from fallback_tier.installed import clients_and_plugins
 from fallback_tier.wiring import RecordSettings
@@ -51,7 +49,7 @@ def campaign(tmp_path: Path, text: str) -> Campaign:
     return parse_campaign(f'name = "spring"\n{text}', tmp_path / "CAMPAIGN.toml")
 
 
-def plan(tmp_path: Path, text: str) -> CampaignPlan:
+def plan(tmp_path: Path, text: str) -> Planned:
     clients, plugins = clients_and_plugins()
     checkouts = Checkouts(tmp_path / "state", clients, tmp_path / "state" / "fleet")
     return Planner(checkouts, plugins).plan(campaign(tmp_path, text))
@@ -65,15 +63,15 @@ def test_only_what_may_concern_a_repository_is_in_the_list(tmp_path: Path) -> No
     advisory(tmp_path / "advisories", "TEST-2", "right")
     advisory(tmp_path / "advisories", "TEST-3", "elsewhere")
     found = plan(tmp_path, 'checkouts = ["all"]\nadvisories = ["advisories"]')
-    fixes = [one.fix for one in found.planned.fixes]
+    fixes = [one.fix for one in found.fixes]
     assert {(it.repository, it.advisory_id) for it in fixes} == {
         ("shop", "TEST-1"),
         ("blog", "TEST-2"),
     }
     assert [it.number for it in fixes] == [0, 1]
     assert found.unnamed == 4
-    assert {it.repository for it in found.planned.repositories} == {"shop", "blog"}
-    again = parse_advisory(found.planned.fixes[0].advisory.encode(), "the list")
+    assert {it.repository for it in found.repositories} == {"shop", "blog"}
+    again = parse_advisory(found.fixes[0].advisory.encode(), "the list")
     assert again.packages("npm")
 
 
@@ -86,7 +84,7 @@ def test_a_report_of_one_repository_is_for_it_alone(tmp_path: Path) -> None:
         '[repositories.shop]\npath = "shop"\nadvisories = ["TEST-1.json"]\n'
         '[repositories.blog]\npath = "blog"',
     )
-    assert [one.fix.repository for one in found.planned.fixes] == ["shop"]
+    assert [one.fix.repository for one in found.fixes] == ["shop"]
 
 
 def test_what_is_urgent_comes_first(tmp_path: Path) -> None:
@@ -96,7 +94,7 @@ def test_what_is_urgent_comes_first(tmp_path: Path) -> None:
     advisory(tmp_path / "advisories", "TEST-2", "right", aliases=["CVE-2026-7"])
     (tmp_path / "kev.json").write_text('{"vulnerabilities": [{"cveID": "CVE-2026-7"}]}')
     text = 'checkouts = ["all"]\nadvisories = ["advisories"]\n[priority]\nkev = "kev.json"'
-    first, second = (one.fix for one in plan(tmp_path, text).planned.fixes)
+    first, second = (one.fix for one in plan(tmp_path, text).fixes)
     assert (first.advisory_id, first.risk.kev) == ("TEST-2", True)
     assert first.priority > second.priority
 
@@ -110,7 +108,7 @@ def test_one_repository_that_can_not_be_read_leaves_the_others(tmp_path: Path) -
         'advisories = ["advisories"]\n[repositories.shop]\npath = "shop"\n'
         '[repositories.gone]\npath = "gone"',
     )
-    assert [one.fix.repository for one in found.planned.fixes] == ["shop"]
+    assert [one.fix.repository for one in found.fixes] == ["shop"]
     out = {one.what: one.why for one in found.left_out}
     assert "is not a folder" in out["repository gone"]
     assert out["TEST-2"] == "No plugin serves crates.io."
@@ -123,14 +121,14 @@ def test_manifests_that_were_not_read_are_told(tmp_path: Path) -> None:
     advisory(tmp_path / "advisories", "TEST-2", "right")
     text = 'advisories = ["advisories"]\n[repositories.shop]\npath = "shop"\n[limits]\n'
     text += "manifests_per_repository = "
-    assert len(plan(tmp_path, text + "3").planned.fixes) == 2
+    assert len(plan(tmp_path, text + "3").fixes) == 2
     found = plan(tmp_path, text + "2")
-    assert [one.fix.advisory_id for one in found.planned.fixes] == ["TEST-1"]
+    assert [one.fix.advisory_id for one in found.fixes] == ["TEST-1"]
     (left,) = found.left_out
     assert left.what == "repository shop"
     assert "1 of its 3 manifests of npm were not read" in left.why
     with open_store(tmp_path) as store:
-        store.create(found.planned)
+        store.create(found)
         assert store.left_out("spring") == (left,)
         assert status_document(store, "spring")["left_out"] == [left.model_dump()]
         report = report_document(store.campaign("spring"), (), store.left_out("spring"))
@@ -171,7 +169,7 @@ def test_a_proof_is_of_one_advisory_in_one_repository(two: Path) -> None:
     (two / "proofs" / "shop.py").write_bytes(b"changed later\n")
     assert not found.left_out
     with open_store(two) as store:
-        store.create(found.planned)
+        store.create(found)
         orders = {
             fix.repository: order_of(store.ordered(fix.fix_id), campaign(two, CONCERNED + PROOF))
             for fix in store.every("spring")
@@ -197,7 +195,7 @@ def test_a_proof_of_nothing_is_said(two: Path, old: str, new: str) -> None:
     found = plan(two, CONCERNED + PROOF.replace(old, new, 1))
     (left,) = found.left_out
     assert left.what.startswith("proof of")
-    assert {one.proof for one in found.planned.fixes} == {None}
+    assert {one.proof for one in found.fixes} == {None}
 
 
 def test_a_proof_that_can_not_be_read_is_said_before_the_work(two: Path) -> None:
@@ -222,7 +220,7 @@ def test_a_proof_whose_orders_no_record_would_take_is_refused_when_it_is_planned
     (two / "proofs" / "large.bin").write_bytes(b"x" * (MAX_PROOF_BYTES - len(b"a test\n")))
     found = plan(two, CONCERNED + large)
     with open_store(two) as store:
-        store.create(found.planned)
+        store.create(found)
         (shop,) = (one for one in store.every("spring") if one.repository == "shop")
         order = order_of(store.ordered(shop.fix_id), campaign(two, CONCERNED + large))
     assert MAX_PROOF_BYTES < len(order.model_dump_json()) < MAX_EVIDENCE_BYTES

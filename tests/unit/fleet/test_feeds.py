@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.advisory.osv import advisory_from
-from fallback_tier.fleet.feeds import Feeds, read_feeds, severity
+from fallback_tier.fleet.campaign_plan import Feeds, read_feeds, severity
 from fallback_tier.fleet.model import Risk
 from fallback_tier.fleet.refusals import CampaignError
 from tests.kinds import OfKind

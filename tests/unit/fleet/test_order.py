@@ -7,7 +7,7 @@ from pydantic import SecretStr
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.fleet.order import FixOrder
 from fallback_tier.wiring import Configuration, RecordSettings
-from fallback_tier.workers.repositories import RepositorySettings
+from fallback_tier.workers.tables import RepositorySettings
 
 
 def test_a_configuration_comes_back_with_the_workers_own_places(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from fallback_tier.fleet.campaign import (
 from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.fleet.model import NOT_DELIVERED, CampaignState, FixFacts, FixState
 from fallback_tier.fleet.order import FixOrder, order_of
-from fallback_tier.fleet.refreshing import refresh
 from fallback_tier.fleet.refusals import FleetStoreError
 from fallback_tier.fleet.running import PAUSE_S, RENEW_S, Runner
+from fallback_tier.fleet.steering import refresh
 from fallback_tier.fleet.store import store as store_module
 from fallback_tier.fleet.store.store import FleetStore, open_store
 from fallback_tier.workers.problem import MAX_TAKES, Problem, problem_of

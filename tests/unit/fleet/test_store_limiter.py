@@ -10,8 +10,15 @@ import pytest
 
 from fallback_tier.errors import ModelError
 from fallback_tier.fleet.store.store import FleetStore, open_store
-from fallback_tier.fleet.store_limiter import GONE_S, MAX_LOOK_S, MAX_WAIT_S, StoreLimiter, _Place
-from fallback_tier.fleet.token_bucket import FIRST_BACKOFF_S, ProviderLimits
+from fallback_tier.fleet.store_limiter import (
+    FIRST_BACKOFF_S,
+    GONE_S,
+    MAX_LOOK_S,
+    MAX_WAIT_S,
+    ProviderLimits,
+    StoreLimiter,
+    _Place,
+)
 from tests.kinds import OfKind
 from tests.waiting import at_once
 

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fallback_tier.fleet.token_bucket import (
+from fallback_tier.fleet.store_limiter import (
     MAX_BACKOFF_S,
     Bucket,
     ProviderLimits,

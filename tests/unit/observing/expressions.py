@@ -9,7 +9,7 @@ from promql_parser import AggregateExpr, BinaryExpr, MatchOp, VectorSelector
 
 from fallback_audit.events.attempt import TIER_OUTCOMES
 from fallback_audit.vocabulary import BudgetLimit, CallType, Tier
-from fallback_tier.service.queue.orders import OrderState
+from fallback_tier.service.queue import OrderState
 
 #: What Prometheus adds to every series, and the metric that it makes of each scrape.
 SCRAPED = frozenset({"job", "instance"})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fallback_tier.portal.rendering import code
+from fallback_tier.portal.routing import code
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,7 @@ import pytest
 from fallback_tier.errors import StateFolderError
 from fallback_tier.service import database
 from fallback_tier.service.database import VERSION, Database
-from fallback_tier.service.queue.orders import OrderState
-from fallback_tier.service.queue.queue import OrderQueue
-from fallback_tier.service.queue.tokens import Token, forget_unanswered, known
+from fallback_tier.service.queue import OrderQueue, OrderState, Token, forget_unanswered, known
 from fallback_tier.service.refusals import ConflictError
 from tests.kinds import OfKind
 from tests.waiting import at_once

@@ -16,19 +16,17 @@ from pydantic import SecretStr
 from fallback_tier.errors import StateFolderError
 from fallback_tier.fleet.engine import Phase
 from fallback_tier.fleet.local import engine
-from fallback_tier.fleet.local.job import Word, document_path, leave_word
+from fallback_tier.fleet.local.engine import Word, document_path, leave_word
 from fallback_tier.observing.health.running import CheckState
-from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.database import Database, service_db, service_dir
 from fallback_tier.service.dispatch import Dispatcher
-from fallback_tier.service.queue.orders import NewOrder, OrderState, Submission
-from fallback_tier.service.queue.queue import OrderQueue
-from fallback_tier.service.settings import Limits, ServiceSettings
-from fallback_tier.workers import starting
+from fallback_tier.service.queue import NewOrder, OrderQueue, OrderState, Submission
+from fallback_tier.service.settings import Limits, Secrets, ServiceSettings
+from fallback_tier.workers import processes
 from fallback_tier.workers.checkouts import checkout
-from fallback_tier.workers.locks import WorkerLocks
 from fallback_tier.workers.problem import MAX_TAKES, Problem
-from fallback_tier.workers.repositories import RepositorySettings
+from fallback_tier.workers.processes import WorkerLocks
+from fallback_tier.workers.tables import RepositorySettings
 from tests.service.running import waited
 from tests.waiting import PATIENCE_S
 
@@ -100,7 +98,7 @@ def test_a_worker_knows_what_its_clients_may_know(
         monkeypatch.setenv(name, "not-for-workers")
     monkeypatch.setenv("UV_INDEX_OWN_PASSWORD", "for-uv")
     script = "import os, sys; print(sys.stdin.read(), dict(os.environ))"
-    monkeypatch.setattr(starting, "_COMMAND", (sys.executable, "-c", script))
+    monkeypatch.setattr(processes, "_COMMAND", (sys.executable, "-c", script))
     others = {"oidc": SecretStr("not-for-workers"), "fleet": SecretStr("not-for-workers")}
     secrets = Secrets(api_key=SecretStr("for-the-model"), **others)
     limits = Limits(concurrent_fixes=1, min_free_bytes=0)

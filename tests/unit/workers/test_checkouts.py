@@ -10,9 +10,9 @@ import pytest
 from fallback_tier.errors import RepositoryError, StateFolderError
 from fallback_tier.execution import CommandResult
 from fallback_tier.sandbox.clients import SubprocessClients
-from fallback_tier.workers.checkouts import Checkouts
+from fallback_tier.workers.checkouts import Checkouts, checkout
 from fallback_tier.workers.problem import PASSING, problem_of
-from fallback_tier.workers.repositories import RepositorySettings
+from fallback_tier.workers.tables import RepositorySettings
 
 #: What the user's configuration of git has instead of these addresses: a repository of this machine.
 ADDRESS = "https://git.example/{}.git"
@@ -56,7 +56,7 @@ def test_another_address_is_another_repository(tmp_path: Path, clients: Subproce
     with checkouts.made("fix-1", "app", behind("new"), new) as place:
         assert (place / "file.txt").read_text() == "the new one"
         assert place.name == "app"
-    assert not checkouts.place("fix-1").exists()
+    assert not checkout(tmp_path / "state" / "home", "fix-1").exists()
 
 
 def test_head_is_the_default_branch_of_now(tmp_path: Path, clients: SubprocessClients) -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fallback_tier.workers.locks import WorkerLocks
+from fallback_tier.workers.processes import WorkerLocks
 
 
 def test_what_says_nothing_is_removed_with_its_lock(tmp_path: Path) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.workers import processes, starting
-from fallback_tier.workers.locks import WorkerLocks
-from fallback_tier.workers.processes import WorkerProcesses
+from fallback_tier.workers import processes
+from fallback_tier.workers.processes import WorkerLocks, WorkerProcesses
 from tests.waiting import PATIENCE_S, becomes, next_line
 
 #: Takes its order, says that it is there, and waits; with ``deaf`` it hears no request to end.
@@ -19,7 +18,7 @@ DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {WAITS}"
 
 @pytest.fixture
 def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerProcesses]:
-    monkeypatch.setattr(starting, "_COMMAND", (sys.executable, "-c", WAITS))
+    monkeypatch.setattr(processes, "_COMMAND", (sys.executable, "-c", WAITS))
     one = WorkerProcesses("module", WorkerLocks(tmp_path, tmp_path))
     yield one
     one.end_all()
@@ -56,7 +55,7 @@ def test_an_order_that_can_not_be_made_starts_nothing(workers: WorkerProcesses) 
 def test_who_does_not_end_is_killed(
     workers: WorkerProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starting, "_COMMAND", (sys.executable, "-c", DEAF))
+    monkeypatch.setattr(processes, "_COMMAND", (sys.executable, "-c", DEAF))
     now = 0.0
     workers.clock = lambda: now
     started(workers)
@@ -93,7 +92,7 @@ def test_a_worker_of_an_earlier_owner_is_met_and_killed(workers: WorkerProcesses
 
 
 def test_all_own_ones_end(workers: WorkerProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starting, "_COMMAND", (sys.executable, "-c", DEAF))
+    monkeypatch.setattr(processes, "_COMMAND", (sys.executable, "-c", DEAF))
     monkeypatch.setattr(processes, "GRACE_S", 0.2)
     started(workers)
     workers.end_all()

@@ -18,7 +18,7 @@ from fallback_audit.retention.seal import SealableStore, Sealer
 from fallback_audit.verifying.report import VerificationReport
 from fallback_audit.verifying.sources import GivenCheckpoints, LogCheckpoints
 from fallback_audit.verifying.verify import verify
-from fallback_tier.cli.audit.export import _output
+from fallback_tier.cli.audit.verify import _output
 from tests.campaigns.hostile.audit.trail_folder import TrailFolder
 from tests.unit.audit.trails import recipe_verified
 

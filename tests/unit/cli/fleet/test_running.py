@@ -9,7 +9,7 @@ from rich.console import Console
 from fallback_tier.cli.fleet.run_command import _find_or_plan, _temporal
 from fallback_tier.fleet.campaign import Campaign, CampaignRepository
 from fallback_tier.fleet.model import CampaignState, FixFacts, FixState
-from fallback_tier.fleet.place import Place
+from fallback_tier.fleet.order import Place
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.scheduling import StartLimits
 from fallback_tier.fleet.store.store import FleetStore, open_store

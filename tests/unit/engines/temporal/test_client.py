@@ -11,10 +11,10 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError, TerminatedError, TimeoutType
 from temporalio.exceptions import TimeoutError as TimedOutError
 
-from fallback_tier.engines.sessions.messages import Ticket
-from fallback_tier.engines.temporal.client import FixWorkflows, WorkflowState
+from fallback_tier.engines.temporal.client import FixWorkflows
 from fallback_tier.engines.temporal.connecting import Cluster, EngineUnreachableError
-from fallback_tier.engines.temporal.messages import Limits, Terms
+from fallback_tier.engines.temporal.messages import Limits, Terms, Ticket
+from fallback_tier.fleet.engine import EngineState, Phase
 
 
 class Handle:
@@ -65,8 +65,9 @@ def test_what_the_server_terminated_has_failed_and_was_not_cancelled(
     handle.status = WorkflowExecutionStatus.TERMINATED
     handle.cause = TerminatedError("Workflow history count exceeds limit.")
     found = workflows.state("fix-1")
-    assert (found.phase, found.code) == ("failed", "terminated")
-    assert "history count" in found.sentence
+    assert (found.phase, found.problem and found.problem.code) == ("failed", "terminated")
+    assert found.problem is not None
+    assert "history count" in found.problem.problem
 
 
 def test_what_came_to_a_time_limit_says_so(workflows: FixWorkflows, handle: Handle) -> None:
@@ -75,16 +76,18 @@ def test_what_came_to_a_time_limit_says_so(workflows: FixWorkflows, handle: Hand
         "Workflow timed out", type=TimeoutType.START_TO_CLOSE, last_heartbeat_details=[]
     )
     found = workflows.state("fix-1")
-    assert (found.phase, found.code) == ("failed", "timed_out")
+    assert (found.phase, found.problem and found.problem.code) == ("failed", "timed_out")
 
 
 def test_only_what_was_cancelled_is_cancelled(workflows: FixWorkflows, handle: Handle) -> None:
-    assert workflows.state("fix-1") == WorkflowState("active")
+    assert workflows.state("fix-1") == EngineState(phase=Phase.ACTIVE)
     handle.status = WorkflowExecutionStatus.CANCELED
-    assert workflows.state("fix-1") == WorkflowState("cancelled")
+    assert workflows.state("fix-1") == EngineState(phase=Phase.CANCELLED)
     handle.status = WorkflowExecutionStatus.FAILED
     handle.cause = ApplicationError("It has changes.", type="repository")
-    assert workflows.state("fix-1") == WorkflowState("failed", "repository", "It has changes.")
+    problem = workflows.state("fix-1").problem
+    assert problem is not None
+    assert (problem.code, problem.problem) == ("repository", "It has changes.")
 
 
 def test_new_terms_have_the_order_and_the_time(workflows: FixWorkflows, handle: Handle) -> None:

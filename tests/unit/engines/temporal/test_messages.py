@@ -6,8 +6,7 @@ pytest.importorskip("temporalio", reason="the extra `temporal` is not installed"
 
 from fallback_tier.budget.limiter import MAX_OVERLOADS
 from fallback_tier.engines.temporal.messages import Limits
-from fallback_tier.fleet.store_limiter import MAX_LOOK_S, MAX_WAIT_S
-from fallback_tier.fleet.token_bucket import MAX_BACKOFF_S
+from fallback_tier.fleet.store_limiter import MAX_BACKOFF_S, MAX_LOOK_S, MAX_WAIT_S
 
 
 def test_a_fix_has_time_for_the_limiters_own_word() -> None:

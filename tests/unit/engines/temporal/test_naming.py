@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.engines.temporal.naming import worker_name
+from fallback_tier.engines.temporal.worker import worker_name
 from fallback_tier.errors import ConfigurationError, StateFolderError
 from tests.kinds import OfKind
 

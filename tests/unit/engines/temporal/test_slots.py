@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("temporalio", reason="the extra `temporal` is not installed")
 
-from fallback_tier.engines.temporal.slots import RoomForFixes
+from fallback_tier.engines.temporal.worker import RoomForFixes
 
 CONTEXT = cast(Any, None)
 

@@ -14,7 +14,6 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
 from temporalio.exceptions import TimeoutError as TimedOutError
 
-from fallback_tier.engines.sessions.messages import SessionStep, Standing, Ticket
 from fallback_tier.engines.temporal.messages import (
     CLOSE,
     DELIVER,
@@ -24,7 +23,10 @@ from fallback_tier.engines.temporal.messages import (
     FixRun,
     Limits,
     Session,
+    SessionStep,
+    Standing,
     Terms,
+    Ticket,
 )
 from fallback_tier.engines.temporal.workflow import FixWorkflow
 from fallback_tier.workers.problem import PASSING

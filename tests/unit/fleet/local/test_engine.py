@@ -12,16 +12,21 @@ from pydantic import SecretStr, ValidationError
 from fallback_tier.errors import StateFolderError
 from fallback_tier.files.locks import try_hold
 from fallback_tier.fleet.engine import EngineState, Phase
-from fallback_tier.fleet.local.engine import LocalEngine
-from fallback_tier.fleet.local.job import Job, keep_room, leave_word, read_word, word_path
+from fallback_tier.fleet.local.engine import (
+    Job,
+    LocalEngine,
+    keep_room,
+    leave_word,
+    read_word,
+    word_path,
+)
 from fallback_tier.fleet.local.main import work
-from fallback_tier.fleet.order import FixOrder
-from fallback_tier.fleet.place import FleetSecrets, Place
+from fallback_tier.fleet.order import FixOrder, FleetSecrets, Place
 from fallback_tier.wiring import RecordSettings
-from fallback_tier.workers import processes, starting
+from fallback_tier.workers import processes
 from fallback_tier.workers.checkouts import lock_path
 from fallback_tier.workers.problem import PASSING, Problem, problem_of
-from fallback_tier.workers.repositories import RepositorySettings
+from fallback_tier.workers.tables import RepositorySettings
 from tests.waiting import PATIENCE_S, becomes, next_line
 
 ORDER = FixOrder(
@@ -50,7 +55,7 @@ def place(tmp_path: Path) -> Place:
 @pytest.fixture
 def engine(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalEngine]:
     """Its workers are small programs."""
-    monkeypatch.setattr(starting, "_COMMAND", (sys.executable, "-c", WAITS))
+    monkeypatch.setattr(processes, "_COMMAND", (sys.executable, "-c", WAITS))
     one = LocalEngine(place, FleetSecrets(), at_once=2)
     yield one
     one.close()
@@ -112,7 +117,7 @@ def test_what_is_cancelled_ends_and_can_be_submitted_again(
 def test_a_worker_that_does_not_end_holds_up_no_cancellation(
     engine: LocalEngine, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starting, "_COMMAND", (sys.executable, "-c", f"{DEAF}; {WAITS}"))
+    monkeypatch.setattr(processes, "_COMMAND", (sys.executable, "-c", f"{DEAF}; {WAITS}"))
     monkeypatch.setattr(processes, "GRACE_S", 0.2)
     at_work(engine, place)
 
@@ -126,7 +131,7 @@ def test_a_worker_that_does_not_end_holds_up_no_cancellation(
 def test_a_worker_that_was_too_stuck_to_say_that_it_is_late_is_late(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starting, "_COMMAND", (sys.executable, "-c", "import sys; sys.exit(1)"))
+    monkeypatch.setattr(processes, "_COMMAND", (sys.executable, "-c", "import sys; sys.exit(1)"))
     engine = LocalEngine(place.model_copy(update={"fix_s": 0.0}), FleetSecrets(), at_once=2)
     engine.submit(ORDER)
     becomes(lambda: phase(engine) is not Phase.ACTIVE, "it has gone")
@@ -166,7 +171,7 @@ def test_workers_of_an_earlier_runner_are_left_and_counted(
 def test_a_worker_that_can_not_be_started_is_a_failure(
     engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starting, "_COMMAND", ("/nowhere/python",))
+    monkeypatch.setattr(processes, "_COMMAND", ("/nowhere/python",))
     engine.submit(ORDER)
     found = engine.state("fix-0")
     assert found.problem is not None

@@ -10,9 +10,8 @@ import pytest
 from fallback_tier.fleet.model import CampaignState, FixFacts, FixState, Said
 from fallback_tier.fleet.refusals import CampaignError, FleetStoreError
 from fallback_tier.fleet.scheduling import StartLimits
-from fallback_tier.fleet.store import postgres, reading, sqlite
-from fallback_tier.fleet.store.planned import insert
-from fallback_tier.fleet.store.reading import FleetReader
+from fallback_tier.fleet.store import postgres, tables
+from fallback_tier.fleet.store import store as list_store
 from fallback_tier.fleet.store.store import LEASE_S, FleetStore, open_store
 from fallback_tier.fleet.store.tables import STEPS
 from tests.kinds import OfKind
@@ -51,7 +50,7 @@ def store(opened: Opened) -> FleetStore:
     return one
 
 
-def states(store: FleetReader) -> list[FixState]:
+def states(store: FleetStore) -> list[FixState]:
     return [one.state for one in store.fixes(NAME)]
 
 
@@ -72,7 +71,7 @@ def test_a_campaign_is_made_once(store: FleetStore) -> None:
 def test_all_are_read_page_by_page(store: FleetStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store.create(planned(ONE_EACH))
     store.claim(NAME, "one", LIMITS)
-    monkeypatch.setattr(reading, "MAX_PAGE", 1)
+    monkeypatch.setattr(list_store, "MAX_PAGE", 1)
     assert [one.number for one in store.every(NAME)] == [0, 1, 2, 3]
     assert [one.number for one in store.every(NAME, FixState.RUNNING)] == [0, 1]
 
@@ -194,11 +193,10 @@ def test_a_list_of_an_earlier_version_is_read(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as earlier:
-        for module in (sqlite, postgres):
+        for module in (tables, postgres):
             earlier.setattr(module, "STEPS", STEPS[:1])
         old = opened()
-        with old.tables.writing() as session:
-            insert(session, planned(ONE_EACH), old.now())
+        old.create(planned(ONE_EACH))
         old.close()
     store = opened()
     assert (store.campaign(NAME).said, store.campaign(NAME).said_at) == (None, None)

@@ -12,7 +12,7 @@ import pytest
 from fallback_tier.cli import exit_codes
 from fallback_tier.execution import CommandResult
 from fallback_tier.observing.health import machine
-from fallback_tier.observing.health.first_answer import first_answer
+from fallback_tier.observing.health.checks import first_answer
 from fallback_tier.observing.health.machine import MACHINE_TIMEOUT_S, machine_checks
 from fallback_tier.observing.health.running import CheckResult, Checks, CheckState
 from fallback_tier.sandbox.refusing import denying, how_to_allow

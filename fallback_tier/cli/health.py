@@ -1,0 +1,94 @@
+"""``fallback-tier health`` and ``doctor``: can fixes be made now, and on this machine?"""
+
+import argparse
+import sys
+
+from fallback_audit.showing.describe import visible
+from fallback_tier.cli import exit_codes, suggesting
+from fallback_tier.cli.options import (
+    NO_SANDBOX,
+    completed,
+    decided,
+    keys,
+    record,
+    repository_of,
+    state_dir,
+)
+from fallback_tier.cli.results import print_shown
+from fallback_tier.errors import ConfigurationError
+from fallback_tier.observing.health.checks import checks_of
+from fallback_tier.observing.health.running import Check, Checks, Health
+from fallback_tier.repo import Settings
+from fallback_tier.wiring import Configuration
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run every check, tell them, and let the exit code say whether fixes can be made."""
+    return _print(arguments, Checks(_checks(arguments)).run())
+
+
+def diagnose(arguments: argparse.Namespace) -> int:
+    """The same, with the checks of this machine first."""
+    from fallback_tier.observing.health.machine import MACHINE_TIMEOUT_S, machine_checks
+
+    configured = configuration(arguments)
+    settings = Settings(offline=arguments.offline, allow_hosts=tuple(arguments.allow_host))
+    configured = configured.model_copy(update={"settings": settings})
+    repository = None if arguments.repository is None else repository_of(arguments)
+    checks = (*machine_checks(configured, repository), *checks_of(configured))
+    return _print(arguments, Checks(checks, timeout_s=MACHINE_TIMEOUT_S).run())
+
+
+def _print(arguments: argparse.Namespace, health: Health) -> int:
+    code = exit_codes.OK if health.ready else exit_codes.ENVIRONMENT
+    return print_shown(arguments, health, lambda: sys.stdout.write(as_text(health)), code)
+
+
+#: What a service's file has: given besides, nobody would know which of them counts.
+_OF_THE_FILE = ("model", "base_url", "judge_model", "judge_base_url", "no_sandbox")
+
+
+def _checks(arguments: argparse.Namespace) -> tuple[Check, ...]:
+    if not arguments.config:
+        return checks_of(configuration(arguments))
+    from fallback_tier.cli.service_file import secrets_of, settings_of, state_of
+    from fallback_tier.service.settings import configuration as of_service
+
+    for name in _OF_THE_FILE:
+        if getattr(arguments, name):
+            raise ConfigurationError(
+                f"--{name.replace('_', '-')} and --config are both given.",
+                next_step="Leave the option out: the service's file has it.",
+            )
+    settings = settings_of(arguments)
+    place = state_of(arguments, settings)
+    configured = of_service(settings, place, secrets_of(arguments, settings))
+    return checks_of(configured, min_free_bytes=settings.limits.min_free_bytes)
+
+
+def configuration(arguments: argparse.Namespace) -> Configuration:
+    """What of a fix's configuration is looked at. ``--config`` is a service's file here, which is read
+    elsewhere. Raises ConfigurationError."""
+    without_file = argparse.Namespace(**{**vars(arguments), "config": None})
+    arguments = completed(without_file, decided(without_file))
+    configured = Configuration(
+        state_dir=state_dir(arguments),
+        record=record(arguments),
+        model=arguments.model,
+        base_url=arguments.base_url,
+        judge_model=arguments.judge_model,
+        judge_base_url=arguments.judge_base_url,
+        sandbox_waiver=NO_SANDBOX if arguments.no_sandbox else None,
+    )
+    return configured.model_copy(update=keys(arguments.base_url, arguments.judge_base_url))
+
+
+def as_text(health: Health) -> str:
+    """A line a check, the next step below it; last the sum of all."""
+    lines = []
+    for one in health.checks:
+        lines.append(f"{one.state.value:<8}  {one.check:<11}  {visible(one.reason)}")
+        if one.next_step:
+            lines.append(f"{'':<23}next: {visible(suggesting.completed(one.next_step))}")
+    lines.append("ready" if health.ready else "not ready")
+    return "\n".join(lines) + "\n"

@@ -1,1 +1,0 @@
-"""``fallback-tier keys``: who may call the service."""

@@ -1,1 +1,0 @@
-"""``fallback-tier review``: questions to people, and their answers."""

@@ -1,1 +1,0 @@
-"""``fallback-tier serve``: the HTTP service."""

@@ -1,1 +1,0 @@
-"""A fix in a process of its own, whose steps somebody else asks for, one by one."""

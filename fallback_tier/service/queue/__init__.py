@@ -1,1 +1,0 @@
-"""The durable, bounded queue of submitted fixes (ADR-0080)."""

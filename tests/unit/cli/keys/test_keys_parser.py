@@ -1,8 +1,0 @@
-"""The help text names the service's roles without importing them: both lists are the same."""
-
-from fallback_tier.cli.keys.parser import ROLES
-from fallback_tier.service.roles import Role
-
-
-def test_every_role_can_be_given() -> None:
-    assert tuple(Role) == ROLES
