@@ -75,7 +75,7 @@ class PyPIEcosystem(RecipeEcosystem):
 
     def inventory(self, repo: RepoContext) -> Inventory:
         """What locks, and clients where there is none in step, say is installed."""
-        from fallback_plugins.pypi.inventory import inventory
+        from fallback_plugins.pypi.projects import inventory
 
         return inventory(repo, self.clients)
 
@@ -87,7 +87,7 @@ class PyPIEcosystem(RecipeEcosystem):
 
     def gates(self) -> Sequence[Gate]:
         """PyPI's gates, cheapest first."""
-        from fallback_plugins.pypi.gates.all_gates import build_gates
+        from fallback_plugins.pypi.gates import build_gates
 
         return build_gates()
 

@@ -1,5 +1,5 @@
-"""Commands and tests in the environment of a Python project's dependencies, and the summaries of their
-logs.
+"""Commands and tests in the environment of a Python project's dependencies, the summaries of their logs,
+and the gate on tests.
 
 Tests run by the project's own commands (ADR-0118), or by pytest or unittest, whichever finds some. A
 project's own command runs as it is written. Every process of it that runs pytest, or that makes results
@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import PurePosixPath
 
-from fallback_plugins.pypi.gates.checks import modules_of, moved_packages
+from fallback_audit.vocabulary import GateStatus
+from fallback_plugins.pypi.gates.checks import PyPIGate, beside_base, modules_of, moved_packages
 from fallback_plugins.pypi.installing.declared import naming
 from fallback_plugins.pypi.installing.environment import Environment, choose_python
 from fallback_plugins.pypi.installing.plan import is_test
@@ -25,7 +26,7 @@ from fallback_plugins.pypi.probes import observed, witness_probe
 from fallback_plugins.pypi.probes.observed import START, hook_text, read_acts, read_suite, source_of
 from fallback_plugins.pypi.probes.report_probe import ONLY
 from fallback_plugins.shared.gates import gating, services
-from fallback_plugins.shared.gates.base_runs import Run, Way, time_of
+from fallback_plugins.shared.gates.base_runs import Run, Way, choose, time_of
 from fallback_plugins.shared.gates.gating import in_folder, run_as_given
 from fallback_plugins.shared.gates.reaching import Change, changed_sources, find
 from fallback_plugins.shared.gates.suite_run import (
@@ -36,12 +37,17 @@ from fallback_plugins.shared.gates.suite_run import (
     read_lines,
     report_in,
 )
-from fallback_plugins.shared.gates.suites import Part
-from fallback_plugins.shared.gates.test_commands import TestCommand, lines_of_ci
+from fallback_plugins.shared.gates.suites import Part, judge_tests
+from fallback_plugins.shared.gates.test_commands import (
+    TestCommand,
+    lines_of_ci,
+    own_commands,
+    suites_of,
+)
 from fallback_plugins.shared.installed import Level, NotInstalled
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import CommandResult
-from fallback_tier.gate_ports import GateContext, TargetRun
+from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun
 from fallback_tier.repo import RepoContext
 
 #: Changed with how a project's own command is run, and read.
@@ -674,3 +680,52 @@ def _other_endings(log: str) -> list[tuple[int, tuple[int, int], int]]:
         if found:
             return found[-1:] if fields == "rpf" else found
     return []
+
+
+_NO_PYTEST = "No module named 'pytest'"
+
+
+class TestsGate(PyPIGate):
+    """The project's own test command, the first that runs tests at the base commit; otherwise pytest or
+    unittest, whichever finds tests."""
+
+    name = "tests"
+
+    def _project(self, context: GateContext, folder: str) -> GateVerdict:
+        stated = own_commands(context.repo, folder, context.repo.settings.test_commands)
+        commands = suites_of(stated, folder, "python")
+        if not commands and not any(is_test(path, folder) for path in context.repo.tracked_files):
+            return gating.untested(self.name, "the project has no tests")
+
+        here = Environment(context, gating.patched(context), folder)
+        base = here.base
+        if (otherwise := here.in_another_setting()) and base.install().absent is None:
+            why = (
+                f"the tests would run in two settings, so that nothing can be compared: {otherwise}"
+            )
+            return gating.undecided(self.name, why, kinds=["another_setting"])
+
+        def alike() -> bool:
+            return here.contents() == base.contents()
+
+        ways = [*(OwnTests(here, group) for group in commands), OwnTests(here)]
+        choice = choose(context, self.name, folder, base.contents, [one.way for one in ways])
+        tests = next(one for one in ways if one.way.key == choice.way.key)
+
+        tests = replace(tests, unserved=choice.unserved)
+
+        def judge() -> GateVerdict:
+            return judge_tests(
+                *(self.name, context, folder, tests.within(context), choice.on),
+                alike=alike,
+                within=tests.within,
+                alone=tests.alone,
+                base=choice.base,
+                part=tests.part,
+            )
+
+        verdict = choice.explain(beside_base(here, judge))
+        if verdict.status is GateStatus.SKIPPED and _NO_PYTEST in verdict.log:
+            why = "the tests need pytest, which the project does not declare"
+            return gating.skipped(self.name, why, verdict.log)
+        return verdict

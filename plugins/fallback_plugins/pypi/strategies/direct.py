@@ -327,9 +327,14 @@ def _edits(place: Place, package: str, version: str) -> tuple[Edit, ...]:
     declaration = place.declaration or Declaration(())
     edits = edits_for(declaration, version)
     if edits is None:
-        spec = f"{declaration.specifier} (not one version or bound to raise)"
-        raise blocked(package, version, parent=PROJECT, spec=spec, where=place.path)
+        raise not_raised(place.path, package, version, declaration)
     return edits
+
+
+def not_raised(path: str, package: str, version: str, declaration: Declaration) -> RecipeError:
+    """Return the refusal of a declaration that no edit raises to a version."""
+    spec = f"{declaration.specifier} (not one version or bound to raise)"
+    return blocked(package, version, parent=PROJECT, spec=spec, where=path)
 
 
 def _value(path: str, text: str, place: Place, package: str, version: str) -> str:
