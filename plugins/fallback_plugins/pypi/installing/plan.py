@@ -10,7 +10,6 @@ from contextlib import suppress
 from functools import cached_property, reduce
 from operator import and_
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name, canonicalize_version
@@ -48,6 +47,7 @@ from fallback_plugins.pypi.manifests.pyproject import (
     harmless,
     parse_toml,
     table_of,
+    tables,
     texts,
 )
 from fallback_plugins.pypi.manifests.requirements import (
@@ -82,9 +82,6 @@ _SHOWN = 80
 
 #: Requirements as lines of our own, where uv can't read the project's files as they are.
 FLATTENED = "all of it"
-
-#: Writes lines to a file of ours, and says where.
-_Write = Callable[[str], Path]
 
 #: Says what tox installs beside a project; read, though it declares nothing that is shipped.
 _TOX = "tox.ini"
@@ -274,8 +271,9 @@ class Manifests:
         place.mkdir(parents=True, exist_ok=True)
         return place
 
-    def everything(self, write: _Write) -> Iterator[InstallWay]:
-        """Yield the ways to install all of it, the most exact first."""
+    def everything(self, write: Callable[[str], Path]) -> Iterator[InstallWay]:
+        """Yield the ways to install all of it, the most exact first. ``write``: puts lines into a file of
+        ours and returns its path."""
         if self.locked and self.strays:
             return
         if self.locked:
@@ -285,7 +283,11 @@ class Manifests:
             # What is computed when the project is built can't be compared with the lock: nothing is built.
             yield InstallWay("uv.lock as it stands", (["sync", "--frozen", *options],))
             return
-        if not self.strays and self.sources and self._is_plain:
+        # Does uv read the same in the files as was read here: requirements, each other, indexes?
+        as_read = all(source.option and not source.left_out for source in self.sources) and all(
+            is_plain(path, self.texts[path]) for path in self._requirements
+        )
+        if not self.strays and self.sources and as_read:
             words = [word for source in self.sources for word in source.option or ()]
             yield InstallWay("all of it, as uv reads it", (["pip", "install", *words],))
         if any(source.left_out for source in self.sources):
@@ -355,13 +357,6 @@ class Manifests:
                     yield f"{path}, line {number} leads out of the repository's requirements files"
 
     @property
-    def _is_plain(self) -> bool:
-        """Whether uv reads the same in the files as was read here: requirements, each other, indexes."""
-        return all(source.option and not source.left_out for source in self.sources) and all(
-            is_plain(path, self.texts[path]) for path in self._requirements
-        )
-
-    @property
     def _requirements(self) -> list[str]:
         """Requirements files, those of any name that they include as well."""
         return [
@@ -429,16 +424,15 @@ def _named(path: str, text: str, *, own: bool) -> Iterator[str]:
         yield from local_folders(path, text)
     elif kind_of(path) is Kind.PYPROJECT:
         document = parse_toml(path, text)
-        members = texts(table_of(document, "tool", "uv", "workspace").get("members"))
-        for named in (*(_sources(document) if own else ()), *members):
-            yield posixpath.normpath(posixpath.join(posixpath.dirname(path), named))
-
-
-def _sources(document: Mapping[str, Any]) -> Iterator[str]:
-    poetry = table_of(document, "tool", "poetry", "dependencies")
-    for reported in (*table_of(document, "tool", "uv", "sources").values(), *poetry.values()):
-        for one in reported if isinstance(reported, list) else [reported]:
-            yield from texts([one.get("path")]) if isinstance(one, dict) else ()
+        sources = table_of(document, "tool", "uv", "sources")
+        poetry = table_of(document, "tool", "poetry", "dependencies")
+        named = []
+        for source in (*sources.values(), *poetry.values()) if own else ():
+            for one in tables(source if isinstance(source, list) else [source]):
+                named += texts([one.get("path")])
+        named += texts(table_of(document, "tool", "uv", "workspace").get("members"))
+        for place in named:
+            yield posixpath.normpath(posixpath.join(posixpath.dirname(path), place))
 
 
 def _projects(repo: RepoContext, pattern: str) -> Iterator[str]:

@@ -177,9 +177,9 @@ def stub_wheels(path: str, text: str) -> dict[str, str]:
 
 @lru_cache(maxsize=_CHECKED)
 def _check(path: str, text: str) -> None:
-    from fallback_plugins.pypi.locks.lock_shape import check_uv
+    from fallback_plugins.pypi.locks.lock_shape import UvLockShape, check
 
-    check_uv(path, parse_toml(path, text))
+    check(path, parse_toml(path, text), UvLockShape)
 
 
 def _stub_requirements(table: Mapping[str, Any]) -> Iterator[str]:

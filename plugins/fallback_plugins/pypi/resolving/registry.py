@@ -42,7 +42,7 @@ from fallback_plugins.pypi.archives import (
 )
 from fallback_plugins.pypi.manifests.metadata import REQUIRES, setup_call
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, tables, texts
-from fallback_plugins.pypi.manifests.requirements import requirement_in
+from fallback_plugins.pypi.manifests.requirements import at_least, requirement_in
 from fallback_plugins.pypi.resolving.uv_client import (
     UvClient,
     UvRefusedError,
@@ -177,6 +177,18 @@ class PackageIndex:
                 f"uv locked no {wanted[:_MAX_ASKED]} for any Python of the project."
             )
         return found
+
+    def lowest_parent(
+        self, parent: str, held: str | None, child: str, python: str, refusal: RecipeError
+    ) -> str:
+        """Return the lowest version of a parent, from the one that is held, that admits a child's pin.
+        ``refusal``: raised if there is none, or the parent may not move (``held`` is None)."""
+        if held is None:
+            raise refusal
+        try:
+            return self.lowest_with(f"{parent}>={at_least(held)}", child, python)[parent]
+        except RecipeError as error:
+            raise refusal from error
 
     def joined(
         self,

@@ -158,19 +158,15 @@ class Sources:
             path: searched_text(repo, path) for path in repo.tracked_files if _is_searched(path)
         }
         texts, missing = _requirement_files(repo, searched)
-        literals = {
-            path: text
-            for path, text in searched.items()
-            if path not in texts and has_literals(path, text) and _is_readable(repo, path)
-        }
-        searched = {
-            path: f"{script_metadata(text)}\n{started_commands(path, text)}".strip()
-            if _is_script(path)
-            else text
-            for path, text in searched.items()
-            if path not in texts
-        }
-        return cls(texts, missing, literals, searched)
+        literals: dict[str, str] = {}
+        rest = {path: text for path, text in searched.items() if path not in texts}
+        for path, text in rest.items():
+            with suppress(RepositoryError):
+                if has_literals(path, text) and repo.read_text(path):
+                    literals[path] = text
+            if _is_script(path):
+                rest[path] = f"{script_metadata(text)}\n{started_commands(path, text)}".strip()
+        return cls(texts, missing, literals, rest)
 
 
 def _requirement_files(
@@ -282,12 +278,6 @@ def _of_other_ecosystems() -> frozenset[str]:
 
 def _is_script(path: str) -> bool:
     return kind_of(path) is None and kind_in_set(path) is Kind.SCRIPT
-
-
-def _is_readable(repo: RepoContext, path: str) -> bool:
-    with suppress(RepositoryError):
-        return bool(repo.read_text(path))
-    return False
 
 
 def searched_text(repo: RepoContext, path: str) -> str:
@@ -425,11 +415,11 @@ def check_says_something(path: str, text: str) -> None:
 
 def left_out(packages: Sequence[str], repo: RepoContext) -> LeftOut:
     """Collects what is left out by someone who looks for these packages."""
-    return LeftOut(Reader(repo, packages, kind_of, _names, _parse))
 
+    def names(text: str, some: Sequence[str]) -> bool:
+        return bool(mentioned(text, frozenset(some)))
 
-def _names(text: str, packages: Sequence[str]) -> bool:
-    return bool(mentioned(text, frozenset(packages)))
+    return LeftOut(Reader(repo, packages, kind_of, names, _parse))
 
 
 def _parse(path: str, text: str) -> None:
@@ -553,13 +543,12 @@ def _read_pyproject(path: str, kind: Kind, text: str, package: str) -> Iterator[
 
 
 def _read_lock(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
-    for version in pinned_versions(path, text, package):
-        yield Place(path, kind, version)
+    return (Place(path, kind, version) for version in pinned_versions(path, text, package))
 
 
 def _read_pipfile(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
-    for entry in requirement_strings(path, text, package):
-        yield _declared(path, kind, entry.declaration, entry.keys)
+    entries = requirement_strings(path, text, package)
+    return (_declared(path, kind, entry.declaration, entry.keys) for entry in entries)
 
 
 def _read_setup_cfg(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
@@ -638,22 +627,19 @@ def pinned_versions(path: str, text: str, package: str) -> tuple[str, ...]:
     RecipeError where the file can't be parsed.
     """
     kind = kind_of(path)
-    if kind is Kind.REQUIREMENTS:
-        found = _pins(declarations(text, package))
-    elif kind is Kind.PYPROJECT:
-        strings = requirement_strings(path, text, package)
-        found = _pins(tuple(string.declaration for string in strings))
+    found: Iterator[str] = iter(())
+    if kind in {Kind.REQUIREMENTS, Kind.PYPROJECT}:
+        places = (
+            [it.declaration for it in requirement_strings(path, text, package)]
+            if kind is Kind.PYPROJECT
+            else declarations(text, package)
+        )
+        found = (place.pin.version for place in places if place.pin is not None)
     elif kind in _TOML_LOCKS:
         found = _toml_lock(path, text, package)
     elif kind is Kind.PIPFILE_LOCK:
         found = _pipfile_lock(path, text, package)
-    else:
-        found = iter(())
     return tuple(dict.fromkeys(found))
-
-
-def _pins(places: tuple[Declaration, ...]) -> Iterator[str]:
-    return (place.pin.version for place in places if place.pin is not None)
 
 
 def _toml_tables(path: str, text: str) -> list[Mapping[str, Any]]:
