@@ -59,7 +59,7 @@ def _release(word: str) -> tuple[str, str] | None:
 
 
 class _Requirement(NamedTuple):
-    """``parent``: as uv's words name it, PROJECT for the project itself."""
+    """``parent``: as uv's text names it, PROJECT for the project itself."""
 
     parent: str
     child: str
@@ -198,20 +198,13 @@ def _missing(line: str, _but_for: Collection[str]) -> Iterator[Blocker]:
         asking = (it for it in every if it.child == name and spec in {"", it.spec})
         return next((PROJECT if it.parent == PROJECT else _label(it.parent) for it in asking), "")
 
-    for it in _NO_VERSION.finditer(line):
-        name, spec = _split(it["label"])
+    absent = [_split(it["label"]) for it in _NO_VERSION.finditer(line)]
+    for name, spec in (_split(it["label"]) for it in _ONLY.finditer(line)):
+        specs = (it.spec for it in every if it.child == name and it.spec)
+        absent += [(name, it) for it in specs if not _overlap(spec, it)]
+    for name, spec in absent:
         kind = BlockerKind.NOT_PUBLISHED
         yield Blocker(kind=kind, package=name, constraint=spec, required_by=by(name, spec))
-    for it in _ONLY.finditer(line):
-        name, spec = _split(it["label"])
-        for asking in every:
-            if asking.child == name and asking.spec and not _overlap(spec, asking.spec):
-                yield Blocker(
-                    kind=BlockerKind.NOT_PUBLISHED,
-                    package=name,
-                    constraint=asking.spec,
-                    required_by=by(name, asking.spec),
-                )
     for it in _NO_PACKAGE.finditer(line):
         name = str(canonicalize_name(it["name"]))
         yield Blocker(
@@ -222,8 +215,7 @@ def _missing(line: str, _but_for: Collection[str]) -> Iterator[Blocker]:
             status=HTTPStatus.NOT_FOUND,
         )
     for it in _NO_WHEEL.finditer(line):
-        name, spec = _split(it["label"])
-        label = _label(it["label"])
+        label, (name, _) = _label(it["label"]), _split(it["label"])
         yield Blocker(kind=BlockerKind.NOT_BUILT, package=label, required_by=by(name))
 
 

@@ -594,7 +594,8 @@ def configured(repo: RepoContext, folder: str) -> dict[str, tuple[str, ...]]:
     checkers: dict[str, tuple[str, ...]] = {}
     mypy = _mypy(repo, folder, tools)
     if mypy is not None:
-        named = () if _MYPY_TARGETS.intersection(mypy) else _targets(repo, folder)
+        own = [str(PurePosixPath(it).relative_to(folder)) for it in own_packages(repo, folder)]
+        named = () if _MYPY_TARGETS.intersection(mypy) else own or (".",)
         checkers["mypy"] = (*_MYPY_OPTIONS, *named)
     if "pyright" in tools or repo.has(in_folder(folder, "pyrightconfig.json")):
         checkers["pyright"] = ()
@@ -614,12 +615,6 @@ def _ini(repo: RepoContext, path: str) -> dict[str, Any] | None:
     """Return the section ``[mypy]`` of a file; None if there is no such file or section."""
     parser = parsed(repo.read_text(path) if repo.has(path) else "")
     return dict(items(parser, "mypy")) if parser.has_section("mypy") else None
-
-
-def _targets(repo: RepoContext, folder: str) -> tuple[str, ...]:
-    """Return the project's own packages, relative to its folder; the folder if it has none."""
-    packages = own_packages(repo, folder)
-    return tuple(str(PurePosixPath(path).relative_to(folder)) for path in packages) or (".",)
 
 
 def _dependency_modules(project: Environment) -> tuple[str, ...]:
@@ -671,7 +666,9 @@ def asked_for(repo: RepoContext, folder: str, changed: Sequence[str] = ()) -> tu
     sources = declared(repo, folder, changed)
     own = [line for source in sources if not source.pinned for line in source.lines]
     project = ProjectFiles(repo, folder)
-    found = [*_in_tables(project), *own, *_in_uv_lock(project)]
+    found = [*_in_tables(project), *own]
+    with suppress(RecipeError):  # the dependencies of the project and its workspace's members
+        found += sorted(read_tree("uv.lock", project.text("uv.lock")).asked)
     lines = found or [line for source in sources for line in source.lines]
     named = (match[1] for line in lines if (match := _NAME.match(line)))
     return tuple(dict.fromkeys(map(canonicalize_name, named)))
@@ -739,10 +736,3 @@ def _in_tables(project: ProjectFiles) -> Iterator[str]:
     for name, entries in (("pyproject.toml", poetry_entries), ("Pipfile", pipfile_entries)):
         with suppress(RecipeError):
             yield from [it.name for it in entries(parse_toml(name, project.text(name)))]
-
-
-def _in_uv_lock(project: ProjectFiles) -> list[str]:
-    """Return the dependencies of the project and its workspace's members."""
-    with suppress(RecipeError):
-        return sorted(read_tree("uv.lock", project.text("uv.lock")).asked)
-    return []

@@ -109,10 +109,8 @@ def run_tests(target: Environment, only: Sequence[str] = ()) -> SuiteRun | NotIn
     ``only``: names of tests, as a report has them, or whole paths of files: no other test is run.
     Files that are not named are not read in if others are. Raises what installing and running raise.
     """
-    found = target.install()
-    if found.absent is not None:
-        return found.absent
-    installed = _in_words(target)
+    if isinstance(installed := _installed(target), NotInstalled):
+        return installed
     chosen = [f"{ONLY}{json.dumps([*only])}"] if only else []
     ours = _pytest(target, installed, chosen) if target.installed("pytest") else None
     if ours is None or (ours.count == 0 and not ours.result.timed_out):
@@ -211,11 +209,9 @@ def _run_own(
     Raises what installing and running raise. ``only``: as for ``run_tests``; a runner that builds on
     neither pytest nor unittest runs all.
     """
-    found = target.install()
-    if found.absent is not None:
-        return found.absent
+    if isinstance(installed := _installed(target), NotInstalled):
+        return installed
     lines = [Line.of(it.line) for it in commands]
-    installed = _in_words(target)
     ours = _own(target, commands, lines, installed, only)
     if ours.count or ours.result.ok or ours.result.timed_out:
         return ours
@@ -301,18 +297,15 @@ def _script(commands: Sequence[TestCommand], lines: Sequence["Line"]) -> str:
             for name, value in {**line.env, **command.env}.items()
             if name not in _OURS
         ]
-        steps = (it for it in command.before if (command.folder, it) not in done)
-        texts += map(_before, steps)
+        for step in command.before:  # whose output is left out of the log unless it fails
+            if (command.folder, step) not in done:
+                log, quoted = '"$TMPDIR/before"', shlex.quote(step)
+                what = f"before the tests, {quoted} ended with exit code $?:"
+                run_it = f'"$shell" -c {quoted} >{log} 2>&1'
+                texts.append(f"{run_it} || {{ echo {what}; tail -n 5 {log}; }}")
         done |= {(command.folder, it) for it in command.before}
         parts += ["(", *texts, f'"$shell" -c {shlex.quote(line.text)}', ") || status=$?"]
     return "\n".join(["status=0 shell=$(command -v bash || echo sh)", *parts, 'exit "$status"'])
-
-
-def _before(step: str) -> str:
-    """Return a step before the tests, whose output is left out of the log unless it fails."""
-    said = '"$TMPDIR/before"'
-    what = f"before the tests, {shlex.quote(step)} ended with exit code $?:"
-    return f'"$shell" -c {shlex.quote(step)} >{said} 2>&1 || {{ echo {what}; tail -n 5 {said}; }}'
 
 
 @dataclass(frozen=True)
@@ -401,8 +394,11 @@ def _kept_options(words: Sequence[str]) -> Iterator[str]:
             yield word
 
 
-def _in_words(target: Environment) -> str:
+def _installed(target: Environment) -> str | NotInstalled:
+    """Install a tree's environment, and return what is unusual in it, for people."""
     found = target.install()
+    if found.absent is not None:
+        return found.absent
     is_usual = found.level is Level.EVERYTHING and not found.unusual
     return "" if is_usual else f"installed {found.in_words}"
 
@@ -444,8 +440,8 @@ def _discovery(target: Environment) -> list[str]:
     for name in ("tests", "test"):
         inside = in_folder(target.folder, name)
         if any(is_test(path, inside) for path in target.repo.tracked_files):
-            package = target.repo.has(f"{inside}/__init__.py")
-            return ["discover", *(["-s", name, "-t", "."] if package else ["-s", name])]
+            is_package = target.repo.has(f"{inside}/__init__.py")
+            return ["discover", "-s", name, *(["-t", "."] if is_package else [])]
     return ["discover"]
 
 
@@ -477,9 +473,7 @@ def run(
 
     def run_with(env: Mapping[str, str]) -> CommandResult:
         result = run_as_given(
-            context,
-            tree,
-            argv,
+            *(context, tree, argv),
             programs=project.place / "bin",
             timeout_s=timeout_s,
             env={**project.variables(), **env},
@@ -500,12 +494,8 @@ def run(
         witnessed = observed.read_witness(told, header, ran, _failures(output))
     else:
         result = run_with({})
-    return TargetRun(
-        result,
-        "" if found.is_as_declared else found.in_words,
-        found.compared,
-        witnessed,
-    )
+    words = "" if found.is_as_declared else found.in_words
+    return TargetRun(result, words, found.compared, witnessed)
 
 
 def run_on_another(
@@ -638,14 +628,10 @@ def command_summary(
         found = [*_other_endings(log)]
     if not found:
         return Summary(ran=0, failed=len(names), names=names) if names else None
-    totals = [*accumulate((one[1] for one in reversed(found)), _sum)]
-    agreeing = figures is not None and figures in totals
-    ran, failed = figures if figures is not None and agreeing else totals[-1]
+    last_first = (figures for _, figures, _ in reversed(found))
+    totals = [*accumulate(last_first, lambda one, more: (one[0] + more[0], one[1] + more[1]))]
+    ran, failed = figures if figures is not None and figures in totals else totals[-1]
     return Summary(ran, failed, names, expected=sum(one[2] for one in found))
-
-
-def _sum(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    return one[0] + other[0], one[1] + other[1]
 
 
 def _endings(log: str) -> list[tuple[int, tuple[int, int], int]]:
@@ -705,19 +691,15 @@ class TestsGate(PyPIGate):
             )
             return gating.undecided(self.name, why, kinds=["another_setting"])
 
-        def alike() -> bool:
-            return here.contents() == base.contents()
-
         ways = [*(OwnTests(here, group) for group in commands), OwnTests(here)]
         choice = choose(context, self.name, folder, base.contents, [one.way for one in ways])
         tests = next(one for one in ways if one.way.key == choice.way.key)
-
         tests = replace(tests, unserved=choice.unserved)
 
         def judge() -> GateVerdict:
             return judge_tests(
                 *(self.name, context, folder, tests.within(context), choice.on),
-                alike=alike,
+                alike=lambda: here.contents() == base.contents(),
                 within=tests.within,
                 alone=tests.alone,
                 base=choice.base,

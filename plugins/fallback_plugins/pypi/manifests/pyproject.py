@@ -15,7 +15,6 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.markers import can_hold, supported
 from fallback_plugins.pypi.manifests.requirements import (
@@ -262,21 +261,15 @@ def strings_by_name(path: str, text: str) -> Mapping[str, tuple[TableEntry, ...]
 def is_excluded(path: str, text: str, marker: str) -> bool:
     """Does a marker exclude every Python that the file's project supports? Python 2 is none, unless the
     project says so."""
-    python = _supported(path, text) if marker else ""
-    return bool(python and supported(python)) and not can_hold(marker.strip(), python)
-
-
-def _supported(path: str, text: str) -> str:
-    """The Pythons of a project, in Poetry's words."""
-    if kind_of(path) is Kind.PYPROJECT:
-        document = parse_toml(path, text)
-        for own in (
-            table_of(document, "project").get("requires-python"),
-            table_of(document, "tool", "poetry", "dependencies").get("python"),
-        ):
-            if isinstance(own, str) and own.strip():
-                return own
-    return ">=3"
+    if not marker:
+        return False
+    document = parse_toml(path, text) if kind_of(path) is Kind.PYPROJECT else {}
+    stated = (
+        table_of(document, "project").get("requires-python"),
+        table_of(document, "tool", "poetry", "dependencies").get("python"),
+    )
+    python = next((it for it in stated if isinstance(it, str) and it.strip()), ">=3")
+    return bool(supported(python)) and not can_hold(marker.strip(), python)
 
 
 def other_requirements(path: str, text: str, package: str) -> tuple[TableEntry, ...]:
@@ -289,14 +282,14 @@ def other_requirements(path: str, text: str, package: str) -> tuple[TableEntry, 
 def in_other_arrays(document: Mapping[str, Any]) -> Iterator[TableEntry]:
     """Yield each requirement of ``OTHER_ARRAYS``, of a build's only pins."""
     for pattern in OTHER_ARRAYS:
-        for entry in _in_arrays(_strings_at(document, pattern, ())):
+        for entry in _in_arrays(_strings_at(document, pattern)):
             if entry.declaration.pin or pattern not in _BUILD_ARRAYS:
                 yield entry
 
 
 def _strings_at(
-    value: Any, pattern: tuple[str, ...], keys: tuple[str | int, ...]
-) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    value: Any, pattern: tuple[str, ...], keys: Keys = ()
+) -> Iterator[tuple[Keys, str]]:
     if not pattern and isinstance(value, list):
         yield from (((*keys, at), item) for at, item in enumerate(value) if isinstance(item, str))
     elif pattern and isinstance(value, dict):
@@ -304,7 +297,7 @@ def _strings_at(
             yield from _strings_at(value[key], pattern[1:], (*keys, key))
 
 
-def _in_arrays(arrays: Iterable[tuple[tuple[str | int, ...], str]]) -> Iterator[TableEntry]:
+def _in_arrays(arrays: Iterable[tuple[Keys, str]]) -> Iterator[TableEntry]:
     for keys, value in arrays:
         name = _NAME.match(value)
         declaration = declaration_in(value, name[1]) if name else None
@@ -333,8 +326,7 @@ def replace_requirement(path: str, text: str, keys: tuple[str | int, ...], new: 
     old = value_at(document, keys)
     wanted = deepcopy(document)
     value_at(wanted, keys[:-1])[keys[-1]] = new
-    for quote in _QUOTES:
-        literal = f"{quote}{old}{quote}"
+    for literal in written_as(old):
         position = text.find(literal)
         while position >= 0:
             candidate = text[: position + 1] + new + text[position + 1 + len(old) :]
@@ -371,18 +363,14 @@ def replace_requirements(path: str, text: str, new: Mapping[tuple[str | int, ...
 
 
 def written_as(value: str) -> tuple[str, ...]:
-    """How a string may stand in a file, where it is a plain one."""
+    """How a plain string may be written in a file."""
     return tuple(f"{quote}{value}{quote}" for quote in _QUOTES)
 
 
 def not_plain(path: str, value: str) -> RecipeError:
     """The typed refusal for a string that is escaped, or written over lines."""
-    return RecipeError(
-        RefusalReason.RECIPE_UNSUPPORTED,
-        f"The requirement {value!r} of {path!r} is not written as a plain string.",
-        next_step=f"Write it in {path} as one plain string.",
-        kind="not_plain",
-    )
+    problem = f"The requirement {value!r} of {path!r} is not written as a plain string."
+    return unsupported(problem, f"Write it in {path} as one plain string.", kind="not_plain")
 
 
 def harmless(path: str, manifest: str) -> str:
@@ -429,25 +417,21 @@ def asking_nothing(path: str, manifest: str) -> str:
 
     document = parse_toml(path, manifest)
     project, groups = table_of(document, "project"), table_of(document, "dependency-groups")
-    reported: dict[str, Any] = {
-        key: project[key] for key in ("name", "requires-python") if key in project
-    }
+    stated = {key: project[key] for key in ("name", "requires-python") if key in project}
     extras: dict[str, Any] = {name: [] for name in table_of(project, "optional-dependencies")}
     workspace = table_of(document, "tool", "uv", "workspace")
     bare: dict[str, Any] = {"dependency-groups": {name: [] for name in groups}}
-    if reported:
-        bare["project"] = {**reported, "version": "0", "optional-dependencies": extras}
+    if stated:
+        bare["project"] = {**stated, "version": "0", "optional-dependencies": extras}
     if workspace and not any(".." in str(pattern) for pattern in workspace.get("members", ())):
         bare["tool"] = {"uv": {"workspace": workspace}}
     return tomlkit.dumps(bare)
 
 
-def requirement_arrays(
-    document: Mapping[str, Any],
-) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def requirement_arrays(document: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
     """Every requirement string of the dependency arrays, with the keys that lead to it."""
     for pattern in _ARRAYS:
-        yield from _strings_at(document, pattern, ())
+        yield from _strings_at(document, pattern)
 
 
 def value_at(document: Any, keys: tuple[str | int, ...]) -> Any:

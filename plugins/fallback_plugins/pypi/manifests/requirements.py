@@ -252,11 +252,8 @@ def _lines_by_name(text: str) -> dict[str, list[tuple[int, int]]]:
         egg = _EGG.search(masked, start, end)
         place = "" if egg else _reference(masked, start, end)
         named = egg or _NAME.match(masked, start, end)
-        if place:
-            names = names_in_reference(place)
-        else:
-            names = frozenset({canonicalize_name(named["name"])} if named else ())
-        for name in names:
+        names: Collection[str] = [canonicalize_name(named["name"])] if named else ()
+        for name in names_in_reference(place) if place else names:
             found.setdefault(name, []).append((start, end))
         start = end + (2 if masked.startswith("\r\n", end) else 1)
     return found
@@ -469,20 +466,23 @@ def is_requirements(text: str, *, compiled_or_pinned: bool = False) -> bool:
 
 def names_an_index(text: str) -> bool:
     """Does the requirements file name a registry or a folder of its own?"""
+    return any(True for _ in _lines_with_indexes(text))
+
+
+def _lines_with_indexes(text: str) -> Iterator[str]:
     lines = (
         line for joined in logical_lines(text) for line in joined.splitlines()
     )  # as pip ends them
-    return any(map(_AN_INDEX.match, lines))
+    return filter(_AN_INDEX.match, lines)
 
 
 def index_lines(text: str) -> Iterator[str]:
-    """What each option that names a registry or a folder has for its value; the whole line where its reader
+    """What each option that names a registry or a folder has for its value; the whole line if its reader
     may see another value than we do."""
-    for joined in logical_lines(text):
-        for line in joined.splitlines():
-            if _AN_INDEX.match(line) and not _NO_INDEX.fullmatch(line):
-                option = _INDEX_VALUE.fullmatch(line)
-                yield option["value"] if option else line.strip()
+    for line in _lines_with_indexes(text):
+        if not _NO_INDEX.fullmatch(line):
+            option = _INDEX_VALUE.fullmatch(line)
+            yield option["value"] if option else line.strip()
 
 
 def requirement_lines(path: str, text: str) -> Iterator[str]:
@@ -595,15 +595,14 @@ def edits_for(declaration: Declaration, version: str) -> tuple[Edit, ...] | None
     edits = tuple(edit for clause in moved for edit in _edits(clause, version))
     kept = (clause for clause in declaration.clauses if clause not in moved)
     fits = all(clause.admits(version) for clause in kept) and all(
-        _after(clause, _edits(clause, version)).admits(_labelled(clause, version))
-        for clause in moved
+        _after(clause, version).admits(_labelled(clause, version)) for clause in moved
     )
     return edits if edits and fits else None
 
 
-def _after(clause: Clause, edits: tuple[Edit, ...]) -> Declaration:
+def _after(clause: Clause, version: str) -> Declaration:
     """What one comparison says after its edits."""
-    origin = clause.operator_start
+    edits, origin = _edits(clause, version), clause.operator_start
     text = clause.operator.ljust(clause.start - origin) + clause.version
     moved = tuple(Edit(edit.start - origin, edit.end - origin, edit.new) for edit in edits)
     read = poetry_specifier_in if clause.operator in _POETRYS_OWN else specifier_in
