@@ -218,10 +218,9 @@ def _manifest_projects(
 
 def _says_nothing(repo: RepoContext, path: str) -> bool:
     """Return whether a lock is empty. One that can't be read is not known to be."""
-    try:
+    with suppress(RecipeError, RepositoryError):
         return bool(nothing_in(path, repo.read_text(path)))
-    except (RecipeError, RepositoryError):
-        return False
+    return False
 
 
 def inventory(repo: RepoContext, clients: ClientRunner) -> Inventory:

@@ -48,11 +48,6 @@ def release_before(line: str, end: int) -> tuple[str, str] | None:
     return _release(line[max(0, end - MAX_RELEASE - 1) : end].rpartition(" ")[2])
 
 
-def _release_at(line: str, begin: int) -> tuple[str, str] | None:
-    """… that the word which begins at a place names; a sentence may end with it."""
-    return _release(line[begin : begin + MAX_RELEASE + 1].partition(" ")[0].rstrip(".,;"))
-
-
 def _release(word: str) -> tuple[str, str] | None:
     match = _RELEASE.fullmatch(word) if len(word) <= MAX_RELEASE else None
     return None if match is None else (match["name"], match["spec"] or "")
@@ -163,7 +158,8 @@ def _requirements(line: str) -> list[_Requirement]:
             label = PROJECT if is_project or parent is None else "".join(parent)
             rest = premises[between.end() :]
             for text in (rest, *_SECOND.split(rest, maxsplit=1)[1:]):
-                child = _release_at(text, 0)
+                # A sentence may end with it.
+                child = _release(text[: MAX_RELEASE + 1].partition(" ")[0].rstrip(".,;"))
                 if child is None or child[0] == "Python":
                     continue
                 name = str(canonicalize_name(child[0]))

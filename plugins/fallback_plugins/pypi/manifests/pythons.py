@@ -134,15 +134,11 @@ def _here(home: Path | None) -> Iterator[Path]:
     for path in (*(Path(one) for one in found if one is not None), *kept):
         with suppress(OSError):
             place = path.resolve(strict=True)
-            if path.is_absolute() and minor_of(place) >= 0 and _is_program(place):
-                yield place
-
-
-def _is_program(path: Path) -> bool:
-    if not os.access(path, os.X_OK):
-        return False
-    with path.open("rb") as file:
-        return file.read(2) != b"#!"
+            if path.is_absolute() and minor_of(place) >= 0 and os.access(place, os.X_OK):
+                with place.open("rb") as file:
+                    is_script = file.read(2) == b"#!"
+                if not is_script:
+                    yield place
 
 
 def _home() -> Path | None:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -492,12 +493,14 @@ def _with_release(
         files = "[\n" + "".join(f"    {line},\n" for line in lines) + "]"
     moves = str(table["version"]) != release.version
     if moves:
-        old_python = str(table.get("python-versions", "*"))
-        is_same = _is_same_python(metadata.requires_python, old_python)
+        python, is_same = str(table.get("python-versions", "*")), False
+        with suppress(InvalidSpecifier):  # the index sorts its clauses otherwise: the same stays
+            old = SpecifierSet("" if python == "*" else python)
+            is_same = SpecifierSet(metadata.requires_python) == old
         stated = {
             "version": release.version,
             "description": metadata.summary,
-            "python-versions": old_python if is_same else metadata.requires_python or "*",
+            "python-versions": python if is_same else metadata.requires_python or "*",
         }
         for key, value in stated.items():
             if key in own and value != table[key]:
@@ -533,14 +536,6 @@ def _split(block: str) -> dict[str, dict[str, str]]:
         lines = found.setdefault(section, {})
         lines[key] = lines.get(key, "") + line
     return found
-
-
-def _is_same_python(specifier: str, written: str) -> bool:
-    """Such a one stays as it is written: the index sorts its clauses otherwise."""
-    try:
-        return SpecifierSet(specifier) == SpecifierSet("" if written == "*" else written)
-    except InvalidSpecifier:
-        return False
 
 
 def _in_metadata_files(text: str, name: str, files: str) -> str:
@@ -748,16 +743,11 @@ def _asks(lock: PoetryLock) -> dict[str, frozenset[tuple[str, str]]]:
     for table in lock.packages:
         for dependency in dependencies_of(table):
             if dependency.name in found:
-                marker = _plain_marker(without_extras(dependency.marker))
+                marker = without_extras(dependency.marker)
+                with suppress(InvalidMarker):
+                    marker = str(Marker(marker)) if marker else ""
                 found[dependency.name].add((canonicalize_name(table["name"]), marker))
     return {name: frozenset(asks) for name, asks in found.items()}
-
-
-def _plain_marker(marker: str) -> str:
-    try:
-        return str(Marker(marker)) if marker else ""
-    except InvalidMarker:
-        return marker
 
 
 def _reached(lock: PoetryLock, asked: Sequence[Root]) -> set[str]:

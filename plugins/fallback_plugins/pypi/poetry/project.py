@@ -81,8 +81,8 @@ class _Planner:
         lock: PoetryLock,
         index: PackageIndex,
         advisory: Advisory,
-        asked: Sequence[Root] = (),
-        member_admits: Callable[[str, str, str], bool] = lambda _member, _name, _version: False,
+        asked: Sequence[Root],
+        member_admits: Callable[[str, str, str], bool],
     ) -> None:
         self._member_admits = member_admits
         self._lock = lock
@@ -221,7 +221,7 @@ class _Planner:
         is new. Raises RecipeError."""
         count = len(self._lock.of(child))
         if count:
-            raise self._not_locked(parent, child, f"holds in {count} versions")
+            raise self._not_locked(parent, child, f"holds in {count} versions.")
         below: list[str] = []
         while True:
             version = self._choose(parent, child, below)
@@ -246,25 +246,24 @@ class _Planner:
         # uv may build nothing. What is locked as source stays, with all that it asks for.
         unread = [name for name in self._lock.without_wheel if name not in self.releases]
         error: RecipeError | None = None
+        python = self._lock.lowest_python
         for operator in ("==", ">="):
             pins = [f"{it}{operator}{now}" for it, now in held.items() if it not in self.releases]
             try:
-                found = self._index.joined(
-                    moving, [*pins, *below], self._lock.lowest_python, without=unread
-                )
+                found = self._index.joined(moving, [*pins, *below], python, without=unread)
             except RecipeError as refusal:
                 error = error or refusal
                 continue
             if child in found:
                 self._chosen |= found
                 return found[child]
-        message = f" {error.problem}" if error else ""
-        raise self._not_locked(parent, child, "does not hold", message)
+        message = f"does not hold. {error.problem}" if error else "does not hold."
+        raise self._not_locked(parent, child, message)
 
-    def _not_locked(self, parent: str, child: str, what: str, message: str = "") -> RecipeError:
+    def _not_locked(self, parent: str, child: str, what: str) -> RecipeError:
         return RecipeError(
             RefusalReason.MANIFEST_MISSING,
-            f"{parent} {self.versions[parent]} requires {child}, which {self._lock.path} {what}.{message}",
+            f"{parent} {self.versions[parent]} requires {child}, which {self._lock.path} {what}",
             next_step="Resolve it with Poetry (`poetry update`), which builds what it has to.",
         )
 

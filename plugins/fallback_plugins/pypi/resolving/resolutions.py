@@ -324,7 +324,7 @@ class CommandResolution:
             parts = self._parts() if error.found_no_solution else []
             if len(parts) < 2:
                 raise
-            return self._locked(parts)
+        return self._locked(parts)
 
     def _locked(self, parts: Sequence[Wanted]) -> Resolution:
         """Of several parts, those that can't be resolved are unknown. Raises UvRefusedError if all are."""
@@ -684,8 +684,11 @@ def _locked(
         tables = package_tables("uv.lock", scratch.text)
         passed = frozenset[str]() if is_trial else scratch.passed_over
         found = {it.stem: it for it in learnt.above(client, lines, tables, passed, options)}
-        unlisted = (name for name in passed if learnt.listed.get(name, ()) is None)
-        dark |= {name for name in unlisted if not _is_newest(client, lines, tables, name)}
+        for name in (name for name in passed if learnt.listed.get(name, ()) is None):
+            newest = _highest(client, lines, name)
+            held = {it.get("version") for it in tables if it["name"] == name}
+            if newest is None or held != {newest.version}:
+                dark.add(name)
         held = {f"{it['name'].replace('-', '_')}-{it.get('version')}" for it in tables}
         taken = [it for stem, it in stubs.items() if stem in held]
         unread = [it for it in taken if it.stem not in learnt.said]
@@ -773,26 +776,13 @@ def _by_uv(client: UvClient, lines: Wanted, name: str) -> tuple[Sdist, ...]:
 
 
 def _highest(client: UvClient, lines: Wanted, name: str) -> Release | None:
-    try:
-        return PackageIndex(client.clients).highest(name, _spec(lines, name), client.python)
-    except RecipeError:
-        return None
-
-
-def _is_newest(
-    client: UvClient, lines: Wanted, tables: Sequence[Mapping[str, Any]], name: str
-) -> bool:
-    """Return whether a lock has the highest release of a package that the set's own lines admit."""
-    highest = _highest(client, lines, name)
-    held = {it.get("version") for it in tables if it["name"] == name}
-    return highest is not None and held == {highest.version}
-
-
-def _spec(lines: Wanted, name: str) -> str:
-    """What a set requires of a package itself."""
+    """The highest release of a package that the set's own lines admit."""
     asked = (Requirement(line) for line in (*lines.requirements, *lines.constraints))
     specs = (str(it.specifier) for it in asked if canonicalize_name(it.name) == name)
-    return ",".join(dict.fromkeys(filter(None, specs)))
+    spec = ",".join(dict.fromkeys(filter(None, specs)))
+    with suppress(RecipeError):
+        return PackageIndex(client.clients).highest(name, spec, client.python)
+    return None
 
 
 def _unread(
