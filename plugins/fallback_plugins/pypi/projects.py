@@ -14,7 +14,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests.commands import install_commands
-from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
+from fallback_plugins.pypi.manifests.kinds import LOCKS, Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.pyproject import in_other_arrays, parse_toml, table_of, texts
 from fallback_plugins.pypi.manifests.requirements import connected
 from fallback_plugins.pypi.strategies.locked import LockedProject
@@ -22,7 +22,6 @@ from fallback_plugins.pypi.strategies.manifest_project import ManifestProject, R
 from fallback_plugins.pypi.surveying.deciding import DecidedByLock, LockStep, asked_in_arrays
 from fallback_plugins.pypi.surveying.survey import (
     ECOSYSTEM,
-    LOCKS,
     Sources,
     check_says_something,
     constrained_by_commands,

@@ -21,6 +21,7 @@ from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import (
     NO_TEXTS,
     HeldToAges,
+    Project,
     combined,
     error_of,
     refuse,

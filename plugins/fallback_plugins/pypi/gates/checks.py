@@ -26,7 +26,7 @@ from fallback_plugins.pypi.installing.declared import ProjectFiles, declared
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.plan import is_test
 from fallback_plugins.pypi.locks.uv_lock import read_tree
-from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.kinds import LOCKS, Kind, kind_of
 from fallback_plugins.pypi.manifests.metadata import items, parsed
 from fallback_plugins.pypi.manifests.pyproject import (
     parse_toml,
@@ -39,7 +39,6 @@ from fallback_plugins.pypi.probes.observed import source_of
 from fallback_plugins.pypi.surveying.deciding import places_in_use, project_of
 from fallback_plugins.pypi.surveying.survey import (
     ECOSYSTEM,
-    LOCKS,
     Place,
     left_out,
     only_affected,

@@ -27,7 +27,7 @@ from fallback_plugins.pypi.probes.observed import START, hook_text, read_acts, r
 from fallback_plugins.pypi.probes.report_probe import ONLY
 from fallback_plugins.shared.gates import gating, services
 from fallback_plugins.shared.gates.base_runs import Run, Way, choose, time_of
-from fallback_plugins.shared.gates.gating import in_folder, run_as_given
+from fallback_plugins.shared.gates.gating import in_folder
 from fallback_plugins.shared.gates.reaching import Change, changed_sources, find
 from fallback_plugins.shared.gates.suite_run import (
     FIGURE,
@@ -46,7 +46,6 @@ from fallback_plugins.shared.gates.test_commands import (
 )
 from fallback_plugins.shared.installed import Level, NotInstalled
 from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun
 from fallback_tier.repo import RepoContext
 
@@ -452,7 +451,7 @@ _ROOT = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile
 def runs_on(context: GateContext, tree: RepoContext, argv: Sequence[str]) -> str:
     """Return as ``EcosystemPlugin.runs_on``; empty if a manifest can't be read, so that nothing runs."""
     try:
-        return Environment(context, tree, _folder(tree), _runner(argv)).contents()
+        return _environment(context, tree, argv).contents()
     except (RecipeError, RepositoryError):
         return ""
 
@@ -465,35 +464,24 @@ def run(
 ) -> TargetRun:
     """Run as ``EcosystemPlugin.run``: ``python`` is the environment's, even if nothing is declared."""
     try:
-        project = Environment(context, tree, _folder(tree), _runner(argv))
+        project = _environment(context, tree, argv)
         found = project.install()
     except (RecipeError, RepositoryError) as error:
         return TargetRun(None, error.problem)
-    project.write_versions()
-
-    def run_with(env: Mapping[str, str]) -> CommandResult:
-        result = run_as_given(
-            *(context, tree, argv),
-            programs=project.place / "bin",
-            timeout_s=timeout_s,
-            env={**project.variables(), **env},
-            readable=project.readable,
-        )
-        return project.placeless(result)
-
     witnessed = None
     if context.is_proof:
         header = secrets.token_hex(16)
         with report_in(tree.tree) as record:
             record.begin(header)
-            result = run_with({observed.VARIABLE: record.path, witness_probe.VARIABLE: "first"})
+            env = {observed.VARIABLE: record.path, witness_probe.VARIABLE: "first"}
+            result = project.run(argv, env, timeout_s=timeout_s)
             told = record.read()
         output = result.output
         counted = pytest_summary(output) or unittest_summary(output)
         ran = 0 if counted is None else counted.ran
         witnessed = observed.read_witness(told, header, ran, _failures(output))
     else:
-        result = run_with({})
+        result = project.run(argv, timeout_s=timeout_s)
     words = "" if found.is_as_declared else found.in_words
     return TargetRun(result, words, found.compared, witnessed)
 
@@ -505,25 +493,22 @@ def run_on_another(
     if number == 0:
         choose_python(context, None)
         return True
-    suited = Environment(context, tree, _folder(tree), _runner(argv)).suited
+    suited = _environment(context, tree, argv).suited
     if number >= len(suited):
         return False
     choose_python(context, suited[number])
     return True
 
 
-def _folder(tree: RepoContext) -> str:
-    """Return the folder whose dependencies are installed: the root; if it has no project, the affected
-    package's own."""
-    if any(tree.has(name) for name in _ROOT) or tree.affected is None:
-        return "."
-    folders = {str(PurePosixPath(own.manifest).parent) for own in tree.affected.own}
-    return folders.pop() if len(folders) == 1 else "."
-
-
-def _runner(argv: Sequence[str]) -> str | None:
-    """Return a test runner that the command itself names."""
-    return "pytest" if "pytest" in argv or "py.test" in argv else None
+def _environment(context: GateContext, tree: RepoContext, argv: Sequence[str]) -> Environment:
+    """Return the environment of the root; if that has no project, of the affected package's folder. It has
+    the test runner that the command names."""
+    folders = {"."}
+    if tree.affected is not None and not any(tree.has(name) for name in _ROOT):
+        folders = {str(PurePosixPath(own.manifest).parent) for own in tree.affected.own}
+    folder = folders.pop() if len(folders) == 1 else "."
+    runner = "pytest" if "pytest" in argv or "py.test" in argv else None
+    return Environment(context, tree, folder, runner)
 
 
 #: It counts something, or says that there was nothing: unittest ends with "Ran 1 test in 0.1s", and any

@@ -19,6 +19,7 @@ from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.manifests.indexes import is_public
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.metadata import (
+    METADATA_FILES,
     Stated,
     in_setup_cfg,
     in_setup_py,
@@ -279,7 +280,7 @@ class ProjectFiles:
     @property
     def name(self) -> str:
         """What it calls itself; empty if that can't be read."""
-        return own_name({it: self.text(it) for it in ("pyproject.toml", "setup.cfg", "setup.py")})
+        return own_name({it: self.text(it) for it in METADATA_FILES})
 
     @property
     def extras(self) -> Mapping[str, Any]:

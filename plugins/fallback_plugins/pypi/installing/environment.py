@@ -17,6 +17,7 @@ from importlib.metadata import Distribution, PackageMetadata, distributions
 from itertools import chain, count
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from packaging.requirements import Requirement
@@ -319,19 +320,9 @@ class Environment:
     def sandboxed(self, arguments: Sequence[str], time: SuiteTime | None = None) -> CommandResult:
         """Run the environment's Python in this folder, its programs first on the path. Its output has
         relative paths, and the same ones in any tree. ``time``: of a suite of tests; None: a gate's own."""
-        self.write_versions()
-        programs = self.place / "bin"
-        result = run_as_given(
-            self.context,
-            self.repo,
-            [str(programs / "python"), *arguments],
-            programs=programs,
-            folder=self.folder,
-            env=self.variables(),
-            readable=self.readable,
-            suite_time=time,
-        )
-        return self.placeless(result.model_copy(update={"argv": ("python", *arguments)}))
+        words = [str(self.place / "bin" / "python"), *arguments]
+        result = self.run(words, folder=self.folder, suite_time=time)
+        return result.model_copy(update={"argv": ("python", *arguments)})
 
     def shell(
         self,
@@ -346,31 +337,37 @@ class Environment:
         and the environment's programs first on the path. What it prints is as ``sandboxed`` has it.
         ``shown``: what people know it by, while it runs.
         ``servers``: started before it, and stopped after it (``services``). ``time``: as ``sandboxed``."""
-        self.write_versions()
         lines = f'PATH="$1:$PATH"; export PATH\n{script}'
         words = ["sh", "-c", lines, "sh", str(self.place / SHIMS), shown]
-        result = run_as_given(
-            self.context,
-            self.repo,
-            services.around(words, servers, env),
-            programs=self.place / "bin",
-            env={**self.variables(), **env},
-            readable=self.readable,
-            servers=servers,
-            suite_time=time,
-        )
-        return self.placeless(result)
+        words = services.around(words, servers, env)
+        return self.run(words, env, servers=servers, suite_time=time)
 
-    def placeless(self, result: CommandResult) -> CommandResult:
-        """Return the result with one placeholder for the environment's folder: each tree has another, and
-        what is printed of a file in it is compared."""
+    def run(
+        self,
+        words: Sequence[str],
+        env: Mapping[str, str] = MappingProxyType({}),
+        *,
+        folder: str = ".",
+        timeout_s: float | None = None,
+        servers: Sequence[str] = (),
+        suite_time: SuiteTime | None = None,
+    ) -> CommandResult:
+        """Run a command in the tree, as ``gating.run_as_given`` does, with the environment's programs and
+        variables. Its output has one placeholder for the environment's folder: each tree has another, and
+        what is printed of a file in it is compared. Raises as ``install`` does."""
+        self._write_versions()
+        result = run_as_given(
+            *(self.context, self.repo, words),
+            programs=self.place / "bin",
+            folder=folder,
+            timeout_s=timeout_s,
+            env={**self.variables(), **env},
+            readable=[self.place, *pythons.readable(self.place)],
+            servers=servers,
+            suite_time=suite_time,
+        )
         output = gating.placeless(result.output, self.place, _ANY_PLACE)
         return result.model_copy(update={"output": output})
-
-    @property
-    def readable(self) -> list[Path]:
-        """The paths that a sandbox must be able to read to run it. Raises as ``install`` does."""
-        return [self.place, *pythons.readable(self.place)]
 
     def variables(self) -> dict[str, str]:
         """Return how Python finds the project itself, and others of the repository that it takes packages
@@ -383,7 +380,7 @@ class Environment:
             "VIRTUAL_ENV": str(self.place),
         }
 
-    def write_versions(self) -> None:
+    def _write_versions(self) -> None:
         """Put the modules that a build would write into the tree, if nothing is in their place.
 
         A tree that a command is to run in: the repository itself is never written.

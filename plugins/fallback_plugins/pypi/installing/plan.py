@@ -41,6 +41,7 @@ from fallback_plugins.pypi.manifests.indexes import (
     settings_of,
 )
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.metadata import METADATA_FILES
 from fallback_plugins.pypi.manifests.pyproject import (
     UV_RULES,
     asking_nothing,
@@ -70,9 +71,6 @@ _TEST_FILE = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test|tests?)\.py")
 
 #: A test that only pytest finds: by its import, or a function outside any class.
 _FOR_PYTEST = re.compile(r"^(?:import pytest|from pytest|(?:async )?def test_)", re.MULTILINE)
-
-#: Where a project says its name, version and entry points.
-_OWN = ("pyproject.toml", "setup.cfg", "setup.py")
 
 #: Programs that build the project, or run something of it.
 _RUN = frozenset({"setup.py", "noxfile.py", "fabfile.py", "tasks.py"})
@@ -224,7 +222,7 @@ class Manifests:
         return self._read(path for path in found if str(PurePosixPath(path).parent) in folders)
 
     def _at(self, folder: str) -> Mapping[str, str]:
-        paths = {name: in_folder(folder, name) for name in _OWN}
+        paths = {name: in_folder(folder, name) for name in METADATA_FILES}
         return {name: self.texts[path] for name, path in paths.items() if path in self.texts}
 
     @cached_property

@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
+from fallback_plugins.pypi.manifests.kinds import LOCKS, Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.pyproject import (
     parse_toml,
     requirement_arrays,
@@ -75,8 +75,6 @@ _MAX_CHARS = 1_000_000
 #: Where clients have tables of registries in pyproject.toml.
 _TABLES = (("poetry", "source"), ("pdm", "source"), ("rye", "sources"))
 
-_LOCKS = frozenset({Kind.UV_LOCK, Kind.POETRY_LOCK, Kind.PDM_LOCK, Kind.PYLOCK, Kind.PIPFILE_LOCK})
-
 #: Stands for the address of what can't be read.
 _UNKNOWN = "unknown"
 
@@ -109,7 +107,7 @@ def indexes_named(files: Mapping[str, str], *, unread: bool = False) -> Indexes:
     own, locked = unread, dict[str, None]()
     for path, text in files.items():
         try:
-            if kind_of(path) in _LOCKS:
+            if kind_of(path) in LOCKS:
                 locked |= dict.fromkeys([url for url in _locked(path, text) if not is_public(url)])
             else:
                 own = own or _names_one(path, text)

@@ -37,6 +37,9 @@ class Kind(StrEnum):
     SCRIPT = "script"
 
 
+#: What clients locked.
+LOCKS = frozenset({Kind.UV_LOCK, Kind.POETRY_LOCK, Kind.PDM_LOCK, Kind.PYLOCK, Kind.PIPFILE_LOCK})
+
 #: Kinds that no file's name tells alone: their files hold other things too.
 IN_OTHER_TEXT = frozenset({Kind.COMMANDS, Kind.CI, Kind.SCRIPT})
 

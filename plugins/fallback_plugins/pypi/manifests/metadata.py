@@ -28,6 +28,9 @@ from fallback_plugins.pypi.manifests.pyproject import parse_toml, table_of, text
 from fallback_plugins.shared.identity import texts as shown
 from fallback_tier.errors import RecipeError
 
+#: Files in which a project states its name, version, entry points and dependencies.
+METADATA_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
+
 #: Where a version is computed at build time and no tag tells it: older than every release.
 _DYNAMIC_VERSION = "0"
 

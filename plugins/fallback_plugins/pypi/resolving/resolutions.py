@@ -26,7 +26,7 @@ from fallback_plugins.pypi.manifests.commands import install_commands
 from fallback_plugins.pypi.manifests.indexes import has_own_index
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.markers import alternatives
-from fallback_plugins.pypi.manifests.metadata import asked_python, own_name
+from fallback_plugins.pypi.manifests.metadata import METADATA_FILES, asked_python, own_name
 from fallback_plugins.pypi.manifests.pyproject import (
     TableEntry,
     in_other_arrays,
@@ -90,9 +90,6 @@ MAX_WITHOUT_WHEEL = 10
 #: An option for a whole requirements file, and the options of uv for it or a setting in ``[tool.uv]``.
 _PRE = re.compile(r"^[ \t]*--pre\b", re.MULTILINE)
 _CHOOSING = ("--prerelease=allow", "--resolution=lowest", "--resolution=lowest-direct")
-
-#: Files of a project's own metadata.
-_METADATA = ("pyproject.toml", "setup.cfg", "setup.py")
 
 _HASH = "--hash"
 
@@ -233,7 +230,7 @@ class CommandResolution:
         """The lowest Python that the project supports; if it does not say, that on which it runs, or the
         one that installs."""
         folder = posixpath.dirname(self.path)
-        paths = {name: posixpath.join(folder, name) for name in _METADATA}
+        paths = {name: posixpath.join(folder, name) for name in METADATA_FILES}
         read = {}
         for name, path in paths.items():
             with suppress(RepositoryError):
@@ -623,7 +620,7 @@ class CommandResolution:
                 except RepositoryError as error:
                     raise unresolvable(self.path, folder) from error
 
-        for name in _METADATA:
+        for name in METADATA_FILES:
             read(name)
         read(hatch_hook(parse_toml("pyproject.toml", found.get("pyproject.toml", ""))))
         return found

@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.locks.uv_lock import manifest_paths
 from fallback_plugins.pypi.manifests.kinds import PYPI, Kind, kind_in_set, kind_of
-from fallback_plugins.pypi.manifests.metadata import own_name
+from fallback_plugins.pypi.manifests.metadata import METADATA_FILES, own_name
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays, table_of
 from fallback_plugins.pypi.manifests.requirements import (
     Declaration,
@@ -199,9 +199,6 @@ def _asked_by(
         yield ManifestRequest(path, name, declaration)
 
 
-#: Files of a project's own metadata, which say its name between them.
-_METADATA = ("pyproject.toml", "setup.cfg", "setup.py")
-
 #: How compilers name a project's metadata where it asks for a package: ``via NAME (pyproject.toml)``.
 _VIA = re.compile(
     r"(?<![\w.-])(?P<name>[A-Za-z0-9][\w.-]*) "
@@ -226,7 +223,7 @@ def compiled_for(repo: RepoContext, manifest: str) -> dict[str, str]:
     Raises RepositoryError (the metadata can't be read).
     """
     folder = posixpath.dirname(manifest)
-    beside = {name: posixpath.join(folder, name) for name in _METADATA}
+    beside = {name: posixpath.join(folder, name) for name in METADATA_FILES}
     name = own_name({one: repo.read_text(path) for one, path in beside.items() if repo.has(path)})
     if not name:
         return {}

@@ -20,7 +20,7 @@ from fallback_plugins.pypi.manifests.commands import (
     script_metadata,
     started_commands,
 )
-from fallback_plugins.pypi.manifests.kinds import PYPI, Kind, kind_in_set, kind_of
+from fallback_plugins.pypi.manifests.kinds import LOCKS, PYPI, Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.metadata import items, parsed
 from fallback_plugins.pypi.manifests.pyproject import (
     foreign_sources,
@@ -100,13 +100,6 @@ _LOCKED_BY = {
     Kind.PDM_LOCK: ("pyproject.toml",),
     Kind.PIPFILE_LOCK: ("Pipfile",),
 }
-
-#: Locks: one that is empty says nothing, which is not that nothing is installed.
-LOCKS = frozenset({*_LOCKED_BY, Kind.PYLOCK})
-
-_TOML = frozenset(
-    {Kind.PYPROJECT, Kind.PIPFILE, Kind.UV_LOCK, Kind.POETRY_LOCK, Kind.PDM_LOCK, Kind.PYLOCK}
-)
 
 #: What its client writes in each lock, also of a project without dependencies, and where its packages are.
 _ALWAYS = {
@@ -425,11 +418,11 @@ def left_out(packages: Sequence[str], repo: RepoContext) -> LeftOut:
 def _parse(path: str, text: str) -> None:
     """Raises RecipeError. Any text has lines, so those that are read line by line are never at fault."""
     kind = kind_of(path)
-    if kind in LOCKS:
+    if kind in LOCKS:  # an empty one says nothing, which is not that nothing is installed
         check_says_something(path, text)
     if kind is Kind.PIPFILE_LOCK:
         pinned_versions(path, text, _ANY)
-    elif kind in _TOML:
+    elif kind in LOCKS or kind in {Kind.PYPROJECT, Kind.PIPFILE}:
         parse_toml(path, text)
 
 
