@@ -276,9 +276,8 @@ class NotVulnerableGate(NotVulnerable):
         if places is None:
             return gating.unread(self.name, beside)
         installed = _Installed(context, repo, package, places)
-        environments = installed.versions
-        held = _held(context, repo, package, places, environments)
-        bad = _affected(context, package, held)
+        held = installed.held(repo, places, installed.versions)
+        bad = installed.affected(held)
         aside = left_aside(context.application, dict(bad))
         bad = [one for one in bad if one[0] not in aside]
         held = [one for one in held if one[0] not in aside]
@@ -290,7 +289,7 @@ class NotVulnerableGate(NotVulnerable):
             return (gating.unread if is_locked else gating.undecided)(self.name, what)
         if bad:
             messages = [f"{where} has {version}" for where, version in bad]
-            if not _may_stay(context, package, bad, _held(context, repo, package, places, {})):
+            if not installed.may_stay(bad):
                 return self._still_affected(package, messages)
             beside += f"; stays affected, as was planned: {', '.join(messages)}"
             held = [one for one in held if one not in bad]
@@ -334,6 +333,38 @@ class _Installed:
         self._touched = {it: Environment(context, repo, it) for it in touched_folders(context)}
         #: Versions by folder of a touched project, if its environment is as its own client makes it.
         self.versions = {it: one.resolved(package) for it, one in self._touched.items()}
+
+    def held(
+        self, repo: RepoContext, places: Sequence[Place], environments: Mapping[str, Sequence[str]]
+    ) -> list[tuple[str, str]]:
+        """Return each version that is installed, with its place; of a range that leads to affected versions
+        only, the range."""
+        in_use = places_in_use(repo, places, environments)
+        held = [(place.path, place.current) for place in in_use if place.current is not None]
+        advisory = self._context.advisory
+        for place in in_use:
+            asked = place.asked if place.current is None else None
+            if asked and asked.clauses and only_affected(advisory, self._package, asked):
+                held.append((place.path, asked.pep440))
+        for folder, versions in environments.items():
+            held += [(f"the environment of {folder!r}", version) for version in versions]
+        return held
+
+    def affected(self, held: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return which of these versions, each with its place, are affected."""
+        advisory = self._context.advisory
+        return [it for it in held if is_affected(advisory, ECOSYSTEM, self._package, it[1])]
+
+    def may_stay(self, bad: Sequence[tuple[str, str]]) -> bool:
+        """Return whether what is installed stays only as the files state; those are compared with the base
+        commit's."""
+        base = self._context.repo
+        in_files = self.held(self._repo, self._places, {})
+        in_base = self.held(base, survey(base, self._package), {})
+        now, before = ([it[1] for it in self.affected(held)] for held in (in_files, in_base))
+        reported = {version for _, version in bad} <= {*now}
+        made, advisory = self._context.application, self._context.advisory
+        return reported and may_stay(advisory, made, ECOSYSTEM, self._package, now, before)
 
     @property
     def projects(self) -> list[ProvedProject]:
@@ -419,52 +450,6 @@ class _Installed:
         seen = [one for one in environments.values() if one.resolved(self._package)]
         used = places_in_use(self._repo, self._places, self.versions)
         return [place for place in used if not any(one.installs(place.path) for one in seen)]
-
-
-def _held(
-    context: GateContext,
-    repo: RepoContext,
-    package: str,
-    places: Sequence[Place],
-    environments: Mapping[str, Sequence[str]],
-) -> list[tuple[str, str]]:
-    """Return each version that is installed, with its place; of a range that leads to affected versions
-    only, the range."""
-    reported = places_in_use(repo, places, environments)
-    held = [(place.path, place.current) for place in reported if place.current is not None]
-    for place in reported:
-        asked = place.asked if place.current is None else None
-        if asked and asked.clauses and only_affected(context.advisory, package, asked):
-            held.append((place.path, asked.pep440))
-    for folder, versions in environments.items():
-        held += [(f"the environment of {folder!r}", version) for version in versions]
-    return held
-
-
-def _affected(
-    context: GateContext, package: str, held: Sequence[tuple[str, str]]
-) -> list[tuple[str, str]]:
-    return [
-        (where, version)
-        for where, version in held
-        if is_affected(context.advisory, ECOSYSTEM, package, version)
-    ]
-
-
-def _may_stay(
-    context: GateContext,
-    package: str,
-    bad: Sequence[tuple[str, str]],
-    in_files: Sequence[tuple[str, str]],
-) -> bool:
-    """Return whether what is installed stays only as the files state; those are compared with the base
-    commit's."""
-    now = [version for _, version in _affected(context, package, in_files)]
-    base = _held(context, context.repo, package, survey(context.repo, package), {})
-    before = [version for _, version in _affected(context, package, base)]
-    reported = {version for _, version in bad} <= {*now}
-    made = context.application
-    return reported and may_stay(context.advisory, made, ECOSYSTEM, package, now, before)
 
 
 #: One complaint a line, and nothing kept: what the checker found before is the base commit's to say.

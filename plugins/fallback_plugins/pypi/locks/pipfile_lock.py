@@ -71,7 +71,17 @@ class PipfileLock:
     @cached_property
     def pins(self) -> tuple[_Pin, ...]:
         """Every entry with a version, in order."""
-        return tuple(self._pins())
+        found = []
+        for section, name, entry in self._entries():
+            version = entry.get("version")
+            if isinstance(version, str):
+                extras, marker = ",".join(entry.get("extras", ())), entry.get("markers", "")
+                line = f"{name}{f'[{extras}]' if extras else ''}{version}"
+                line += f" ; {marker}" if marker else ""
+                pinned = version.lstrip("=")
+                index = entry.get("index")
+                found.append(_Pin(canonicalize_name(name), pinned, line, section, index))
+        return tuple(found)
 
     @property
     def python(self) -> str:
@@ -181,11 +191,8 @@ class PipfileLock:
         document = parse_toml(path, pipfile)
 
         def named(table: Any) -> Any:
-            return (
-                {name(it): entry for it, entry in table.items()}
-                if isinstance(table, dict)
-                else table
-            )
+            is_table = isinstance(table, dict)
+            return {name(it): entry for it, entry in table.items()} if is_table else table
 
         content: dict[str, Any] = {
             _META: {
@@ -213,17 +220,6 @@ class PipfileLock:
             if section != _META and isinstance(entries, dict):
                 for name, entry in entries.items():
                     yield section, name, entry if isinstance(entry, dict) else {}
-
-    def _pins(self) -> Iterator[_Pin]:
-        for section, name, entry in self._entries():
-            version = entry.get("version")
-            if isinstance(version, str):
-                extras = ",".join(entry.get("extras", ()))
-                marker = entry.get("markers", "")
-                line = name + (f"[{extras}]" if extras else "") + version
-                line += f" ; {marker}" if marker else ""
-                pinned = version.lstrip("=")
-                yield _Pin(canonicalize_name(name), pinned, line, section, entry.get("index"))
 
 
 def _marker(requires_python: str) -> dict[str, str]:

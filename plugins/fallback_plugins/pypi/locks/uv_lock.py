@@ -71,24 +71,24 @@ def package_tables(path: str, text: str) -> Sequence[Mapping[str, Any]]:
 
 
 def requires_python(path: str, text: str) -> str:
-    """Which Pythons the lock is for (PEP 440); empty where it doesn't say. Raises RecipeError."""
+    """Return the lock's Pythons (PEP 440); empty if it doesn't say. Raises RecipeError."""
     return str(parse_toml(path, text).get("requires-python", ""))
 
 
 def local_source(table: Mapping[str, Any]) -> str | None:
-    """The folder of a package that is the repository's own, as the lock writes it; else None."""
+    """Return the folder of the repository's own package, as the lock writes it; otherwise None."""
     source = table.get("source", {})
     return next((source[kind] for kind in _LOCAL_SOURCES if kind in source), None)
 
 
 def foreign_source(table: Mapping[str, Any]) -> str | None:
-    """``git``, ``url`` or ``path``, where a package comes from there and not from a registry."""
+    """Return ``git``, ``url`` or ``path``; None if a package comes from a registry."""
     source = table.get("source", {})
     return next((kind for kind in ("git", "url", "path") if kind in source), None)
 
 
 def registries(path: str, text: str) -> frozenset[str]:
-    """The registries that packages come from. Raises RecipeError."""
+    """Return the registries that packages come from. Raises RecipeError."""
     found = (table.get("source", {}).get("registry") for table in package_tables(path, text))
     return frozenset(registry for registry in found if isinstance(registry, str))
 
@@ -327,7 +327,7 @@ def scratch_files(manifests: Mapping[str, str], lock: str, text: str) -> dict[st
 
 
 def rebuilt(lock: str, text: str, table: Mapping[str, Any]) -> str:
-    """A local package's manifest as the lock tells it. Raises RecipeError."""
+    """Return a local package's manifest, rebuilt from the lock. Raises RecipeError."""
     import tomlkit
 
     document = parse_toml(lock, text)
@@ -361,7 +361,7 @@ def rebuilt(lock: str, text: str, table: Mapping[str, Any]) -> str:
 
 
 def missing(lock: str, problem: str, *, kind: str = "") -> RecipeError:
-    """The typed refusal for a lock whose manifest isn't there and can't be determined from it."""
+    """Return the refusal of a lock whose manifest is missing and can't be rebuilt from it."""
     return RecipeError(
         RefusalReason.MANIFEST_MISSING,
         problem,

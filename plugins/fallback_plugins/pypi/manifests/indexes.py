@@ -93,7 +93,7 @@ class Indexes:
 
 
 def settings_of(folders: Iterable[str]) -> list[str]:
-    """Where settings of these folders' projects can lie: in them, and above."""
+    """Return the paths of client settings of projects in these folders: there, and above."""
     found: dict[str, None] = {}
     for folder in map(PurePosixPath, folders):
         for place in (folder, *folder.parents):
@@ -117,7 +117,7 @@ def indexes_named(files: Mapping[str, str], *, unread: bool = False) -> Indexes:
 
 
 def is_public(url: str) -> bool:
-    """Is it the public registry's address, and nobody's with a similar one?"""
+    """Return whether this is the public registry's address, not a similar one."""
     try:
         parts = urlsplit(url)
         is_plain = parts.port is None and parts.username is None
@@ -171,7 +171,7 @@ def _in_toml(name: str, document: Mapping[str, Any]) -> bool:
 
 
 def _listed(value: object) -> list[Any]:
-    """An array of tables, or what stands in its place."""
+    """Return an array's items; of another value, that value alone."""
     return value if isinstance(value, list) else [] if value is None else [value]
 
 

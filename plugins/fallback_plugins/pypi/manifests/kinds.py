@@ -76,7 +76,7 @@ _NOT_OURS = frozenset({"node_modules", "site-packages", ".venv", "venv", "vendor
 
 @lru_cache(maxsize=MAX_TRACKED_FILES)  # every gate asks it of every tracked file
 def kind_of(path: str) -> Kind | None:
-    """The kind of a manifest; None where the path is none (or lies in an installed tree)."""
+    """Return a manifest's kind; None if it is not one, or is in an installed tree."""
     pure = PurePosixPath(path)
     if _NOT_OURS.intersection(pure.parts[:-1]):
         return None

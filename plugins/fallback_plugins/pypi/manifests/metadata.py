@@ -82,7 +82,7 @@ class Stated:
 
 
 def in_pyproject(text: str) -> Iterator[Stated]:
-    """What ``[project]`` says, Poetry's table and flit's. Raises RecipeError for text that is no TOML."""
+    """Yield the metadata of ``[project]``, of Poetry's table and flit's. Raises RecipeError: not TOML."""
     document = parse_toml("pyproject.toml", text)
     project = table_of(document, "project")
     yield Stated(
@@ -113,7 +113,7 @@ def in_pyproject(text: str) -> Iterator[Stated]:
 
 
 def in_setup_cfg(text: str) -> Stated:
-    """What setup.cfg says, as far as it can be read."""
+    """Return setup.cfg's metadata, as far as it can be read."""
     parser = read(text)
     if parser is None:
         return Stated(hides_its_name=True)
@@ -135,7 +135,7 @@ def in_setup_cfg(text: str) -> Stated:
 
 
 def in_setup_py(text: str) -> Stated:
-    """What setup.py passes to ``setup()``, as far as it is written out."""
+    """Return what setup.py passes to ``setup()``, as far as it is written out."""
     call = setup_call(text)
     keywords = call.keywords
     tables = {
@@ -157,7 +157,7 @@ def in_setup_py(text: str) -> Stated:
 
 
 def own_name(manifests: Mapping[str, str]) -> str:
-    """What a project calls itself; empty if that can't be read."""
+    """Return a project's own name; empty if it can't be read."""
     return str(_own(manifests).name or "")
 
 
@@ -205,12 +205,12 @@ def asked_python(manifests: Mapping[str, str]) -> str:
 
 
 def has_dynamic_version(manifests: Mapping[str, str]) -> bool:
-    """Is the project's version computed when it is built?"""
+    """Return whether the project's version is computed when it is built."""
     return any(f"-{_DYNAMIC_VERSION}.dist-info/" in path for path in own_metadata(manifests))
 
 
 def version_files(manifests: Mapping[str, str], tag: str = "") -> dict[str, str]:
-    """Modules that a build would write the version to, by path in the project's folder."""
+    """Return modules that a build would write the version to, by path in the project."""
     tool = table_of(parse_toml("pyproject.toml", manifests.get("pyproject.toml", "")), "tool")
     paths = [table_of(tool, *keys[:-1]).get(keys[-1]) for keys in _VERSION_FILES]
     scm = setup_call(manifests.get("setup.py", "")).keywords.get("use_scm_version")
@@ -222,7 +222,7 @@ def version_files(manifests: Mapping[str, str], tag: str = "") -> dict[str, str]
 
 
 def version_of(tag: str) -> str:
-    """The version that a tag names (``v2.3.0``, ``lib-2.3.0``)."""
+    """Return the version in a tag (``v2.3.0``, ``lib-2.3.0``)."""
     found = _TAGGED.search(tag)
     return found[1] if found else _DYNAMIC_VERSION
 
@@ -614,21 +614,21 @@ def read(text: str) -> ConfigParser | None:
 
 
 def parsed(text: str) -> ConfigParser:
-    """The file; empty where it can't be read."""
+    """Return the file's sections; none if it can't be read."""
     return read(text) or ConfigParser()
 
 
 def items(parser: ConfigParser, section: str) -> Iterator[tuple[str, str]]:
-    """A section's keys and values; none where there is no such section."""
+    """Yield a section's keys and values; none if there is no such section."""
     for key, value in parser.items(section) if parser.has_section(section) else ():
         yield key, value or ""
 
 
 def requirements(value: str | None) -> list[str]:
-    """The requirements that a value has; none if it names files that have them."""
+    """Return a value's requirements; none if it names files that have them."""
     return [] if (value or "").lstrip().startswith("file:") else lines(value)
 
 
 def lines(value: str | None) -> list[str]:
-    """A value's lines that say something."""
+    """Return a value's lines that are not blank."""
     return [line.strip() for line in (value or "").splitlines() if line.strip()]

@@ -35,7 +35,7 @@ MAX_DEPTH = 8
 
 
 def of_group(groups: Mapping[str, Any], name: str, depth: int = 0) -> Iterator[str]:
-    """A dependency group with those that it includes (PEP 735)."""
+    """Yield a dependency group's requirements, with those that it includes (PEP 735)."""
     content = groups.get(name)
     for item in content if isinstance(content, list) and depth < MAX_DEPTH else ():
         if isinstance(item, str):
@@ -45,7 +45,7 @@ def of_group(groups: Mapping[str, Any], name: str, depth: int = 0) -> Iterator[s
 
 
 def of_extra(extras: Mapping[str, Any], name: str, project: str, depth: int = 0) -> Iterator[str]:
-    """An extra with those of the project's own that it names (``lib[async]``)."""
+    """Yield an extra's requirements, with those of the project's extras in it (``lib[async]``)."""
     known = {canonicalize_name(key): value for key, value in extras.items()}
     for line in texts(known.get(canonicalize_name(name)) if name else None):
         asked = requirement_in(line)
@@ -60,17 +60,17 @@ def of_extra(extras: Mapping[str, Any], name: str, project: str, depth: int = 0)
 
 
 def texts(value: object) -> list[str]:
-    """The texts of a list."""
+    """Return the strings of a list; none if it is not a list."""
     return [line for line in value if isinstance(line, str)] if isinstance(value, list) else []
 
 
 def tables(value: object) -> list[Mapping[str, Any]]:
-    """The tables of a list."""
+    """Return the tables of a list; none if it is not a list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def table_of(document: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    """A table within tables; empty where there is none."""
+    """Return a table within tables; empty if there is none."""
     found: Any = document
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None
@@ -93,7 +93,7 @@ class TableEntry:
 
     @property
     def requirement(self) -> str:
-        """The same in PEP 508's words, without its condition."""
+        """The same in PEP 508's grammar, without its condition."""
         extras = f"[{','.join(self.extras)}]" if self.extras else ""
         return f"{self.name}{extras}{self.declaration.pep440}"
 
@@ -120,7 +120,7 @@ def _by_name(entries: Iterable[TableEntry]) -> dict[str, tuple[TableEntry, ...]]
 
 
 def poetry_entries(document: Mapping[str, Any]) -> Iterator[TableEntry]:
-    """Every dependency of ``[tool.poetry]``, its groups too; ``python`` is none."""
+    """Yield the dependencies of ``[tool.poetry]`` and of its groups, without ``python``."""
     poetry = ("tool", "poetry")
     groups = table_of(document, *poetry, "group")
     inside = ((*poetry, "group", group, "dependencies") for group in groups)
@@ -131,7 +131,7 @@ def poetry_entries(document: Mapping[str, Any]) -> Iterator[TableEntry]:
 
 
 def pipfile_entries(document: Mapping[str, Any]) -> Iterator[TableEntry]:
-    """Every dependency of a Pipfile, in each of its categories."""
+    """Yield the dependencies of a Pipfile, of all its categories."""
     for category in document:
         if category not in NO_CATEGORIES:
             for name, entry in table_of(document, category).items():
@@ -251,7 +251,7 @@ def requirement_strings(path: str, text: str, package: str) -> tuple[TableEntry,
 
 @lru_cache(maxsize=_MANIFESTS)
 def strings_by_name(path: str, text: str) -> Mapping[str, tuple[TableEntry, ...]]:
-    """All that the file asks for, by canonical name: read once for any number of packages."""
+    """Return a file's requirements by canonical name, read once for all packages."""
     document = parse_toml(path, text)
     if kind_of(path) is Kind.PIPFILE:
         return _by_name(pipfile_entries(document))
@@ -368,7 +368,7 @@ def written_as(value: str) -> tuple[str, ...]:
 
 
 def not_plain(path: str, value: str) -> RecipeError:
-    """The typed refusal for a string that is escaped, or written over lines."""
+    """Return the refusal of a string that is escaped, or written over several lines."""
     problem = f"The requirement {value!r} of {path!r} is not written as a plain string."
     return unsupported(problem, f"Write it in {path} as one plain string.", kind="not_plain")
 
@@ -429,13 +429,13 @@ def asking_nothing(path: str, manifest: str) -> str:
 
 
 def requirement_arrays(document: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
-    """Every requirement string of the dependency arrays, with the keys that lead to it."""
+    """Yield each requirement of the dependency arrays, with the keys that lead to it."""
     for pattern in _ARRAYS:
         yield from _strings_at(document, pattern)
 
 
 def value_at(document: Any, keys: tuple[str | int, ...]) -> Any:
-    """What stands at the end of these keys."""
+    """Return the value that these keys lead to."""
     for key in keys:
         document = document[key]
     return document

@@ -83,7 +83,7 @@ class Clause:
 
     @property
     def pep440(self) -> str:
-        """The same comparison in PEP 440's words."""
+        """The same comparison in PEP 440's grammar."""
         if self.operator in {"", "="}:
             return f"=={self.version}"
         if self.operator in {"^", "~"}:
@@ -132,12 +132,12 @@ class Declaration:
 
     @property
     def specifier(self) -> str:
-        """What is asked for, without the spaces."""
+        """The specifier as written, without spaces."""
         return ",".join(f"{clause.operator}{clause.version}" for clause in self.clauses)
 
     @property
     def pep440(self) -> str:
-        """What is asked for, in PEP 440's words."""
+        """The specifier in PEP 440's grammar."""
         return ",".join(clause.pep440 for clause in self.clauses)
 
     @property
@@ -157,24 +157,24 @@ class Declaration:
 
 
 def declarations(text: str, package: str) -> tuple[Declaration, ...]:
-    """Where a requirements or constraints file declares the package, top down."""
+    """Return a requirements or constraints file's declarations of a package, top down."""
     wanted = canonicalize_name(package)
     found = (_read(_mask(text), *span, wanted) for span in _lines_by_name(text).get(wanted, ()))
     return tuple(declaration for declaration in found if declaration is not None)
 
 
 def declaration_in(requirement: str, package: str) -> Declaration | None:
-    """The declaration that one PEP 508 string makes, if it is about the package."""
+    """Return the declaration in a PEP 508 string; None if it is about another package."""
     return _read(requirement, 0, len(requirement), canonicalize_name(package))
 
 
 def declaration_at(text: str, start: int, end: int, package: str) -> Declaration | None:
-    """The declaration that the requirement between two offsets makes, with spans of the whole text."""
+    """Return the declaration between two offsets, with spans of the whole text."""
     return _read(text, start, end, canonicalize_name(package))
 
 
 def requirement_in(line: str) -> Requirement | None:
-    """The PEP 508 requirement that a line is; None: it is none."""
+    """Return a line's PEP 508 requirement; None if it is not one."""
     try:
         return Requirement(line)
     except (InvalidRequirement, RecursionError):
@@ -182,12 +182,12 @@ def requirement_in(line: str) -> Requirement | None:
 
 
 def specifier_in(value: str) -> Declaration:
-    """A specifier that stands without its name: a Pipfile's (PEP 440)."""
+    """Read a specifier without its name, as a Pipfile has it (PEP 440)."""
     return _declaration(value, 0, len(value), _CLAUSE)
 
 
 def poetry_specifier_in(value: str) -> Declaration:
-    """A specifier in Poetry's own grammar."""
+    """Read a specifier in Poetry's own grammar."""
     if "|" in value:
         choices = tuple(poetry_specifier_in(part) for part in re.split(r"\|\|?", value))
         read = choices if not any(one.refusal for one in choices) else ()
@@ -201,7 +201,7 @@ def at_least(version: str) -> str:
 
 
 def from_elsewhere(package: str, *places: str) -> Declaration:
-    """The declaration of a package that is taken from these addresses or paths, not from a registry."""
+    """Return the declaration of a package that is installed from addresses or paths."""
     versions = (_archive(place)[1] for place in places if _archive(place)[0] == package)
     return Declaration((), FROM_ELSEWHERE, taken=next(versions, ""))
 
@@ -237,7 +237,7 @@ def _archive(place: str) -> tuple[str, str]:
 
 
 def logical_lines(text: str) -> tuple[str, ...]:
-    """The lines of a requirements file: comments blanked, continued lines joined."""
+    """Return a requirements file's lines: comments blanked, continued lines joined."""
     return tuple(_LINE_END.split(_mask(text)))
 
 
@@ -401,7 +401,7 @@ def _led_to(path: str, target: str) -> str:
 
 
 def local_folders(path: str, text: str) -> Iterator[str]:
-    """Folders of the repository that a file's lines install from (``-e ./lib``, ``./lib[extra]``)."""
+    """Yield folders of the repository that a file installs (``-e ./lib``, ``./lib[extra]``)."""
     for line in logical_lines(text):
         place = reference_in(line).removeprefix("file:")
         if place and "://" not in place:
@@ -465,7 +465,7 @@ def is_requirements(text: str, *, compiled_or_pinned: bool = False) -> bool:
 
 
 def names_an_index(text: str) -> bool:
-    """Does the requirements file name a registry or a folder of its own?"""
+    """Return whether a requirements file names a registry or a folder of packages."""
     return any(True for _ in _lines_with_indexes(text))
 
 
@@ -502,7 +502,7 @@ def bare_line(line: str) -> str:
 
 
 def is_plain(path: str, text: str) -> bool:
-    """Has every line nothing but a requirement, another file, an index or an option for a file?"""
+    """Return whether each line is a requirement, an include, an index or a per-file option."""
     try:
         for line in logical_lines(text):
             if not _OWN_INDEX.match(line) and not _LONG_INCLUDE.match(line):
@@ -610,7 +610,7 @@ def _after(clause: Clause, version: str) -> Declaration:
 
 
 def apply_edits(text: str, edits: tuple[Edit, ...]) -> str:
-    """The text after the edits; a comment in a column of its own keeps its column."""
+    """Return the edited text; a comment in a separate column keeps its column."""
     for edit in sorted(edits, key=lambda edit: edit.start, reverse=True):
         tail = _realigned(text[edit.end :], len(edit.new) - (edit.end - edit.start))
         text = text[: edit.start] + edit.new + tail

@@ -336,11 +336,11 @@ class Place:
 
     @property
     def is_range(self) -> bool:
-        """Is ``current`` no version that is locked or pinned, but what is asked for at least?"""
+        """Whether ``current`` is a lower bound, not a version that is locked or pinned."""
         return self.asked is not None and self.asked.pin is None
 
     def admits(self, version: str) -> bool:
-        """Would what it asks for accept the version?"""
+        """Return whether its requirement admits the version."""
         return self.asked is not None and self.asked.admits(version)
 
 
@@ -397,7 +397,7 @@ def nothing_in(path: str, text: str) -> str:
 
 
 def check_says_something(path: str, text: str) -> None:
-    """Raises RecipeError for a lock that has ``nothing_in`` it, or can't be read."""
+    """Raise RecipeError for a lock that has ``nothing_in`` it, or can't be read."""
     if why := nothing_in(path, text):
         raise unknown(
             path,
@@ -427,7 +427,7 @@ def _parse(path: str, text: str) -> None:
 
 
 def places_in(path: str, text: str, package: str) -> tuple[Place, ...]:
-    """Every place of one manifest or lock that holds the package, top down, without those that no Python of
+    """Return every place of a package in a manifest or lock, top down, without those that no Python of
     the project installs. Raises RecipeError."""
     return _places(path, text, package, excluded=False)
 
@@ -454,7 +454,7 @@ def _places(path: str, text: str, package: str, *, excluded: bool) -> tuple[Plac
 
 
 def mentioned(text: str, packages: frozenset[str]) -> frozenset[str]:
-    """Those of the packages (canonical names) whose name stands in a text: one pass for any number."""
+    """Return which of the packages (canonical names) a text names, in one pass."""
     return _words(text) & packages
 
 
@@ -470,13 +470,13 @@ def _words(text: str) -> frozenset[str]:
 
 
 def name_pattern(package: str) -> re.Pattern[str]:
-    """Matches the package's name in any PEP 503 spelling, as a whole word."""
+    """Return a pattern of the package's name in any PEP 503 spelling, as a whole word."""
     spelled = r"[-_.]+".join(map(re.escape, canonicalize_name(package).split("-")))
     return re.compile(rf"(?<![A-Za-z0-9]){spelled}(?![A-Za-z0-9])", re.IGNORECASE)
 
 
 def current_of(declaration: Declaration) -> str | None:
-    """The version a declaration stands for: its archive's, its pin, else its highest lower bound."""
+    """Return a declaration's version: its archive's, its pin, or its highest lower bound."""
     if declaration.taken:
         return declaration.taken
     if declaration.pin is not None:
