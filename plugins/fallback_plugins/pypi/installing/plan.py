@@ -281,11 +281,7 @@ class Manifests:
             # What is computed when the project is built can't be compared with the lock: nothing is built.
             yield InstallWay("uv.lock as it stands", (["sync", "--frozen", *options],))
             return
-        # Does uv read the same in the files as was read here: requirements, each other, indexes?
-        as_read = all(source.option and not source.left_out for source in self.sources) and all(
-            is_plain(path, self.texts[path]) for path in self._requirements
-        )
-        if not self.strays and self.sources and as_read:
+        if not self.strays and self.sources and self._is_plain:
             words = [word for source in self.sources for word in source.option or ()]
             yield InstallWay("all of it, as uv reads it", (["pip", "install", *words],))
         if any(source.left_out for source in self.sources):
@@ -353,6 +349,13 @@ class Manifests:
                 )
                 if (target and target not in self.texts) or VARIABLE.search(line):
                     yield f"{path}, line {number} leads out of the repository's requirements files"
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether uv reads the same in the files as was read here: requirements, each other, indexes."""
+        return all(source.option and not source.left_out for source in self.sources) and all(
+            is_plain(path, self.texts[path]) for path in self._requirements
+        )
 
     @property
     def _requirements(self) -> list[str]:
