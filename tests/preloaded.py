@@ -27,7 +27,7 @@ for name in (
     "fallback_plugins.npm.ecosystem",
     "fallback_plugins.npm.gates.all_gates",
     "fallback_plugins.pypi.ecosystem",
-    "fallback_plugins.pypi.gates.all_gates",
+    "fallback_plugins.pypi.gates",
     "anyio._backends._asyncio",
     "platformdirs.unix",
     "psycopg",

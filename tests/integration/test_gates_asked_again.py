@@ -9,7 +9,7 @@ import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.npm.gates.all_gates import TestsGate as NpmTests
-from fallback_plugins.pypi.gates.all_gates import TestsGate as PythonTests
+from fallback_plugins.pypi.gates.testing import TestsGate as PythonTests
 from fallback_plugins.shared.gates.base_runs import BASE_RUNS, PATCHED_RERUNS
 from fallback_plugins.shared.gates.suites import ALONE_RUNS, SECOND_LOOKS
 from fallback_tier.gate_ports import Gate, GateVerdict

@@ -13,7 +13,7 @@ import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.npm.gates.all_gates import build_gates as npm_gates
-from fallback_plugins.pypi.gates.all_gates import build_gates as pypi_gates
+from fallback_plugins.pypi.gates import build_gates as pypi_gates
 from fallback_tier.gate_ports import Gate, GateVerdict
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration.gate_setup import Case, advisory, needs_sandbox, patched

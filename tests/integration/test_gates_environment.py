@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_plugins.pypi.gates.all_gates import build_gates
+from fallback_plugins.pypi.gates import build_gates
 from fallback_plugins.pypi.installing import building
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.shared.gates import gating

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_plugins.pypi.gates.all_gates import TestsGate as SuiteGate
+from fallback_plugins.pypi.gates.testing import TestsGate as SuiteGate
 from fallback_tier.gate_ports import GateVerdict
 from tests.integration.gate_setup import Numbered, advisory, needs_sandbox, patched
 

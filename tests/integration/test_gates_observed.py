@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import Capability, FailureKind, GateStatus
-from fallback_plugins.pypi.gates.all_gates import TestsGate as PythonTests
+from fallback_plugins.pypi.gates.testing import TestsGate as PythonTests
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.outcome import Refuse
 from tests.integration.gate_setup import advisory, needs_sandbox, patched

@@ -7,8 +7,8 @@ import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_audit.vocabulary import TestsLevel as Level
-from fallback_plugins.pypi.gates import all_gates
-from fallback_plugins.pypi.gates.all_gates import TestsGate as PythonTests
+from fallback_plugins.pypi.gates import testing
+from fallback_plugins.pypi.gates.testing import TestsGate as PythonTests
 from fallback_plugins.shared.gates.test_commands import TestCommand as Command
 from fallback_tier.gate_ports import GateVerdict
 from tests.integration import gate_setup
@@ -83,7 +83,7 @@ class Judge:
         timeout_s: float = 120,
     ) -> GateVerdict:
         found = [Command(it, "Makefile") if isinstance(it, str) else it for it in commands]
-        self._monkeypatch.setattr(all_gates, "own_commands", lambda *_, **__: tuple(found))
+        self._monkeypatch.setattr(testing, "own_commands", lambda *_, **__: tuple(found))
         self._number += 1
         place = self._place / str(self._number)
         with patched(place, files, {"calc.py": change}, about=OWN, timeout_s=timeout_s) as case:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import AffectedCode, DecidedBy, FailureKind, GateStatus
-from fallback_plugins.pypi.gates.all_gates import build_gates
+from fallback_plugins.pypi.gates import build_gates
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.manifests.pyproject import NO_BACKEND, harmless
 from fallback_tier.affected import Affected, OwnPackage

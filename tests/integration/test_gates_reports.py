@@ -8,7 +8,7 @@ import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.npm.gates.all_gates import TestsGate as NpmTests
-from fallback_plugins.pypi.gates.all_gates import TestsGate as PythonTests
+from fallback_plugins.pypi.gates.testing import TestsGate as PythonTests
 from fallback_tier.gate_ports import GateVerdict
 from tests.integration import gate_setup
 from tests.integration.gate_setup import advisory, needs_sandbox, our_pytest_stands_in, patched

@@ -13,8 +13,8 @@ import pytest
 
 from fallback_audit.vocabulary import GateStatus
 from fallback_plugins.pypi.ecosystem import PyPIEcosystem
-from fallback_plugins.pypi.gates.all_gates import TestsGate
 from fallback_plugins.pypi.gates.checks import lacks_by_the_patch
+from fallback_plugins.pypi.gates.testing import TestsGate
 from fallback_plugins.pypi.installing import building
 from fallback_plugins.pypi.installing.building import (
     BuildSystem,

@@ -11,8 +11,8 @@ from types import MappingProxyType
 import pytest
 
 from fallback_audit.vocabulary import AffectedCode, DecidedBy, GateStatus
-from fallback_plugins.pypi.gates.all_gates import ResolvesGate
-from fallback_plugins.pypi.gates.all_gates import TestsGate as PythonTests
+from fallback_plugins.pypi.gates.checks import ResolvesGate
+from fallback_plugins.pypi.gates.testing import TestsGate as PythonTests
 from fallback_plugins.pypi.gates.testing import run_tests
 from fallback_plugins.pypi.installing import environment
 from fallback_plugins.pypi.installing.environment import MAX_APART, Environment

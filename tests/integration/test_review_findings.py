@@ -11,7 +11,7 @@ import pytest
 
 from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus
 from fallback_plugins.messages_api.scripted import ScriptedModel
-from fallback_plugins.pypi.gates.all_gates import build_gates
+from fallback_plugins.pypi.gates import build_gates
 from fallback_plugins.pypi.installing import environment
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.manifests.pyproject import harmless

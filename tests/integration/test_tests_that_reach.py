@@ -11,9 +11,9 @@ from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_audit.vocabulary import TestsLevel as Level
 from fallback_plugins.npm.gates import testing as npm_testing
 from fallback_plugins.npm.gates.all_gates import TestsGate as NpmTests
-from fallback_plugins.pypi.gates import all_gates
+from fallback_plugins.pypi.gates import testing
 from fallback_plugins.pypi.gates import testing as python_testing
-from fallback_plugins.pypi.gates.all_gates import TestsGate as PythonTests
+from fallback_plugins.pypi.gates.testing import TestsGate as PythonTests
 from fallback_plugins.shared.gates.test_commands import TestCommand as Command
 from fallback_tier.gate_ports import Gate, GateVerdict
 from tests.choice import a_choice
@@ -89,7 +89,7 @@ def by_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def by_its_own_command(monkeypatch: pytest.MonkeyPatch) -> None:
     command = Command("python -m unittest discover -v tests", "Makefile")
-    monkeypatch.setattr(all_gates, "own_commands", lambda *_, **__: (command,))
+    monkeypatch.setattr(testing, "own_commands", lambda *_, **__: (command,))
 
 
 Way = Callable[[pytest.MonkeyPatch], None]

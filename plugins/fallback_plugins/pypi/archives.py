@@ -12,7 +12,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from pathlib import PurePosixPath
+from urllib.parse import unquote, urlsplit
 
 from fallback_tier.errors import ToolFailedError
 
@@ -121,6 +122,11 @@ def page(url: str) -> bytes | None:
             next_step="Check the network, the proxy and the registry settings, and run it again.",
             kind="no_answer",
         ) from error
+
+
+def file_name(url: str) -> str:
+    """Return the file's name in its address."""
+    return unquote(PurePosixPath(urlsplit(url).path).name)
 
 
 def _is_fetched(url: str) -> bool:

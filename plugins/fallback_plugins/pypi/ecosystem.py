@@ -75,7 +75,7 @@ class PyPIEcosystem(RecipeEcosystem):
 
     def inventory(self, repo: RepoContext) -> Inventory:
         """What locks, and clients where there is none in step, say is installed."""
-        from fallback_plugins.pypi.inventory import inventory
+        from fallback_plugins.pypi.projects import inventory
 
         return inventory(repo, self.clients)
 
@@ -87,7 +87,7 @@ class PyPIEcosystem(RecipeEcosystem):
 
     def gates(self) -> Sequence[Gate]:
         """PyPI's gates, cheapest first."""
-        from fallback_plugins.pypi.gates.all_gates import build_gates
+        from fallback_plugins.pypi.gates import build_gates
 
         return build_gates()
 
@@ -167,25 +167,18 @@ def mentions(package: str, path: str, text: str) -> bool:
     """Does this Python file import the distribution's package?"""
     if not path.endswith(_SOURCES):
         return False
+    names, importing = _imports(package)
     # Most files don't have the word at all, and a plain search is a hundred times as fast.
     folded = text.lower()
-    named = any(name.lower() in folded for name in _import_names(package))
-    return named and bool(_import_of(package).search(text))
+    return any(name.lower() in folded for name in names) and bool(importing.search(text))
 
 
 @lru_cache(maxsize=64)
-def _import_names(package: str) -> tuple[str, ...]:
-    """What a program imports to use the distribution, as far as it can be told from the name."""
+def _imports(package: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
+    """What a program imports to use the distribution, as far as its name shows, and a pattern of that."""
     name = canonicalize_name(package)
-    return _IMPORT_NAMES.get(name, (name.replace("-", "_"),))
-
-
-@lru_cache(maxsize=64)
-def _import_of(package: str) -> re.Pattern[str]:
-    names = "|".join(re.escape(name) for name in _import_names(package))
-    module = rf"(?:{names})(?![A-Za-z0-9_])"
+    names = _IMPORT_NAMES.get(name, (name.replace("-", "_"),))
+    module = rf"(?:{'|'.join(map(re.escape, names))})(?![A-Za-z0-9_])"
     # Distribution names fold case, import names don't; PyPI's Django is imported as django.
-    return re.compile(
-        rf"^[ \t]*(?:from[ \t]+{module}|import[ \t]+(?:[^#\n]*,[ \t]*)?{module})",
-        re.MULTILINE | re.IGNORECASE,
-    )
+    pattern = rf"^[ \t]*(?:from[ \t]+{module}|import[ \t]+(?:[^#\n]*,[ \t]*)?{module})"
+    return names, re.compile(pattern, re.MULTILINE | re.IGNORECASE)

@@ -74,12 +74,10 @@ def source_links(package: str, clients: ClientRunner) -> tuple[str, ...]:
             clients.run("uv", command, cwd=folder, timeout_s=LINKS_TIMEOUT_S, env=_ONCE)
         except ToolError:
             return ()
-        for found in distributions(path=[str(place)]):
-            if canonicalize_name(found.metadata["Name"]) == canonicalize_name(package):
-                metadata = found.metadata
-                named = (
-                    url.partition(",")[2].strip() for url in metadata.get_all("Project-URL", [])
-                )
+        for metadata in (found.metadata for found in distributions(path=[str(place)])):
+            if canonicalize_name(metadata["Name"]) == canonicalize_name(package):
+                urls = metadata.get_all("Project-URL", [])
+                named = (url.partition(",")[2].strip() for url in urls)
                 return texts(*metadata.get_all("Home-page", []), *named)
     return ()
 
@@ -100,19 +98,30 @@ def _packages(
     repo: RepoContext, folder: str, names: Collection[str], modules: _ModulesByFolder
 ) -> Iterator[OwnPackage]:
     """What one folder's manifests name, of ``names``."""
+
+    def is_code(path: str) -> bool:
+        return path.endswith(".py") and not path.endswith("setup.py")
+
     hidden = False
-    for manifest, reported in _declarations(repo, folder, names):
-        hidden = hidden or reported.hides_its_name
-        (name, *_) = texts(reported.name) or ("",)
+    for manifest, stated in _declarations(repo, folder, names):
+        hidden = hidden or stated.hides_its_name
+        (name, *_) = texts(stated.name) or ("",)
         if not name.strip():
             continue
         name = canonicalize_name(name.strip())
         doubt = ASIDE if is_aside(manifest) else ""
-        classifiers = reported.classifiers if isinstance(reported.classifiers, list) else ()
+        classifiers = stated.classifiers if isinstance(stated.classifiers, list) else ()
         if any(str(one).startswith(_PRIVATE) for one in classifiers):
             doubt = UNPUBLISHED
-        if name in names and (not doubt or has_source(repo, manifest, _is_code)):
-            yield _as_declared(name, manifest, reported, doubt)
+        if name in names and (not doubt or has_source(repo, manifest, is_code)):
+            yield OwnPackage(
+                name=name,
+                manifest=manifest,
+                version=declared_version(stated.version),
+                links=stated.links,
+                asks_for_itself=_asks_for(name, stated.requires),
+                doubt=doubt,
+            )
         return
     if hidden:
         yield from _by_its_modules(repo, folder, names, modules)
@@ -138,21 +147,6 @@ def _is_asked_aside_only(repo: RepoContext, name: str) -> bool:
     except (RecipeError, RepositoryError):
         return False  # whoever would raise the version says so
     return bool(places) and all(map(is_aside, places))
-
-
-def _is_code(path: str) -> bool:
-    return path.endswith(".py") and not path.endswith("setup.py")
-
-
-def _as_declared(name: str, manifest: str, reported: Stated, doubt: str) -> OwnPackage:
-    return OwnPackage(
-        name=name,
-        manifest=manifest,
-        version=declared_version(reported.version),
-        links=reported.links,
-        asks_for_itself=_asks_for(name, reported.requires),
-        doubt=doubt,
-    )
 
 
 def _declarations(

@@ -7,6 +7,7 @@ the pins against each other, in a scratch lock that is thrown away.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -16,7 +17,7 @@ from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.manifests.indexes import has_own_index
 from fallback_plugins.pypi.manifests.markers import ALWAYS, NEVER, either, extras_in, without_extras
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, pipfile_entries
-from fallback_plugins.pypi.manifests.requirements import Declaration, at_least
+from fallback_plugins.pypi.manifests.requirements import Declaration
 from fallback_plugins.pypi.resolving.registry import Metadata, PackageIndex, Release, Releases
 from fallback_plugins.pypi.resolving.uv_client import blocker_of
 from fallback_plugins.pypi.strategies import locked
@@ -30,7 +31,7 @@ from fallback_plugins.pypi.strategies.locked import (
 from fallback_plugins.pypi.surveying.deciding import LockStep, ManifestRequest
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import blocked
-from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node, grouped
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.errors import RecipeError
 
 #: Packages that may move with one fix. More is no minimal fix: resolve it anew.
@@ -100,20 +101,22 @@ class PipenvProject(EditedProject):
         return _Resolver(self, releases)
 
     def _refusal(self, node: Node) -> RecipeError | None:
-        first = self.lock.first_source
-        foreign = {*self._indexes.get(node.name, ())} - {None, first}
+        indexes = {pin.index for pin in self.lock.pins if pin.name == node.name}
+        foreign = indexes - {None, self.lock.first_source}
         if foreign:
             return unsupported(f"{self.path} takes {node.name} from the index {foreign.pop()!r}.")
         return None
-
-    @cached_property
-    def _indexes(self) -> dict[str, tuple[str | None, ...]]:
-        return grouped((pin.name, pin.index) for pin in self.lock.pins)
 
 
 def _of_line(held: str, version: str) -> Callable[[Declaration], str | None]:
     """The version for each declaration; None for one that does not admit the copy that is held."""
     return lambda declaration: version if not held or declaration.admits(held) else None
+
+
+def _entry(release: Release) -> dict[str, Any]:
+    """A release's version and hashes as a Pipfile.lock has them."""
+    hashes = sorted(file.hash for file in release.files)
+    return {"hashes": hashes, "version": f"=={release.version}"}
 
 
 class _Resolver(EditResolver[PipenvProject]):
@@ -138,26 +141,21 @@ class _Resolver(EditResolver[PipenvProject]):
             own = held if name == package else ""
             texts = {**texts, **locked.raised(texts, name, _of_line(own, version))}
             release, metadata = self._index.release(name, version, python)
-            hashes = [file.hash for file in release.files]
             sections = lock.sections_of(name, own)
-            lock = lock.with_release(name, version, hashes, metadata.requires_python, sections)
+            lock = lock.with_release(name, _entry(release), metadata.requires_python, sections)
         if self._gains:
-            self._check_source(texts)
+            for other, text in texts.items():
+                if has_own_index(other, text):
+                    raise unsupported(
+                        f"{other} names several indexes, and something new would have to come into"
+                        f" {path} from one of them."
+                    )
             lock = self._with_new(lock, PipfileLock(path, state.files[path]), moved)
         manifest = self._project.manifest
         if texts != self._manifests(state):
             old = self._manifests(state)[manifest]
             lock = lock.with_pipfile_hash(manifest, old, texts[manifest])
         return State({**texts, path: lock.text}, self._project.tree_of(lock))
-
-    def _check_source(self, texts: Mapping[str, str]) -> None:
-        """What is new would come from any of the project's own indexes. Raises RecipeError."""
-        for path, text in texts.items():
-            if has_own_index(path, text):
-                raise unsupported(
-                    f"{path} names several indexes, and something new would have to come into"
-                    f" {self._project.path} from one of them."
-                )
 
     def _with_new(
         self, lock: PipfileLock, before: PipfileLock, moved: Mapping[str, str]
@@ -166,9 +164,8 @@ class _Resolver(EditResolver[PipenvProject]):
         python = before.python or _SOME_PYTHON
         chosen = self._index.joined(self._lines(before, moved), (), python)
         for name, pin in _new_pins(before, self._index, moved, chosen, python).items():
-            hashes = [file.hash for file in pin.release.files]
             python_of = pin.metadata.requires_python
-            lock = lock.with_entry(name, pin.release.version, hashes, python_of, pin.sections)
+            lock = lock.with_entry(name, _entry(pin.release), python_of, pin.sections)
         return lock
 
     def _widen(self, lock: PipfileLock, moved: dict[str, str]) -> bool:
@@ -211,9 +208,7 @@ class _Resolver(EditResolver[PipenvProject]):
     @staticmethod
     def _lines(lock: PipfileLock, moved: Mapping[str, str]) -> list[str]:
         return [
-            f"{pin.requirement.replace('==' + pin.version, '==' + moved[pin.name], 1)}"
-            if pin.name in moved
-            else pin.requirement
+            pin.requirement.replace(f"=={pin.version}", f"=={moved.get(pin.name, pin.version)}", 1)
             for pin in lock.pins
         ]
 
@@ -222,17 +217,13 @@ class _Resolver(EditResolver[PipenvProject]):
     ) -> None:
         parent, spec = blame
         held = next((pin.version for pin in lock.pins if pin.name == parent), None)
+        python = lock.python or _SOME_PYTHON
+        free = held if parent not in moved and len(moved) < MAX_MOVED else None
         label = f"{parent} {held or ''}".strip()
         refusal = blocked(name, moved[name], parent=label, spec=spec, where=lock.path)
-        if held is None or parent in moved or len(moved) >= MAX_MOVED:
-            raise refusal
-        try:
-            found = self._index.lowest_with(
-                f"{parent}>={at_least(held)}", f"{name}=={moved[name]}", lock.python or _SOME_PYTHON
-            )
-        except RecipeError as error:
-            raise refusal from error
-        moved[parent] = found[parent]
+        moved[parent] = self._index.lowest_parent(
+            parent, free, f"{name}=={moved[name]}", python, refusal
+        )
 
 
 #: Packages that one fix may bring in, as for Poetry.
@@ -273,7 +264,11 @@ def _new_pins(
             if child in held or (known and known.sections >= pin.sections):
                 continue
             if child not in chosen or len(found) >= MAX_NEW:
-                raise _lacking(lock, parent, child)
+                raise RecipeError(
+                    RefusalReason.MANIFEST_MISSING,
+                    f"{parent} would bring in {child}, which {lock.path} does not hold.",
+                    next_step="Resolve it with `pipenv lock`.",
+                )
             sections = pin.sections | (known.sections if known else frozenset())
             new = index.release(child, chosen[child], python)
             found[child] = _NewPin(*new, sections)
@@ -296,11 +291,3 @@ def _needed(metadata: Metadata, extras: Iterable[str], python: str) -> Iterator[
                 " platform it is for."
             )
         yield requirement
-
-
-def _lacking(lock: PipfileLock, parent: str, child: str) -> RecipeError:
-    return RecipeError(
-        RefusalReason.MANIFEST_MISSING,
-        f"{parent} would bring in {child}, which {lock.path} does not hold.",
-        next_step="Resolve it with `pipenv lock`.",
-    )

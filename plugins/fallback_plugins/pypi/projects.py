@@ -1,26 +1,27 @@
-"""The projects of a Python repository: which files one client resolves together.
+"""The projects of a Python repository: which files one client resolves together, and, for ``scan``, what
+each installs: of a lock in step, or resolved by its client.
 
 Locks that only their own client writes (pdm.lock, pylock.toml), and empty ones, are read, never edited.
 """
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Protocol
 
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests.commands import install_commands
-from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
+from fallback_plugins.pypi.manifests.kinds import LOCKS, Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.pyproject import in_other_arrays, parse_toml, table_of, texts
 from fallback_plugins.pypi.manifests.requirements import connected
+from fallback_plugins.pypi.strategies.locked import LockedProject
 from fallback_plugins.pypi.strategies.manifest_project import ManifestProject, ReadOnlyProject
 from fallback_plugins.pypi.surveying.deciding import DecidedByLock, LockStep, asked_in_arrays
 from fallback_plugins.pypi.surveying.survey import (
     ECOSYSTEM,
-    LOCKS,
     Sources,
     check_says_something,
     constrained_by_commands,
@@ -32,6 +33,7 @@ from fallback_plugins.pypi.surveying.survey import (
 )
 from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.bumping import FREE, Terms, unsupported
+from fallback_plugins.shared.inventory import FoundProject, installed, inventory_of, not_read
 from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix, left_behind
 from fallback_plugins.shared.resolution import (
     InstallCommand,
@@ -42,9 +44,10 @@ from fallback_plugins.shared.resolution import (
 )
 from fallback_plugins.shared.tree import DependencyTree, Node, grouped
 from fallback_tier.advisory import Advisory
-from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.outcome import Left, Outline
+from fallback_tier.inventory import InstalledPackage, Inventory
+from fallback_tier.outcome import Left, Outline, UnreadItem
 from fallback_tier.repo import RepoContext
 
 #: Manifests that are resolved by themselves.
@@ -54,64 +57,81 @@ _SINGLE = frozenset({Kind.PYPROJECT, Kind.PIPFILE, Kind.SETUP_CFG, Kind.SETUP_PY
 _SETUP = ("setup.cfg", "setup.py")
 
 
-class PythonProject(Protocol):
-    """A ``ladder.Project`` that also says what its files alone tell, and which files those are."""
+#: Locks that only their own client writes, with that client.
+_WRITERS = {Kind.PDM_LOCK: "pdm", Kind.PYLOCK: "the client that made it"}
 
-    @property
-    def path(self) -> str:
-        """The lock, or the manifest if there is none."""
-        ...
+
+@dataclass(frozen=True)
+class _ForeignLock(DecidedByLock):
+    """One such lock, as a Project that can only be refused."""
+
+    repo: RepoContext
+    path: str
 
     @property
     def manifests(self) -> frozenset[str]:
-        """Files that this project accounts for: no other project resolves them."""
-        ...
-
-    @property
-    def installs_folders(self) -> bool:
-        """Whether it installs folders of the repository, whose own projects are then fixed first."""
-        ...
-
-    def resolve(
-        self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
-    ) -> ProjectFix | None:
-        """As ``ladder.Project`` says; a choice that it was made with is the only one that serves."""
-        ...
-
-    def outline(self, advisory: Advisory) -> Outline:
-        """Return what the files alone show; no client runs. Raises RecipeError for one that can't be
-        read."""
-        ...
+        """The paths of the lock, and of the manifests next to it that it is for; a pylock.toml is an export
+        of any."""
+        beside = (PurePosixPath(self.path).with_name(name) for name in locked_by(self.path))
+        return frozenset({self.path, *map(str, beside)})
 
     @property
     def ages(self) -> Ages:
-        """The project's rules on the age of releases. Raises RepositoryError."""
-        ...
+        """No rules: nothing is brought in."""
+        return Ages(ECOSYSTEM)
+
+    def outline(self, advisory: Advisory) -> Outline:
+        """Return what of it is affected. Raises RecipeError, RepositoryError."""
+        self._step.check(advisory)
+        return Outline(left=tuple(self._left(advisory)))
+
+    def resolve(
+        self, advisory: Advisory, _patched: Mapping[str, str] = NO_TEXTS, /
+    ) -> ProjectFix | None:
+        """Refuse what is affected; None: nothing is. Raises RecipeError, RepositoryError."""
+        left = self.outline(advisory).left
+        return ProjectFix(texts={}, moves=(), left=left) if left else None
 
     @property
     def resolution(self) -> Resolution:
-        """What its install command installs: of a lock that is in step, or by a client.
+        """As ``LockedProject`` has it."""
+        step, doubt = self._step, self._step.doubt()
+        held = [Node(f"{name} {it}", name, it) for name, found in step.held.items() for it in found]
+        client = _WRITERS.get(kind_of(self.path) or Kind.PYLOCK, "")
+        command = InstallCommand(client=client, files=(self.path,), label=f"{client} ({self.path})")
+        tree = DependencyTree(self.path, {node.key: node for node in held})
+        missing = unlisted_in_toml(self.path, self.repo.read_text(self.path))
+        unknown = (*unversioned(self.path, step.unversioned), *unlisted(self.path, missing))
+        found = Resolution.of_tree(ECOSYSTEM, command, ResolvedBy.LOCK, tree, unresolved=unknown)
+        return found.doubted(doubt.problem, doubt.next_step) if doubt else found
 
-        Raises RecipeError, RepositoryError for a file that can't be read.
-        """
-        ...
+    @property
+    def _step(self) -> LockStep:
+        text = self.repo.read_text(self.path)
+        check_says_something(self.path, text)
+        found = locked_in_toml(self.path, text)
+        held = grouped((str(canonicalize_name(name)), version) for name, version, _ in found)
+        beside = sorted(filter(self.repo.has, self.manifests - {self.path}))
+        texts = {path: self.repo.read_text(path) for path in beside}
+        # Which extras and groups are locked is chosen when it is.
+        asked = asked_in_arrays(texts, whole=())
+        return LockStep(self.path, "pdm lock", held, asked, unversioned_in_toml(self.path, text))
 
-    def unsettled(
-        self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS
-    ) -> tuple[str, ...]:
-        """Return the advisory's packages that no declaration settles, so that only the resolution shows
-        them.
+    def _left(self, advisory: Advisory) -> Iterator[Left]:
+        who = _WRITERS[kind_of(self.path) or Kind.PYLOCK]
+        held = grouped((one.name, one.version) for one in self.resolution.affected(advisory))
+        for package, versions in sorted(held.items()):
+            error = unsupported(
+                f"{self.path} holds {package} {', '.join(versions)}, but only {who} writes it."
+            )
+            yield left_behind(
+                advisory, ECOSYSTEM, package, versions, manifest=self.path, error=error
+            )
 
-        ``patched``: texts of a fix, by path. Raises RecipeError, RepositoryError.
-        """
-        ...
 
-    def awaits_client(self, advisory: Advisory) -> bool:
-        """Return whether a client has to run, and may, to tell whether it is affected.
-
-        Raises RecipeError, RepositoryError.
-        """
-        ...
+#: What the recipe goes over: files that one client resolves together. ``LockedProject`` documents what they
+#: have in common.
+PythonProject = ManifestProject | LockedProject | _ForeignLock
 
 
 def projects(
@@ -151,7 +171,7 @@ def _locked(repo: RepoContext, clients: ClientRunner, terms: Terms) -> tuple[Pyt
     found: list[PythonProject] = []
     for path in repo.tracked_files:
         kind = kind_of(path)
-        if kind in _FOREIGN or (kind in LOCKS and _says_nothing(repo, path)):
+        if kind in _WRITERS or (kind in LOCKS and _says_nothing(repo, path)):
             found.append(_ForeignLock(repo, path))
         elif kind is Kind.UV_LOCK:
             from fallback_plugins.pypi.uv import UvProject
@@ -195,83 +215,68 @@ def _manifest_projects(
     return tuple(ManifestProject(repo, clients, files, terms) for files in (*sets, *single))
 
 
-#: Who writes each kind.
-_WRITERS = {Kind.PDM_LOCK: "pdm", Kind.PYLOCK: "the client that made it"}
-
-_FOREIGN = frozenset(_WRITERS)
-
-
-@dataclass(frozen=True)
-class _ForeignLock(DecidedByLock):
-    """One such lock, as a Project that can only be refused."""
-
-    repo: RepoContext
-    path: str
-
-    @property
-    def manifests(self) -> frozenset[str]:
-        """The paths of the lock, and of the manifests next to it that it is for; a pylock.toml is an export
-        of any."""
-        beside = (PurePosixPath(self.path).with_name(name) for name in locked_by(self.path))
-        return frozenset({self.path, *map(str, beside)})
-
-    @property
-    def ages(self) -> Ages:
-        """As ``PythonProject`` says: nothing is brought in."""
-        return Ages(ECOSYSTEM)
-
-    def outline(self, advisory: Advisory) -> Outline:
-        """Return what of it is affected. Raises RecipeError, RepositoryError."""
-        self._step.check(advisory)
-        return Outline(left=tuple(self._left(advisory)))
-
-    def resolve(
-        self, advisory: Advisory, _patched: Mapping[str, str] = NO_TEXTS, /
-    ) -> ProjectFix | None:
-        """Refuse what is affected; None: nothing is. Raises RecipeError, RepositoryError."""
-        self._step.check(advisory)
-        left = tuple(self._left(advisory))
-        return ProjectFix(texts={}, moves=(), left=left) if left else None
-
-    @property
-    def resolution(self) -> Resolution:
-        """As ``PythonProject`` says."""
-        step, doubt = self._step, self._step.doubt()
-        held = [Node(f"{name} {it}", name, it) for name, found in step.held.items() for it in found]
-        client = _WRITERS.get(kind_of(self.path) or Kind.PYLOCK, "")
-        command = InstallCommand(client=client, files=(self.path,), label=f"{client} ({self.path})")
-        tree = DependencyTree(self.path, {node.key: node for node in held})
-        missing = unlisted_in_toml(self.path, self.repo.read_text(self.path))
-        unknown = (*unversioned(self.path, step.unversioned), *unlisted(self.path, missing))
-        found = Resolution.of_tree(ECOSYSTEM, command, ResolvedBy.LOCK, tree, unresolved=unknown)
-        return found.doubted(doubt.problem, doubt.next_step) if doubt else found
-
-    @property
-    def _step(self) -> LockStep:
-        text = self.repo.read_text(self.path)
-        check_says_something(self.path, text)
-        found = locked_in_toml(self.path, text)
-        held = grouped((str(canonicalize_name(name)), version) for name, version, _ in found)
-        beside = sorted(filter(self.repo.has, self.manifests - {self.path}))
-        texts = {path: self.repo.read_text(path) for path in beside}
-        # Which extras and groups are locked is chosen when it is.
-        asked = asked_in_arrays(texts, whole=())
-        return LockStep(self.path, "pdm lock", held, asked, unversioned_in_toml(self.path, text))
-
-    def _left(self, advisory: Advisory) -> Iterator[Left]:
-        who = _WRITERS[kind_of(self.path) or Kind.PYLOCK]
-        held = grouped((one.name, one.version) for one in self.resolution.affected(advisory))
-        for package, versions in sorted(held.items()):
-            error = unsupported(
-                f"{self.path} holds {package} {', '.join(versions)}, but only {who} writes it."
-            )
-            place = self.path
-            yield left_behind(advisory, ECOSYSTEM, package, versions, manifest=place, error=error)
-
-
 def _says_nothing(repo: RepoContext, path: str) -> bool:
     """Return whether a lock is empty. One that can't be read is not known to be."""
-    try:
+    with suppress(RecipeError, RepositoryError):
         return bool(nothing_in(path, repo.read_text(path)))
-    except (RecipeError, RepositoryError):
-        return False
+    return False
+
+
+def inventory(repo: RepoContext, clients: ClientRunner) -> Inventory:
+    """Return the packages of all projects. A project, or a part of one, that can't be read or resolved is
+    in ``unread``."""
+    return inventory_of(_found(repo, clients))
+
+
+def _found(
+    repo: RepoContext, clients: ClientRunner
+) -> Iterator[InstalledPackage | UnreadItem | FoundProject]:
+    for project in projects(repo, clients):
+        is_outside = not repo.selects(files_of(project, repo))
+        yield FoundProject(project.path, is_outside)
+        if is_outside:
+            continue
+        try:
+            resolution = project.resolution
+            development = _development(repo, project.manifests)
+        except (RecipeError, RepositoryError, ToolError) as error:
+            yield not_read(project.path, error)
+            continue
+        for part in resolution.unresolved:
+            yield UnreadItem(path=project.path, reason=part.reason, next_step=part.next_step)
+
+        def development_of(_root: Node, names: Collection[str] = development) -> Collection[str]:
+            return names
+
+        yield from installed(resolution.tree, ECOSYSTEM, project.path, development_of)
+
+
+def _development(repo: RepoContext, manifests: Collection[str]) -> frozenset[str]:
+    """Return the names that the pyproject.toml files declare for development alone. Every other manifest (a
+    requirements file) does not say what it is for. Raises RecipeError, RepositoryError."""
+    development, others = set[str](), set[str]()
+    for path in manifests:
+        if posixpath.basename(path) != "pyproject.toml" or not repo.has(path):
+            continue
+        document = parse_toml(path, repo.read_text(path))
+        project, poetry = table_of(document, "project"), table_of(document, "tool", "poetry")
+        optional = table_of(project, "optional-dependencies")
+        others |= _named(texts(project.get("dependencies")))
+        others |= {it for one in optional.values() for it in _named(texts(one))}
+        others |= {canonicalize_name(it) for it in table_of(poetry, "dependencies")}
+        groups = table_of(document, "dependency-groups")
+        development |= {it for one in groups.values() for it in _named(texts(one))}
+        development |= _named(texts(table_of(document, "tool", "uv").get("dev-dependencies")))
+        development |= {canonicalize_name(it) for it in table_of(poetry, "dev-dependencies")}
+        for group in table_of(poetry, "group"):
+            named = table_of(poetry, "group", group, "dependencies")
+            development |= {canonicalize_name(it) for it in named}
+    return frozenset(development - others)
+
+
+def _named(requirements: Collection[str]) -> set[str]:
+    found = set[str]()
+    for text in requirements:
+        with suppress(InvalidRequirement):  # its own project says so
+            found.add(canonicalize_name(Requirement(text).name))
+    return found

@@ -97,7 +97,13 @@ def apply(
         advisory = bumping.about(advisory, ECOSYSTEM, choice.package)
     # A set that installs folders of the repository is resolved with what the fix makes of these.
     in_order = sorted(found, key=lambda it: it.installs_folders)
-    resolved = [Lenient(_in_scope(it, repo), files_of(it, repo), unread) for it in in_order]
+    resolved = []
+    for project in in_order:
+        files = files_of(project, repo)
+        scoped: Project = HeldToAges(project)
+        if not repo.selects(files):  # outside of the folders of ``--path``
+            scoped = LeftAsItIs(project.path, ECOSYSTEM, partial(_left_of, project))
+        resolved.append(Lenient(scoped, files, unread))
     fixes = resolve_all(advisory, resolved, nothing=lambda: _nothing(advisory, repo, found, unread))
     unresolved = [*_unresolved(found, advisory)]
     doubts = (f"What {it.path} brings in is unknown. {it.part.reason}" for it in unresolved)
@@ -122,13 +128,6 @@ def apply(
                     f" a {move.step.label}."
                 )
     return result
-
-
-def _in_scope(project: PythonProject, repo: RepoContext) -> Project:
-    """The project, or what is left of it if it is outside of the folders of ``--path``."""
-    if repo.selects(files_of(project, repo)):
-        return HeldToAges(project)
-    return LeftAsItIs(project.path, ECOSYSTEM, partial(_left_of, project))
 
 
 def _left_of(project: PythonProject, advisory: Advisory) -> Iterator[Left]:

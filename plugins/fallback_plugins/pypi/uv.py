@@ -49,7 +49,6 @@ from fallback_plugins.pypi.resolving.uv_client import (
     Locked,
     UvRefusedError,
     resolver_failed,
-    uv_accepts,
     uv_lock,
 )
 from fallback_plugins.pypi.strategies import locked
@@ -104,7 +103,7 @@ class UvProject(LockedProject):
 
     @cached_property
     def resolution(self) -> Resolution:
-        """As ``PythonProject`` says: unknown, too, if the lock was made under other rules, or lacks the
+        """As ``LockedProject`` says: unknown, too, if the lock was made under other rules, or lacks the
         project itself, which uv locks as a package."""
         found = super().resolution
         own = table_of(self._manifest_document, "project") if self.declares else {}
@@ -115,30 +114,25 @@ class UvProject(LockedProject):
                 " installed is unknown.",
                 "Run `uv lock`, commit what it writes, and try again.",
             )
-        if not self.declares or self._rules_recorded == self._rules_asked:
+        if not self.declares:
+            return found
+        recorded = table_of(parse_toml(self.path, self.text), "manifest")
+        asked = table_of(self._manifest_document, "tool", "uv")
+        keys = ("constraint", "override")
+        rules_recorded = _rules(
+            (key, f"{it.get('name')}{it.get('specifier', '')}")
+            for key in keys
+            for it in tables(recorded.get(f"{key}s"))
+        )
+        rules_asked = _rules(
+            (key, line) for key in keys for line in texts(asked.get(f"{key}-dependencies"))
+        )
+        if rules_recorded == rules_asked:
             return found
         return found.doubted(
             f"{self.manifest} constrains or overrides packages otherwise than {self.path} was made"
             " with, so what is installed is unknown.",
             "Run `uv lock`, commit what it writes, and try again.",
-        )
-
-    @property
-    def _rules_recorded(self) -> set[tuple[str, str, SpecifierSet]]:
-        manifest = table_of(parse_toml(self.path, self.text), "manifest")
-        return _rules(
-            (key, f"{it.get('name')}{it.get('specifier', '')}")
-            for key in ("constraint", "override")
-            for it in tables(manifest.get(f"{key}s"))
-        )
-
-    @property
-    def _rules_asked(self) -> set[tuple[str, str, SpecifierSet]]:
-        uv = table_of(self._manifest_document, "tool", "uv")
-        return _rules(
-            (key, line)
-            for key in ("constraint", "override")
-            for line in texts(uv.get(f"{key}-dependencies"))
         )
 
     @property
@@ -150,9 +144,7 @@ class UvProject(LockedProject):
         """Return the workspace's manifests. Of another local package, extras and groups are not locked."""
         names = parse_toml(self.path, self.text).get("manifest", {}).get("members", ())
         local: Mapping[str, Mapping[str, Any]] = {}
-        with suppress(
-            RecipeError
-        ):  # one that lies outside of the repository: said when it is resolved
+        with suppress(RecipeError):  # one outside of the repository: said when it is resolved
             local = manifest_paths(self.path, self.text)
         return {self.manifest} | {path for path, table in local.items() if table["name"] in names}
 
@@ -188,15 +180,11 @@ class UvProject(LockedProject):
         return _UvResolver(self, releases)
 
     def _refusal(self, node: Node) -> RecipeError | None:
-        kind = self._foreign.get(node.name)
+        tables = [it for it in package_tables(self.path, self.text) if it["name"] == node.name]
+        kind = next(filter(None, map(foreign_source, reversed(tables))), None)
         if kind is None:
             return None
         return unsupported(f"{self.path} takes {node.name} from a {kind}, not a registry.")
-
-    @cached_property
-    def _foreign(self) -> dict[str, str]:
-        tables = package_tables(self.path, self.text)
-        return {table["name"]: kind for table in tables if (kind := foreign_source(table))}
 
 
 def _rules(lines: Iterable[tuple[str, str]]) -> set[tuple[str, str, SpecifierSet]]:
@@ -271,18 +259,13 @@ class _UvResolver(LockResolver[LockedProject]):
         if any(locked.declared(self._manifests(state), package)):
             return None
         problem = f"No manifest of {self._path} holds {package} back."
-        return locked.required_by_others(state, package, problem, self._place(state))
-
-    def _place(self, state: State) -> Callable[[str], str]:
-        manifests = self._manifests(state)
-        return lambda name: next(locked.declared(manifests, name), self._path)
+        return locked.required_by_others(state, package, problem, partial(self._place, state))
 
     def _not_brought_in(self, state: State, package: str) -> RecipeError | None:
         if self._ancestors(state, package):
             return None
         problem = f"No declared package of {self._path} brings in {package}."
-        where = self._place(state)(package)
-        return does_not_apply(problem, package, PROJECT, "", where)
+        return does_not_apply(problem, package, PROJECT, "", self._place(state, package))
 
     def _refreshed(self, state: State, package: str, target: str) -> State:
         """Lock a safe version that all ranges admit: only the lock changes."""
@@ -292,26 +275,33 @@ class _UvResolver(LockResolver[LockedProject]):
         excluded = not_admitting(manifests, package, target)
         if excluded:
             target = self._target_within(state, package, target, excluded)
-        self._refuse_edit_without_manifest(state, package, target)
+        # Without its manifest, what the lock records of a declaration can't be raised.
+        recorded = () if self._project.declares else state.tree.roots
+        for name, ask in ((root.name, ask) for root in recorded for ask in root.asks):
+            if ask.name == package and ask.spec and not admits(ask.spec, target):
+                raise missing(
+                    self._path,
+                    f"{name} requires {package} {ask.spec}, which does not admit {target},"
+                    f" and its {MANIFEST} is not in this repository.",
+                )
         return self._locked(state, manifests, {package: target})
 
     def _directly(self, state: State, package: str, target: str) -> State:
         """Raise every declaration that excludes the version to it; constraints and overrides too."""
         manifests, lines = self._manifests(state), _has_lines(state, package)
-        version_of = partial(self._line_target, state, package) if lines else target
-        edited = locked.raised(manifests, package, version_of)
+        held = locked.affected_versions(state.tree, self._advisory)[package]
+
+        def of_line(declaration: Declaration) -> str | None:
+            """Return the safe version above the highest affected copy that the declaration admits."""
+            own = [version for version in held if declaration.admits(version)]
+            return self.releases.lowest_safe(package, own[-1]) if own else None
+
+        edited = locked.raised(manifests, package, of_line if lines else target)
         if not edited:
             raise unsupported(f"No manifest of {self._path} holds {package} back.")
         # uv keeps the lines that may stay, and moves those whose declarations exclude what is locked.
         wanted = {} if lines else {package: target}
         return self._locked(state, {**manifests, **edited}, wanted)
-
-    def _line_target(self, state: State, package: str, declaration: Declaration) -> str | None:
-        """Return the safe version above the highest affected copy that a declaration admits; None if it
-        admits no affected copy. Raises RecipeError."""
-        held = locked.affected_versions(state.tree, self._advisory)[package]
-        own = [version for version in held if declaration.admits(version)]
-        return self.releases.lowest_safe(package, own[-1]) if own else None
 
     def _by_parents(self, state: State, package: str, target: str) -> State:
         """Raise the declared ancestors to the lowest version whose tree has the safe one."""
@@ -370,14 +360,13 @@ class _UvResolver(LockResolver[LockedProject]):
 
     def _not_forced(self, state: State, package: str, held: str, target: str) -> RecipeError:
         """Return the refusal to override a requirement whose target is another major version."""
-        manifests = self._manifests(state)
         asking = (one for node in state.tree.of(package) for one in state.tree.dependents(node.key))
         blockers = [
             Blocker(
                 kind=BlockerKind.CONFLICT,
                 package=PROJECT if state.tree.is_root(parent) else parent.label,
                 constraint=f"{package} {ask.spec}".strip(),
-                file=next(locked.declared(manifests, parent.name), self._path),
+                file=self._place(state, parent.name),
             )
             for parent, ask in asking
         ]
@@ -404,20 +393,6 @@ class _UvResolver(LockResolver[LockedProject]):
             return self.releases.lowest_safe(package, held, admitted)
         except RecipeError as error:
             raise locked.excluded_by(*excluded, package, target) from error
-
-    def _refuse_edit_without_manifest(self, state: State, package: str, target: str) -> None:
-        """Raise RecipeError for a declaration that only the lock records: it can't be raised."""
-        if self._project.declares:
-            return
-        for root in state.tree.roots:
-            for ask in root.asks:
-                excluded = ask.name == package and ask.spec and not admits(ask.spec, target)
-                if excluded:
-                    raise missing(
-                        self._path,
-                        f"{root.name} requires {package} {ask.spec}, which does not admit {target},"
-                        f" and its {MANIFEST} is not in this repository.",
-                    )
 
     def _with_parents(
         self, state: State, parents: Mapping[str, str], child: Mapping[str, str]
@@ -469,7 +444,11 @@ class _UvResolver(LockResolver[LockedProject]):
                 specifier = self._required(name, version, package, python)
                 if specifier is None or not specifier.contains(target, prereleases=True):
                     return lowest
-                if _is_of_line(specifier, Version(target)):
+                floors = (
+                    it.version.removesuffix(".*") for it in specifier if it.operator in _FLOORS
+                )
+                line = Version(target).release[:2]
+                if any(Version(floor).release[:2] >= line for floor in floors):
                     return version
                 at = Version(version)
                 above = f"{name}>={at.major}.{at.minor + 1},<{at.major + 1}"
@@ -608,19 +587,25 @@ class _UvResolver(LockResolver[LockedProject]):
         floors = _moved_along(state.tree, after, wanted)
         if not floors:
             return {}
+        # uv drops a lock that was made in another mode; it keeps this one, except for what is to move.
+        start = tomlkit.parse(new.text)
+        start.setdefault("options", {})["resolution-mode"] = "lowest"
         options = ["--resolution=lowest", *_pinned(wanted), *_floors(floors)]
-        start, text = _in_lowest_mode(new.text), state.files[self._path]
         try:
-            lowest = read_tree(self._path, self._made(manifests, start, options, text).text)
+            made = self._made(manifests, tomlkit.dumps(start), options, state.files[self._path])
+            lowest = read_tree(self._path, made.text)
         except RecipeError:
             return {}
-        return {
-            name: version
-            for name in floors
-            if (version := lowest.highest(ECOSYSTEM, name)) is not None
-            and _is_lower(version, [one.version for one in after.of(name)])
-            and not is_affected(self._advisory, ECOSYSTEM, name, version)
-        }
+        found: dict[str, str] = {}
+        for name in floors:
+            chosen = [Version(one.version) for one in after.of(name)]
+            version = lowest.highest(ECOSYSTEM, name)
+            if version is None or is_affected(self._advisory, ECOSYSTEM, name, version):
+                continue
+            # Lower than one of uv's choices, and higher than none.
+            if Version(version) <= min(chosen) and Version(version) < max(chosen):
+                found[name] = version
+        return found
 
     def _older(
         self,
@@ -647,10 +632,15 @@ class _UvResolver(LockResolver[LockedProject]):
         return {it: found.of(it)[0].version for it in young if len(found.of(it)) == 1}
 
     def _objection(self, manifests: Mapping[str, str], text: str) -> str | None:
-        """Return why uv rejects a lock for one of these manifests; None if it accepts it. Raises
-        RecipeError."""
+        """Return why uv rejects a lock for these manifests; None if it accepts it. No registry is asked.
+        Raises RecipeError."""
         files = scratch_files(manifests, self._path, text)
-        return uv_accepts(self._project.clients, files, self._path, self._rules)
+        try:
+            options = ["--check", "--offline", *self._rules]
+            uv_lock(self._project.clients, files, self._path, options)
+        except RecipeError as error:
+            return error.problem
+        return None
 
     def _check_origins(self, text: str, new: Locked) -> None:
         """Raise RecipeError for a yanked release, and for a registry that the old lock does not name."""
@@ -667,12 +657,9 @@ class _UvResolver(LockResolver[LockedProject]):
         self, error: UvRefusedError, state: State, wanted: Mapping[str, str]
     ) -> RecipeError:
         """Return uv's refusal of these versions, with the files that declare what blocks."""
-        manifests = {path: text for path, text in state.files.items() if path != self._path}
 
         def place(package: str) -> str:
-            if package == PYTHON:
-                return self._project.manifest
-            return next(locked.declared(manifests, package), self._path)
+            return self._project.manifest if package == PYTHON else self._place(state, package)
 
         return error.placed(self._path, state.tree, place, wanted)
 
@@ -762,27 +749,6 @@ def _moved_along(
         and after.of(name)
         and all(Version(one.version) > Version(nodes[0].version) for one in after.of(name))
     }
-
-
-def _in_lowest_mode(text: str) -> str:
-    """Return a lock as uv would have written it with ``--resolution=lowest``, for a scratch folder.
-
-    uv drops a lock that was made in another mode; it keeps this one, except for what is to move.
-    """
-    document = tomlkit.parse(text)
-    document.setdefault("options", {})["resolution-mode"] = "lowest"
-    return tomlkit.dumps(document)
-
-
-def _is_lower(version: str, than: Iterable[str]) -> bool:
-    """Return whether a version is lower than one of the others, and higher than none."""
-    others = [Version(one) for one in than]
-    return Version(version) <= min(others) and Version(version) < max(others)
-
-
-def _is_of_line(asked: SpecifierSet, target: Version) -> bool:
-    floors = (it.version.removesuffix(".*") for it in asked if it.operator in _FLOORS)
-    return any(Version(floor).release[:2] >= target.release[:2] for floor in floors)
 
 
 _KEY, _AGES = "override-dependencies", "exclude-newer-package"

@@ -48,18 +48,13 @@ def release_before(line: str, end: int) -> tuple[str, str] | None:
     return _release(line[max(0, end - MAX_RELEASE - 1) : end].rpartition(" ")[2])
 
 
-def _release_at(line: str, begin: int) -> tuple[str, str] | None:
-    """… that the word which begins at a place names; a sentence may end with it."""
-    return _release(line[begin : begin + MAX_RELEASE + 1].partition(" ")[0].rstrip(".,;"))
-
-
 def _release(word: str) -> tuple[str, str] | None:
     match = _RELEASE.fullmatch(word) if len(word) <= MAX_RELEASE else None
     return None if match is None else (match["name"], match["spec"] or "")
 
 
 class _Requirement(NamedTuple):
-    """``parent``: as uv's words name it, PROJECT for the project itself."""
+    """``parent``: as uv's text names it, PROJECT for the project itself."""
 
     parent: str
     child: str
@@ -163,7 +158,8 @@ def _requirements(line: str) -> list[_Requirement]:
             label = PROJECT if is_project or parent is None else "".join(parent)
             rest = premises[between.end() :]
             for text in (rest, *_SECOND.split(rest, maxsplit=1)[1:]):
-                child = _release_at(text, 0)
+                # A sentence may end with it.
+                child = _release(text[: MAX_RELEASE + 1].partition(" ")[0].rstrip(".,;"))
                 if child is None or child[0] == "Python":
                     continue
                 name = str(canonicalize_name(child[0]))
@@ -198,20 +194,13 @@ def _missing(line: str, _but_for: Collection[str]) -> Iterator[Blocker]:
         asking = (it for it in every if it.child == name and spec in {"", it.spec})
         return next((PROJECT if it.parent == PROJECT else _label(it.parent) for it in asking), "")
 
-    for it in _NO_VERSION.finditer(line):
-        name, spec = _split(it["label"])
+    absent = [_split(it["label"]) for it in _NO_VERSION.finditer(line)]
+    for name, spec in (_split(it["label"]) for it in _ONLY.finditer(line)):
+        specs = (it.spec for it in every if it.child == name and it.spec)
+        absent += [(name, it) for it in specs if not _overlap(spec, it)]
+    for name, spec in absent:
         kind = BlockerKind.NOT_PUBLISHED
         yield Blocker(kind=kind, package=name, constraint=spec, required_by=by(name, spec))
-    for it in _ONLY.finditer(line):
-        name, spec = _split(it["label"])
-        for asking in every:
-            if asking.child == name and asking.spec and not _overlap(spec, asking.spec):
-                yield Blocker(
-                    kind=BlockerKind.NOT_PUBLISHED,
-                    package=name,
-                    constraint=asking.spec,
-                    required_by=by(name, asking.spec),
-                )
     for it in _NO_PACKAGE.finditer(line):
         name = str(canonicalize_name(it["name"]))
         yield Blocker(
@@ -222,8 +211,7 @@ def _missing(line: str, _but_for: Collection[str]) -> Iterator[Blocker]:
             status=HTTPStatus.NOT_FOUND,
         )
     for it in _NO_WHEEL.finditer(line):
-        name, spec = _split(it["label"])
-        label = _label(it["label"])
+        label, (name, _) = _label(it["label"]), _split(it["label"])
         yield Blocker(kind=BlockerKind.NOT_BUILT, package=label, required_by=by(name))
 
 

@@ -1,6 +1,6 @@
-"""The Python projects that a patch touches, and PyPI's gates on types and imports of each in both trees.
+"""The Python projects that a patch touches, and PyPI's gates on what is installed in each: it resolves,
+holds no affected version, can be imported, and has the types that it had.
 
-Types are as they were; the project's modules and those of its direct dependencies can still be imported.
 The modules of dependencies are read in their metadata; nothing is imported outside the sandbox.
 
 A failure in another setting, or with more than the base commit has, is left to a person (ADR-0077).
@@ -12,18 +12,21 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import Distribution
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from fallback_audit.vocabulary import GateStatus
+from fallback_audit.event_types import ProvedProject
+from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins.pypi.installing.declared import ProjectFiles, declared
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.plan import is_test
 from fallback_plugins.pypi.locks.uv_lock import read_tree
-from fallback_plugins.pypi.manifests.kinds import kind_of
+from fallback_plugins.pypi.manifests.kinds import LOCKS, Kind, kind_of
 from fallback_plugins.pypi.manifests.metadata import items, parsed
 from fallback_plugins.pypi.manifests.pyproject import (
     parse_toml,
@@ -33,20 +36,37 @@ from fallback_plugins.pypi.manifests.pyproject import (
 )
 from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.pypi.probes.observed import source_of
+from fallback_plugins.pypi.surveying.deciding import places_in_use, project_of
+from fallback_plugins.pypi.surveying.survey import (
+    ECOSYSTEM,
+    Place,
+    left_out,
+    only_affected,
+    survey,
+)
+from fallback_plugins.pypi.surveying.unread_sources import unread_sources
 from fallback_plugins.pypi.uv_words import one_line
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.comparing import (
     Check,
     Finding,
     Loading,
+    NotVulnerable,
     ProjectGate,
+    ResolvingGate,
+    is_left_out,
     judge_check,
     judge_loading,
+    left_aside,
     limits,
+    may_stay,
+    still_installed,
 )
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_plugins.shared.installed import Installed, NotInstalled
-from fallback_tier.errors import RecipeError
+from fallback_plugins.shared.unread import surveyed
+from fallback_tier.advisory import is_affected
+from fallback_tier.errors import RecipeError, ToolFailedError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
@@ -203,6 +223,235 @@ def _package(line: str) -> str:
     return line if asked is None else canonicalize_name(asked.name)
 
 
+#: Projects and files that the patch does not touch, and that are installed to see one package in them. If
+#: there are more, they are proved by what they declare.
+MAX_OTHERS = 8
+
+
+class ResolvesGate(ResolvingGate, PyPIGate):
+    """The real uv installs the patched requirements, and Python starts with them in the sandbox."""
+
+    def _project(self, context: GateContext, folder: str) -> GateVerdict:
+        project = Environment(context, gating.patched(context), folder)
+        if not project.declares:
+            return gating.without_dependencies(self.name, repr(project.folder))
+        found = project.install()
+
+        def lacks() -> bool:
+            return lacks_by_the_patch(project, project.base)
+
+        if (verdict := gating.of_installed(self.name, "uv", found, lacks)) is not None:
+            return verdict
+        started = project.sandboxed(["-I", "-c", "import sys"])
+        if started.timed_out:
+            return gating.timed_out(self.name, started, context)
+        if not started.ok:
+            message = (
+                f"Python does not start with these packages: {gating.in_short(started.output)}"
+            )
+            return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, message, started.output)
+        what = f"uv installs {', '.join(project.sources)}"
+        if otherwise := project.in_another_setting():
+            return gating.undecided(
+                self.name, f"{what}, and not as at the base commit: {otherwise}"
+            )
+        base = project.base.install()
+        if found.declined:
+            what += f" {found.in_words}"
+            what += "; so it is at the base commit" if base.absent is None else ""
+        elif found.unusual:
+            what += f", {', '.join(found.unusual)}"
+        if found.beside:
+            what += f"; beside it {', '.join(found.beside)}, which its code imports"
+        return gating.beside_base(gating.passed(self.name, what, found.in_full), found, base)
+
+
+class NotVulnerableGate(NotVulnerable):
+    """No affected version is installed, locked or pinned."""
+
+    ecosystem = ECOSYSTEM
+
+    def _package(self, context: GateContext, repo: RepoContext, package: str) -> GateVerdict:
+        places, beside = surveyed(package, context.repo, repo, survey, left_out)
+        if places is None:
+            return gating.unread(self.name, beside)
+        installed = _Installed(context, repo, package, places)
+        held = installed.held(repo, places, installed.versions)
+        bad = installed.affected(held)
+        aside = left_aside(context.application, dict(bad))
+        bad = [one for one in bad if one[0] not in aside]
+        held = [one for one in held if one[0] not in aside]
+        if aside and not bad:
+            where = ", ".join(sorted(aside))
+            what = f"{package} stays affected in {where}, which is left as it is"
+            # A lock may be old; a declaration is what someone wants.
+            is_locked = all(kind_of(path) in LOCKS for path in aside)
+            return (gating.unread if is_locked else gating.undecided)(self.name, what)
+        if bad:
+            messages = [f"{where} has {version}" for where, version in bad]
+            if not installed.may_stay(bad):
+                return self._still_affected(package, messages)
+            beside += f"; stays affected, as was planned: {', '.join(messages)}"
+            held = [one for one in held if one not in bad]
+            if not held:
+                return gating.skipped(self.name, f"{package} is not fixed{beside}")
+        if held:
+            if unknown := installed.doubt(planned=[version for _, version in bad]):
+                return gating.unread(self.name, f"{unknown}{beside}")
+            versions = ", ".join(sorted({version for _, version in held}))
+            return self._proved(f"{package} {versions}{beside}", installed.projects)
+        if places:
+            where = ", ".join(sorted({place.path for place in places}))
+            return gating.unread(self.name, f"{where} does not say which version of {package}")
+        if survey(context.repo, package):
+            if unknown := installed.doubt():
+                return gating.unread(self.name, f"{unknown}{beside}")
+            return self._proved(f"{package} is no longer declared{beside}", installed.without)
+        return gating.skipped(
+            self.name, f"{package} is not a dependency of this repository{beside}"
+        )
+
+    def _affected_copies(self, context: GateContext, packages: Sequence[str]) -> dict[str, str]:
+        """Return where the base commit has an affected version from a registry, in addition to the
+        source."""
+        return {
+            place.path: place.current
+            for package in packages
+            for place in places_in_use(context.repo, survey(context.repo, package))
+            if place.current is not None
+            and is_affected(context.advisory, ECOSYSTEM, package, place.current)
+        }
+
+
+class _Installed:
+    """Versions of a package in the environments of the projects that have it."""
+
+    def __init__(
+        self, context: GateContext, repo: RepoContext, package: str, places: Sequence[Place]
+    ) -> None:
+        self._context, self._repo, self._package, self._places = context, repo, package, places
+        self._touched = {it: Environment(context, repo, it) for it in touched_folders(context)}
+        #: Versions by folder of a touched project, if its environment is as its own client makes it.
+        self.versions = {it: one.resolved(package) for it, one in self._touched.items()}
+
+    def held(
+        self, repo: RepoContext, places: Sequence[Place], environments: Mapping[str, Sequence[str]]
+    ) -> list[tuple[str, str]]:
+        """Return each version that is installed, with its place; of a range that leads to affected versions
+        only, the range."""
+        in_use = places_in_use(repo, places, environments)
+        held = [(place.path, place.current) for place in in_use if place.current is not None]
+        advisory = self._context.advisory
+        for place in in_use:
+            asked = place.asked if place.current is None else None
+            if asked and asked.clauses and only_affected(advisory, self._package, asked):
+                held.append((place.path, asked.pep440))
+        for folder, versions in environments.items():
+            held += [(f"the environment of {folder!r}", version) for version in versions]
+        return held
+
+    def affected(self, held: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return which of these versions, each with its place, are affected."""
+        advisory = self._context.advisory
+        return [it for it in held if is_affected(advisory, ECOSYSTEM, self._package, it[1])]
+
+    def may_stay(self, bad: Sequence[tuple[str, str]]) -> bool:
+        """Return whether what is installed stays only as the files state; those are compared with the base
+        commit's."""
+        base = self._context.repo
+        in_files = self.held(self._repo, self._places, {})
+        in_base = self.held(base, survey(base, self._package), {})
+        now, before = ([it[1] for it in self.affected(held)] for held in (in_files, in_base))
+        reported = {version for _, version in bad} <= {*now}
+        made, advisory = self._context.application, self._context.advisory
+        return reported and may_stay(advisory, made, ECOSYSTEM, self._package, now, before)
+
+    @property
+    def projects(self) -> list[ProvedProject]:
+        """Return each project that has the package, with the versions seen there or declared."""
+        found = []
+        for one in {**self._touched, **self._others}.values():
+            if versions := one.resolved(self._package):
+                found.append(
+                    self._project(", ".join(one.sources), ProofLevel.RESOLVED_TREE, versions)
+                )
+        for place in self._unseen:
+            asked = place.asked.pep440 if place.asked is not None else ""
+            declared = tuple(filter(None, (place.current or asked,)))
+            found.append(self._project(place.path, ProofLevel.PINS, declared))
+        return found
+
+    @property
+    def without(self) -> list[ProvedProject]:
+        """The projects that had the package, of which no file names it any more."""
+        found = []
+        for one in self._touched.values():
+            shown = one.base.installed(self._package) and one.is_whole
+            level = ProofLevel.RESOLVED_TREE if shown else ProofLevel.PINS
+            found.append(self._project(", ".join(one.sources) or one.folder, level, ()))
+        return found
+
+    def _project(self, project: str, level: ProofLevel, versions: Sequence[str]) -> ProvedProject:
+        return ProvedProject(
+            project=project, package=self._package, versions=tuple(versions), proof_level=level
+        )
+
+    def doubt(self, planned: Sequence[str] = ()) -> str:
+        """Return why what is declared and what is installed do not show that no affected version is used,
+        except those that were planned to stay; empty if they do."""
+        for place in self._unseen:
+            if place.current is None and (place.asked is None or place.asked.refusal):
+                return f"{place.path} does not say which version of {self._package} it installs"
+        for name, one in {**self._touched, **self._others}.items():
+            for version in (*one.resolved(self._package), *one.unproved(self._package)):
+                affected = is_affected(self._context.advisory, ECOSYSTEM, self._package, version)
+                if affected and version not in planned:
+                    return f"{self._package} {version} is in the environment of {name!r}"
+        sources = unread_sources(self._repo, self._context.advisory, [self._package])
+        counting = (
+            one.error.problem
+            for one in sources
+            if one.names_it and not one.for_tests and not self._is_left_out(one.path)
+        )
+        staying = still_installed(self._context.application, self._package)
+        return next(chain(counting, staying), "")
+
+    @cached_property
+    def _others(self) -> dict[str, Environment]:
+        """Environments of what else installs the package, by the file or folder, made if they can make it
+        whole: of a requirements file by itself, of the other projects."""
+        found: dict[str, Environment] = {}
+        for place in self._unseen_by(self._touched):
+            folder = project_of(place)
+            if place.kind is Kind.REQUIREMENTS:
+                alone = Environment(self._context, self._repo, folder, only=place.path)
+                found[place.path] = alone
+            elif folder in self._touched:
+                return {}
+            else:
+                found[folder] = Environment(self._context, self._repo, folder)
+        if not any(self.versions.values()) or len(found) > MAX_OTHERS:
+            return {}
+        for one in found.values():
+            with suppress(ToolFailedError):  # then nothing of it is seen
+                one.install()
+        return found
+
+    @cached_property
+    def _unseen(self) -> list[Place]:
+        found = self._unseen_by({**self._touched, **self._others})
+        return [place for place in found if not self._is_left_out(place.path)]
+
+    def _is_left_out(self, path: str) -> bool:
+        return is_left_out(self._repo, self._context.advisory, self._package, (path,))
+
+    def _unseen_by(self, environments: Mapping[str, Environment]) -> list[Place]:
+        """Places in use that none of these environments was made from, if they have the package."""
+        seen = [one for one in environments.values() if one.resolved(self._package)]
+        used = places_in_use(self._repo, self._places, self.versions)
+        return [place for place in used if not any(one.installs(place.path) for one in seen)]
+
+
 #: One complaint a line, and nothing kept: what the checker found before is the base commit's to say.
 _MYPY_OPTIONS = (
     "--no-color-output",
@@ -329,7 +578,8 @@ def configured(repo: RepoContext, folder: str) -> dict[str, tuple[str, ...]]:
     checkers: dict[str, tuple[str, ...]] = {}
     mypy = _mypy(repo, folder, tools)
     if mypy is not None:
-        named = () if _MYPY_TARGETS.intersection(mypy) else _targets(repo, folder)
+        own = [str(PurePosixPath(it).relative_to(folder)) for it in own_packages(repo, folder)]
+        named = () if _MYPY_TARGETS.intersection(mypy) else own or (".",)
         checkers["mypy"] = (*_MYPY_OPTIONS, *named)
     if "pyright" in tools or repo.has(in_folder(folder, "pyrightconfig.json")):
         checkers["pyright"] = ()
@@ -349,12 +599,6 @@ def _ini(repo: RepoContext, path: str) -> dict[str, Any] | None:
     """Return the section ``[mypy]`` of a file; None if there is no such file or section."""
     parser = parsed(repo.read_text(path) if repo.has(path) else "")
     return dict(items(parser, "mypy")) if parser.has_section("mypy") else None
-
-
-def _targets(repo: RepoContext, folder: str) -> tuple[str, ...]:
-    """Return the project's own packages, relative to its folder; the folder if it has none."""
-    packages = own_packages(repo, folder)
-    return tuple(str(PurePosixPath(path).relative_to(folder)) for path in packages) or (".",)
 
 
 def _dependency_modules(project: Environment) -> tuple[str, ...]:
@@ -406,7 +650,9 @@ def asked_for(repo: RepoContext, folder: str, changed: Sequence[str] = ()) -> tu
     sources = declared(repo, folder, changed)
     own = [line for source in sources if not source.pinned for line in source.lines]
     project = ProjectFiles(repo, folder)
-    found = [*_in_tables(project), *own, *_in_uv_lock(project)]
+    found = [*_in_tables(project), *own]
+    with suppress(RecipeError):  # the dependencies of the project and its workspace's members
+        found += sorted(read_tree("uv.lock", project.text("uv.lock")).asked)
     lines = found or [line for source in sources for line in source.lines]
     named = (match[1] for line in lines if (match := _NAME.match(line)))
     return tuple(dict.fromkeys(map(canonicalize_name, named)))
@@ -474,10 +720,3 @@ def _in_tables(project: ProjectFiles) -> Iterator[str]:
     for name, entries in (("pyproject.toml", poetry_entries), ("Pipfile", pipfile_entries)):
         with suppress(RecipeError):
             yield from [it.name for it in entries(parse_toml(name, project.text(name)))]
-
-
-def _in_uv_lock(project: ProjectFiles) -> list[str]:
-    """Return the dependencies of the project and its workspace's members."""
-    with suppress(RecipeError):
-        return sorted(read_tree("uv.lock", project.text("uv.lock")).asked)
-    return []

@@ -1,5 +1,5 @@
-"""Commands and tests in the environment of a Python project's dependencies, and the summaries of their
-logs.
+"""Commands and tests in the environment of a Python project's dependencies, the summaries of their logs,
+and the gate on tests.
 
 Tests run by the project's own commands (ADR-0118), or by pytest or unittest, whichever finds some. A
 project's own command runs as it is written. Every process of it that runs pytest, or that makes results
@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import PurePosixPath
 
-from fallback_plugins.pypi.gates.checks import modules_of, moved_packages
+from fallback_audit.vocabulary import GateStatus
+from fallback_plugins.pypi.gates.checks import PyPIGate, beside_base, modules_of, moved_packages
 from fallback_plugins.pypi.installing.declared import naming
 from fallback_plugins.pypi.installing.environment import Environment, choose_python
 from fallback_plugins.pypi.installing.plan import is_test
@@ -25,8 +26,8 @@ from fallback_plugins.pypi.probes import observed, witness_probe
 from fallback_plugins.pypi.probes.observed import START, hook_text, read_acts, read_suite, source_of
 from fallback_plugins.pypi.probes.report_probe import ONLY
 from fallback_plugins.shared.gates import gating, services
-from fallback_plugins.shared.gates.base_runs import Run, Way, time_of
-from fallback_plugins.shared.gates.gating import in_folder, run_as_given
+from fallback_plugins.shared.gates.base_runs import Run, Way, choose, time_of
+from fallback_plugins.shared.gates.gating import in_folder
 from fallback_plugins.shared.gates.reaching import Change, changed_sources, find
 from fallback_plugins.shared.gates.suite_run import (
     FIGURE,
@@ -36,12 +37,16 @@ from fallback_plugins.shared.gates.suite_run import (
     read_lines,
     report_in,
 )
-from fallback_plugins.shared.gates.suites import Part
-from fallback_plugins.shared.gates.test_commands import TestCommand, lines_of_ci
+from fallback_plugins.shared.gates.suites import Part, judge_tests
+from fallback_plugins.shared.gates.test_commands import (
+    TestCommand,
+    lines_of_ci,
+    own_commands,
+    suites_of,
+)
 from fallback_plugins.shared.installed import Level, NotInstalled
 from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.execution import CommandResult
-from fallback_tier.gate_ports import GateContext, TargetRun
+from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun
 from fallback_tier.repo import RepoContext
 
 #: Changed with how a project's own command is run, and read.
@@ -103,10 +108,8 @@ def run_tests(target: Environment, only: Sequence[str] = ()) -> SuiteRun | NotIn
     ``only``: names of tests, as a report has them, or whole paths of files: no other test is run.
     Files that are not named are not read in if others are. Raises what installing and running raise.
     """
-    found = target.install()
-    if found.absent is not None:
-        return found.absent
-    installed = _in_words(target)
+    if isinstance(installed := _installed(target), NotInstalled):
+        return installed
     chosen = [f"{ONLY}{json.dumps([*only])}"] if only else []
     ours = _pytest(target, installed, chosen) if target.installed("pytest") else None
     if ours is None or (ours.count == 0 and not ours.result.timed_out):
@@ -205,11 +208,9 @@ def _run_own(
     Raises what installing and running raise. ``only``: as for ``run_tests``; a runner that builds on
     neither pytest nor unittest runs all.
     """
-    found = target.install()
-    if found.absent is not None:
-        return found.absent
+    if isinstance(installed := _installed(target), NotInstalled):
+        return installed
     lines = [Line.of(it.line) for it in commands]
-    installed = _in_words(target)
     ours = _own(target, commands, lines, installed, only)
     if ours.count or ours.result.ok or ours.result.timed_out:
         return ours
@@ -295,18 +296,15 @@ def _script(commands: Sequence[TestCommand], lines: Sequence["Line"]) -> str:
             for name, value in {**line.env, **command.env}.items()
             if name not in _OURS
         ]
-        steps = (it for it in command.before if (command.folder, it) not in done)
-        texts += map(_before, steps)
+        for step in command.before:  # whose output is left out of the log unless it fails
+            if (command.folder, step) not in done:
+                log, quoted = '"$TMPDIR/before"', shlex.quote(step)
+                what = f"before the tests, {quoted} ended with exit code $?:"
+                run_it = f'"$shell" -c {quoted} >{log} 2>&1'
+                texts.append(f"{run_it} || {{ echo {what}; tail -n 5 {log}; }}")
         done |= {(command.folder, it) for it in command.before}
         parts += ["(", *texts, f'"$shell" -c {shlex.quote(line.text)}', ") || status=$?"]
     return "\n".join(["status=0 shell=$(command -v bash || echo sh)", *parts, 'exit "$status"'])
-
-
-def _before(step: str) -> str:
-    """Return a step before the tests, whose output is left out of the log unless it fails."""
-    said = '"$TMPDIR/before"'
-    what = f"before the tests, {shlex.quote(step)} ended with exit code $?:"
-    return f'"$shell" -c {shlex.quote(step)} >{said} 2>&1 || {{ echo {what}; tail -n 5 {said}; }}'
 
 
 @dataclass(frozen=True)
@@ -395,8 +393,11 @@ def _kept_options(words: Sequence[str]) -> Iterator[str]:
             yield word
 
 
-def _in_words(target: Environment) -> str:
+def _installed(target: Environment) -> str | NotInstalled:
+    """Install a tree's environment, and return what is unusual in it, for people."""
     found = target.install()
+    if found.absent is not None:
+        return found.absent
     is_usual = found.level is Level.EVERYTHING and not found.unusual
     return "" if is_usual else f"installed {found.in_words}"
 
@@ -438,8 +439,8 @@ def _discovery(target: Environment) -> list[str]:
     for name in ("tests", "test"):
         inside = in_folder(target.folder, name)
         if any(is_test(path, inside) for path in target.repo.tracked_files):
-            package = target.repo.has(f"{inside}/__init__.py")
-            return ["discover", *(["-s", name, "-t", "."] if package else ["-s", name])]
+            is_package = target.repo.has(f"{inside}/__init__.py")
+            return ["discover", "-s", name, *(["-t", "."] if is_package else [])]
     return ["discover"]
 
 
@@ -450,7 +451,7 @@ _ROOT = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile
 def runs_on(context: GateContext, tree: RepoContext, argv: Sequence[str]) -> str:
     """Return as ``EcosystemPlugin.runs_on``; empty if a manifest can't be read, so that nothing runs."""
     try:
-        return Environment(context, tree, _folder(tree), _runner(argv)).contents()
+        return _environment(context, tree, argv).contents()
     except (RecipeError, RepositoryError):
         return ""
 
@@ -463,43 +464,26 @@ def run(
 ) -> TargetRun:
     """Run as ``EcosystemPlugin.run``: ``python`` is the environment's, even if nothing is declared."""
     try:
-        project = Environment(context, tree, _folder(tree), _runner(argv))
+        project = _environment(context, tree, argv)
         found = project.install()
     except (RecipeError, RepositoryError) as error:
         return TargetRun(None, error.problem)
-    project.write_versions()
-
-    def run_with(env: Mapping[str, str]) -> CommandResult:
-        result = run_as_given(
-            context,
-            tree,
-            argv,
-            programs=project.place / "bin",
-            timeout_s=timeout_s,
-            env={**project.variables(), **env},
-            readable=project.readable,
-        )
-        return project.placeless(result)
-
     witnessed = None
     if context.is_proof:
         header = secrets.token_hex(16)
         with report_in(tree.tree) as record:
             record.begin(header)
-            result = run_with({observed.VARIABLE: record.path, witness_probe.VARIABLE: "first"})
+            env = {observed.VARIABLE: record.path, witness_probe.VARIABLE: "first"}
+            result = project.run(argv, env, timeout_s=timeout_s)
             told = record.read()
         output = result.output
         counted = pytest_summary(output) or unittest_summary(output)
         ran = 0 if counted is None else counted.ran
         witnessed = observed.read_witness(told, header, ran, _failures(output))
     else:
-        result = run_with({})
-    return TargetRun(
-        result,
-        "" if found.is_as_declared else found.in_words,
-        found.compared,
-        witnessed,
-    )
+        result = project.run(argv, timeout_s=timeout_s)
+    words = "" if found.is_as_declared else found.in_words
+    return TargetRun(result, words, found.compared, witnessed)
 
 
 def run_on_another(
@@ -509,25 +493,22 @@ def run_on_another(
     if number == 0:
         choose_python(context, None)
         return True
-    suited = Environment(context, tree, _folder(tree), _runner(argv)).suited
+    suited = _environment(context, tree, argv).suited
     if number >= len(suited):
         return False
     choose_python(context, suited[number])
     return True
 
 
-def _folder(tree: RepoContext) -> str:
-    """Return the folder whose dependencies are installed: the root; if it has no project, the affected
-    package's own."""
-    if any(tree.has(name) for name in _ROOT) or tree.affected is None:
-        return "."
-    folders = {str(PurePosixPath(own.manifest).parent) for own in tree.affected.own}
-    return folders.pop() if len(folders) == 1 else "."
-
-
-def _runner(argv: Sequence[str]) -> str | None:
-    """Return a test runner that the command itself names."""
-    return "pytest" if "pytest" in argv or "py.test" in argv else None
+def _environment(context: GateContext, tree: RepoContext, argv: Sequence[str]) -> Environment:
+    """Return the environment of the root; if that has no project, of the affected package's folder. It has
+    the test runner that the command names."""
+    folders = {"."}
+    if tree.affected is not None and not any(tree.has(name) for name in _ROOT):
+        folders = {str(PurePosixPath(own.manifest).parent) for own in tree.affected.own}
+    folder = folders.pop() if len(folders) == 1 else "."
+    runner = "pytest" if "pytest" in argv or "py.test" in argv else None
+    return Environment(context, tree, folder, runner)
 
 
 #: It counts something, or says that there was nothing: unittest ends with "Ran 1 test in 0.1s", and any
@@ -632,14 +613,10 @@ def command_summary(
         found = [*_other_endings(log)]
     if not found:
         return Summary(ran=0, failed=len(names), names=names) if names else None
-    totals = [*accumulate((one[1] for one in reversed(found)), _sum)]
-    agreeing = figures is not None and figures in totals
-    ran, failed = figures if figures is not None and agreeing else totals[-1]
+    last_first = (figures for _, figures, _ in reversed(found))
+    totals = [*accumulate(last_first, lambda one, more: (one[0] + more[0], one[1] + more[1]))]
+    ran, failed = figures if figures is not None and figures in totals else totals[-1]
     return Summary(ran, failed, names, expected=sum(one[2] for one in found))
-
-
-def _sum(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    return one[0] + other[0], one[1] + other[1]
 
 
 def _endings(log: str) -> list[tuple[int, tuple[int, int], int]]:
@@ -674,3 +651,48 @@ def _other_endings(log: str) -> list[tuple[int, tuple[int, int], int]]:
         if found:
             return found[-1:] if fields == "rpf" else found
     return []
+
+
+_NO_PYTEST = "No module named 'pytest'"
+
+
+class TestsGate(PyPIGate):
+    """The project's own test command, the first that runs tests at the base commit; otherwise pytest or
+    unittest, whichever finds tests."""
+
+    name = "tests"
+
+    def _project(self, context: GateContext, folder: str) -> GateVerdict:
+        stated = own_commands(context.repo, folder, context.repo.settings.test_commands)
+        commands = suites_of(stated, folder, "python")
+        if not commands and not any(is_test(path, folder) for path in context.repo.tracked_files):
+            return gating.untested(self.name, "the project has no tests")
+
+        here = Environment(context, gating.patched(context), folder)
+        base = here.base
+        if (otherwise := here.in_another_setting()) and base.install().absent is None:
+            why = (
+                f"the tests would run in two settings, so that nothing can be compared: {otherwise}"
+            )
+            return gating.undecided(self.name, why, kinds=["another_setting"])
+
+        ways = [*(OwnTests(here, group) for group in commands), OwnTests(here)]
+        choice = choose(context, self.name, folder, base.contents, [one.way for one in ways])
+        tests = next(one for one in ways if one.way.key == choice.way.key)
+        tests = replace(tests, unserved=choice.unserved)
+
+        def judge() -> GateVerdict:
+            return judge_tests(
+                *(self.name, context, folder, tests.within(context), choice.on),
+                alike=lambda: here.contents() == base.contents(),
+                within=tests.within,
+                alone=tests.alone,
+                base=choice.base,
+                part=tests.part,
+            )
+
+        verdict = choice.explain(beside_base(here, judge))
+        if verdict.status is GateStatus.SKIPPED and _NO_PYTEST in verdict.log:
+            why = "the tests need pytest, which the project does not declare"
+            return gating.skipped(self.name, why, verdict.log)
+        return verdict

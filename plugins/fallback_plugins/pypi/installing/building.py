@@ -9,20 +9,18 @@ for, or nothing.
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from time import monotonic
-from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from fallback_plugins.pypi.archives import MemberTooLargeError, fetched, member_text
+from fallback_plugins.pypi.archives import MemberTooLargeError, fetched, file_name, member_text
 from fallback_plugins.pypi.installing.install import NOT_COMPILED, reason, run_uv
 from fallback_plugins.pypi.manifests import pythons
 from fallback_plugins.pypi.manifests.indexes import Indexes, asking_for
@@ -38,7 +36,6 @@ from fallback_plugins.shared.installed import Installed, Level, this_python, tod
 from fallback_plugins.shared.scratch import scratch_folder
 from fallback_plugins.shared.store import InstalledStore
 from fallback_tier.errors import RecipeError, ToolFailedError
-from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 
 #: Wheels of one environment that are built. Old projects lack one or two, applications of some hundred
@@ -230,8 +227,13 @@ class WheelBuild:
                 *pythons.headers(programs.parent),
             ],
         )
+        if done.timed_out:
+            raise NotBuiltError("its build did not end in time")
         if not done.ok:
-            raise NotBuiltError(_failure(done, work))
+            log = gating.relative_log(done, work)
+            # What a compiler misses stands above the command that it is called by.
+            first = next((line for line in log.splitlines() if " error: " in f" {line}"), log)
+            raise NotBuiltError(f"its build failed: {gating.in_short(first)}")
         return only_file(work / "made", MAX_WHEEL_BYTES)
 
 
@@ -328,11 +330,10 @@ class Building:
     def _key(self, archive: SourceArchive, python: Path, until: str) -> str:
         """Return a key of all that decides a wheel. It is built once, so what its build needs is of that
         time, or of the requested day."""
-        by = (pythons.identity(python), until, *this_python())
-        by = (*by, version_of("uv", self._context.clients))
-        return (
-            f"wheel-{gating.content_key(_FORMAT, archive.name, archive.version, archive.hash, by)}"
-        )
+        uv = version_of("uv", self._context.clients)
+        by = (pythons.identity(python), until, *this_python(), uv)
+        key = gating.content_key(_FORMAT, archive.name, archive.version, archive.hash, by)
+        return f"wheel-{key}"
 
 
 def tried_as() -> str:
@@ -351,19 +352,13 @@ def _system() -> tuple[int, ...]:
 
 def unbuilt(refusals: str) -> tuple[_Asked, ...]:
     """Return the releases that uv reports to have no wheel: names and specifiers, pins first."""
-    found = dict.fromkeys(_named(one_line(refusals)))
-    return tuple(sorted(found, key=lambda asked: not asked[1].startswith("==")))
-
-
-def _named(line: str) -> Iterator[_Asked]:
+    line, found = one_line(refusals), dict[_Asked, None]()
     for behind in _UNBUILT.finditer(line):
         name, spec = release_before(line, behind.start()) or ("", "")
-        try:
+        with suppress(InvalidSpecifier):
             SpecifierSet(spec)
-        except InvalidSpecifier:
-            continue
-        if name:
-            yield canonicalize_name(name), spec
+            found |= {(str(canonicalize_name(name)), spec): None} if name else {}
+    return tuple(sorted(found, key=lambda asked: not asked[1].startswith("==")))
 
 
 def in_words(asked: _Asked) -> str:
@@ -395,22 +390,26 @@ def listed(
         found = table_of(package, "sdist")
         if package.get("name") == canonicalize_name(name) and found:
             url, digest = str(found.get("url", "")), str(found.get("hash", ""))
-            file = unquote(PurePosixPath(urlsplit(url).path).name)
-            registry = str(table_of(package, "source").get("registry", ""))
-            return SourceArchive(name, str(package.get("version")), file, digest, url, registry)
+            registry, version = (
+                table_of(package, "source").get("registry", ""),
+                package.get("version"),
+            )
+            file = file_name(url)
+            return SourceArchive(name, str(version), file, digest, url, str(registry))
     return None
 
 
 def build_system(content: bytes) -> BuildSystem:
     """Return the build system that an archive's pyproject.toml names. Raises NotBuiltError."""
+
+    def is_its_own(name: str) -> bool:
+        return re.fullmatch(r"[^/]+/pyproject\.toml", name) is not None
+
     try:
-        text = member_text(content, _is_its_own, MAX_SAYING_BYTES)
+        text = member_text(content, is_its_own, MAX_SAYING_BYTES) or ""
+        table = table_of(parse_toml("pyproject.toml", text), "build-system")
     except MemberTooLargeError as error:
         raise NotBuiltError("its pyproject.toml is too large") from error
-    if text is None:
-        return BuildSystem()
-    try:
-        table: Mapping[str, Any] = table_of(parse_toml("pyproject.toml", text), "build-system")
     except RecipeError as error:
         raise NotBuiltError("its pyproject.toml can't be read") from error
     if "requires" not in table:
@@ -424,10 +423,6 @@ def build_system(content: bytes) -> BuildSystem:
             f"its build backend and where that lies have more than {MAX_BACKEND_CHARS:,} characters"
         )
     return BuildSystem(needs, backend, path)
-
-
-def _is_its_own(name: str) -> bool:
-    return re.fullmatch(r"[^/]+/pyproject\.toml", name) is not None
 
 
 def only_file(folder: Path, most: int) -> tuple[str, bytes]:
@@ -457,15 +452,6 @@ def check_name(file: str, archive: SourceArchive) -> None:
     is_it = name == canonicalize_name(archive.name) and version == Version(archive.version)
     if not is_it or _FILE_NAME.fullmatch(file) is None:
         raise NotBuiltError(f"its build left another file than its wheel: {file[:80]!a}")
-
-
-def _failure(done: CommandResult, work: Path) -> str:
-    if done.timed_out:
-        return "its build did not end in time"
-    log = gating.relative_log(done, work)
-    # What a compiler misses stands above the command that it is called by.
-    first = next((line for line in log.splitlines() if " error: " in f" {line}"), log)
-    return f"its build failed: {gating.in_short(first)}"
 
 
 def _needs_in(left: bytes) -> list[str]:

@@ -19,6 +19,7 @@ from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.manifests.indexes import is_public
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.metadata import (
+    METADATA_FILES,
     Stated,
     in_setup_cfg,
     in_setup_py,
@@ -206,27 +207,22 @@ def _packages(words: Sequence[str]) -> Iterator[str]:
 def stated_for_tests(repo: RepoContext, folder: str, stated: TestInstalls) -> tuple[str, ...]:
     """Return the requirements of files, extras, groups and packages that a project's commands install."""
     project = ProjectFiles(repo, folder)
-    found = [
-        source
-        for reader in (_stated_files, _stated_groups)
-        for source in _readable(reader(project, stated))
-    ]
+
+    def of_files() -> Iterator[Source]:
+        for path in stated.files:
+            if not is_wanted(path, folder, ()):
+                yield _source(path, _requirement_lines(project, path))
+
+    def of_groups() -> Iterator[Source]:
+        for name in sorted(stated.groups - TEST_GROUPS):
+            yield _source(f"extra {name}", of_extra(project.extras, name, project.name))
+            groups = table_of(project.pyproject, "dependency-groups")
+            yield _source(f"group {name}", of_group(groups, name))
+
+    found = [*_readable(of_files()), *_readable(of_groups())]
     found.append(_source("commands", stated.lines))
     lines = (line for source in found for line in source.lines)
     return tuple(dict.fromkeys(line for line in lines if requirement_in(line) is not None))
-
-
-def _stated_files(project: "ProjectFiles", stated: TestInstalls) -> Iterator[Source]:
-    for path in stated.files:
-        if not is_wanted(path, project.folder, ()):
-            yield _source(path, _requirement_lines(project, path))
-
-
-def _stated_groups(project: "ProjectFiles", stated: TestInstalls) -> Iterator[Source]:
-    for name in sorted(stated.groups - TEST_GROUPS):
-        yield _source(f"extra {name}", of_extra(project.extras, name, project.name))
-        groups = table_of(project.pyproject, "dependency-groups")
-        yield _source(f"group {name}", of_group(groups, name))
 
 
 def naming(repo: RepoContext, folder: str, module: str) -> str:
@@ -276,26 +272,23 @@ class ProjectFiles:
         return parse_toml("pyproject.toml", self.text("pyproject.toml"))
 
     @property
-    def setup_cfg(self) -> Stated:
-        """Return the metadata in its setup.cfg."""
-        return in_setup_cfg(self.text("setup.cfg"))
-
-    @property
-    def setup_py(self) -> Stated:
-        """Return the metadata in its setup.py."""
-        return in_setup_py(self.text("setup.py"))
+    def setup_files(self) -> Mapping[str, Stated]:
+        """The metadata in its setup.cfg and setup.py, by their names."""
+        config, script = self.text("setup.cfg"), self.text("setup.py")
+        return {"setup.cfg": in_setup_cfg(config), "setup.py": in_setup_py(script)}
 
     @property
     def name(self) -> str:
-        """What it calls itself; empty where that can't be read."""
-        own = {name: self.text(name) for name in ("pyproject.toml", "setup.cfg", "setup.py")}
-        return own_name(own)
+        """What it calls itself; empty if that can't be read."""
+        return own_name({it: self.text(it) for it in METADATA_FILES})
 
     @property
     def extras(self) -> Mapping[str, Any]:
         """Extras by name, from wherever the project declares them."""
-        readable = table_of(self.pyproject, "project", "optional-dependencies")
-        return {**readable, **self.setup_cfg.extras, **self.setup_py.extras}
+        found = dict(table_of(self.pyproject, "project", "optional-dependencies"))
+        for stated in self.setup_files.values():
+            found |= stated.extras
+        return found
 
 
 def _readable(sources: Iterator[Source]) -> Iterator[Source]:
@@ -315,8 +308,11 @@ def _locks(project: ProjectFiles) -> Iterator[Source]:
     if text := project.text("Pipfile.lock"):
         lock = PipfileLock("Pipfile.lock", text)
         for section in ("default", "develop"):
-            entries = table_of(lock.document, section)
-            locked = (_pipfile_pin(name, entry) for name, entry in entries.items())
+            locked = []
+            for name in table_of(lock.document, section):
+                table = table_of(lock.document, section, name)
+                marker = f"; {table['markers']}" if table.get("markers") else ""
+                locked.append(_pin(name, f"{table.get('version') or ''}{marker}", table))
             yield _source(
                 f"Pipfile.lock [{section}]",
                 filter(None, locked),
@@ -355,7 +351,7 @@ def _setuptools(project: ProjectFiles) -> Iterator[Source]:
 
 
 def _setup_files(project: ProjectFiles) -> Iterator[Source]:
-    for name, stated in (("setup.cfg", project.setup_cfg), ("setup.py", project.setup_py)):
+    for name, stated in project.setup_files.items():
         yield _source(name, stated.requires)
         yield _source(f"{name}, tests_require", stated.tests_require, for_tests=True)
 
@@ -447,12 +443,6 @@ def _source(
         except RecipeError:
             left.append(line[:80])
     return Source(name, tuple(dict.fromkeys(good)), for_tests, pinned, tuple(left), option)
-
-
-def _pipfile_pin(name: str, entry: Any) -> str:
-    table = entry if isinstance(entry, dict) else {}
-    marker = table.get("markers")
-    return _pin(name, f"{table.get('version') or ''}{f'; {marker}' if marker else ''}", table)
 
 
 def _pin(name: str, version: str, table: Mapping[str, Any]) -> str:

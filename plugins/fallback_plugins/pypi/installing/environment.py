@@ -17,6 +17,7 @@ from importlib.metadata import Distribution, PackageMetadata, distributions
 from itertools import chain, count
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from packaging.requirements import Requirement
@@ -275,7 +276,7 @@ class Environment:
 
     @cached_property
     def _distributions(self) -> tuple[tuple[str, Distribution], ...]:
-        """By canonical name: every gate asks, and to know one package's version, all metadata is read."""
+        """Kept: every gate needs it, and to know one package's version, all metadata is read."""
         found = distributions_in(self.place)
         return tuple((canonicalize_name(it.metadata["Name"]), it) for it in found)
 
@@ -319,19 +320,9 @@ class Environment:
     def sandboxed(self, arguments: Sequence[str], time: SuiteTime | None = None) -> CommandResult:
         """Run the environment's Python in this folder, its programs first on the path. Its output has
         relative paths, and the same ones in any tree. ``time``: of a suite of tests; None: a gate's own."""
-        self.write_versions()
-        programs = self.place / "bin"
-        result = run_as_given(
-            self.context,
-            self.repo,
-            [str(programs / "python"), *arguments],
-            programs=programs,
-            folder=self.folder,
-            env=self.variables(),
-            readable=self.readable,
-            suite_time=time,
-        )
-        return self.placeless(result.model_copy(update={"argv": ("python", *arguments)}))
+        words = [str(self.place / "bin" / "python"), *arguments]
+        result = self.run(words, folder=self.folder, suite_time=time)
+        return result.model_copy(update={"argv": ("python", *arguments)})
 
     def shell(
         self,
@@ -346,31 +337,37 @@ class Environment:
         and the environment's programs first on the path. What it prints is as ``sandboxed`` has it.
         ``shown``: what people know it by, while it runs.
         ``servers``: started before it, and stopped after it (``services``). ``time``: as ``sandboxed``."""
-        self.write_versions()
         lines = f'PATH="$1:$PATH"; export PATH\n{script}'
         words = ["sh", "-c", lines, "sh", str(self.place / SHIMS), shown]
-        result = run_as_given(
-            self.context,
-            self.repo,
-            services.around(words, servers, env),
-            programs=self.place / "bin",
-            env={**self.variables(), **env},
-            readable=self.readable,
-            servers=servers,
-            suite_time=time,
-        )
-        return self.placeless(result)
+        words = services.around(words, servers, env)
+        return self.run(words, env, servers=servers, suite_time=time)
 
-    def placeless(self, result: CommandResult) -> CommandResult:
-        """Return the result with one placeholder for the environment's folder: each tree has another, and
-        what is printed of a file in it is compared."""
+    def run(
+        self,
+        words: Sequence[str],
+        env: Mapping[str, str] = MappingProxyType({}),
+        *,
+        folder: str = ".",
+        timeout_s: float | None = None,
+        servers: Sequence[str] = (),
+        suite_time: SuiteTime | None = None,
+    ) -> CommandResult:
+        """Run a command in the tree, as ``gating.run_as_given`` does, with the environment's programs and
+        variables. Its output has one placeholder for the environment's folder: each tree has another, and
+        what is printed of a file in it is compared. Raises as ``install`` does."""
+        self._write_versions()
+        result = run_as_given(
+            *(self.context, self.repo, words),
+            programs=self.place / "bin",
+            folder=folder,
+            timeout_s=timeout_s,
+            env={**self.variables(), **env},
+            readable=[self.place, *pythons.readable(self.place)],
+            servers=servers,
+            suite_time=suite_time,
+        )
         output = gating.placeless(result.output, self.place, _ANY_PLACE)
         return result.model_copy(update={"output": output})
-
-    @property
-    def readable(self) -> list[Path]:
-        """The paths that a sandbox must be able to read to run it. Raises as ``install`` does."""
-        return [self.place, *pythons.readable(self.place)]
 
     def variables(self) -> dict[str, str]:
         """Return how Python finds the project itself, and others of the repository that it takes packages
@@ -383,7 +380,7 @@ class Environment:
             "VIRTUAL_ENV": str(self.place),
         }
 
-    def write_versions(self) -> None:
+    def _write_versions(self) -> None:
         """Put the modules that a build would write into the tree, if nothing is in their place.
 
         A tree that a command is to run in: the repository itself is never written.
@@ -397,15 +394,14 @@ class Environment:
         """The newest tag before the base commit; empty if git names none, or the project states its
         version."""
         own = self._manifests.own
-        if not version_files(own) and not has_dynamic_version(own):
-            return ""
-        return newest_tag(self.context)
+        is_computed = version_files(own) or has_dynamic_version(own)
+        return newest_tag(self.context) if is_computed else ""
 
     @cached_property
     def _settings(self) -> Sequence["Setting"]:
         """The settings to try, in order: with our Python first."""
-        until = self._day
-        suited = _chosen(self.context, self.suited)
+        until, chosen = self._day, kept(_place_of_chosen(self.context))
+        suited = [python for python in self.suited if python.name == chosen] or self.suited
         found = [Setting(python, until) for python in suited]
         if not until:
             return found
@@ -458,11 +454,9 @@ class Environment:
         if not any(made.glob("lib/python*/site-packages/pytest/__init__.py")):
             return True
         asked = [str(made / "bin" / "python"), "-I", "-m", "pytest", "--version"]
+        readable = [made, *pythons.readable(made)]
         started = self.context.sandbox.run(
-            asked,
-            worktree=self.repo.tree,
-            timeout_s=_START_TIMEOUT_S,
-            readable=[made, *pythons.readable(made)],
+            asked, worktree=self.repo.tree, timeout_s=_START_TIMEOUT_S, readable=readable
         )
         return started.ok or started.timed_out
 
@@ -479,19 +473,19 @@ class Environment:
 
 def newest_tag(context: GateContext) -> str:
     """Return the newest tag before the base commit; empty if git names none."""
-    return _git_on(context, "describe", "--tags", "--abbrev=0")
+    repo = context.repo
+    words = ("describe", "--tags", "--abbrev=0", repo.base_commit)
+    return _git(context.clients, repo.root, *words)
 
 
 def day_of_old(context: GateContext) -> str:
     """Return the day of the commit, if that is long ago; empty if it is not, or git names no day."""
+    repo = context.repo
     with suppress(ValueError):
-        day = date.fromisoformat(_git_on(context, "show", "-s", "--format=%cs"))
+        words = ("show", "-s", "--format=%cs", repo.base_commit)
+        day = date.fromisoformat(_git(context.clients, repo.root, *words))
         return str(day) if day < datetime.now(UTC).date() - OF_ITS_DAY_AFTER else ""
     return ""
-
-
-def _git_on(context: GateContext, *words: str) -> str:
-    return _git(context.clients, context.repo.root, *words, context.repo.base_commit)
 
 
 @lru_cache
@@ -500,12 +494,6 @@ def _git(clients: ClientRunner, root: Path, *words: str) -> str:
     Empty if git fails."""
     ran = clients.run("git", words, cwd=root, timeout_s=_GIT_TIMEOUT_S)
     return ran.output.strip() if ran.ok else ""
-
-
-def _chosen(context: GateContext, suited: Sequence[Path]) -> tuple[Path, ...]:
-    """Return those of ``suited`` that this fix's runs may be on: the chosen one; all if none was chosen."""
-    name = kept(_place_of_chosen(context))
-    return tuple(python for python in suited if python.name == name) or tuple(suited)
 
 
 def choose_python(context: GateContext, python: Path | None) -> None:
@@ -651,40 +639,38 @@ class _Making:
         self._building = Building(context, lambda: manifests.indexes)
         #: Where each setting's last try could have found what was built.
         self._linked: dict[Setting, str] = {}
+
+        def there() -> list[str]:
+            return [f"{it.metadata['Name']}=={it.version}" for it in distributions_in(made)]
+
         steps = tuple(manifests.everything(self._write))
-        there = partial(_pins_in, made)
         self._plan = InstallPlan(steps, self._sources, manifests.runner, manifests.strays, there)
 
     def make(self, settings: Sequence[Setting], others: Sequence[Setting]) -> Installed:
         """Install all of it in the first setting that has it, from wheels of a registry before any is
         built; in one of ``others`` only if none of ``settings`` has it; otherwise a part, in the first of
         them."""
-        for some in (settings, others):
-            ways = chain(self._from_wheels(some, settings[0]), self._with_built(some))
-            if (found := next(ways, None)) is not None:
+        first = settings[0]
+        for some in (settings, others) if self._plan.everything else ():
+            if (found := next(self._complete(some, first), None)) is not None:
                 return found
-        return self._part(settings[0])
+        if first.until:
+            found = self._part(first)
+            # A registry may tell no days, and what was right on that day may not run on today's Python.
+            if found.level is not Level.METADATA and self._starts(self._made):
+                return found
+        return self._part(replace(first, until=""))
 
-    def _from_wheels(self, settings: Sequence[Setting], first: Setting) -> Iterator[Installed]:
-        for setting in settings if self._plan.everything else ():
+    def _complete(self, settings: Sequence[Setting], first: Setting) -> Iterator[Installed]:
+        """Yield all of it from wheels, then as soon as what uv has no wheel of is built."""
+        for setting in settings:
             yield from self._whole(setting, is_first=setting is first)
-
-    def _with_built(self, settings: Sequence[Setting]) -> Iterator[Installed]:
-        """Yield as ``_from_wheels``, as soon as what uv has no wheel of is built."""
-        for setting in settings if self._plan.everything else ():
+        for setting in settings:
             while self._has_more(setting):
                 yield from self._whole(setting, is_first=False)
 
     def _part(self, setting: Setting) -> Installed:
         """Install what one setting makes available."""
-        if setting.until:
-            found = self._part_of(setting)
-            # A registry may tell no days, and what was right on that day may not run on today's Python.
-            if found.level is not Level.METADATA and self._starts(self._made):
-                return found
-        return self._part_of(replace(setting, until=""))
-
-    def _part_of(self, setting: Setting) -> Installed:
         self._linked[setting] = self._links(setting)
         found = self._ladder(setting).run()
         while self._has_more(setting):
@@ -743,8 +729,7 @@ class _Making:
 
     def _told(self, found: Installed, setting: Setting) -> Installed:
         """Return the result with all that is unusual in it."""
-        there = self._plan.there()
-        built = self._building.built(setting.python, setting.until, there)
+        built = self._building.built(setting.python, setting.until, self._plan.there())
         return replace(found, how=(*setting.how, *found.how), built=built)
 
     @property
@@ -776,9 +761,9 @@ class _Making:
                     return None  # the greater part is of any day
                 return replace(found, how=(_APART + ", ".join(apart),) if apart else ())
             more = self._not_of_the_day(setting)
-            apart = (
-                None if not more or set(more) <= set(apart) else (*dict.fromkeys((*apart, *more)),)
-            )
+            if not more or set(more) <= set(apart):
+                break
+            apart = tuple(dict.fromkeys((*apart, *more)))
         return None
 
     def _not_of_the_day(self, setting: Setting) -> tuple[str, ...] | None:
@@ -836,8 +821,10 @@ class _Making:
         options = ["--no-upgrade", _NEVER_BUILT[0], "--python", str(setting.python)]
         if not self._uv(["pip", "compile", *files, *options, "-o", str(place)], setting.until).ok:
             return None
-        lines = map(_written, place.read_text("utf-8").splitlines())
-        place.write_text("\n".join(filter(None, lines)) + "\n", encoding="utf-8")
+        compiled = place.read_text("utf-8").splitlines()
+        asked = (requirement_in(it.partition(" --hash")[0].rstrip("\\ ")) for it in compiled)
+        lines = [bound(str(it)) for it in asked if it is not None]
+        place.write_text("\n".join(lines) + "\n", encoding="utf-8")
         return ["-c", str(place)]
 
     def _sources(self) -> Sequence[Source]:
@@ -903,13 +890,3 @@ def _beside_lock(pins: Sequence[str], sources: Iterable[Source]) -> list[str]:
             locked[canonicalize_name(asked.name)] = f"{asked.name}{asked.specifier}"
     free = (pin for pin in pins if canonicalize_name(pin.partition("==")[0]) not in locked)
     return [*free, *locked.values()]
-
-
-def _written(line: str) -> str:
-    """Return a line that uv compiled, as a constraint; empty if it is not a requirement."""
-    asked = requirement_in(line.partition(" --hash")[0].rstrip("\\ "))
-    return "" if asked is None else bound(str(asked))
-
-
-def _pins_in(environment: Path) -> list[str]:
-    return [f"{one.metadata['Name']}=={one.version}" for one in distributions_in(environment)]

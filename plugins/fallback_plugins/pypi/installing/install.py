@@ -11,7 +11,7 @@ uv downloads nothing but packages, and starts nothing of an environment.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -21,7 +21,6 @@ from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.installing.declared import Source
 from fallback_plugins.pypi.manifests import indexes
-from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.execution import CommandResult
@@ -144,19 +143,15 @@ class InstallLadder:
         before = {*self.plan.there()}
         for line in self.plan.missing() if level is not Level.METADATA else ():
             name = canonicalize_name(Requirement(line).name)
-            others = (
-                pin
-                for pin in self.plan.there()
-                if canonicalize_name(pin.partition("==")[0]) != name
-            )
-            self.kept = tuple(others)
+            pins = ((pin, pin.partition("==")[0]) for pin in self.plan.there())
+            self.kept = tuple(pin for pin, other in pins if canonicalize_name(other) != name)
             self._try(line, asked=False)
         return tuple(sorted(pin.replace("==", " ") for pin in {*self.plan.there()} - before))
 
     def _everything(self) -> Level | None:
         self.declined += self.plan.refused
         for step in self.plan.everything:
-            whys = (self._run(command) for command in step.commands)
+            whys = map(self._run, step.commands)
             why = next((why for why in whys if why is not None), None)
             if why is None:
                 self.step = step.name
@@ -170,12 +165,11 @@ class InstallLadder:
             if source.for_tests and not self.kept:
                 self.kept = tuple(self.plan.there())
             for line, why in self._lines(source.lines, source.pinned):
-                if why is not None:
-                    self.declined.append((line, why))
                 if why is None:
                     (self.pins if source.pinned else self.had).append(line)
-                elif why.endswith(_ALSO):
-                    some = True
+                else:
+                    self.declined.append((line, why))
+                    some = some or why.endswith(_ALSO)
             self.declined += self._elsewhere(source)
         if some or self.had or self.pins:
             return Level.IN_PART
@@ -187,7 +181,6 @@ class InstallLadder:
         there: set[str] = set()
         if source.left_out and source.pinned and self.pins and self._try(*self.pins) is None:
             there = {canonicalize_name(Requirement(pin).name) for pin in self.plan.there()}
-            self.declined = [(line, _also(line, why, there)) for line, why in self.declined]
         for line in source.left_out:
             name = _NAME.match(line)
             is_there = name is not None and canonicalize_name(name[0]) in there
@@ -205,7 +198,10 @@ class InstallLadder:
             yield from ((line, None) for line in lines)
         elif len(lines) == 1:
             (line,) = lines
-            other = self._try(_any_release(line), pinned=pinned) is None
+            asked = Requirement(line)
+            extras = f"[{','.join(sorted(asked.extras))}]" if asked.extras else ""
+            any_release = f"{asked.name}{extras}{f' ; {asked.marker}' if asked.marker else ''}"
+            other = self._try(any_release, pinned=pinned) is None
             yield line, f"{why}{_ALSO}" if other else why
         else:
             half = (len(lines) + 1) // 2
@@ -225,18 +221,18 @@ class InstallLadder:
             [*command, "-c", self._file([*map(bound, self.pins), *self.kept])], asked=asked
         )
 
-    def _asked(self) -> list[str]:
-        """Return the names of all that is declared, as far as a registry is asked for it."""
-        lines = (line for source in self.plan.sources() for line in source.lines)
-        return [Requirement(line).name for line in lines]
-
     def _file(self, lines: Iterable[str]) -> str:
         return str(self.write("\n".join(lines)))
 
     def _run(self, command: Sequence[str], *, asked: bool = True) -> str | None:
+        def names() -> list[str]:
+            """Return all that is declared, as far as a registry is asked for it."""
+            lines = (line for source in self.plan.sources() for line in source.lines)
+            return [Requirement(line).name for line in lines]
+
         result = self.uv(command)
         if asked:
-            gating.check_reachable("uv", result, self._asked)
+            gating.check_reachable("uv", result, names)
         return None if result.ok else reason(result.output)
 
 
@@ -245,19 +241,6 @@ def reason(output: str) -> str:
     message = " ".join(output.split())
     begin = max((match.end() for match in _BEFORE.finditer(message)), default=0)
     return gating.in_short(message[begin:].partition(_ADVICE)[0].rstrip() or message)
-
-
-def _also(line: str, why: str, there: Collection[str]) -> str:
-    """Return why a line can't be installed, and whether another release of its package is."""
-    asked = requirement_in(line)
-    is_there = asked is not None and canonicalize_name(asked.name) in there
-    return f"{why}{_ALSO}" if is_there and not why.endswith(_ALSO) else why
-
-
-def _any_release(line: str) -> str:
-    asked = Requirement(line)
-    extras = f"[{','.join(sorted(asked.extras))}]" if asked.extras else ""
-    return f"{asked.name}{extras}{f' ; {asked.marker}' if asked.marker else ''}"
 
 
 def bound(line: str) -> str:

@@ -10,7 +10,6 @@ from contextlib import suppress
 from functools import cached_property, reduce
 from operator import and_
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name, canonicalize_version
@@ -42,12 +41,14 @@ from fallback_plugins.pypi.manifests.indexes import (
     settings_of,
 )
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.metadata import METADATA_FILES
 from fallback_plugins.pypi.manifests.pyproject import (
     UV_RULES,
     asking_nothing,
     harmless,
     parse_toml,
     table_of,
+    tables,
     texts,
 )
 from fallback_plugins.pypi.manifests.requirements import (
@@ -71,9 +72,6 @@ _TEST_FILE = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test|tests?)\.py")
 #: A test that only pytest finds: by its import, or a function outside any class.
 _FOR_PYTEST = re.compile(r"^(?:import pytest|from pytest|(?:async )?def test_)", re.MULTILINE)
 
-#: Where a project says its name, version and entry points.
-_OWN = ("pyproject.toml", "setup.cfg", "setup.py")
-
 #: Programs that build the project, or run something of it.
 _RUN = frozenset({"setup.py", "noxfile.py", "fabfile.py", "tasks.py"})
 
@@ -82,9 +80,6 @@ _SHOWN = 80
 
 #: Requirements as lines of our own, where uv can't read the project's files as they are.
 FLATTENED = "all of it"
-
-#: Writes lines to a file of ours, and says where.
-_Write = Callable[[str], Path]
 
 #: Says what tox installs beside a project; read, though it declares nothing that is shipped.
 _TOX = "tox.ini"
@@ -227,7 +222,7 @@ class Manifests:
         return self._read(path for path in found if str(PurePosixPath(path).parent) in folders)
 
     def _at(self, folder: str) -> Mapping[str, str]:
-        paths = {name: in_folder(folder, name) for name in _OWN}
+        paths = {name: in_folder(folder, name) for name in METADATA_FILES}
         return {name: self.texts[path] for name, path in paths.items() if path in self.texts}
 
     @cached_property
@@ -274,8 +269,9 @@ class Manifests:
         place.mkdir(parents=True, exist_ok=True)
         return place
 
-    def everything(self, write: _Write) -> Iterator[InstallWay]:
-        """Yield the ways to install all of it, the most exact first."""
+    def everything(self, write: Callable[[str], Path]) -> Iterator[InstallWay]:
+        """Yield the ways to install all of it, the most exact first. ``write``: puts lines into a file of
+        ours and returns its path."""
         if self.locked and self.strays:
             return
         if self.locked:
@@ -429,16 +425,15 @@ def _named(path: str, text: str, *, own: bool) -> Iterator[str]:
         yield from local_folders(path, text)
     elif kind_of(path) is Kind.PYPROJECT:
         document = parse_toml(path, text)
-        members = texts(table_of(document, "tool", "uv", "workspace").get("members"))
-        for named in (*(_sources(document) if own else ()), *members):
-            yield posixpath.normpath(posixpath.join(posixpath.dirname(path), named))
-
-
-def _sources(document: Mapping[str, Any]) -> Iterator[str]:
-    poetry = table_of(document, "tool", "poetry", "dependencies")
-    for reported in (*table_of(document, "tool", "uv", "sources").values(), *poetry.values()):
-        for one in reported if isinstance(reported, list) else [reported]:
-            yield from texts([one.get("path")]) if isinstance(one, dict) else ()
+        sources = table_of(document, "tool", "uv", "sources")
+        poetry = table_of(document, "tool", "poetry", "dependencies")
+        named = []
+        for source in (*sources.values(), *poetry.values()) if own else ():
+            for one in tables(source if isinstance(source, list) else [source]):
+                named += texts([one.get("path")])
+        named += texts(table_of(document, "tool", "uv", "workspace").get("members"))
+        for place in named:
+            yield posixpath.normpath(posixpath.join(posixpath.dirname(path), place))
 
 
 def _projects(repo: RepoContext, pattern: str) -> Iterator[str]:

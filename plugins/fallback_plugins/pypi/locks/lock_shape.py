@@ -63,7 +63,9 @@ class _UvManifest(_Shape):
     overrides: list[_Asked] = []
 
 
-class _UvLock(_Shape):
+class UvLockShape(_Shape):
+    """A uv.lock."""
+
     requires_python: str = Field(default="", alias="requires-python")
     package: list[_UvPackage] = []
     manifest: _UvManifest = _UvManifest()
@@ -100,7 +102,9 @@ class _PoetryMetadata(_Shape):
     files: dict[str, list[dict[str, Any]]] = {}
 
 
-class _PoetryLock(_Shape):
+class PoetryLockShape(_Shape):
+    """A poetry.lock."""
+
     package: list[_PoetryPackage] = []
     metadata: _PoetryMetadata = _PoetryMetadata()
 
@@ -132,32 +136,23 @@ class _PipenvLock(_Shape):
     meta: _PipenvMeta = Field(default=_PipenvMeta(), alias="_meta")
 
 
-def check_uv(path: str, document: Any) -> None:
-    """Raises RecipeError for a uv.lock that uv can't have written."""
-    _check(path, document, _UvLock)
-
-
-def check_poetry(path: str, document: Any) -> None:
-    """Raises RecipeError for a poetry.lock that Poetry can't have written."""
-    _check(path, document, _PoetryLock)
-
-
-def check_pipenv(path: str, document: Any) -> None:
-    """Raises RecipeError for a Pipfile.lock that pipenv can't have written."""
-    _check(path, document, _PipenvLock)
-    for section, entries in document.items():
-        if section != "_meta" and isinstance(entries, dict):
-            for name, entry in entries.items():
-                _check(path, {"name": name}, _Named)
-                if isinstance(entry, dict):
-                    _check(path, entry, _PipenvPackage)
-
-
 class _Named(_Shape):
     name: Name
 
 
-def _check(path: str, document: Any, shape: type[_Shape]) -> None:
+def check_pipenv(path: str, document: Any) -> None:
+    """Raises RecipeError for a Pipfile.lock that pipenv can't have written."""
+    check(path, document, _PipenvLock)
+    for section, entries in document.items():
+        if section != "_meta" and isinstance(entries, dict):
+            for name, entry in entries.items():
+                check(path, {"name": name}, _Named)
+                if isinstance(entry, dict):
+                    check(path, entry, _PipenvPackage)
+
+
+def check(path: str, document: Any, shape: type[_Shape]) -> None:
+    """Raises RecipeError for a document that its client can't have written."""
     try:
         shape.model_validate(document)
     except ValidationError as error:

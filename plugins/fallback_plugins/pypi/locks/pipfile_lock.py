@@ -12,11 +12,9 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests.pyproject import BOM, parse_toml
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.jsontext import rewritten
-from fallback_tier.errors import RecipeError
 
 _META = "_meta"
 #: Tables of a Pipfile that are no categories of packages, or that the lock calls otherwise.
@@ -32,18 +30,15 @@ _FLOOR = re.compile(r">= ?(?P<version>\d+(?:\.\d+)*)")
 
 def parsed_lock(path: str, text: str) -> Mapping[str, Any]:
     """A Pipfile.lock's JSON object, whatever is in it. Raises RecipeError."""
+    next_step = "Make a new one with `pipenv lock`."
     try:
         document = json.loads(text.removeprefix(BOM))
     except (ValueError, RecursionError) as error:
-        raise _not_pipenvs(f"{path!r} is not JSON: {error}.", kind="not_json") from error
+        problem = f"{path!r} is not JSON: {error}."
+        raise unsupported(problem, next_step, kind="not_json") from error
     if not isinstance(document, dict):
-        raise _not_pipenvs(f"{path!r} is not a JSON object.")
+        raise unsupported(f"{path!r} is not a JSON object.", next_step)
     return document
-
-
-def _not_pipenvs(problem: str, *, kind: str = "") -> RecipeError:
-    next_step = "Make a new one with `pipenv lock`."
-    return RecipeError(RefusalReason.RECIPE_UNSUPPORTED, problem, next_step=next_step, kind=kind)
 
 
 @dataclass(frozen=True)
@@ -76,7 +71,17 @@ class PipfileLock:
     @cached_property
     def pins(self) -> tuple[_Pin, ...]:
         """Every entry with a version, in order."""
-        return tuple(self._pins())
+        found = []
+        for section, name, entry in self._entries():
+            version = entry.get("version")
+            if isinstance(version, str):
+                extras, marker = ",".join(entry.get("extras", ())), entry.get("markers", "")
+                line = f"{name}{f'[{extras}]' if extras else ''}{version}"
+                line += f" ; {marker}" if marker else ""
+                pinned = version.lstrip("=")
+                index = entry.get("index")
+                found.append(_Pin(canonicalize_name(name), pinned, line, section, index))
+        return tuple(found)
 
     @property
     def python(self) -> str:
@@ -124,39 +129,31 @@ class PipfileLock:
         return next((it for it in spellings if self._hash_of(path, pipfile, it) == stated), None)
 
     def with_release(
-        self,
-        name: str,
-        version: str,
-        hashes: Sequence[str],
-        requires_python: str,
-        sections: Collection[str],
+        self, name: str, pin: Mapping[str, Any], requires_python: str, sections: Collection[str]
     ) -> "PipfileLock":
-        """The lock with a package at another version in these sections. Raises RecipeError."""
-        document = deepcopy(dict(self.document))
+        """The lock with a package at another version in these sections. ``pin``: ``version`` and ``hashes``
+        as an entry has them. Raises RecipeError."""
+        document, markers = deepcopy(dict(self.document)), _marker(requires_python)
         for section, key, entry in self._entries():
             if section in sections and canonicalize_name(key) == name and "version" in entry:
-                new = {**entry, "version": f"=={version}", "hashes": sorted(hashes)}
-                new |= _marker(entry, requires_python)
+                new = {**entry, **pin}
+                # The condition that pipenv takes from the release's lowest Python, if it is just that.
+                if _FLOOR_MARKER.fullmatch(entry.get("markers", "")):
+                    new |= markers
                 document[section][key] = {field: new[field] for field in entry} | new
         return self._written(document)
 
     def with_entry(
-        self,
-        name: str,
-        version: str,
-        hashes: Sequence[str],
-        requires_python: str,
-        sections: Collection[str],
+        self, name: str, pin: Mapping[str, Any], requires_python: str, sections: Collection[str]
     ) -> "PipfileLock":
-        """The lock with one more pin, in the order of the names. Raises RecipeError."""
-        floor = _FLOOR.fullmatch(requires_python)
-        if requires_python and not floor:
+        """The lock with one more entry, in the order of the names; as ``with_release``."""
+        markers = _marker(requires_python)
+        if requires_python and not markers:
             raise unsupported(
-                f"{name} {version} is for Python {requires_python}, and it is not known how pipenv "
-                f"writes that into {self.path}."
+                f"{name} {pin['version'].lstrip('=')} is for Python {requires_python}, and it is not known"
+                f" how pipenv writes that into {self.path}."
             )
-        marker = {"markers": f"python_version >= '{floor['version']}'"} if floor else {}
-        entry = {"hashes": sorted(hashes), **marker, "version": f"=={version}"}
+        entry = dict(sorted({**markers, **pin}.items()))
         document = deepcopy(dict(self.document))
         for section in sections:
             document[section] = dict(sorted({**document[section], name: entry}.items()))
@@ -194,11 +191,8 @@ class PipfileLock:
         document = parse_toml(path, pipfile)
 
         def named(table: Any) -> Any:
-            return (
-                {name(it): entry for it, entry in table.items()}
-                if isinstance(table, dict)
-                else table
-            )
+            is_table = isinstance(table, dict)
+            return {name(it): entry for it, entry in table.items()} if is_table else table
 
         content: dict[str, Any] = {
             _META: {
@@ -227,21 +221,8 @@ class PipfileLock:
                 for name, entry in entries.items():
                     yield section, name, entry if isinstance(entry, dict) else {}
 
-    def _pins(self) -> Iterator[_Pin]:
-        for section, name, entry in self._entries():
-            version = entry.get("version")
-            if isinstance(version, str):
-                extras = ",".join(entry.get("extras", ()))
-                marker = entry.get("markers", "")
-                line = name + (f"[{extras}]" if extras else "") + version
-                line += f" ; {marker}" if marker else ""
-                pinned = version.lstrip("=")
-                yield _Pin(canonicalize_name(name), pinned, line, section, entry.get("index"))
 
-
-def _marker(entry: Mapping[str, Any], requires_python: str) -> dict[str, str]:
-    """The condition that pipenv takes from the release's lowest Python, where it is just that."""
+def _marker(requires_python: str) -> dict[str, str]:
+    """The condition that pipenv writes for these Pythons; empty: there is none, or it is not known."""
     floor = _FLOOR.fullmatch(requires_python)
-    if floor and _FLOOR_MARKER.fullmatch(entry.get("markers", "")):
-        return {"markers": f"python_version >= '{floor['version']}'"}
-    return {}
+    return {"markers": f"python_version >= '{floor['version']}'"} if floor else {}

@@ -49,16 +49,12 @@ def read_tree(path: str, text: str) -> DependencyTree:
     """The lock as a tree: the project and its workspace's members are roots. Raises RecipeError."""
     tables = package_tables(path, text)
     installed = (table for table in tables if local_source(table) is None)
-    keys = grouped((str(table["name"]), _key(table["name"], table)) for table in installed)
+    keys = grouped((str(table["name"]), key_of(table)) for table in installed)
     nodes: dict[str, Node] = {}
     roots: list[Node] = []
     for table in tables:
-        node = Node(
-            _key(table["name"], table),
-            table["name"],
-            str(table.get("version", "")),
-            tuple(_asks(table, keys)),
-        )
+        asks, version = tuple(_asks(table, keys)), str(table.get("version", ""))
+        node = Node(key_of(table), table["name"], version, asks)
         if local_source(table) is None:
             nodes[node.key] = node
         else:
@@ -75,39 +71,26 @@ def package_tables(path: str, text: str) -> Sequence[Mapping[str, Any]]:
 
 
 def requires_python(path: str, text: str) -> str:
-    """Which Pythons the lock is for (PEP 440); empty where it doesn't say. Raises RecipeError."""
+    """Return the lock's Pythons (PEP 440); empty if it doesn't say. Raises RecipeError."""
     return str(parse_toml(path, text).get("requires-python", ""))
 
 
 def local_source(table: Mapping[str, Any]) -> str | None:
-    """The folder of a package that is the repository's own, as the lock writes it; else None."""
+    """Return the folder of the repository's own package, as the lock writes it; otherwise None."""
     source = table.get("source", {})
     return next((source[kind] for kind in _LOCAL_SOURCES if kind in source), None)
 
 
 def foreign_source(table: Mapping[str, Any]) -> str | None:
-    """``git``, ``url`` or ``path``, where a package comes from there and not from a registry."""
+    """Return ``git``, ``url`` or ``path``; None if a package comes from a registry."""
     source = table.get("source", {})
     return next((kind for kind in ("git", "url", "path") if kind in source), None)
 
 
 def registries(path: str, text: str) -> frozenset[str]:
-    """The registries that packages come from. Raises RecipeError."""
+    """Return the registries that packages come from. Raises RecipeError."""
     found = (table.get("source", {}).get("registry") for table in package_tables(path, text))
     return frozenset(registry for registry in found if isinstance(registry, str))
-
-
-def _local_folders(lock: str, text: str) -> dict[str, Mapping[str, Any]]:
-    """Folders (in the repository) of the packages that are its own, with what the lock says of each.
-
-    A folder that leads out of the repository begins with ``..``. Raises RecipeError.
-    """
-    here = posixpath.dirname(lock)
-    return {
-        posixpath.normpath(posixpath.join(here, folder)): table
-        for table in package_tables(lock, text)
-        if (folder := local_source(table)) is not None
-    }
 
 
 def spliced(old: str, unchanged: str, new: str) -> str:
@@ -136,13 +119,14 @@ def spliced(old: str, unchanged: str, new: str) -> str:
             table.get("source", {}).get("registry") == STUBS or _is_same(base, table)
         ):
             blocks.append(before)
-        else:
-            blocks.append(_as_detailed_as(old, block))
-    head = (
-        old_head
-        if _recorded_settings(base_head) == _recorded_settings(new_head)
-        else _head(old_head, new_head)
-    )
+            continue
+        # Older revisions of the format don't have these details.
+        block = block if "upload-time = " in old else _UPLOAD_TIME.sub("", block)
+        blocks.append(block if "size = " in old else _SIZE.sub("", block))
+    head = old_head
+    if _recorded_settings(base_head) != _recorded_settings(new_head):
+        revision = _REVISION.search(old_head)
+        head = _REVISION.sub(lambda _: revision[0] if revision else "", new_head, count=1)
     # The last block ends without an empty line: whoever stands last now.
     text = head + "\n".join(f"{block.rstrip()}\n" for block in blocks)
     return text if old.endswith("\n") else text.removesuffix("\n")
@@ -193,9 +177,9 @@ def stub_wheels(path: str, text: str) -> dict[str, str]:
 
 @lru_cache(maxsize=_CHECKED)
 def _check(path: str, text: str) -> None:
-    from fallback_plugins.pypi.locks.lock_shape import check_uv
+    from fallback_plugins.pypi.locks.lock_shape import UvLockShape, check
 
-    check_uv(path, parse_toml(path, text))
+    check(path, parse_toml(path, text), UvLockShape)
 
 
 def _stub_requirements(table: Mapping[str, Any]) -> Iterator[str]:
@@ -224,13 +208,6 @@ def _is_same(base: Mapping[tuple[str, str], Mapping[str, Any]], table: Mapping[s
     return before is not None and ours == {k: v for k, v in before.items() if k != "version"}
 
 
-def _as_detailed_as(old: str, block: str) -> str:
-    """Without the details that older revisions of the format don't have."""
-    if "upload-time = " not in old:
-        block = _UPLOAD_TIME.sub("", block)
-    return block if "size = " in old else _SIZE.sub("", block)
-
-
 def _split(text: str) -> tuple[str, list[tuple[dict[str, Any], str]]]:
     """The text before the first package, and each package's table with its text."""
     starts = [match.start() for match in _BLOCK.finditer(text)]
@@ -253,12 +230,6 @@ def _recorded_settings(head: str) -> Mapping[str, Any]:
     }
 
 
-def _head(old: str, new: str) -> str:
-    """The new head with the old revision."""
-    revision = _REVISION.search(old)
-    return _REVISION.sub(lambda _: revision[0] if revision else "", new, count=1)
-
-
 def _identity(table: Mapping[str, Any]) -> tuple[str, str]:
     return table["name"], str(table.get("version", ""))
 
@@ -271,27 +242,22 @@ def _essence(table: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**rest, "files": sorted(map(repr, named))}
 
 
-def _key(name: str, table: Mapping[str, Any]) -> str:
-    return f"{name} {table.get('version', '')}".strip()
+def key_of(table: Mapping[str, Any]) -> str:
+    """A package's key in the tree: name and version, if it has one."""
+    return f"{table['name']} {table.get('version', '')}".strip()
 
 
 def _asks(table: Mapping[str, Any], keys: Mapping[str, Sequence[str]]) -> Iterator[DependencyEdge]:
     specs = {canonicalize_name(it["name"]): it.get("specifier", "") for it in declared(table)}
-    for entry, optional in _dependencies(table):
-        name = entry.get("name", "")
+    entries = [(entry, False) for entry in table.get("dependencies", ())]
+    for group in ("optional-dependencies", "dev-dependencies"):
+        entries += [(it, True) for found in table.get(group, {}).values() for it in found]
+    for entry, optional in entries:
+        name = entry["name"]
         known = keys.get(name, ())
-        key = _key(name, entry) if "version" in entry else (known[0] if known else "")
+        key = key_of(entry) if "version" in entry else (known[0] if known else "")
         to = key if key in known else None
         yield DependencyEdge(name, specs.get(name, ""), to, optional=optional)
-
-
-def _dependencies(table: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], bool]]:
-    for entry in table.get("dependencies", ()):
-        yield entry, False
-    for key in ("optional-dependencies", "dev-dependencies"):
-        for entries in table.get(key, {}).values():
-            for entry in entries:
-                yield entry, True
 
 
 def declared(table: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -325,7 +291,10 @@ def manifest_paths(lock: str, text: str) -> dict[str, Mapping[str, Any]]:
     Raises RecipeError: the lock can't be read, or one lies outside the repository.
     """
     found = {}
-    for folder, table in _local_folders(lock, text).items():
+    for table in package_tables(lock, text):
+        if (source := local_source(table)) is None:
+            continue
+        folder = posixpath.normpath(posixpath.join(posixpath.dirname(lock), source))
         if folder.startswith(("..", "/")):
             raise unsupported(
                 f"{lock} takes {table['name']} from {folder!r}, outside the repository.",
@@ -358,7 +327,7 @@ def scratch_files(manifests: Mapping[str, str], lock: str, text: str) -> dict[st
 
 
 def rebuilt(lock: str, text: str, table: Mapping[str, Any]) -> str:
-    """A local package's manifest as the lock tells it. Raises RecipeError."""
+    """Return a local package's manifest, rebuilt from the lock. Raises RecipeError."""
     import tomlkit
 
     document = parse_toml(lock, text)
@@ -392,7 +361,7 @@ def rebuilt(lock: str, text: str, table: Mapping[str, Any]) -> str:
 
 
 def missing(lock: str, problem: str, *, kind: str = "") -> RecipeError:
-    """The typed refusal for a lock whose manifest isn't there and can't be determined from it."""
+    """Return the refusal of a lock whose manifest is missing and can't be rebuilt from it."""
     return RecipeError(
         RefusalReason.MANIFEST_MISSING,
         problem,
@@ -405,7 +374,7 @@ def _tool_settings(document: Mapping[str, Any], table: Mapping[str, Any]) -> dic
     """``[tool.uv]`` of a manifest; of the root's, also what holds for the whole lock."""
     manifest, options = document.get("manifest", {}), document.get("options", {})
     members = set(manifest.get("members", ()))
-    settings: dict[str, Any] = {"sources": dict(_sources(table, members))}
+    settings: dict[str, Any] = {"sources": dict(_neighbours(table, members))}
     if "virtual" in table["source"]:
         settings["package"] = False
     if local_source(table) != ".":
@@ -427,7 +396,9 @@ def _tool_settings(document: Mapping[str, Any], table: Mapping[str, Any]) -> dic
     return settings
 
 
-def _sources(table: Mapping[str, Any], members: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _neighbours(
+    table: Mapping[str, Any], members: set[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """``[tool.uv.sources]``: where a package takes its own neighbours from."""
     here = local_source(table) or "."
     for entry in declared(table):
@@ -435,11 +406,8 @@ def _sources(table: Mapping[str, Any], members: set[str]) -> Iterator[tuple[str,
         if entry["name"] in members:
             yield entry["name"], {"workspace": True}
         elif kind is not None:
-            path = posixpath.relpath(entry[kind], here)
-            yield (
-                entry["name"],
-                {"path": path, **({"editable": True} if kind == "editable" else {})},
-            )
+            editable = {"editable": True} if kind == "editable" else {}
+            yield entry["name"], {"path": posixpath.relpath(entry[kind], here), **editable}
 
 
 def _static(path: str, text: str, version: str) -> str:

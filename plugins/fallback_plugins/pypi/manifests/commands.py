@@ -210,7 +210,10 @@ def without(text: str, read: tuple[Declaration, ...]) -> str:
 def _spans(path: str, text: str) -> Iterator[tuple[int, int]]:
     kind = kind_in_set(path)
     if kind is Kind.SCRIPT:
-        yield from _in_script(text)
+        for block in _SCRIPT.finditer(text):
+            for listed in _DEPENDENCIES.finditer(text, *block.span("block")):
+                strings = _STRING.finditer(text, *listed.span("items"))
+                yield from (it.span(it.lastgroup) for it in strings if it.lastgroup)
     elif kind is Kind.COMMANDS and _may_install(text):
         name = posixpath.basename(path)
         blanked = _blanked(name, text)
@@ -251,7 +254,9 @@ def _requirements(text: str, area: _Area) -> list[tuple[str, str]]:
     rest = _EXPANDED.sub(lambda match: "$" * len(match[0]), rest)
     if area.is_python:
         rest = " ".join(it[0][1:-1] for it in re.finditer(_QUOTED, rest))
-    words = [_unbracketed(it[0]) for it in _TOKEN.finditer(rest)]
+    words = [it[0].lstrip("[{") for it in _TOKEN.finditer(rest)]
+    # Without a list's brackets around it; those of extras stay.
+    words = [word if "[" in word else word.rstrip("]}") for word in words]
     written = [text[slice(*it)] for it in found]
     for before, word in zip(["", *words], words, strict=False):
         release = _RELEASE.fullmatch(word)
@@ -262,12 +267,6 @@ def _requirements(text: str, area: _Area) -> list[tuple[str, str]]:
             written.append(word)
     names = ((canonicalize_name(re.split(r"[^\w.-]", it, maxsplit=1)[0]), it) for it in written)
     return [(name, it) for name, it in names if name != it or name not in _ALWAYS_THERE]
-
-
-def _unbracketed(word: str) -> str:
-    """The word without a list's brackets around it; those of extras stay."""
-    word = word.lstrip("[{")
-    return word.rstrip("]}") if "[" not in word else word
 
 
 def _run(text: str, span: tuple[int, int], *, has_tool: bool) -> Iterator[tuple[int, int]]:
@@ -292,14 +291,6 @@ def _run(text: str, span: tuple[int, int], *, has_tool: bool) -> Iterator[tuple[
         before = named["option"] if named and not named["value"] else word
 
 
-def _in_script(text: str) -> Iterator[tuple[int, int]]:
-    for block in _SCRIPT.finditer(text):
-        for listed in _DEPENDENCIES.finditer(text, *block.span("block")):
-            for match in _STRING.finditer(text, *listed.span("items")):
-                if match.lastgroup:
-                    yield match.span(match.lastgroup)
-
-
 def _areas(name: str, text: str) -> Iterator[_Area]:
     for match in _COMMAND.finditer(text):
         start = match.start()
@@ -311,24 +302,24 @@ def _areas(name: str, text: str) -> Iterator[_Area]:
             yield from (_Area(it, span) for it in _run(text, span, has_tool=bool(runs)))
         else:
             yield _Area(span, span)
-    if name.endswith(".py"):
-        for match in _SESSION.finditer(text):
-            if not _OLDEST.search(_last(_FUNCTION, text, match.start())):
-                yield _Area(match.span("arguments"), match.span("arguments"), is_python=True)
+    is_python, found = name.endswith(".py"), list[re.Match[str]]()
+    if is_python:
+        sessions = _SESSION.finditer(text)
+        found = [it for it in sessions if not _is_of_old(_FUNCTION, text, it.start())]
     elif name == "tox.ini":
-        for match in _DEPS.finditer(text):
-            if not _OLDEST.search(_last(_SECTION, text, match.start())):
-                yield _Area(match.span("arguments"), match.span("arguments"))
+        found = [it for it in _DEPS.finditer(text) if not _is_of_old(_SECTION, text, it.start())]
     elif name.endswith((".yml", ".yaml")):
-        for match in (*_CONDA_PIP.finditer(text), *_ADDITIONAL.finditer(text)):
-            if not re.search(r"@\d", match["arguments"]):  # of node
-                yield _Area(match.span("arguments"), match.span("arguments"))
+        found = [*_CONDA_PIP.finditer(text), *_ADDITIONAL.finditer(text)]
+        found = [it for it in found if not re.search(r"@\d", it["arguments"])]  # of node
+    for match in found:
+        span = match.span("arguments")
+        yield _Area(span, span, is_python)
 
 
-def _last(heading: re.Pattern[str], text: str, end: int) -> str:
-    """The name of the last heading before an offset; empty if there is none."""
+def _is_of_old(heading: re.Pattern[str], text: str, end: int) -> bool:
+    """Return whether the last heading before an offset names an environment that is made to be old."""
     names = [match["name"] or "" for match in heading.finditer(text, 0, end)]
-    return names[-1] if names else ""
+    return _OLDEST.search(names[-1] if names else "") is not None
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -467,11 +458,10 @@ class _Program:
                 found = [it for item in items for it in self.words(item)]
             case ast.Starred(value=value):
                 found = self.words(value)
-            case ast.BinOp(
-                left=ast.List() | ast.Name() as left, op=ast.Add(), right=ast.List() as right
+            case (
+                ast.BinOp(left=ast.List() as left, op=ast.Add(), right=right)
+                | ast.BinOp(left=ast.Name() as left, op=ast.Add(), right=ast.List() as right)
             ):
-                found = [*self.words(left), *self.words(right)]
-            case ast.BinOp(left=ast.List() as left, op=ast.Add(), right=right):
                 found = [*self.words(left), *self.words(right)]
             case ast.Name(id=name) if name in self.values:
                 found = self.values[name]
@@ -489,17 +479,17 @@ class _Program:
                 return self._text(left) + self._text(right)
             case ast.BinOp(left=left, op=ast.Mod()):
                 return self._text(left)
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="shlex"), attr="format" | "split" | "strip"),
+                args=[argument, *_],
+            ):
+                return self._text(argument)
             case ast.Call(func=ast.Attribute(value=value, attr="format" | "split" | "strip")):
-                return self._text(node.args[0] if _is_module(value) and node.args else value)
+                return self._text(value)
             case ast.FormattedValue(value=ast.Name(id=name)) | ast.Name(id=name):
                 known = self.values.get(name, ())
                 return known[0] if len(known) == 1 else f"{{{name}}}"
         return _COMPUTED
-
-
-def _is_module(node: ast.expr) -> bool:
-    """Return whether ``split`` is shlex's function, not a text's method."""
-    return isinstance(node, ast.Name) and node.id == "shlex"
 
 
 def _is(key: ast.expr | None, text: str) -> bool:

@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
+from fallback_plugins.pypi.manifests.kinds import LOCKS, Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.pyproject import (
     parse_toml,
     requirement_arrays,
@@ -75,8 +75,6 @@ _MAX_CHARS = 1_000_000
 #: Where clients have tables of registries in pyproject.toml.
 _TABLES = (("poetry", "source"), ("pdm", "source"), ("rye", "sources"))
 
-_LOCKS = frozenset({Kind.UV_LOCK, Kind.POETRY_LOCK, Kind.PDM_LOCK, Kind.PYLOCK, Kind.PIPFILE_LOCK})
-
 #: Stands for the address of what can't be read.
 _UNKNOWN = "unknown"
 
@@ -91,11 +89,11 @@ class Indexes:
 
     def only(self, registry: str) -> bool:
         """Can nothing but the public registry, and this one, have the packages?"""
-        return not self.own and {_plain(one) for one in self.locked} <= {_plain(registry)}
+        return not self.own and {it.rstrip("/") for it in self.locked} <= {registry.rstrip("/")}
 
 
 def settings_of(folders: Iterable[str]) -> list[str]:
-    """Where settings of these folders' projects can lie: in them, and above."""
+    """Return the paths of client settings of projects in these folders: there, and above."""
     found: dict[str, None] = {}
     for folder in map(PurePosixPath, folders):
         for place in (folder, *folder.parents):
@@ -109,9 +107,8 @@ def indexes_named(files: Mapping[str, str], *, unread: bool = False) -> Indexes:
     own, locked = unread, dict[str, None]()
     for path, text in files.items():
         try:
-            if kind_of(path) in _LOCKS:
-                found = [url for url in _locked(path, text) if not is_public(url)]
-                locked |= dict.fromkeys(found)
+            if kind_of(path) in LOCKS:
+                locked |= dict.fromkeys([url for url in _locked(path, text) if not is_public(url)])
             else:
                 own = own or _names_one(path, text)
         except (RecipeError, ValueError, RecursionError):
@@ -120,7 +117,7 @@ def indexes_named(files: Mapping[str, str], *, unread: bool = False) -> Indexes:
 
 
 def is_public(url: str) -> bool:
-    """Is it the public registry's address, and nobody's with a similar one?"""
+    """Return whether this is the public registry's address, not a similar one."""
     try:
         parts = urlsplit(url)
         is_plain = parts.port is None and parts.username is None
@@ -174,7 +171,7 @@ def _in_toml(name: str, document: Mapping[str, Any]) -> bool:
 
 
 def _listed(value: object) -> list[Any]:
-    """An array of tables, or what stands in its place."""
+    """Return an array's items; of another value, that value alone."""
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
@@ -199,10 +196,6 @@ def _locked(path: str, text: str) -> Iterator[str]:
         yield from texts([source.get("registry"), package.get("index")])
         if source.get("type") == "legacy":
             yield str(source.get("url", _UNKNOWN))
-
-
-def _plain(url: str) -> str:
-    return url.rstrip("/")
 
 
 #: Commands that ask nobody.
@@ -254,28 +247,22 @@ def run_uv(
     """As ``ClientRunner.run``. A host that a uv.lock names for an archive may be asked if the entry's own
     registry names it too: that is asked about one release of each such host."""
     result = clients.run("uv", arguments, cwd=cwd, timeout_s=timeout_s, env=env)
-    confirmed = [
-        host
-        for host in result.refused_hosts
-        if _is_confirmed(host, cwd / "uv.lock", clients, timeout_s, env)
-    ]
-    if not confirmed:
-        return result
-    return allowing(clients, confirmed).run("uv", arguments, cwd=cwd, timeout_s=timeout_s, env=env)
-
-
-def _is_confirmed(
-    host: str, lock: Path, clients: ClientRunner, timeout_s: float, env: Mapping[str, str]
-) -> bool:
-    for release, registry in _held_at(host, lock):
+    confirmed = []
+    for host in result.refused_hosts:
+        release, registry = next(_held_at(host, cwd / "uv.lock"), ("", ""))
+        if not release:
+            continue
         with scratch_folder("uv") as folder:
             text = asking_for(release, ">=3.8", registry)
             (folder / "pyproject.toml").write_text(text, encoding="utf-8")
             # The settings are in the manifest, which is ours: it has to be read.
             asking = {**env, "UV_NO_CONFIG": ""}
             clients.run("uv", ["lock", "--no-build"], cwd=folder, timeout_s=timeout_s, env=asking)
-            return any(True for _ in _held_at(host, folder / "uv.lock"))
-    return False
+            if any(True for _ in _held_at(host, folder / "uv.lock")):
+                confirmed.append(host)
+    if not confirmed:
+        return result
+    return allowing(clients, confirmed).run("uv", arguments, cwd=cwd, timeout_s=timeout_s, env=env)
 
 
 def asking_for(release: str, python: str, registry: str = "") -> str:
@@ -316,8 +303,7 @@ def _named(root: Path, cwd: Path, args: Sequence[str]) -> Iterator[tuple[Path, s
     waiting = [cwd / value for word, value in pairwise(args) if word in _FILES]
     if not all(path.name.startswith(_SCRATCH) for path in waiting):  # the project's own, and theirs
         for path in (*root.rglob("*.txt"), *root.rglob("*.in")):
-            indexes = index_lines(path.read_text("utf-8", "replace"))
-            yield from ((path, address) for address in _addresses([*indexes], _PLACES[0]))
+            yield from ((path, it) for it in _indexes_in(path.read_text("utf-8", "replace")))
     seen: set[Path] = set()
     while waiting:
         path = waiting.pop()
@@ -328,8 +314,17 @@ def _named(root: Path, cwd: Path, args: Sequence[str]) -> Iterator[tuple[Path, s
             yield from ((path, address) for address in _in_document(path))
             continue
         text = path.read_text("utf-8", "replace")
-        yield from ((path, address) for address in _of_requirements(text))
+        yield from ((path, address) for address in _indexes_in(text))
+        for line in logical_lines(text):
+            begin = _BEGIN.search(line)
+            if begin is not None and not any(True for _ in index_lines(line)):
+                yield path, line[begin.start() :].split()[0]
         waiting += [Path(included) for included, _ in includes(str(path), text)]
+
+
+def _indexes_in(text: str) -> Iterator[str]:
+    """Yield the addresses of a requirements file's own indexes and folders."""
+    return _addresses([*index_lines(text)], "index-url")
 
 
 def _in_document(path: Path) -> Iterator[str]:
@@ -345,14 +340,6 @@ def _in_document(path: Path) -> Iterator[str]:
     asked = [project.get("dependencies"), project.get("optional-dependencies")]
     asked += [document.get("dependency-groups"), table_of(document, "build-system").get("requires")]
     return _addresses([*asked, table_of(document, "tool", "uv")])
-
-
-def _of_requirements(text: str) -> Iterator[str]:
-    yield from _addresses([*index_lines(text)], _PLACES[0])
-    for line in logical_lines(text):
-        begin = _BEGIN.search(line)
-        if begin is not None and not any(True for _ in index_lines(line)):
-            yield line[begin.start() :].split()[0]
 
 
 def _addresses(value: Any, key: str = "") -> Iterator[str]:
@@ -391,11 +378,16 @@ def leading_out(path: str, text: str) -> Iterator[str]:
             yield f"{path} has workspace members outside the repository: {pattern!r}."
     for name, source in table_of(uv, "sources").items():
         for one in tables(source if isinstance(source, list) else [source]):
-            yield from _of_source(path, name, one)
+            if "git" in one:
+                yield f"{path} takes {name} from a git repository; no repository is cloned here."
+            for place in texts([one.get("path"), one.get("url")]):
+                if urlsplit(place).scheme not in {"http", "https"} and _leads_out(path, place):
+                    yield f"{path} takes {name} from {place!r}, outside the repository."
     described = (texts(it.get("requires-dist")) for it in tables(uv.get("dependency-metadata")))
     for line in chain((value for _, value in requirement_arrays(document)), *described):
         yield from _of_requirement(path, line)
-    for url in _indexes(uv):
+    urls = texts([uv.get("index-url")]) + texts(uv.get("extra-index-url"))
+    for url in urls + texts([index.get("url") for index in tables(uv.get("index"))]):
         if urlsplit(url).scheme not in {"http", "https"} and _leads_out(path, url):
             yield f"{path} has an index outside the repository: {url!r}."
 
@@ -419,14 +411,6 @@ def index_variables(manifests: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _of_source(path: str, name: str, source: Mapping[str, Any]) -> Iterator[str]:
-    if "git" in source:
-        yield f"{path} takes {name} from a git repository; no repository is cloned here."
-    for place in texts([source.get("path"), source.get("url")]):
-        if urlsplit(place).scheme not in {"http", "https"} and _leads_out(path, place):
-            yield f"{path} takes {name} from {place!r}, outside the repository."
-
-
 def _of_requirement(path: str, line: str) -> Iterator[str]:
     if VARIABLE.search(line):
         yield f"{path} requires {line!r}, which names a variable of the environment."
@@ -440,12 +424,6 @@ def _of_requirement(path: str, line: str) -> Iterator[str]:
         yield f"{path} requires {line!r}, from a checkout, and no checkout is made here."
     elif url and scheme not in {"http", "https"} and _leads_out(path, url):
         yield f"{path} requires {line!r}, outside the repository."
-
-
-def _indexes(uv: Mapping[str, Any]) -> Iterator[str]:
-    yield from texts([uv.get("index-url")])
-    yield from texts(uv.get("extra-index-url"))
-    yield from texts([index.get("url") for index in tables(uv.get("index"))])
 
 
 def _leads_out(path: str, target: str) -> bool:

@@ -37,6 +37,9 @@ class Kind(StrEnum):
     SCRIPT = "script"
 
 
+#: What clients locked.
+LOCKS = frozenset({Kind.UV_LOCK, Kind.POETRY_LOCK, Kind.PDM_LOCK, Kind.PYLOCK, Kind.PIPFILE_LOCK})
+
 #: Kinds that no file's name tells alone: their files hold other things too.
 IN_OTHER_TEXT = frozenset({Kind.COMMANDS, Kind.CI, Kind.SCRIPT})
 
@@ -73,7 +76,7 @@ _NOT_OURS = frozenset({"node_modules", "site-packages", ".venv", "venv", "vendor
 
 @lru_cache(maxsize=MAX_TRACKED_FILES)  # every gate asks it of every tracked file
 def kind_of(path: str) -> Kind | None:
-    """The kind of a manifest; None where the path is none (or lies in an installed tree)."""
+    """Return a manifest's kind; None if it is not one, or is in an installed tree."""
     pure = PurePosixPath(path)
     if _NOT_OURS.intersection(pure.parts[:-1]):
         return None

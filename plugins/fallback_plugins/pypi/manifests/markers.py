@@ -37,7 +37,7 @@ def alternatives(constraint: str) -> tuple[SpecifierSet, ...] | None:
 
 
 def admits(constraint: str, version: str) -> bool:
-    """Does a constraint of Poetry's accept the version (pre-releases too)? False: it can't be read."""
+    """Return whether a Poetry constraint admits a version (pre-releases too); False if unreadable."""
     sets = alternatives(constraint)
     return sets is not None and any(one.contains(version, prereleases=True) for one in sets)
 
@@ -102,7 +102,7 @@ def _lie_within(excluded: list[Specifier], ends: list[str], bounds: list[str]) -
 
 
 def _around(clause: Specifier) -> tuple[str, str]:
-    """What ends before an excluded version, and what begins after it."""
+    """Return the bounds below and above an excluded version."""
     if not clause.version.endswith(".*"):
         return f"<{clause.version}", f">{clause.version}"
     release = [int(part) for part in clause.version.removesuffix(".*").split(".")]
@@ -157,7 +157,7 @@ def supported(python: str) -> tuple[str, ...]:
 
 
 def either(terms: Sequence[str], python: str) -> Condition:
-    """Terms of which any is enough, without those that another one covers."""
+    """Return the terms without those that another one covers: any is enough."""
     kept: list[str] = []
     for term in dict.fromkeys(terms):
         if not can_hold(term, python) or any(_implies((term,), (one,), python) for one in kept):
@@ -172,12 +172,12 @@ def both(condition: Condition, marker: str, python: str) -> Condition:
 
 
 def same(one: Condition, other: Condition, python: str) -> bool:
-    """Do two conditions hold in the same environments?"""
+    """Return whether two conditions hold in the same environments."""
     return _implies(one, other, python) and _implies(other, one, python)
 
 
 def written(condition: Condition) -> str:
-    """As one marker; empty where it always holds."""
+    """Return a condition as one marker; empty if it always holds."""
     return " or ".join(condition)
 
 
@@ -209,7 +209,7 @@ def _joined(term: str, marker: str, python: str) -> str:
 
 
 def _reduced(marker: str, python: str) -> str:
-    """Without the parts that hold on every Python of the project."""
+    """Return a marker without the parts that hold on every Python of the project."""
     if " or " in marker or "(" in marker:
         return marker
     parts = marker.split(" and ")

@@ -28,6 +28,9 @@ from fallback_plugins.pypi.manifests.pyproject import parse_toml, table_of, text
 from fallback_plugins.shared.identity import texts as shown
 from fallback_tier.errors import RecipeError
 
+#: Files in which a project states its name, version, entry points and dependencies.
+METADATA_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
+
 #: Where a version is computed at build time and no tag tells it: older than every release.
 _DYNAMIC_VERSION = "0"
 
@@ -79,7 +82,7 @@ class Stated:
 
 
 def in_pyproject(text: str) -> Iterator[Stated]:
-    """What ``[project]`` says, Poetry's table and flit's. Raises RecipeError for text that is no TOML."""
+    """Yield the metadata of ``[project]``, of Poetry's table and flit's. Raises RecipeError: not TOML."""
     document = parse_toml("pyproject.toml", text)
     project = table_of(document, "project")
     yield Stated(
@@ -110,7 +113,7 @@ def in_pyproject(text: str) -> Iterator[Stated]:
 
 
 def in_setup_cfg(text: str) -> Stated:
-    """What setup.cfg says, as far as it can be read."""
+    """Return setup.cfg's metadata, as far as it can be read."""
     parser = read(text)
     if parser is None:
         return Stated(hides_its_name=True)
@@ -132,7 +135,7 @@ def in_setup_cfg(text: str) -> Stated:
 
 
 def in_setup_py(text: str) -> Stated:
-    """What setup.py passes to ``setup()``, as far as it is written out."""
+    """Return what setup.py passes to ``setup()``, as far as it is written out."""
     call = setup_call(text)
     keywords = call.keywords
     tables = {
@@ -154,7 +157,7 @@ def in_setup_py(text: str) -> Stated:
 
 
 def own_name(manifests: Mapping[str, str]) -> str:
-    """What a project calls itself; empty where that can't be read."""
+    """Return a project's own name; empty if it can't be read."""
     return str(_own(manifests).name or "")
 
 
@@ -202,12 +205,12 @@ def asked_python(manifests: Mapping[str, str]) -> str:
 
 
 def has_dynamic_version(manifests: Mapping[str, str]) -> bool:
-    """Is the project's version computed when it is built?"""
+    """Return whether the project's version is computed when it is built."""
     return any(f"-{_DYNAMIC_VERSION}.dist-info/" in path for path in own_metadata(manifests))
 
 
 def version_files(manifests: Mapping[str, str], tag: str = "") -> dict[str, str]:
-    """Modules that a build would write the version to, by path in the project's folder."""
+    """Return modules that a build would write the version to, by path in the project."""
     tool = table_of(parse_toml("pyproject.toml", manifests.get("pyproject.toml", "")), "tool")
     paths = [table_of(tool, *keys[:-1]).get(keys[-1]) for keys in _VERSION_FILES]
     scm = setup_call(manifests.get("setup.py", "")).keywords.get("use_scm_version")
@@ -219,7 +222,7 @@ def version_files(manifests: Mapping[str, str], tag: str = "") -> dict[str, str]
 
 
 def version_of(tag: str) -> str:
-    """The version that a tag names (``v2.3.0``, ``lib-2.3.0``)."""
+    """Return the version in a tag (``v2.3.0``, ``lib-2.3.0``)."""
     found = _TAGGED.search(tag)
     return found[1] if found else _DYNAMIC_VERSION
 
@@ -254,6 +257,9 @@ def _points_of(table: Mapping[str, Any], plugins: str) -> dict[str, list[str]]:
         if isinstance(found, dict)
     }
 
+
+#: What text that is not today's Python raises.
+_UNPARSED = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 #: Names followed from one to the next: nobody writes longer chains.
 _MAX_HOPS = 5
@@ -316,16 +322,14 @@ class SetupCall:
 
 
 def setup_call(text: str) -> SetupCall:
-    """The outermost call of ``setup`` that has a name, else the outermost one; empty where there is none.
+    """The outermost call of ``setup`` that has a name, otherwise the outermost one; empty if there is none.
 
-    What is no Python of today hides its name.
+    Text that is not today's Python hides its name.
     """
-    if len(text) > _MAX_CHARS:
-        return SetupCall(hides_its_name=True, is_whole=False)
-    try:
-        return _call_in(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return SetupCall(hides_its_name=True, is_whole=False)
+    with suppress(*_UNPARSED):
+        if len(text) <= _MAX_CHARS:
+            return _call_in(text)
+    return SetupCall(hides_its_name=True, is_whole=False)
 
 
 def only_defines(text: str) -> bool:
@@ -335,40 +339,31 @@ def only_defines(text: str) -> bool:
     """
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except _UNPARSED:
         return False
-    imported = {
-        name.split(".")[0]
-        for node in ast.walk(tree)
-        for name in (
-            *(
-                [it.name for it in node.names]
-                if isinstance(node, ast.Import | ast.ImportFrom)
-                else ()
-            ),
-            *([node.module or ""] if isinstance(node, ast.ImportFrom) else ()),
-        )
-    }
-    defining = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
-    is_closed = all(
-        isinstance(node, defining)
-        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
-        for node in _run_by_import(tree)
+    imported: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imported += [it.name for it in node.names]
+        if isinstance(node, ast.ImportFrom):
+            imported.append(node.module or "")
+    builders = {"setup", "setuptools", "distutils"}
+    return all(map(_only_defines, tree.body)) and builders.isdisjoint(
+        name.split(".")[0] for name in imported
     )
-    return is_closed and imported.isdisjoint({"setup", "setuptools", "distutils"})
 
 
-def _run_by_import(tree: ast.Module) -> Iterator[ast.stmt]:
-    """The statements of a module, without assignments of what is no call, and those for type checkers."""
-    for node in tree.body:
-        for_types = isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
-        assigns = isinstance(node, ast.Assign | ast.AnnAssign)
-        if not for_types and not (assigns and not any(map(_is_call, ast.walk(node)))):
-            yield node
-
-
-def _is_call(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call)
+def _only_defines(node: ast.stmt) -> bool:
+    """Return whether a statement imports, defines, is a text, is for type checkers, or assigns what is not
+    a call."""
+    match node:
+        case ast.Import() | ast.ImportFrom() | ast.FunctionDef() | ast.ClassDef():
+            return True
+        case ast.Expr(value=ast.Constant()) | ast.If(test=ast.Name(id="TYPE_CHECKING")):
+            return True
+        case ast.Assign() | ast.AnnAssign():
+            return not any(isinstance(it, ast.Call) for it in ast.walk(node))
+    return False
 
 
 @lru_cache(maxsize=_CACHED_CALLS)
@@ -376,7 +371,11 @@ def _call_in(text: str) -> SetupCall:
     """The same, read once. What is raised is not kept: how deep may be read depends on who asks."""
     tree = ast.parse(text)
     known = _assigned(tree)
-    calls = [_read(node, known) for node in ast.walk(tree) if _is_setup(node)]
+    calls = [
+        _read(node, known)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and node.keywords and _called(node) == "setup"
+    ]
     named = (call for call in calls if call.hides_its_name or "name" in call.keywords)
     chosen = next(named, calls[0] if calls else SetupCall())
     whole = all(call.is_whole for call in calls)
@@ -385,15 +384,12 @@ def _call_in(text: str) -> SetupCall:
     return replace(chosen, keywords=left, is_whole=whole)
 
 
-def _is_setup(node: ast.AST) -> bool:
-    if not isinstance(node, ast.Call):
-        return False
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return name == "setup" and bool(node.keywords)
+def _called(call: ast.Call) -> str:
+    """The last part of the name of what is called; empty if it has none."""
+    return getattr(call.func, "id", "") or getattr(call.func, "attr", "")
 
 
-def _read(call: ast.AST, known: Mapping[str, Any]) -> SetupCall:
-    assert isinstance(call, ast.Call)  # noqa: S101 (_is_setup)
+def _read(call: ast.Call, known: Mapping[str, Any]) -> SetupCall:
     found: dict[str, Any] = {}
     hides = False
     for keyword in call.keywords:
@@ -431,10 +427,11 @@ def _assigned(tree: ast.Module) -> dict[str, Any]:
     otherwise = {name for name, number in _bound(tree).items() if number > len(given.get(name, ()))}
     known: dict[str, Any] = {}
     for _ in range(_MAX_HOPS):
-        known = {
-            name: None if name in otherwise else _one_value(values, known)
-            for name, values in given.items()
-        }
+        before, known = known, {}
+        for name, values in given.items():
+            if name not in otherwise:  # the same in every place, as in the branches of an ``if``
+                first, *others = (_value(value, before) for value in values)
+                known[name] = first if all(other == first for other in others) else None
     for name, values in _added(tree):
         listed, more = known.get(name), [_value(value, known) for value in values]
         whole = isinstance(listed, list) and all(isinstance(it, str | list) for it in more)
@@ -463,12 +460,6 @@ def _bound(tree: ast.Module) -> Counter[str]:
     )
     imports = (node for node in ast.walk(tree) if isinstance(node, ast.alias))
     return Counter((*stored, *(it.asname or it.name for it in imports)))
-
-
-def _one_value(values: list[ast.expr], known: Mapping[str, Any]) -> Any:
-    """The same in every place, as in the branches of an ``if``; else None."""
-    first, *others = (_value(value, known) for value in values)
-    return first if all(other == first for other in others) else None
 
 
 def _assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
@@ -567,11 +558,7 @@ def _gathered(node: ast.expr, known: Mapping[str, Any]) -> list[str] | None:
     names = [it for it in nodes if isinstance(it, ast.Name)]
     loops = {it.id for it in names if isinstance(it.ctx, ast.Store)}
     used = {it.id for it in names} - loops - _GATHERS
-    called = {
-        getattr(it.func, "id", "") or getattr(it.func, "attr", "")
-        for it in nodes
-        if isinstance(it, ast.Call)
-    }
+    called = {_called(it) for it in nodes if isinstance(it, ast.Call)}
     found = _flat([known.get(name) for name in used])
     is_read = called <= _GATHERS and all(isinstance(it, _GATHERING) for it in nodes)
     return found if used and is_read and None not in found else None
@@ -627,21 +614,21 @@ def read(text: str) -> ConfigParser | None:
 
 
 def parsed(text: str) -> ConfigParser:
-    """The file; empty where it can't be read."""
+    """Return the file's sections; none if it can't be read."""
     return read(text) or ConfigParser()
 
 
 def items(parser: ConfigParser, section: str) -> Iterator[tuple[str, str]]:
-    """A section's keys and values; none where there is no such section."""
+    """Yield a section's keys and values; none if there is no such section."""
     for key, value in parser.items(section) if parser.has_section(section) else ():
         yield key, value or ""
 
 
 def requirements(value: str | None) -> list[str]:
-    """The requirements that a value has; none if it names files that have them."""
+    """Return a value's requirements; none if it names files that have them."""
     return [] if (value or "").lstrip().startswith("file:") else lines(value)
 
 
 def lines(value: str | None) -> list[str]:
-    """A value's lines that say something."""
+    """Return a value's lines that are not blank."""
     return [line.strip() for line in (value or "").splitlines() if line.strip()]

@@ -15,7 +15,6 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.markers import can_hold, supported
 from fallback_plugins.pypi.manifests.requirements import (
@@ -36,7 +35,7 @@ MAX_DEPTH = 8
 
 
 def of_group(groups: Mapping[str, Any], name: str, depth: int = 0) -> Iterator[str]:
-    """A dependency group with those that it includes (PEP 735)."""
+    """Yield a dependency group's requirements, with those that it includes (PEP 735)."""
     content = groups.get(name)
     for item in content if isinstance(content, list) and depth < MAX_DEPTH else ():
         if isinstance(item, str):
@@ -46,7 +45,7 @@ def of_group(groups: Mapping[str, Any], name: str, depth: int = 0) -> Iterator[s
 
 
 def of_extra(extras: Mapping[str, Any], name: str, project: str, depth: int = 0) -> Iterator[str]:
-    """An extra with those of the project's own that it names (``lib[async]``)."""
+    """Yield an extra's requirements, with those of the project's extras in it (``lib[async]``)."""
     known = {canonicalize_name(key): value for key, value in extras.items()}
     for line in texts(known.get(canonicalize_name(name)) if name else None):
         asked = requirement_in(line)
@@ -61,17 +60,17 @@ def of_extra(extras: Mapping[str, Any], name: str, project: str, depth: int = 0)
 
 
 def texts(value: object) -> list[str]:
-    """The texts of a list."""
+    """Return the strings of a list; none if it is not a list."""
     return [line for line in value if isinstance(line, str)] if isinstance(value, list) else []
 
 
 def tables(value: object) -> list[Mapping[str, Any]]:
-    """The tables of a list."""
+    """Return the tables of a list; none if it is not a list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def table_of(document: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    """A table within tables; empty where there is none."""
+    """Return a table within tables; empty if there is none."""
     found: Any = document
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None
@@ -94,7 +93,7 @@ class TableEntry:
 
     @property
     def requirement(self) -> str:
-        """The same in PEP 508's words, without its condition."""
+        """The same in PEP 508's grammar, without its condition."""
         extras = f"[{','.join(self.extras)}]" if self.extras else ""
         return f"{self.name}{extras}{self.declaration.pep440}"
 
@@ -121,7 +120,7 @@ def _by_name(entries: Iterable[TableEntry]) -> dict[str, tuple[TableEntry, ...]]
 
 
 def poetry_entries(document: Mapping[str, Any]) -> Iterator[TableEntry]:
-    """Every dependency of ``[tool.poetry]``, its groups too; ``python`` is none."""
+    """Yield the dependencies of ``[tool.poetry]`` and of its groups, without ``python``."""
     poetry = ("tool", "poetry")
     groups = table_of(document, *poetry, "group")
     inside = ((*poetry, "group", group, "dependencies") for group in groups)
@@ -132,7 +131,7 @@ def poetry_entries(document: Mapping[str, Any]) -> Iterator[TableEntry]:
 
 
 def pipfile_entries(document: Mapping[str, Any]) -> Iterator[TableEntry]:
-    """Every dependency of a Pipfile, in each of its categories."""
+    """Yield the dependencies of a Pipfile, of all its categories."""
     for category in document:
         if category not in NO_CATEGORIES:
             for name, entry in table_of(document, category).items():
@@ -252,7 +251,7 @@ def requirement_strings(path: str, text: str, package: str) -> tuple[TableEntry,
 
 @lru_cache(maxsize=_MANIFESTS)
 def strings_by_name(path: str, text: str) -> Mapping[str, tuple[TableEntry, ...]]:
-    """All that the file asks for, by canonical name: read once for any number of packages."""
+    """Return a file's requirements by canonical name, read once for all packages."""
     document = parse_toml(path, text)
     if kind_of(path) is Kind.PIPFILE:
         return _by_name(pipfile_entries(document))
@@ -262,21 +261,15 @@ def strings_by_name(path: str, text: str) -> Mapping[str, tuple[TableEntry, ...]
 def is_excluded(path: str, text: str, marker: str) -> bool:
     """Does a marker exclude every Python that the file's project supports? Python 2 is none, unless the
     project says so."""
-    python = _supported(path, text) if marker else ""
-    return bool(python and supported(python)) and not can_hold(marker.strip(), python)
-
-
-def _supported(path: str, text: str) -> str:
-    """The Pythons of a project, in Poetry's words."""
-    if kind_of(path) is Kind.PYPROJECT:
-        document = parse_toml(path, text)
-        for own in (
-            table_of(document, "project").get("requires-python"),
-            table_of(document, "tool", "poetry", "dependencies").get("python"),
-        ):
-            if isinstance(own, str) and own.strip():
-                return own
-    return ">=3"
+    if not marker:
+        return False
+    document = parse_toml(path, text) if kind_of(path) is Kind.PYPROJECT else {}
+    stated = (
+        table_of(document, "project").get("requires-python"),
+        table_of(document, "tool", "poetry", "dependencies").get("python"),
+    )
+    python = next((it for it in stated if isinstance(it, str) and it.strip()), ">=3")
+    return bool(supported(python)) and not can_hold(marker.strip(), python)
 
 
 def other_requirements(path: str, text: str, package: str) -> tuple[TableEntry, ...]:
@@ -289,14 +282,14 @@ def other_requirements(path: str, text: str, package: str) -> tuple[TableEntry, 
 def in_other_arrays(document: Mapping[str, Any]) -> Iterator[TableEntry]:
     """Yield each requirement of ``OTHER_ARRAYS``, of a build's only pins."""
     for pattern in OTHER_ARRAYS:
-        for entry in _in_arrays(_strings_at(document, pattern, ())):
+        for entry in _in_arrays(_strings_at(document, pattern)):
             if entry.declaration.pin or pattern not in _BUILD_ARRAYS:
                 yield entry
 
 
 def _strings_at(
-    value: Any, pattern: tuple[str, ...], keys: tuple[str | int, ...]
-) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    value: Any, pattern: tuple[str, ...], keys: Keys = ()
+) -> Iterator[tuple[Keys, str]]:
     if not pattern and isinstance(value, list):
         yield from (((*keys, at), item) for at, item in enumerate(value) if isinstance(item, str))
     elif pattern and isinstance(value, dict):
@@ -304,7 +297,7 @@ def _strings_at(
             yield from _strings_at(value[key], pattern[1:], (*keys, key))
 
 
-def _in_arrays(arrays: Iterable[tuple[tuple[str | int, ...], str]]) -> Iterator[TableEntry]:
+def _in_arrays(arrays: Iterable[tuple[Keys, str]]) -> Iterator[TableEntry]:
     for keys, value in arrays:
         name = _NAME.match(value)
         declaration = declaration_in(value, name[1]) if name else None
@@ -333,8 +326,7 @@ def replace_requirement(path: str, text: str, keys: tuple[str | int, ...], new: 
     old = value_at(document, keys)
     wanted = deepcopy(document)
     value_at(wanted, keys[:-1])[keys[-1]] = new
-    for quote in _QUOTES:
-        literal = f"{quote}{old}{quote}"
+    for literal in written_as(old):
         position = text.find(literal)
         while position >= 0:
             candidate = text[: position + 1] + new + text[position + 1 + len(old) :]
@@ -371,18 +363,14 @@ def replace_requirements(path: str, text: str, new: Mapping[tuple[str | int, ...
 
 
 def written_as(value: str) -> tuple[str, ...]:
-    """How a string may stand in a file, where it is a plain one."""
+    """How a plain string may be written in a file."""
     return tuple(f"{quote}{value}{quote}" for quote in _QUOTES)
 
 
 def not_plain(path: str, value: str) -> RecipeError:
-    """The typed refusal for a string that is escaped, or written over lines."""
-    return RecipeError(
-        RefusalReason.RECIPE_UNSUPPORTED,
-        f"The requirement {value!r} of {path!r} is not written as a plain string.",
-        next_step=f"Write it in {path} as one plain string.",
-        kind="not_plain",
-    )
+    """Return the refusal of a string that is escaped, or written over several lines."""
+    problem = f"The requirement {value!r} of {path!r} is not written as a plain string."
+    return unsupported(problem, f"Write it in {path} as one plain string.", kind="not_plain")
 
 
 def harmless(path: str, manifest: str) -> str:
@@ -429,29 +417,25 @@ def asking_nothing(path: str, manifest: str) -> str:
 
     document = parse_toml(path, manifest)
     project, groups = table_of(document, "project"), table_of(document, "dependency-groups")
-    reported: dict[str, Any] = {
-        key: project[key] for key in ("name", "requires-python") if key in project
-    }
+    stated = {key: project[key] for key in ("name", "requires-python") if key in project}
     extras: dict[str, Any] = {name: [] for name in table_of(project, "optional-dependencies")}
     workspace = table_of(document, "tool", "uv", "workspace")
     bare: dict[str, Any] = {"dependency-groups": {name: [] for name in groups}}
-    if reported:
-        bare["project"] = {**reported, "version": "0", "optional-dependencies": extras}
+    if stated:
+        bare["project"] = {**stated, "version": "0", "optional-dependencies": extras}
     if workspace and not any(".." in str(pattern) for pattern in workspace.get("members", ())):
         bare["tool"] = {"uv": {"workspace": workspace}}
     return tomlkit.dumps(bare)
 
 
-def requirement_arrays(
-    document: Mapping[str, Any],
-) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Every requirement string of the dependency arrays, with the keys that lead to it."""
+def requirement_arrays(document: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
+    """Yield each requirement of the dependency arrays, with the keys that lead to it."""
     for pattern in _ARRAYS:
-        yield from _strings_at(document, pattern, ())
+        yield from _strings_at(document, pattern)
 
 
 def value_at(document: Any, keys: tuple[str | int, ...]) -> Any:
-    """What stands at the end of these keys."""
+    """Return the value that these keys lead to."""
     for key in keys:
         document = document[key]
     return document

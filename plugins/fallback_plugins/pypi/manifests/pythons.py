@@ -47,7 +47,7 @@ def ours() -> Path:
 
 
 def installed(home: Path | None = None) -> tuple[Path, ...]:
-    """Ours, then one of each other minor version that is here, the nearest to ours first."""
+    """Return our Python, then one of each other installed minor version, the nearest first."""
     mine = sys.version_info.minor
     others: dict[int, Path] = {}
     for path in _here(_home() if home is None else home):
@@ -74,7 +74,7 @@ def named(repo: RepoContext, folder: str) -> str:
 
 
 def suited(asked: str, here: Callable[[], tuple[Path, ...]] = installed) -> tuple[Path, ...]:
-    """Those that a project may run with, by what it asks for (``>=3.8,<3.12``); all, where none is."""
+    """Return the Pythons that a specifier (``>=3.8,<3.12``) admits, at most four; if none, of all."""
     every = here()
     fit = [path for path in every if not asked or fits(asked, minor_of(path))]
     return tuple(fit or every)[: MAX_OTHERS + 1]
@@ -87,7 +87,7 @@ def suited_once(_clients: ClientRunner, asked: str) -> tuple[Path, ...]:
 
 
 def minor_of(python: Path) -> int:
-    """11 of ``…/bin/python3.11``; -1 of anything else."""
+    """Return 11 for ``…/bin/python3.11``, and -1 for any other program."""
     found = _MINOR.search(python.name)
     return int(found[1]) if found else -1
 
@@ -120,7 +120,7 @@ def readable(environment: Path) -> list[Path]:
 
 
 def headers(environment: Path) -> list[Path]:
-    """What a compiler must be able to read besides, in a sandbox, to build against its Python."""
+    """Return the folders that a compiler must read in a sandbox to build against a Python."""
     python = (environment / "bin" / "python").resolve()
     place = python.parent.parent / "include" / f"python3.{minor_of(python)}"
     return [place] if place.is_dir() and not place.is_relative_to("/usr") else []
@@ -134,15 +134,11 @@ def _here(home: Path | None) -> Iterator[Path]:
     for path in (*(Path(one) for one in found if one is not None), *kept):
         with suppress(OSError):
             place = path.resolve(strict=True)
-            if path.is_absolute() and minor_of(place) >= 0 and _is_program(place):
-                yield place
-
-
-def _is_program(path: Path) -> bool:
-    if not os.access(path, os.X_OK):
-        return False
-    with path.open("rb") as file:
-        return file.read(2) != b"#!"
+            if path.is_absolute() and minor_of(place) >= 0 and os.access(place, os.X_OK):
+                with place.open("rb") as file:
+                    is_script = file.read(2) == b"#!"
+                if not is_script:
+                    yield place
 
 
 def _home() -> Path | None:

@@ -83,7 +83,7 @@ class Clause:
 
     @property
     def pep440(self) -> str:
-        """The same comparison in PEP 440's words."""
+        """The same comparison in PEP 440's grammar."""
         if self.operator in {"", "="}:
             return f"=={self.version}"
         if self.operator in {"^", "~"}:
@@ -132,12 +132,12 @@ class Declaration:
 
     @property
     def specifier(self) -> str:
-        """What is asked for, without the spaces."""
+        """The specifier as written, without spaces."""
         return ",".join(f"{clause.operator}{clause.version}" for clause in self.clauses)
 
     @property
     def pep440(self) -> str:
-        """What is asked for, in PEP 440's words."""
+        """The specifier in PEP 440's grammar."""
         return ",".join(clause.pep440 for clause in self.clauses)
 
     @property
@@ -157,24 +157,24 @@ class Declaration:
 
 
 def declarations(text: str, package: str) -> tuple[Declaration, ...]:
-    """Where a requirements or constraints file declares the package, top down."""
+    """Return a requirements or constraints file's declarations of a package, top down."""
     wanted = canonicalize_name(package)
     found = (_read(_mask(text), *span, wanted) for span in _lines_by_name(text).get(wanted, ()))
     return tuple(declaration for declaration in found if declaration is not None)
 
 
 def declaration_in(requirement: str, package: str) -> Declaration | None:
-    """The declaration that one PEP 508 string makes, if it is about the package."""
+    """Return the declaration in a PEP 508 string; None if it is about another package."""
     return _read(requirement, 0, len(requirement), canonicalize_name(package))
 
 
 def declaration_at(text: str, start: int, end: int, package: str) -> Declaration | None:
-    """The declaration that the requirement between two offsets makes, with spans of the whole text."""
+    """Return the declaration between two offsets, with spans of the whole text."""
     return _read(text, start, end, canonicalize_name(package))
 
 
 def requirement_in(line: str) -> Requirement | None:
-    """The PEP 508 requirement that a line is; None: it is none."""
+    """Return a line's PEP 508 requirement; None if it is not one."""
     try:
         return Requirement(line)
     except (InvalidRequirement, RecursionError):
@@ -182,12 +182,12 @@ def requirement_in(line: str) -> Requirement | None:
 
 
 def specifier_in(value: str) -> Declaration:
-    """A specifier that stands without its name: a Pipfile's (PEP 440)."""
+    """Read a specifier without its name, as a Pipfile has it (PEP 440)."""
     return _declaration(value, 0, len(value), _CLAUSE)
 
 
 def poetry_specifier_in(value: str) -> Declaration:
-    """A specifier in Poetry's own grammar."""
+    """Read a specifier in Poetry's own grammar."""
     if "|" in value:
         choices = tuple(poetry_specifier_in(part) for part in re.split(r"\|\|?", value))
         read = choices if not any(one.refusal for one in choices) else ()
@@ -201,7 +201,7 @@ def at_least(version: str) -> str:
 
 
 def from_elsewhere(package: str, *places: str) -> Declaration:
-    """The declaration of a package that is taken from these addresses or paths, not from a registry."""
+    """Return the declaration of a package that is installed from addresses or paths."""
     versions = (_archive(place)[1] for place in places if _archive(place)[0] == package)
     return Declaration((), FROM_ELSEWHERE, taken=next(versions, ""))
 
@@ -237,7 +237,7 @@ def _archive(place: str) -> tuple[str, str]:
 
 
 def logical_lines(text: str) -> tuple[str, ...]:
-    """The lines of a requirements file: comments blanked, continued lines joined."""
+    """Return a requirements file's lines: comments blanked, continued lines joined."""
     return tuple(_LINE_END.split(_mask(text)))
 
 
@@ -252,11 +252,8 @@ def _lines_by_name(text: str) -> dict[str, list[tuple[int, int]]]:
         egg = _EGG.search(masked, start, end)
         place = "" if egg else _reference(masked, start, end)
         named = egg or _NAME.match(masked, start, end)
-        if place:
-            names = names_in_reference(place)
-        else:
-            names = frozenset({canonicalize_name(named["name"])} if named else ())
-        for name in names:
+        names: Collection[str] = [canonicalize_name(named["name"])] if named else ()
+        for name in names_in_reference(place) if place else names:
             found.setdefault(name, []).append((start, end))
         start = end + (2 if masked.startswith("\r\n", end) else 1)
     return found
@@ -404,7 +401,7 @@ def _led_to(path: str, target: str) -> str:
 
 
 def local_folders(path: str, text: str) -> Iterator[str]:
-    """Folders of the repository that a file's lines install from (``-e ./lib``, ``./lib[extra]``)."""
+    """Yield folders of the repository that a file installs (``-e ./lib``, ``./lib[extra]``)."""
     for line in logical_lines(text):
         place = reference_in(line).removeprefix("file:")
         if place and "://" not in place:
@@ -468,21 +465,24 @@ def is_requirements(text: str, *, compiled_or_pinned: bool = False) -> bool:
 
 
 def names_an_index(text: str) -> bool:
-    """Does the requirements file name a registry or a folder of its own?"""
+    """Return whether a requirements file names a registry or a folder of packages."""
+    return any(True for _ in _lines_with_indexes(text))
+
+
+def _lines_with_indexes(text: str) -> Iterator[str]:
     lines = (
         line for joined in logical_lines(text) for line in joined.splitlines()
     )  # as pip ends them
-    return any(map(_AN_INDEX.match, lines))
+    return filter(_AN_INDEX.match, lines)
 
 
 def index_lines(text: str) -> Iterator[str]:
-    """What each option that names a registry or a folder has for its value; the whole line where its reader
+    """What each option that names a registry or a folder has for its value; the whole line if its reader
     may see another value than we do."""
-    for joined in logical_lines(text):
-        for line in joined.splitlines():
-            if _AN_INDEX.match(line) and not _NO_INDEX.fullmatch(line):
-                option = _INDEX_VALUE.fullmatch(line)
-                yield option["value"] if option else line.strip()
+    for line in _lines_with_indexes(text):
+        if not _NO_INDEX.fullmatch(line):
+            option = _INDEX_VALUE.fullmatch(line)
+            yield option["value"] if option else line.strip()
 
 
 def requirement_lines(path: str, text: str) -> Iterator[str]:
@@ -502,7 +502,7 @@ def bare_line(line: str) -> str:
 
 
 def is_plain(path: str, text: str) -> bool:
-    """Has every line nothing but a requirement, another file, an index or an option for a file?"""
+    """Return whether each line is a requirement, an include, an index or a per-file option."""
     try:
         for line in logical_lines(text):
             if not _OWN_INDEX.match(line) and not _LONG_INCLUDE.match(line):
@@ -595,15 +595,14 @@ def edits_for(declaration: Declaration, version: str) -> tuple[Edit, ...] | None
     edits = tuple(edit for clause in moved for edit in _edits(clause, version))
     kept = (clause for clause in declaration.clauses if clause not in moved)
     fits = all(clause.admits(version) for clause in kept) and all(
-        _after(clause, _edits(clause, version)).admits(_labelled(clause, version))
-        for clause in moved
+        _after(clause, version).admits(_labelled(clause, version)) for clause in moved
     )
     return edits if edits and fits else None
 
 
-def _after(clause: Clause, edits: tuple[Edit, ...]) -> Declaration:
+def _after(clause: Clause, version: str) -> Declaration:
     """What one comparison says after its edits."""
-    origin = clause.operator_start
+    edits, origin = _edits(clause, version), clause.operator_start
     text = clause.operator.ljust(clause.start - origin) + clause.version
     moved = tuple(Edit(edit.start - origin, edit.end - origin, edit.new) for edit in edits)
     read = poetry_specifier_in if clause.operator in _POETRYS_OWN else specifier_in
@@ -611,7 +610,7 @@ def _after(clause: Clause, edits: tuple[Edit, ...]) -> Declaration:
 
 
 def apply_edits(text: str, edits: tuple[Edit, ...]) -> str:
-    """The text after the edits; a comment in a column of its own keeps its column."""
+    """Return the edited text; a comment in a separate column keeps its column."""
     for edit in sorted(edits, key=lambda edit: edit.start, reverse=True):
         tail = _realigned(text[edit.end :], len(edit.new) - (edit.end - edit.start))
         text = text[: edit.start] + edit.new + tail

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +22,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.pypi.locks.lock_shape import check_poetry
+from fallback_plugins.pypi.locks.lock_shape import PoetryLockShape, check
 from fallback_plugins.pypi.manifests.markers import (
     ALWAYS,
     NEVER,
@@ -96,7 +97,7 @@ class PoetryLock:
     def document(self) -> Mapping[str, Any]:
         """The parsed lock. Raises RecipeError."""
         document = parse_toml(self.path, self.text)
-        check_poetry(self.path, document)
+        check(self.path, document, PoetryLockShape)
         return document
 
     @property
@@ -164,12 +165,6 @@ class PoetryLock:
                 for file in table.get("files", apart.get(table["name"], ()))
             )
         ]
-
-    @property
-    def keeps_markers_in_extras(self) -> bool:
-        """Does the Poetry that wrote the lock write conditions into extras?"""
-        match = _GENERATED.search(self.text)
-        return match is not None and (int(match[1]), int(match[2])) >= _MARKERS_IN_EXTRAS
 
     def tree(self, root: Node | None = None) -> DependencyTree:
         """The lock as a tree; ``root``: the project, where its manifest is there."""
@@ -271,13 +266,11 @@ class PoetryLock:
         ends = [*starts[1:], after.start() if after else len(self.text)]
         for start, end in zip(starts, ends, strict=False):
             named = _NAMED.match(self.text, start, end)
-            # Poetry's own text says the name first; a whole entry is seldom read for it.
-            name = named[1] if named else self._name_in(start, end)
+            if named:  # Poetry's own text says the name first
+                name = named[1]
+            else:
+                name = str(parse_toml(self.path, self.text[start:end])["package"][0]["name"])
             yield canonicalize_name(name), start, end
-
-    def _name_in(self, start: int, end: int) -> str:
-        table = parse_toml(self.path, self.text[start:end])["package"][0]
-        return str(table["name"])
 
     def dependents(self, name: str) -> Iterator[tuple[Mapping[str, Any], _Dependency]]:
         """The entries that ask for a package, each with how."""
@@ -478,18 +471,12 @@ def with_entry(
 
 def _with_bare_entry(lock: PoetryLock, name: str) -> PoetryLock:
     """An entry of no release, in the form of the lock's others."""
-    category = any("category" in table for table in lock.packages)
-    lines = [
-        "[[package]]",
-        f'name = "{name}"',
-        'version = "0"',
-        'description = ""',
-        *(['category = "main"'] if category else []),
-        "optional = false",
-        'python-versions = "*"',
-        *(['groups = ["main"]'] if lock.format == _WITH_GROUPS else []),
-        *([] if _FILES_TABLE in lock.text else ["files = []"]),
-    ]
+    lines = ["[[package]]", f'name = "{name}"', 'version = "0"', 'description = ""']
+    if any("category" in table for table in lock.packages):
+        lines.append('category = "main"')
+    lines += ["optional = false", 'python-versions = "*"']
+    lines += ['groups = ["main"]'] if lock.format == _WITH_GROUPS else []
+    lines += [] if _FILES_TABLE in lock.text else ["files = []"]
     return lock.with_new_block(name, "".join(f"{line}\n" for line in lines))
 
 
@@ -500,15 +487,20 @@ def _with_release(
     block = lock.text[start:end]
     table = parse_toml(lock.path, block)["package"][0]
     sections = _split(block)
-    own, files = sections[""], _files(release)
+    own, files = sections[""], "[]"
+    listed = sorted(release.files, key=lambda file: file.name)
+    if lines := [f"{{file = {_quoted(it.name)}, hash = {_quoted(it.hash)}}}" for it in listed]:
+        files = "[\n" + "".join(f"    {line},\n" for line in lines) + "]"
     moves = str(table["version"]) != release.version
     if moves:
-        old_python = str(table.get("python-versions", "*"))
-        is_same = _is_same_python(metadata.requires_python, old_python)
+        python, is_same = str(table.get("python-versions", "*")), False
+        with suppress(InvalidSpecifier):  # the index sorts its clauses otherwise: the same stays
+            old = SpecifierSet("" if python == "*" else python)
+            is_same = SpecifierSet(metadata.requires_python) == old
         stated = {
             "version": release.version,
             "description": metadata.summary,
-            "python-versions": old_python if is_same else metadata.requires_python or "*",
+            "python-versions": python if is_same else metadata.requires_python or "*",
         }
         for key, value in stated.items():
             if key in own and value != table[key]:
@@ -544,22 +536,6 @@ def _split(block: str) -> dict[str, dict[str, str]]:
         lines = found.setdefault(section, {})
         lines[key] = lines.get(key, "") + line
     return found
-
-
-def _is_same_python(specifier: str, written: str) -> bool:
-    """Such a one stays as it is written: the index sorts its clauses otherwise."""
-    try:
-        return SpecifierSet(specifier) == SpecifierSet("" if written == "*" else written)
-    except InvalidSpecifier:
-        return False
-
-
-def _files(release: Release) -> str:
-    lines = [
-        f"    {{file = {_quoted(file.name)}, hash = {_quoted(file.hash)}}},\n"
-        for file in sorted(release.files, key=lambda file: file.name)
-    ]
-    return "[\n" + "".join(lines) + "]" if lines else "[]"
 
 
 def _in_metadata_files(text: str, name: str, files: str) -> str:
@@ -600,22 +576,19 @@ def _says(entry: Any, requirements: Sequence[Requirement]) -> bool:
             return False
         if set(table.get("extras", ())) != requirement.extras:
             return False
-        if marker != _marker_of(requirement) and not _is_same_marker(marker, requirement.marker):
+        if marker == _marker_of(requirement):
+            continue
+        if not marker or requirement.marker is None or Marker(marker) != requirement.marker:
             return False
     return True
 
 
-def _is_same_marker(written: str, marker: Marker | None) -> bool:
-    return bool(written) and marker is not None and Marker(written) == marker
-
-
 def _dependency(key: str, requirements: Sequence[Requirement]) -> str:
     values = [_value(requirement) for requirement in requirements]
-    name = _key(key)
     if len(values) == 1:
-        return f"{name} = {values[0]}\n"
-    tables = [value if value.startswith("{") else f"{{version = {value}}}" for value in values]
-    return f"{name} = [\n" + "".join(f"    {table},\n" for table in tables) + "]\n"
+        return f"{_key(key)} = {values[0]}\n"
+    tables = (value if value.startswith("{") else f"{{version = {value}}}" for value in values)
+    return f"{_key(key)} = [\n" + "".join(f"    {table},\n" for table in tables) + "]\n"
 
 
 def _value(requirement: Requirement) -> str:
@@ -637,31 +610,23 @@ def _extras(
     names = {canonicalize_name(name): str(canonicalize_name(name)) for name in metadata.extras}
     names |= {canonicalize_name(name): name for name in old if canonicalize_name(name) in names}
     extras: dict[str, list[str]] = {name: [] for name in names.values()}
+    by = _GENERATED.search(lock.text)
+    marked = by is not None and (int(by[1]), int(by[2])) >= _MARKERS_IN_EXTRAS
     for requirement in metadata.requirements:
         for extra in dict.fromkeys(map(canonicalize_name, extras_in(_marker_of(requirement)))):
             if extra in names:
-                item = _in_extra(requirement, marked=lock.keeps_markers_in_extras)
-                extras[names[extra]].append(item)
+                extras[names[extra]].append(_in_extra(requirement, marked=marked))
+    filled = sorted(name for name, items in extras.items() if items)
+    if list(old) != sorted(old):  # Poetry sorts them since 1.2
+        filled = [*filter(filled.__contains__, old), *(it for it in filled if it not in old)]
     lines = {}
-    for name, items in _ordered(extras, old):
+    for name in filled:
+        items = extras[name]
         if name in old and sorted(map(_plain, old[name])) == sorted(map(_plain, items)):
             lines[name] = kept[canonicalize_name(name)]
         else:
             lines[name] = f"{_key(name)} = [{', '.join(map(_quoted, sorted(items)))}]\n"
     return lines
-
-
-def _ordered(
-    extras: Mapping[str, list[str]], old: Mapping[str, Any]
-) -> Iterator[tuple[str, list[str]]]:
-    """Sorted, as Poetry does since 1.2; in the order found where that is another."""
-    filled = {name: items for name, items in extras.items() if items}
-    names = sorted(filled)
-    if list(old) != sorted(old):
-        names = [name for name in old if name in filled] + [
-            name for name in names if name not in old
-        ]
-    return ((name, filled[name]) for name in names)
 
 
 def _in_extra(requirement: Requirement, *, marked: bool) -> str:
@@ -670,12 +635,8 @@ def _in_extra(requirement: Requirement, *, marked: bool) -> str:
     marker = _AND_EXTRA.sub("", _marker_of(requirement)).strip() if marked else ""
     if marker.startswith("(") and marker.endswith(")") and marker.count("(") == 1:
         marker = marker[1:-1]
-    return (
-        requirement.name
-        + extras
-        + (f" ({specifier})" if specifier else "")
-        + (f" ; {marker}" if marker else "")
-    )
+    specifier = f" ({specifier})" if specifier else ""
+    return f"{requirement.name}{extras}{specifier}{f' ; {marker}' if marker else ''}"
 
 
 def _plain(item: str) -> str:
@@ -700,7 +661,8 @@ def settled(before: PoetryLock, after: PoetryLock, asked: Sequence[Root] | None)
     Raises RecipeError.
     """
     if asked is not None:
-        for name in _left_over(before, after, asked):
+        left_over = _reached(before, asked) - _reached(after, asked)
+        for name in filter(left_over.__contains__, _names(after)):
             after = _without(after, name)
     old, new = _asks(before), _asks(after)
     changed = {name for name in new if new[name] != old.get(name) and len(after.of(name)) == 1}
@@ -781,22 +743,11 @@ def _asks(lock: PoetryLock) -> dict[str, frozenset[tuple[str, str]]]:
     for table in lock.packages:
         for dependency in dependencies_of(table):
             if dependency.name in found:
-                marker = _plain_marker(without_extras(dependency.marker))
+                marker = without_extras(dependency.marker)
+                with suppress(InvalidMarker):
+                    marker = str(Marker(marker)) if marker else ""
                 found[dependency.name].add((canonicalize_name(table["name"]), marker))
     return {name: frozenset(asks) for name, asks in found.items()}
-
-
-def _plain_marker(marker: str) -> str:
-    try:
-        return str(Marker(marker)) if marker else ""
-    except InvalidMarker:
-        return marker
-
-
-def _left_over(before: PoetryLock, after: PoetryLock, asked: Sequence[Root]) -> list[str]:
-    """What was needed before the edit, and is not any more."""
-    was, now = _reached(before, asked), _reached(after, asked)
-    return [name for name in _names(after) if name in was and name not in now]
 
 
 def _reached(lock: PoetryLock, asked: Sequence[Root]) -> set[str]:
@@ -867,33 +818,21 @@ def _without(lock: PoetryLock, name: str) -> PoetryLock:
     return lock
 
 
-def roots(path: str, text: str) -> tuple[Root, ...]:
-    """What a pyproject.toml asks of Poetry. Raises RecipeError for text that is no TOML."""
+def roots(path: str, text: str) -> Iterator[Root]:
+    """Yield what a pyproject.toml asks of Poetry. Raises RecipeError for text that is not TOML."""
     document = parse_toml(path, text)
-    return (*_from_tables(document), *_from_arrays(document))
-
-
-def _from_tables(document: Mapping[str, Any]) -> Iterator[Root]:
     for entry in poetry_entries(document):
         keys = entry.keys
         table = value_at(document, keys[:-1] if keys[-1] == "version" else keys)
         optional = isinstance(table, dict) and table.get("optional") is True
+        group = _DEV if keys[2] == "dev-dependencies" else _MAIN
         yield Root(
             canonicalize_name(entry.name),
-            _group_of(keys),
+            canonicalize_name(str(keys[3])) if keys[2] == "group" else group,
             entry.declaration,
             not optional and not entry.declaration.marker,
             extras=frozenset(map(canonicalize_name, entry.extras)),
         )
-
-
-def _group_of(keys: Keys) -> str:
-    if keys[2] == "group":
-        return canonicalize_name(str(keys[3]))
-    return _DEV if keys[2] == "dev-dependencies" else _MAIN
-
-
-def _from_arrays(document: Mapping[str, Any]) -> Iterator[Root]:
     own = canonicalize_name(str(table_of(document, "project").get("name", "")))
     for keys, line in requirement_arrays(document):
         if keys[0] == "tool":

@@ -81,8 +81,8 @@ class _Planner:
         lock: PoetryLock,
         index: PackageIndex,
         advisory: Advisory,
-        asked: Sequence[Root] = (),
-        member_admits: Callable[[str, str, str], bool] = lambda _member, _name, _version: False,
+        asked: Sequence[Root],
+        member_admits: Callable[[str, str, str], bool],
     ) -> None:
         self._member_admits = member_admits
         self._lock = lock
@@ -111,9 +111,11 @@ class _Planner:
         Raises RecipeError.
         """
         for name, version in self.versions.items():
-            for parent, constraint in self._dependents(name):
-                is_open = admits(constraint, version) or self._member_admits(parent, name, version)
-                if not is_open:
+            for table, dependency in self._lock.dependents(name):
+                parent, constraint = canonicalize_name(table["name"]), dependency.constraint
+                if parent in self.releases or admits(constraint, version):
+                    continue
+                if not self._member_admits(parent, name, version):
                     self._raise_parent(parent, name, version, constraint)
                     return True
         for name, requirement in self._requirements():
@@ -125,8 +127,11 @@ class _Planner:
             if not locked.admits(str(requirement.specifier), held):
                 self._raise_child(name, child, str(requirement.specifier), held)
                 return True
-            if not self.extras(child).issuperset(map(canonicalize_name, requirement.extras)):
-                self._ask_more(child, held, requirement)
+            more = self.extras(child).union(map(canonicalize_name, requirement.extras))
+            if more != self.extras(child):  # of a package that may stay at its version
+                self._extras[child] = more
+                if child not in self.releases:
+                    self.add(child, held)
                 return True
         return False
 
@@ -169,16 +174,15 @@ class _Planner:
             supporting = SpecifierSet(metadata.requires_python)
         except InvalidSpecifier:
             return True
-        markers = {""} if self._lock.of(name) else self._markers_on(name)
+        markers = {""}
+        if not self._lock.of(name):
+            asking = (it for _, it in self._requirements() if canonicalize_name(it.name) == name)
+            markers = {str(it.marker) if it.marker else "" for it in asking}
         return all(
             supporting.contains(full)
             for full in supported(self._lock.python)
             if any(can_hold(marker, full) for marker in markers)
         )
-
-    def _markers_on(self, name: str) -> set[str]:
-        asking = (it for _, it in self._requirements() if canonicalize_name(it.name) == name)
-        return {str(it.marker) if it.marker else "" for it in asking}
 
     def _other_pythons(self, release: Release, metadata: Metadata) -> RecipeError:
         return refused_for(
@@ -191,28 +195,15 @@ class _Planner:
             )
         )
 
-    def _dependents(self, name: str) -> Iterator[tuple[str, str]]:
-        """Locked packages that ask for one and stay as they are, with their constraints."""
-        for table, dependency in self._lock.dependents(name):
-            parent = canonicalize_name(table["name"])
-            if parent not in self.releases:
-                yield parent, dependency.constraint
-
     def _raise_parent(self, parent: str, name: str, version: str, constraint: str) -> None:
         held = self._lock.version_of(parent)
         label = f"{parent} {held or ''}".strip()
         refusal = blocked(name, version, parent=label, spec=constraint, where=self._lock.path)
-        if held is None:
+        python, child = self._lock.lowest_python, f"{name}=={version}"
+        found = self._index.lowest_parent(parent, held, child, python, refusal)
+        if held is None or compare_versions(ECOSYSTEM, found, held) <= 0:
             raise refusal
-        try:
-            found = self._index.lowest_with(
-                f"{parent}>={at_least(held)}", f"{name}=={version}", self._lock.lowest_python
-            )
-        except RecipeError as error:
-            raise refusal from error
-        if compare_versions(ECOSYSTEM, found[parent], held) <= 0:
-            raise refusal
-        self.add(parent, found[parent])
+        self.add(parent, found)
 
     def _raise_child(self, parent: str, child: str, specifier: str, held: str) -> None:
         refusal = blocked(child, held, parent=parent, spec=specifier, where=self._lock.path)
@@ -225,18 +216,12 @@ class _Planner:
             raise refusal from error
         self.add(child, found.version)
 
-    def _ask_more(self, name: str, held: str, requirement: Requirement) -> None:
-        """More extras of a package that stays at its version."""
-        self._extras[name] = self.extras(name).union(map(canonicalize_name, requirement.extras))
-        if name not in self.releases:
-            self.add(name, held)
-
     def _bring_in(self, parent: str, child: str) -> None:
         """A package that the lock does not hold, as high as all else lets it be: so a client chooses what
         is new. Raises RecipeError."""
         count = len(self._lock.of(child))
         if count:
-            raise self._not_locked(parent, child, f"holds in {count} versions")
+            raise self._not_locked(parent, child, f"holds in {count} versions.")
         below: list[str] = []
         while True:
             version = self._choose(parent, child, below)
@@ -261,25 +246,24 @@ class _Planner:
         # uv may build nothing. What is locked as source stays, with all that it asks for.
         unread = [name for name in self._lock.without_wheel if name not in self.releases]
         error: RecipeError | None = None
+        python = self._lock.lowest_python
         for operator in ("==", ">="):
             pins = [f"{it}{operator}{now}" for it, now in held.items() if it not in self.releases]
             try:
-                found = self._index.joined(
-                    moving, [*pins, *below], self._lock.lowest_python, without=unread
-                )
+                found = self._index.joined(moving, [*pins, *below], python, without=unread)
             except RecipeError as refusal:
                 error = error or refusal
                 continue
             if child in found:
                 self._chosen |= found
                 return found[child]
-        message = f" {error.problem}" if error else ""
-        raise self._not_locked(parent, child, "does not hold", message)
+        message = f"does not hold. {error.problem}" if error else "does not hold."
+        raise self._not_locked(parent, child, message)
 
-    def _not_locked(self, parent: str, child: str, what: str, message: str = "") -> RecipeError:
+    def _not_locked(self, parent: str, child: str, what: str) -> RecipeError:
         return RecipeError(
             RefusalReason.MANIFEST_MISSING,
-            f"{parent} {self.versions[parent]} requires {child}, which {self._lock.path} {what}.{message}",
+            f"{parent} {self.versions[parent]} requires {child}, which {self._lock.path} {what}",
             next_step="Resolve it with Poetry (`poetry update`), which builds what it has to.",
         )
 
@@ -320,7 +304,7 @@ class PoetryProject(EditedProject):
 
     @property
     def installs_folders(self) -> bool:
-        """Does the lock take folders of the repository as packages?"""
+        """As ``DecidedByLock`` says: whether the lock takes folders of the repository as packages."""
         with suppress(RecipeError, RepositoryError):  # said when the lock is read
             return bool(self.members)
         return False
@@ -389,7 +373,7 @@ class PoetryProject(EditedProject):
 
     def asked(self, texts: Mapping[str, str]) -> tuple[Root, ...] | None:
         """What the project itself asks for; None: its manifest isn't there. Raises RecipeError."""
-        return roots(self.manifest, texts[self.manifest]) if texts else None
+        return tuple(roots(self.manifest, texts[self.manifest])) if texts else None
 
     @cached_property
     def lock(self) -> PoetryLock:

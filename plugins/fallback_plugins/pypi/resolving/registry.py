@@ -12,14 +12,14 @@ nothing.
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.parser import HeaderParser
 from functools import cached_property
 from html.parser import HTMLParser
-from pathlib import PurePosixPath
 from typing import Any
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from packaging.markers import InvalidMarker, Marker
 from packaging.requirements import InvalidRequirement, Requirement
@@ -33,10 +33,16 @@ from packaging.utils import (
 )
 
 from fallback_audit.vocabulary import BlockerKind, RefusalReason
-from fallback_plugins.pypi.archives import MemberTooLargeError, fetched, member_text, page
+from fallback_plugins.pypi.archives import (
+    MemberTooLargeError,
+    fetched,
+    file_name,
+    member_text,
+    page,
+)
 from fallback_plugins.pypi.manifests.metadata import REQUIRES, setup_call
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, tables, texts
-from fallback_plugins.pypi.manifests.requirements import requirement_in
+from fallback_plugins.pypi.manifests.requirements import at_least, requirement_in
 from fallback_plugins.pypi.resolving.uv_client import (
     UvClient,
     UvRefusedError,
@@ -117,13 +123,10 @@ class Metadata:
     @property
     def lists_requirements(self) -> bool:
         """Return whether a source archive's metadata has all that a build would (PEP 643)."""
-        version = str(self._headers.get("Metadata-Version", "")).partition(".")
-        is_new = all(it.isdigit() for it in version[::2]) and (
-            int(version[0]),
-            int(version[2]),
-        ) >= (2, 2)
+        major, _, minor = str(self._headers.get("Metadata-Version", "")).partition(".")
+        numbers = (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
         dynamic = {str(it).strip().lower() for it in self._headers.get_all("Dynamic", ())}
-        return is_new and dynamic.isdisjoint({"requires-dist", "provides-extra"})
+        return numbers >= (2, 2) and dynamic.isdisjoint({"requires-dist", "provides-extra"})
 
     @cached_property
     def requirements(self) -> tuple[Requirement, ...]:
@@ -175,6 +178,18 @@ class PackageIndex:
             )
         return found
 
+    def lowest_parent(
+        self, parent: str, held: str | None, child: str, python: str, refusal: RecipeError
+    ) -> str:
+        """Return the lowest version of a parent, from the one that is held, that admits a child's pin.
+        ``refusal``: raised if there is none, or the parent may not move (``held`` is None)."""
+        if held is None:
+            raise refusal
+        try:
+            return self.lowest_with(f"{parent}>={at_least(held)}", child, python)[parent]
+        except RecipeError as error:
+            raise refusal from error
+
     def joined(
         self,
         requirements: Sequence[str],
@@ -217,8 +232,7 @@ class PackageIndex:
                 raise
             # What is locked already may be too new itself.
             text = client.lock(wanted, *options, alone=alone).text
-        lock = parse_toml("uv.lock", text)
-        packages: Sequence[Mapping[str, Any]] = lock.get("package", ())
+        packages: Sequence[Mapping[str, Any]] = parse_toml("uv.lock", text).get("package", ())
         return packages
 
     def release(self, package: str, version: str, python: str) -> tuple[Release, Metadata]:
@@ -238,9 +252,8 @@ class PackageIndex:
     def metadata(self, release: Release, python: str) -> Metadata:
         """Return a release's own metadata, from a wheel that is unpacked in a scratch folder (never
         run)."""
-        chosen = _python_and_platform(release, python)
+        chosen, label = _python_and_platform(release, python), f"{release.name} {release.version}"
         if chosen is None:
-            label = f"{release.name} {release.version}"
             raise refused_for(Blocker(kind=BlockerKind.NOT_BUILT, package=label))
         python, platform = chosen
         with scratch_folder("uv") as folder:
@@ -251,9 +264,9 @@ class PackageIndex:
             result = run_uv(self._clients, folder, ["pip", "install", *options, pin])
             texts = [path for path in folder.glob("wheel/*.dist-info/METADATA") if path.is_file()]
             if not result.ok or len(texts) != 1:
-                head = f"uv could not fetch {release.name} {release.version}"
                 words = own_words(result.output, folder)
-                raise UvRefusedError(head, result.output, result.refused_hosts, words=words)
+                head, hosts = f"uv could not fetch {label}", result.refused_hosts
+                raise UvRefusedError(head, result.output, hosts, words=words)
             return Metadata(texts[0].read_text(encoding="utf-8", errors="replace"))
 
 
@@ -274,15 +287,10 @@ def lowest_python(specifier: str) -> str:
     return ".".join(map(str, max(numbers))) if numbers else OLDEST_PYTHON
 
 
-def _file_name(url: str) -> str:
-    """Return the file's name in its address."""
-    return unquote(PurePosixPath(urlsplit(url).path).name)
-
-
 def _files(table: Any) -> Iterator[ReleaseFile]:
     for entry in (*table.get("wheels", ()), *filter(None, [table.get("sdist")])):
         address = entry.get("url") or entry.get("path") or ""
-        yield ReleaseFile(_file_name(address), entry.get("hash", ""), address)
+        yield ReleaseFile(file_name(address), entry.get("hash", ""), address)
 
 
 def _python_and_platform(release: Release, python: str) -> tuple[str, str] | None:
@@ -331,11 +339,9 @@ _ANY_DAY = datetime(2999, 1, 1, tzinfo=UTC)
 _WORTH_ASKING_TOGETHER = 2
 
 
-def _any(_version: str) -> bool:
-    return True
-
-
-def lowest_safe(advisory: Advisory, package: str, current: str, fits: Fits = _any) -> str:
+def lowest_safe(
+    advisory: Advisory, package: str, current: str, fits: Fits = lambda _version: True
+) -> str:
     """Return the lowest version named as fixed above ``current`` that no advisory in hand covers.
 
     Raises RecipeError (NO_FIXED_VERSION); nothing is asked of a registry.
@@ -440,7 +446,7 @@ class Releases:
         else:
             self._faults |= {release: yanked.get(release) for release in releases}
 
-    def named(self, package: str, current: str, fits: Fits = _any) -> str:
+    def named(self, package: str, current: str, fits: Fits = lambda _version: True) -> str:
         """Return the lowest safe version above ``current`` that the advisory names. Raises RecipeError."""
         if self.only is None:
             return lowest_safe(
@@ -458,7 +464,7 @@ class Releases:
             next_step="Choose another version.",
         )
 
-    def lowest_safe(self, package: str, current: str, fits: Fits = _any) -> str:
+    def lowest_safe(self, package: str, current: str, fits: Fits = lambda _version: True) -> str:
         """Return the ``named`` version, or the next release above it if that one is yanked, unpublished, or
         a candidate for a final release. A local build (``2.5+cpu``) stays one, if the same build is
         published."""
@@ -514,11 +520,11 @@ class Releases:
         except RecipeError:
             if self.only is not None:
                 raise
-            version = highest_named(self.advisory, package, _any) or current
+            version = highest_named(self.advisory, package, lambda _: True) or current
             for _ in range(MAX_ASKED):
                 following = self._next(package, version)
                 if following is None:
-                    raise
+                    break
                 version = following
                 affected = is_affected(self.advisory, ECOSYSTEM, package, version)
                 if not affected and fits(version) and self.ages.admits(package, version):
@@ -601,7 +607,7 @@ def sdists_of(index: str, name: str, python: str) -> tuple[Sdist, ...] | None:
     built, is_listed = set(), False
     for attributes in _page_files(content):
         url = urljoin(address, attributes.get("href") or "")
-        file, archive = _file_name(url), _ARCHIVE.fullmatch(_file_name(url))
+        file, archive = file_name(url), _ARCHIVE.fullmatch(file_name(url))
         try:
             if archive is None:
                 _, version, _, tags = parse_wheel_filename(file)
@@ -614,10 +620,11 @@ def sdists_of(index: str, name: str, python: str) -> tuple[Sdist, ...] | None:
             continue
         is_listed = True
         if own_name == name and "data-yanked" not in attributes:
-            parts = urlsplit(url)
+            parts, asked = urlsplit(url), ""
             digest = parts.fragment.replace("=", ":", 1)
             place = ReleaseFile(file, digest, parts._replace(fragment="").geturl())
-            asked = _specifier(attributes.get("data-requires-python") or "")
+            with suppress(InvalidSpecifier):
+                asked = str(SpecifierSet(attributes.get("data-requires-python") or ""))
             found.setdefault(str(version), Sdist(name, str(version), place, asked))
     if not is_listed:
         return None  # a page for people: of a login, or of another format
@@ -660,13 +667,6 @@ def _serves(interpreter: str, abi: str, python: str) -> bool:
     return tag["kind"] == "py" or abi == "abi3" or not tag["minor"] or int(tag["minor"]) >= least
 
 
-def _specifier(text: str) -> str:
-    try:
-        return str(SpecifierSet(text))
-    except InvalidSpecifier:
-        return ""
-
-
 def sdist_requirements(file: ReleaseFile | None) -> tuple[str, ...] | None:
     """What it requires, as lines of metadata (``Requires-Dist``, ``Provides-Extra``) with the conditions
     of each; None: it can't be had, or does not say, or not so that it can be read.
@@ -674,10 +674,13 @@ def sdist_requirements(file: ReleaseFile | None) -> tuple[str, ...] | None:
     Raises ToolFailedError where the registry does not answer now.
     """
     content = fetched(file.url, file.hash) if file is not None else None
-    if content is None:
+    if file is None or content is None:
         return None
+    archive, name = _ARCHIVE.fullmatch(file.name), ""
+    with suppress(InvalidSdistFilename):  # the archive's name does not say whose it is
+        name = parse_sdist_filename(f"{archive['release']}.tar.gz")[0] if archive else ""
     try:
-        return _said_in(content, _name_in(file))
+        return _said_in(content, name)
     except (MemberTooLargeError, InvalidMarker, RecipeError):
         return None
 
@@ -702,15 +705,6 @@ def _said_in(content: bytes, name: str) -> tuple[str, ...] | None:
     return None if written is None else tuple(_parsed(written))
 
 
-def _name_in(file: ReleaseFile | None) -> str:
-    """The canonical name of a release; empty: its archive's name does not say."""
-    archive = _ARCHIVE.fullmatch(file.name) if file is not None else None
-    try:
-        return parse_sdist_filename(f"{archive['release']}.tar.gz")[0] if archive else ""
-    except InvalidSdistFilename:
-        return ""
-
-
 def _record(name: str, record: str) -> Callable[[str], bool]:
     """Finds a record of setuptools on the release itself: test data may have those of others."""
 
@@ -724,14 +718,11 @@ def _record(name: str, record: str) -> Callable[[str], bool]:
 
 def _top(content: bytes, wanted: str) -> str:
     """The text of a file in the archive's one folder; empty if there is none."""
-    return (
-        member_text(
-            content,
-            lambda member: member.count("/") == 1 and member.endswith(f"/{wanted}"),
-            MAX_REQUIRES_BYTES,
-        )
-        or ""
-    )
+
+    def is_top(member: str) -> bool:
+        return member.count("/") == 1 and member.endswith(f"/{wanted}")
+
+    return member_text(content, is_top, MAX_REQUIRES_BYTES) or ""
 
 
 def _listed(metadata: Metadata) -> Iterator[str]:

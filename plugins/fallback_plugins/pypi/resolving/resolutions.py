@@ -20,13 +20,13 @@ from packaging.version import Version
 from pydantic import ValidationError
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.pypi.locks.uv_lock import STUBS, package_tables, read_tree
+from fallback_plugins.pypi.locks.uv_lock import STUBS, key_of, package_tables, read_tree
 from fallback_plugins.pypi.manifests import pythons
 from fallback_plugins.pypi.manifests.commands import install_commands
 from fallback_plugins.pypi.manifests.indexes import has_own_index
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.markers import alternatives
-from fallback_plugins.pypi.manifests.metadata import asked_python, own_name
+from fallback_plugins.pypi.manifests.metadata import METADATA_FILES, asked_python, own_name
 from fallback_plugins.pypi.manifests.pyproject import (
     TableEntry,
     in_other_arrays,
@@ -87,15 +87,9 @@ from fallback_tier.repo import RepoContext
 #: Packages of one command without a wheel: each costs a listing, an archive and a run of uv.
 MAX_WITHOUT_WHEEL = 10
 
-#: Sets of clients and Pythons of which it is kept what archives said.
-_LEARNT = 8
-
 #: An option for a whole requirements file, and the options of uv for it or a setting in ``[tool.uv]``.
 _PRE = re.compile(r"^[ \t]*--pre\b", re.MULTILINE)
 _CHOOSING = ("--prerelease=allow", "--resolution=lowest", "--resolution=lowest-direct")
-
-#: Files of a project's own metadata.
-_METADATA = ("pyproject.toml", "setup.cfg", "setup.py")
 
 _HASH = "--hash"
 
@@ -151,7 +145,7 @@ def resolve(
         _named_tree(source, text),
         unresolved=tuple(unknown),
     )
-    return _with_origins(bare, {_key(table): table for table in package_tables("uv.lock", text)})
+    return _with_origins(bare, _by_key(text))
 
 
 @dataclass
@@ -189,7 +183,14 @@ class CommandResolution:
         if self._is_of_program:
             return joined(self._commands(reading))
         if kind_of(self.path) is Kind.PYPROJECT:
-            reading.each(self.path, self.texts[self.path], self._check_dynamic)
+
+            def check(path: str, text: str) -> Sequence[str]:
+                check_dynamic(
+                    path, parse_toml(path, text), self._metadata_of(posixpath.dirname(path))
+                )
+                return ()
+
+            reading.each(self.path, self.texts[self.path], check)
         return wanted(self._installed, reading)
 
     @cached_property
@@ -229,7 +230,7 @@ class CommandResolution:
         """The lowest Python that the project supports; if it does not say, that on which it runs, or the
         one that installs."""
         folder = posixpath.dirname(self.path)
-        paths = {name: posixpath.join(folder, name) for name in _METADATA}
+        paths = {name: posixpath.join(folder, name) for name in METADATA_FILES}
         read = {}
         for name, path in paths.items():
             with suppress(RepositoryError):
@@ -255,7 +256,13 @@ class CommandResolution:
         lines = self.wanted
         if not lines.requirements:
             return self._resolution(ResolvedBy.CLIENT, DependencyTree(self.path, {}), {})
-        if self._is_lock and (pins := _pins(lines)) is not None:
+        # Each line of the compiled files has a hash or a comment on what requires it: no hand added it.
+        by_compiler = self.is_compiled and all(
+            _HASH in text or _VIA.search(text)
+            for text in self._installed.values()
+            if is_closed(text)
+        )
+        if by_compiler and (pins := _pins(lines)) is not None:
             return self._resolution(ResolvedBy.LOCK, self._flat(pins), {})
         return self._kept() if self.only_kept or self.repo.settings.offline else None
 
@@ -314,7 +321,7 @@ class CommandResolution:
             parts = self._parts() if error.found_no_solution else []
             if len(parts) < 2:
                 raise
-            return self._locked(parts)
+        return self._locked(parts)
 
     def _locked(self, parts: Sequence[Wanted]) -> Resolution:
         """Of several parts, those that can't be resolved are unknown. Raises UvRefusedError if all are."""
@@ -331,7 +338,7 @@ class CommandResolution:
                 unknown.append(self._narrowed(part_of) if error.found_no_solution else part_of)
                 continue
             trees.append(_named_tree(self.path, text))
-            tables |= {_key(table): table for table in package_tables("uv.lock", text)}
+            tables |= _by_key(text)
             unknown += map(self._narrowed, without)
         return self._resolution(ResolvedBy.CLIENT, _joined(self.path, trees), tables, unknown)
 
@@ -473,13 +480,6 @@ class CommandResolution:
         ]
         return bool(found) and all(map(_is_annotated, found))
 
-    @property
-    def _is_lock(self) -> bool:
-        """Whether each line of the compiled files shows that it was not added by hand, by a hash or by a
-        comment on what requires it."""
-        found = [text for text in self._installed.values() if is_closed(text)]
-        return self.is_compiled and all(_HASH in text or _VIA.search(text) for text in found)
-
     # --- the value ------------------------------------------------------------------------------
 
     def _resolution(
@@ -531,7 +531,10 @@ class CommandResolution:
     ) -> Unresolved:
         reason = f"{self.path} was not resolved. {reason}"
         # A command that installs a tool, and a build, concern what they name, as far as is known.
-        builds = self._is_of_tools and all(map(_is_of_build, self._entries_of_tools))
+        builds = self._is_of_tools and all(
+            it.keys[0] == "build-system" or it.keys[:3] == ("tool", "hatch", "build")
+            for it in self._entries_of_tools
+        )
         is_narrow = self._is_of_commands or builds
         names = map(name_of, self.wanted.requirements) if is_narrow else ()
         placed = (it.model_copy(update={"file": it.file or self.path}) for it in blockers)
@@ -605,11 +608,6 @@ class CommandResolution:
         self._read_folders[folder] = found, lines
         return lines
 
-    def _check_dynamic(self, path: str, text: str) -> Sequence[str]:
-        """Raises RecipeError if the build computes the dependencies, and no file that is read says them."""
-        check_dynamic(path, parse_toml(path, text), self._metadata_of(posixpath.dirname(path)))
-        return ()
-
     def _metadata_of(self, folder: str, patched: Mapping[str, str] = NO_TEXTS) -> dict[str, str]:
         """The texts of a folder's metadata files by name, and of ``hatch_hook``. Raises RecipeError."""
         found: dict[str, str] = {}
@@ -622,7 +620,7 @@ class CommandResolution:
                 except RepositoryError as error:
                     raise unresolvable(self.path, folder) from error
 
-        for name in _METADATA:
+        for name in METADATA_FILES:
             read(name)
         read(hatch_hook(parse_toml("pyproject.toml", found.get("pyproject.toml", ""))))
         return found
@@ -683,9 +681,12 @@ def _locked(
         tables = package_tables("uv.lock", scratch.text)
         passed = frozenset[str]() if is_trial else scratch.passed_over
         found = {it.stem: it for it in learnt.above(client, lines, tables, passed, options)}
-        unlisted = (name for name in passed if learnt.listed.get(name, ()) is None)
-        dark |= {name for name in unlisted if not _is_newest(client, lines, tables, name)}
-        held = {f"{_underscored(it['name'])}-{it.get('version')}" for it in tables}
+        for name in (name for name in passed if learnt.listed.get(name, ()) is None):
+            newest = _highest(client, lines, name)
+            held = {it.get("version") for it in tables if it["name"] == name}
+            if newest is None or held != {newest.version}:
+                dark.add(name)
+        held = {f"{it['name'].replace('-', '_')}-{it.get('version')}" for it in tables}
         taken = [it for stem, it in stubs.items() if stem in held]
         unread = [it for it in taken if it.stem not in learnt.said]
         if not found.keys() <= stubs.keys():
@@ -697,11 +698,7 @@ def _locked(
         else:
             learnt.stubs |= {} if is_trial else stubs
             silent = [it for it in taken if learnt.said.get(it.stem, ()) is None]
-            return scratch.text, [
-                *map(_says_nothing, silent),
-                *map(_not_looked_into, unread),
-                *map(_not_listed, sorted(dark)),
-            ]
+            return scratch.text, [*_unread(silent, unread, sorted(dark))]
 
 
 @dataclass
@@ -757,7 +754,7 @@ class _Learnt:
                     return
 
 
-@lru_cache(maxsize=_LEARNT)
+@lru_cache(maxsize=8)  # what archives said is kept for so many sets of clients and Pythons
 def _learnt(_clients: ClientRunner, _python: str) -> _Learnt:
     return _Learnt()
 
@@ -765,10 +762,6 @@ def _learnt(_clients: ClientRunner, _python: str) -> _Learnt:
 def _registries(tables: Iterable[Mapping[str, Any]]) -> list[str]:
     found = {str(table_of(table, "source").get("registry", "")) for table in tables}
     return sorted(found - {"", STUBS})
-
-
-def _underscored(name: str) -> str:
-    return name.replace("-", "_")
 
 
 def _by_uv(client: UvClient, lines: Wanted, name: str) -> tuple[Sdist, ...]:
@@ -780,51 +773,29 @@ def _by_uv(client: UvClient, lines: Wanted, name: str) -> tuple[Sdist, ...]:
 
 
 def _highest(client: UvClient, lines: Wanted, name: str) -> Release | None:
-    try:
-        return PackageIndex(client.clients).highest(name, _spec(lines, name), client.python)
-    except RecipeError:
-        return None
-
-
-def _is_newest(
-    client: UvClient, lines: Wanted, tables: Sequence[Mapping[str, Any]], name: str
-) -> bool:
-    """Return whether a lock has the highest release of a package that the set's own lines admit."""
-    highest = _highest(client, lines, name)
-    held = {it.get("version") for it in tables if it["name"] == name}
-    return highest is not None and held == {highest.version}
-
-
-def _spec(lines: Wanted, name: str) -> str:
-    """What a set requires of a package itself."""
+    """The highest release of a package that the set's own lines admit."""
     asked = (Requirement(line) for line in (*lines.requirements, *lines.constraints))
     specs = (str(it.specifier) for it in asked if canonicalize_name(it.name) == name)
-    return ",".join(dict.fromkeys(filter(None, specs)))
+    spec = ",".join(dict.fromkeys(filter(None, specs)))
+    with suppress(RecipeError):
+        return PackageIndex(client.clients).highest(name, spec, client.python)
+    return None
 
 
-def _unread(subject: str, reason: str) -> Unresolved:
+def _unread(
+    silent: Iterable[Sdist], unread: Iterable[Sdist], dark: Iterable[str]
+) -> Iterator[Unresolved]:
+    """Yield what is unknown: archives that don't say what they require, those that were not read, and
+    packages whose page can't be read."""
+    why = "has no wheel, and its archive does not say what it requires."
+    found = [(f"{it.name} {it.version}", f"{it.name} {it.version} {why}") for it in silent]
+    why = "has no wheel, and its archive was not looked into."
+    found += [(it.name, f"{it.name} {it.version} {why}") for it in unread]
+    why = "may have a release without a wheel: its page in the registry can't be read."
+    found += [(name, f"{name} {why}") for name in dark]
     step = "Commit a lock or compiled requirements, so that what it brings in is known."
-    return Unresolved(subject=subject, reason=reason, next_step=step)
-
-
-def _says_nothing(one: Sdist) -> Unresolved:
-    label = f"{one.name} {one.version}"
-    said = f"{label} has no wheel, and its archive does not say what it requires."
-    return _unread(label, said)
-
-
-def _not_looked_into(one: Sdist) -> Unresolved:
-    reason = f"{one.name} {one.version} has no wheel, and its archive was not looked into."
-    return _unread(one.name, reason)
-
-
-def _not_listed(name: str) -> Unresolved:
-    reason = f"{name} may have a release without a wheel: its page in the registry can't be read."
-    return _unread(name, reason)
-
-
-def _is_of_build(entry: TableEntry) -> bool:
-    return entry.keys[0] == "build-system" or entry.keys[:3] == ("tool", "hatch", "build")
+    for subject, reason in found:
+        yield Unresolved(subject=subject, reason=reason, next_step=step)
 
 
 def _is_annotated(text: str) -> bool:
@@ -868,28 +839,26 @@ def _joined(source: str, trees: Sequence[DependencyTree]) -> DependencyTree:
     return DependencyTree(source, nodes, (Node(source, source, "", tuple(asks)),))
 
 
+def _by_key(text: str) -> dict[str, Mapping[str, Any]]:
+    """The packages of uv's lock, by their keys in a tree."""
+    return {key_of(table): table for table in package_tables("uv.lock", text)}
+
+
 def _with_origins(bare: Resolution, tables: Mapping[str, Mapping[str, Any]]) -> Resolution:
-    packages = tuple(_with_origin(one, tables.get(one.key, {})) for one in bare.packages)
-    return bare.model_copy(update={"packages": packages})
-
-
-def _with_origin(one: ResolvedPackage, table: Mapping[str, Any]) -> ResolvedPackage:
-    """The package with its registry, its digest and its environments, as uv's lock has them."""
-    if not table:
-        return one
-    files = (*filter(None, [table.get("sdist")]), *table.get("wheels", ()))
-    source = table_of(table, "source")
-    return one.model_copy(
-        update={
-            "origin": str(source.get("registry", source.get("url", ""))),
-            "digest": str(next((file.get("hash", "") for file in files), "")),
-            "environments": " or ".join(texts(table.get("resolution-markers"))),
-        }
-    )
-
-
-def _key(table: Mapping[str, Any]) -> str:
-    return f"{table['name']} {table.get('version', '')}".strip()
+    """The resolution with each package's registry, digest and environments, as uv's lock has them."""
+    packages: list[ResolvedPackage] = []
+    for one in bare.packages:
+        if table := tables.get(one.key):
+            files = (*filter(None, [table.get("sdist")]), *table.get("wheels", ()))
+            source = table_of(table, "source")
+            origin = {
+                "origin": str(source.get("registry", source.get("url", ""))),
+                "digest": str(next((file.get("hash", "") for file in files), "")),
+                "environments": " or ".join(texts(table.get("resolution-markers"))),
+            }
+            one = one.model_copy(update=origin)
+        packages.append(one)
+    return bare.model_copy(update={"packages": tuple(packages)})
 
 
 def _uv() -> str:

@@ -41,9 +41,6 @@ UV_TIMEOUT_S = 300.0
 #: How much of uv's own words is read for a refusal.
 _MAX_WORDS = 600
 
-#: How much of a line that is no requirement a refusal repeats.
-_MAX_LINE = 100
-
 _ALWAYS = ("--no-python-downloads", "--no-progress", "--color=never")
 
 _STUB_WHEEL = "Wheel-Version: 1.0\nGenerator: stub\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -164,20 +161,6 @@ def _interpreter(clients: ClientRunner, files: Mapping[str, str]) -> list[str]:
     return ["--python", str(python)] if not asked or fits(asked, minor_of(python)) else []
 
 
-def uv_accepts(
-    clients: ClientRunner, files: Mapping[str, str], lock: str, options: Sequence[str] = ()
-) -> str | None:
-    """Return None if uv finds the lock up to date with the manifests as it is; otherwise uv's message.
-
-    No registry is asked, nothing is built: the lock has all.
-    """
-    try:
-        uv_lock(clients, files, lock, ["--check", "--offline", *options])
-    except RecipeError as error:
-        return error.problem
-    return None
-
-
 def run_uv(
     clients: ClientRunner,
     cwd: Path,
@@ -198,16 +181,14 @@ def _requirement_line(text: str) -> str:
     Parts of it come out of the target's files: none may become an address, an option or a separate line.
     Raises RecipeError.
     """
+    shown = f"{text[:_MAX_ASKED]!r}"
     try:
         requirement = Requirement(text)
     except InvalidRequirement as error:
-        raise resolver_failed(
-            f"{text[:_MAX_LINE]!r} is no requirement.", kind="not_a_requirement"
-        ) from error
+        raise resolver_failed(f"{shown} is no requirement.", kind="not_a_requirement") from error
     if requirement.url is not None:
-        raise resolver_failed(
-            f"{text[:_MAX_LINE]!r} names an address, and addresses are not fetched.", kind="address"
-        )
+        problem = f"{shown} names an address, and addresses are not fetched."
+        raise resolver_failed(problem, kind="address")
     return str(requirement)
 
 
@@ -422,14 +403,17 @@ class UvClient:
         )
         made_of = tuple(sorted((stubs or {}).items()))
         result, words, text = _locked(self.clients, manifest, tuple(options), made_of)
+        passed_over, taken = _steps(result.output)
         if text is None:
             asked = ", ".join((*requirements, *constraints))
             words = "no answer in time" if result.timed_out else words
             head = f"uv finds no usable {asked[:_MAX_ASKED]}"
             said = _LOG_LINE.sub("", result.output)
-            passed_over, _ = _steps(result.output)
             raise UvRefusedError(head, said, result.refused_hosts, passed_over, words)
-        return Locked(text, passed_over=_passed_over(result.output, text))
+        packages = package_tables("uv.lock", text)
+        held = frozenset(str(it["name"]) for it in packages if "registry" in table_of(it, "source"))
+        # All packages of the lock, if this uv logs its steps in other words.
+        return Locked(text, passed_over=passed_over if held <= taken else held)
 
     def _compile(
         self,
@@ -439,14 +423,12 @@ class UvClient:
         needs: re.Pattern[str] = _ANYTHING,
     ) -> str:
         """Return uv's output. Raises UvRefusedError if it fails, or has nothing that it ``needs``."""
-        lines = dict(
-            zip(_FILES, (wanted.requirements, wanted.constraints, wanted.overrides), strict=True)
+        lines = (wanted.requirements, wanted.constraints, wanted.overrides)
+        texts = tuple(
+            (name, "".join(f"{_requirement_line(it)}\n" for it in held))
+            for name, held in zip(_FILES, lines, strict=True)
         )
-        texts = {
-            name: "".join(f"{_requirement_line(it)}\n" for it in held)
-            for name, held in lines.items()
-        }
-        result, words = _compiled(self.clients, tuple(texts.items()), options, quick=quick)
+        result, words = _compiled(self.clients, texts, options, quick=quick)
         if result.ok and needs.search(result.output):
             return result.output
         message = "no answer in time" if result.timed_out else words
@@ -468,14 +450,6 @@ def _steps(log: str) -> tuple[frozenset[str], set[str]]:
         taken |= {step["taken"]} if step["taken"] else set()
         sought = step["sought"] or ""
     return frozenset(passed | {sought} - {""}), taken
-
-
-def _passed_over(log: str, text: str) -> frozenset[str]:
-    """Return ``Locked.passed_over``; all packages of the lock, if this uv logs its steps in other words."""
-    passed, taken = _steps(log)
-    packages = package_tables("uv.lock", text)
-    held = frozenset(str(it["name"]) for it in packages if "registry" in table_of(it, "source"))
-    return passed if held <= taken else held
 
 
 @lru_cache(maxsize=_LOCKS)

@@ -103,11 +103,7 @@ class Reading:
             if self.skipped is None:
                 raise
             names = _names(item) if self.closed and isinstance(item, str) else frozenset()
-            self.skipped.append(
-                Unresolved(
-                    subject=path, reason=error.problem, next_step=error.next_step, names=names
-                )
-            )
+            self.skipped.append(_skipped(path, error, names))
             return ()
         return (found,) if isinstance(found, str) else found
 
@@ -124,8 +120,7 @@ class Reading:
         if self.skipped is None:
             raise error
         names = frozenset().union(*map(_names, command.requirements))
-        reason, step = error.problem, error.next_step
-        self.skipped.append(Unresolved(subject=path, reason=reason, next_step=step, names=names))
+        self.skipped.append(_skipped(path, error, names))
         return Wanted(())
 
     def _requirement(self, path: str, line: str) -> Sequence[str]:
@@ -145,6 +140,11 @@ class Reading:
         extras = _EXTRAS_OF_FOLDER.search(line)
         names = extras["extras"].split(",") if extras else ()
         return self.folder_lines(_beside(path, place), names)
+
+
+def _skipped(path: str, error: RecipeError, names: frozenset[str]) -> Unresolved:
+    reason, step = error.problem, error.next_step
+    return Unresolved(subject=path, reason=reason, next_step=step, names=names)
 
 
 def _folder_in(reference: str) -> str:
@@ -182,6 +182,10 @@ _STRICT = Reading()
 
 def wanted(texts: Mapping[str, str], reading: Reading = _STRICT) -> Wanted:
     """What these texts ask for. Raises RecipeError, naming what is not resolved outside the sandbox."""
+
+    def missing_include(path: str, other: str) -> Sequence[str]:
+        raise unresolvable(path, f"an include that is no requirements file ({other})")
+
     constraining = constraint_files(texts)
     parts = []
     for path, text in sorted(texts.items()):
@@ -190,7 +194,7 @@ def wanted(texts: Mapping[str, str], reading: Reading = _STRICT) -> Wanted:
         if kind_in_set(path) is Kind.REQUIREMENTS:
             for other, _ in includes(path, text):
                 if other not in texts:
-                    reading.each(path, other, _missing_include)
+                    reading.each(path, other, missing_include)
         part = _wanted_in(path, text, reading)
         parts.append(Wanted((), part.requirements) if path in constraining else part)
     return joined(parts)
@@ -204,10 +208,6 @@ def joined(parts: Iterable[Wanted]) -> Wanted:
         tuple(line for part in each for line in part.constraints),
         tuple(line for part in each for line in part.overrides),
     )
-
-
-def _missing_include(path: str, other: str) -> Sequence[str]:
-    raise unresolvable(path, f"an include that is no requirements file ({other})")
 
 
 def project_lines(manifests: Mapping[str, str], extras: Sequence[str]) -> tuple[str, ...]:
@@ -330,11 +330,6 @@ def _with_specifier(requirement: Requirement, specifier: str) -> str:
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     marker = f"; {requirement.marker}" if requirement.marker else ""
     return f"{requirement.name}{extras}{specifier}{marker}"
-
-
-def constraints_file(texts: Mapping[str, str]) -> str | None:
-    """The constraints file of a set, if it has one."""
-    return min(constraint_files(texts), default=None)
 
 
 def constraint_files(texts: Mapping[str, str]) -> frozenset[str]:

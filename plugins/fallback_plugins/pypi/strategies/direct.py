@@ -4,7 +4,7 @@ No client decides here. A registry is asked for two things only, and only where 
 chosen release was yanked, and the hashes of a hash-pinned one.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -62,8 +62,9 @@ class Bump:
 
 
 def held(places: Iterable[Place]) -> tuple[str, ...]:
-    """Return the versions (or ranges) that places ask for, lowest first."""
-    return tuple(sorted({*map(_shown, places)}, key=lambda version: sort_key(ECOSYSTEM, version)))
+    """Return the versions that places require, or the ranges if none can be read, lowest first."""
+    shown = {_spec(it) or "any version" if it.current is None else it.current for it in places}
+    return tuple(sorted(shown, key=lambda version: sort_key(ECOSYSTEM, version)))
 
 
 def places_of(texts: Mapping[str, str], package: str) -> tuple[Place, ...]:
@@ -99,7 +100,9 @@ def is_unaffected(advisory: Advisory, place: Place, package: str) -> bool:
     """Return whether a place holds in every case (no marker, extra, group), for safe versions alone."""
     asked = place.asked
     matcher = advisory.matcher(ECOSYSTEM, package)
-    if asked is None or asked.marker or not _is_main(place):
+    main = (("project", "dependencies"), ("tool", "poetry", "dependencies"), ("packages",))
+    is_main = any(place.keys[: len(one)] == one for one in main)
+    if asked is None or asked.marker or not (is_main or place.kind is Kind.REQUIREMENTS):
         return False
     if asked.taken:
         return matcher is None or not matcher.covers(asked.taken)
@@ -112,13 +115,6 @@ def is_unaffected(advisory: Advisory, place: Place, package: str) -> bool:
     above = admits_affected(advisory, ECOSYSTEM, package, asked.admits)
     covered = matcher is not None and any(map(matcher.covers, admitted))
     return bounded and bool(admitted) and not above and not covered
-
-
-def _is_main(place: Place) -> bool:
-    """Return whether the place is in what is installed in every case."""
-    main = (("project", "dependencies"), ("tool", "poetry", "dependencies"), ("packages",))
-    found = any(place.keys[: len(one)] == one for one in main)
-    return found or place.kind is Kind.REQUIREMENTS
 
 
 def plan_bump(
@@ -136,7 +132,9 @@ def plan_bump(
     for place in affected:
         if place.blocker:
             raise _blocked(place, package)
-    acceptable = _not_excluded(places)
+    # ``!=`` stays: a version that one names isn't chosen.
+    clauses = (it for place in places if place.declaration for it in place.declaration.clauses)
+    excluding = [clause for clause in clauses if clause.operator == "!="]
     targets: dict[Place, str] = {}
     lines = {place: _line(place, places) for place in affected}
     for marker, pin in dict.fromkeys(lines.values()):
@@ -145,7 +143,7 @@ def plan_bump(
             (_current(advisory, place, package) for place in group),
             key=lambda version: sort_key(ECOSYSTEM, version),
         )
-        version = choose(package, current, acceptable)
+        version = choose(package, current, lambda it: all(one.admits(it) for one in excluding))
         targets |= dict.fromkeys(group, version)
         in_the_way = (it for it in places if _is_in_the_way(it, version, marker, pin))
         targets |= dict.fromkeys(in_the_way, version)
@@ -190,13 +188,10 @@ class Changes:
 
     def made(self, texts: Mapping[str, str]) -> dict[str, str]:
         """The texts after them; those that aren't touched are left out. Raises RecipeError."""
-        return {
-            **{path: apply_edits(texts[path], tuple(edits)) for path, edits in self.edits.items()},
-            **{
-                path: replace_requirements(path, texts[path], values)
-                for path, values in self.values.items()
-            },
-        }
+        made = {path: apply_edits(texts[path], tuple(it)) for path, it in self.edits.items()}
+        for path, values in self.values.items():
+            made[path] = replace_requirements(path, texts[path], values)
+        return made
 
 
 def raised(
@@ -215,22 +210,17 @@ def changes(
         here = {place: version for place, version in targets.items() if place.path == path}
         text = texts[path]
         if next(iter(here)).kind in _LINES:
-            new.edits[path] = [
-                edit
-                for place, version in here.items()
-                for edit in _line_edits(text, place, package, version, hashes)
-            ]
+            edits = new.edits[path] = []
+            for place, version in here.items():
+                edits += _edits(place, package, version)
+                if place.declaration and place.declaration.hashes:
+                    edits.append(hash_edit(text, place.declaration, hashes(package, version)))
         else:
             new.values[path] = {
                 place.keys: _value(path, text, place, package, version)
                 for place, version in here.items()
             }
     return new
-
-
-def _shown(place: Place) -> str:
-    """What a place asks for, as a version where one can be read."""
-    return place.current if place.current is not None else (_spec(place) or "any version")
 
 
 def _is_affected(advisory: Advisory, place: Place, package: str) -> bool:
@@ -265,18 +255,6 @@ def _current(advisory: Advisory, place: Place, package: str) -> str:
     return named or next((it for it in own if is_orderable(ECOSYSTEM, it)), "0")
 
 
-def _not_excluded(places: Sequence[Place]) -> Callable[[str], bool]:
-    """``!=`` stays: a version that one names isn't chosen."""
-    excluded = [
-        clause
-        for place in places
-        if place.declaration
-        for clause in place.declaration.clauses
-        if clause.operator == "!="
-    ]
-    return lambda version: all(clause.admits(version) for clause in excluded)
-
-
 def _line(place: Place, places: Sequence[Place]) -> tuple[str, str | None]:
     """Return the marker and the pin that decide a place's version: its own pin, or the highest one under
     the same marker that its range admits; None unless one file has several pins under that marker."""
@@ -305,14 +283,6 @@ def _is_in_the_way(place: Place, version: str, marker: str, pin: str | None) -> 
     return place.current is None or compare_versions(ECOSYSTEM, place.current, version) < 0
 
 
-def _line_edits(
-    text: str, place: Place, package: str, version: str, hashes: Hashes
-) -> Iterator[Edit]:
-    yield from _edits(place, package, version)
-    if place.declaration and place.declaration.hashes:
-        yield hash_edit(text, place.declaration, hashes(package, version))
-
-
 def _blocked(place: Place, package: str) -> RecipeError:
     """The refusal of a place that can't be raised."""
     problem = f"{place.path} requires {package}{_spec(place)}, but {place.blocker}."
@@ -327,9 +297,14 @@ def _edits(place: Place, package: str, version: str) -> tuple[Edit, ...]:
     declaration = place.declaration or Declaration(())
     edits = edits_for(declaration, version)
     if edits is None:
-        spec = f"{declaration.specifier} (not one version or bound to raise)"
-        raise blocked(package, version, parent=PROJECT, spec=spec, where=place.path)
+        raise not_raised(place.path, package, version, declaration)
     return edits
+
+
+def not_raised(path: str, package: str, version: str, declaration: Declaration) -> RecipeError:
+    """Return the refusal of a declaration that no edit raises to a version."""
+    spec = f"{declaration.specifier} (not one version or bound to raise)"
+    return blocked(package, version, parent=PROJECT, spec=spec, where=path)
 
 
 def _value(path: str, text: str, place: Place, package: str, version: str) -> str:

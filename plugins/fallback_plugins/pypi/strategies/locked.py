@@ -29,7 +29,7 @@ from fallback_plugins.pypi.resolving.registry import (
     as_options,
     lowest_safe,
 )
-from fallback_plugins.pypi.strategies.direct import places_of
+from fallback_plugins.pypi.strategies.direct import not_raised, places_of
 from fallback_plugins.pypi.surveying.deciding import DecidedByLock, LockStep
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, only_affected
 from fallback_plugins.shared.ages import Ages
@@ -65,7 +65,7 @@ from fallback_tier.repo import RepoContext
 #: The project's texts by path, and the tree that its lock holds.
 State = Position[Mapping[str, str]]
 
-#: One way to bring a package out of reach. Raises RecipeError where it doesn't serve.
+#: One way to bring a package out of reach. Raises RecipeError if it doesn't serve.
 StepFunction = Callable[[State, str], State]
 
 
@@ -184,8 +184,7 @@ def raised(
                 continue
             edits = None if string.declaration.refusal else edits_for(string.declaration, target)
             if edits is None:
-                spec = f"{string.declaration.specifier} (not one version or bound to raise)"
-                raise blocked(package, target, parent=PROJECT, spec=spec, where=path)
+                raise not_raised(path, package, target, string.declaration)
             new = apply_edits(string.value, edits)
             text = replace_requirement(path, text, string.keys, new)
         if text != texts[path]:
@@ -258,7 +257,7 @@ class LockResolver(ABC, Generic[ProjectT]):
 
     @property
     def forced(self) -> list[Strategy[Mapping[str, str]]]:
-        """The override alone; none without one."""
+        """The override alone, if the client has one."""
         return []
 
     def notes_on(self, _fix: ProjectFix) -> Iterator[str]:
@@ -267,6 +266,10 @@ class LockResolver(ABC, Generic[ProjectT]):
 
     def _manifests(self, state: State) -> dict[str, str]:
         return {path: text for path, text in state.files.items() if path != self._path}
+
+    def _place(self, state: State, package: str) -> str:
+        """Return the first manifest that requires a package; the lock if none does."""
+        return next(declared(self._manifests(state), package), self._path)
 
 
 class EditResolver(LockResolver[ProjectT]):
@@ -289,27 +292,19 @@ class EditResolver(LockResolver[ProjectT]):
         Raises RecipeError."""
 
     def _refresh(self, state: State, package: str) -> State:
-        """Move within what the manifest admits."""
         return self._moved(state, package, lambda _: False)
 
     def _direct(self, state: State, package: str) -> State:
-        """Move, and raise the package's own declaration if needed."""
         return self._moved(state, package, lambda name: name == package)
+
+    def _parent(self, state: State, package: str) -> State:
+        return self._moved(state, package, lambda _: True)
 
     def _not_declared(self, state: State, package: str) -> RecipeError | None:
         if any(declared(self._manifests(state), package)):
             return None
-        manifests = self._manifests(state)
-        return required_by_others(
-            state,
-            package,
-            f"{self._project.manifest} does not require {package}.",
-            lambda name: next(declared(manifests, name), self._path),
-        )
-
-    def _parent(self, state: State, package: str) -> State:
-        """Move, and raise every declaration that prevents it."""
-        return self._moved(state, package, lambda _: True)
+        problem = f"{self._project.manifest} does not require {package}."
+        return required_by_others(state, package, problem, partial(self._place, state))
 
     def _target(self, state: State, package: str) -> str:
         held = affected_versions(state.tree, self._advisory)[package][-1]
@@ -334,7 +329,7 @@ def check_raises(
 
 @dataclass
 class LockedProject(DecidedByLock, ABC):
-    """One lock, and the manifests of it that are in the repository. Implements ``PythonProject``."""
+    """One lock, and the manifests of it that are in the repository."""
 
     repo: RepoContext
     clients: ClientRunner
@@ -350,7 +345,7 @@ class LockedProject(DecidedByLock, ABC):
 
     @property
     def manifests(self) -> frozenset[str]:
-        """The paths of the lock and of the manifest next to it."""
+        """The paths of the lock and of the manifest next to it: no other project resolves them."""
         return frozenset({self.path, self.manifest})
 
     @property
@@ -375,7 +370,7 @@ class LockedProject(DecidedByLock, ABC):
 
     @cached_property
     def ages(self) -> Ages:
-        """As ``PythonProject`` says."""
+        """The project's rules on the age of releases. Raises RepositoryError."""
         return ages_of(self.repo, self.clients, self.path)
 
     @property
@@ -417,7 +412,10 @@ class LockedProject(DecidedByLock, ABC):
                     left_behind(advisory, ECOSYSTEM, name, versions, manifest=place, error=refusal)
                 )
                 continue
-            step = self._first_step(name, target)
+            step = LadderStep.LOCK_EDIT
+            if self.declares:
+                excluded = not_admitting(self.texts, name, target)
+                step = LadderStep.DIRECT_BUMP if excluded else LadderStep.LOCK_REFRESH
             moves.append(
                 Move(package=name, manifest=self.path, step=step, before=versions, after=target)
             )
@@ -465,7 +463,10 @@ class LockedProject(DecidedByLock, ABC):
 
     @cached_property
     def resolution(self) -> Resolution:
-        """As ``PythonProject`` says: what the lock holds, if it answers what its manifests ask for."""
+        """What the install command installs: what the lock holds, if it answers what its manifests ask for.
+
+        Raises RecipeError, RepositoryError for a file that can't be read.
+        """
         files = (self.path, *sorted(self.texts))
         command = InstallCommand(client=self._CLIENT, files=files, label=self._INSTALL)
         missing = self.tree.unlisted - self.step.held.keys() - self._conditional
@@ -484,13 +485,6 @@ class LockedProject(DecidedByLock, ABC):
         """Names that locked packages require under a condition: a lock may leave these out."""
         return frozenset()
 
-    def _first_step(self, package: str, version: str) -> LadderStep:
-        """Return the step that the files predict."""
-        if not self.declares:
-            return LadderStep.LOCK_EDIT
-        excluded = not_admitting(self.texts, package, version)
-        return LadderStep.DIRECT_BUMP if excluded else LadderStep.LOCK_REFRESH
-
     def _check_forced(self, packages: Iterable[str]) -> None:
         """Raise RecipeError for a package that the project requires, constrains or overrides itself."""
         for package in packages:
@@ -499,7 +493,6 @@ class LockedProject(DecidedByLock, ABC):
                 raise use_bump(package, f"declared in {place or self.path}")
 
     def _with_notes(self, fix: ProjectFix, resolver: LockResolver[Any]) -> ProjectFix:
-        """Return the fix with notes."""
         return replace(fix, notes=tuple(resolver.notes_on(fix)))
 
 

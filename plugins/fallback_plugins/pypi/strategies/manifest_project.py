@@ -39,7 +39,7 @@ from fallback_plugins.pypi.resolving.uv_client import (
 )
 from fallback_plugins.pypi.resolving.wanted import (
     Reading,
-    constraints_file,
+    constraint_files,
     installs_folders,
     loosened,
     name_of,
@@ -146,47 +146,47 @@ class ManifestProject:
     @property
     def command(self) -> CommandResolution:
         """The set's resolution, made once for the base commit. Raises RepositoryError."""
-        own = (self.path, self._ONLY_TOOLS, self.only_kept, self.clients, self.repo.settings)
-        return self.repo.once((CommandResolution, *own), self._command)
+        of_tools, only_kept = self._ONLY_TOOLS, self.only_kept
 
-    def _command(self) -> CommandResolution:
-        ages = Ages(ECOSYSTEM) if self._ONLY_TOOLS else self.ages
-        return CommandResolution(
-            *(self.repo, self.clients, self.path, self.texts, self._ONLY_TOOLS, self.only_kept),
-            ages=ages,
-        )
+        def command() -> CommandResolution:
+            ages = Ages(ECOSYSTEM) if of_tools else self.ages
+            own = (self.repo, self.clients, self.path, self.texts, of_tools, only_kept)
+            return CommandResolution(*own, ages=ages)
+
+        key = (CommandResolution, self.path, of_tools, only_kept)
+        return self.repo.once((*key, self.clients, self.repo.settings), command)
 
     @cached_property
     def ages(self) -> Ages:
-        """As ``PythonProject`` says."""
+        """The set's rules on the age of releases. Raises RepositoryError."""
         may_ask = not any(has_own_index(path, text) for path, text in self.texts.items())
         return ages_of(self.repo, self.clients, self.path, may_ask=may_ask, by_lock=False)
 
     @property
     def resolution(self) -> Resolution:
-        """As ``PythonProject`` says."""
+        """What its install command installs. Raises RecipeError, RepositoryError for a file that can't be
+        read."""
         made = self.command.made
         for doubt in filter(None, (step.doubt() for step in steps(self.texts))):
             made = made.doubted(doubt.problem, doubt.next_step)
         return made
 
     def awaits_client(self, advisory: Advisory) -> bool:
-        """As ``PythonProject`` says."""
+        """As ``DecidedByLock`` says."""
         asks = not self.repo.settings.offline and self.command.known is None
         return asks and bool(self.unsettled(advisory))
 
     def unsettled(
         self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS
     ) -> tuple[str, ...]:
-        """Return as ``PythonProject`` says. Python installs one version, so a declaration that holds in
+        """Return as ``DecidedByLock`` says. Python installs one version, so a declaration that holds in
         every case and admits no affected version settles its package."""
-        texts = {path: patched.get(path, text) for path, text in self.texts.items()}
-        bump = _TextBump(advisory, self.path, texts, self._locks_beside)
+        bump = self._bump(advisory, patched)
         places = dict(bump.declared())
         roots = tuple(self.command.roots)
         return tuple(
             package
-            for package in bump.packages
+            for package in advisory.packages(ECOSYSTEM)
             if not all(
                 any(
                     place.path in files and is_unaffected(advisory, place, package)
@@ -198,8 +198,7 @@ class ManifestProject:
 
     def outline(self, advisory: Advisory) -> Outline:
         """Return the direct bumps that the texts require, without asking a registry. Raises RecipeError."""
-        self._check_steps(advisory)
-        return self._bump(advisory).outline(may_ask=not self.repo.settings.offline)
+        return self._checked_bump(advisory).outline(may_ask=not self.repo.settings.offline)
 
     @property
     def installs_folders(self) -> bool:
@@ -216,14 +215,14 @@ class ManifestProject:
 
         Raises RecipeError.
         """
-        self._check_steps(advisory)
+        bump = self._checked_bump(advisory)
         self.limited.clear()
         if self.terms.choice and self.terms.choice.forced:
-            return self._forced(advisory, patched)
+            return self._forced(bump, patched)
         search = self._search(self._releases(advisory), patched)
         fix = ProjectFix({}, ())
         if LadderStep.DIRECT_BUMP not in self.terms.left_out:
-            fix = self._bump(advisory).fix(search.releases, self._hashes)
+            fix = bump.fix(search.releases, self._hashes)
         raised = {move.package for move in fix.moves}
         if not raised.issuperset(self.unsettled(advisory)):
             fix = self._resolved(search, fix) or fix
@@ -260,12 +259,15 @@ class ManifestProject:
         names = frozenset({one.name})
         return Unresolved(subject=self.path, reason=reason, next_step=step, names=names)
 
-    def _check_steps(self, advisory: Advisory) -> None:
+    def _bump(self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS) -> "_TextBump":
+        texts = {path: patched.get(path, text) for path, text in self.texts.items()}
+        return _TextBump(advisory, self.path, texts, self._locks_beside)
+
+    def _checked_bump(self, advisory: Advisory) -> "_TextBump":
+        """Return the bump, if compiled files answer what they were compiled from. Raises RecipeError."""
         for step in steps(self.texts):
             step.check(advisory)
-
-    def _bump(self, advisory: Advisory) -> "_TextBump":
-        return _TextBump(advisory, self.path, self.texts, self._locks_beside)
+        return self._bump(advisory)
 
     @cached_property
     def _locks_beside(self) -> Mapping[str, str]:
@@ -281,10 +283,10 @@ class ManifestProject:
         }
         return {**locks, **compiled_for(self.repo, self.path)}
 
-    def _forced(self, advisory: Advisory, patched: Mapping[str, str]) -> ProjectFix | None:
+    def _forced(self, bump: "_TextBump", patched: Mapping[str, str]) -> ProjectFix | None:
         """Constrain what the set only brings in, as a resolver finds it. Raises RecipeError."""
-        for package, places in self._bump(advisory).declared():
-            if affected_places(advisory, places, package):
+        for package, places in bump.declared():
+            if affected_places(bump.advisory, places, package):
                 raise use_bump(package, f"declared in {places[0].path}")
         if self.repo.settings.offline:
             raise no_override(
@@ -292,7 +294,7 @@ class ManifestProject:
             )
         if self.resolution.by is not ResolvedBy.CLIENT or self.resolution.unresolved:
             return None
-        search = self._search(self._releases(advisory), patched)
+        search = self._search(self._releases(bump.advisory), patched)
         resolve = Ladder(search.judge, State(self.texts, self.resolution.tree))
         if not resolve.packages:
             return None
@@ -357,11 +359,9 @@ class ManifestProject:
         if not self.command.is_compiled:
             return
         named = set(map(name_of, wanted(bumped.files, search.reading).requirements))
-        if named.issuperset(bumped.tree.by_name):
+        if named.issuperset(bumped.tree.by_name) or (before := self._before(search)) is None:
             return
-        before = self._before(search)
-        message = search.unnamed(State(self.texts, before), bumped) if before else None
-        if message:
+        if message := search.unnamed(State(self.texts, before), bumped):
             refusal = does_not_serve(message)
             raise RecipeError(
                 RefusalReason.MANIFEST_MISSING,
@@ -383,8 +383,13 @@ class ManifestProject:
                 raise unsupported(f"What a fix of {self.path} brings in is unknown.")
             before = search.resolve(self.texts)
         except (RecipeError, ToolError) as error:
-            refusal = error if isinstance(error, RecipeError) else unsupported(error.problem)
-            left = tuple(self._left(advisory, it, refusal) for it in affected)
+            why = error if isinstance(error, RecipeError) else unsupported(error.problem)
+            left = tuple(
+                left_behind(
+                    advisory, ECOSYSTEM, it.name, [it.version], manifest=self.path, error=why
+                )
+                for it in affected
+            )
             return replace(fix, left=(*fix.left, *left)) if left else None
         # Begin with the direct bumps, if uv accepts them. Otherwise something else that is declared has to
         # move with them: the search, which sees the whole tree, fixes them too.
@@ -409,10 +414,6 @@ class ManifestProject:
             notes=fix.notes,
         )
 
-    def _left(self, advisory: Advisory, one: ResolvedPackage, error: RecipeError) -> Left:
-        manifest, held = self.path, [one.version]
-        return left_behind(advisory, ECOSYSTEM, one.name, held, manifest=manifest, error=error)
-
     def _climbed(self, search: "_Search", start: State, before: DependencyTree) -> ProjectFix:
         """Return the result of the strategies from a start."""
         resolve = Ladder(search.judge, start)
@@ -433,10 +434,9 @@ class ManifestProject:
         may_ask = online and not foreign
         found = Releases.of(advisory, self.terms, self.clients, self.ages, may_ask=may_ask)
         if online and foreign:
-            message = (
+            found.notes.append(
                 f"{foreign[0]} names its own index, so yanked releases could not be asked about."
             )
-            found.notes.append(message)
         return found
 
 
@@ -457,11 +457,11 @@ class ReadOnlyProject(ManifestProject):
         advisory: Advisory,
         patched: Mapping[str, str] = NO_TEXTS,  # noqa: ARG002
     ) -> tuple[str, ...]:
-        """As ``PythonProject`` says: all."""
+        """As ``DecidedByLock`` says: all."""
         return advisory.packages(ECOSYSTEM)
 
     def outline(self, advisory: Advisory) -> Outline:  # noqa: ARG002
-        """As ``PythonProject`` says: no change."""
+        """As ``LockedProject`` says: no change."""
         return Outline()
 
     def resolve(
@@ -491,16 +491,12 @@ class _TextBump:
     texts: Mapping[str, str]
     beside: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """Those of the advisory."""
-        return self.advisory.packages(ECOSYSTEM)
-
     def declared(self) -> Iterator[tuple[str, tuple[Place, ...]]]:
         """Yield the advisory's packages that the set requires, with their places. Raises RecipeError."""
-        wanted = frozenset(self.packages)
+        packages = self.advisory.packages(ECOSYSTEM)
+        wanted = frozenset(packages)
         named = frozenset().union(*(mentioned(text, wanted) for text in self.texts.values()))
-        for package in self.packages:
+        for package in packages:
             if package in named and (places := places_of(self.texts, package)):
                 yield package, self._beside_locks(package, places)
 
@@ -521,7 +517,9 @@ class _TextBump:
                 bump = plan_bump(self.advisory, places, package, named)
             except RecipeError as error:
                 unnamed = error.reason is RefusalReason.NO_FIXED_VERSION
-                if may_ask and unnamed and self._may_find(package):
+                # A registry may have a safe release that the record doesn't name (``last_affected``).
+                may_find = not admits_affected(self.advisory, ECOSYSTEM, package, lambda _: True)
+                if may_ask and unnamed and may_find:
                     above = highest_named(self.advisory, package, lambda _: True)
                     affected = affected_places(self.advisory, places, package)
                     moves += _moves(self.advisory, Bump(package, affected, {}), f">{above}")
@@ -575,11 +573,6 @@ class _TextBump:
             replace(place, decided=True) if place.is_range and place.admits(chosen) else place
             for place in places
         )
-
-    def _may_find(self, package: str) -> bool:
-        """Return whether the registry may have a safe release that the record doesn't name
-        (``last_affected``)."""
-        return not admits_affected(self.advisory, ECOSYSTEM, package, lambda _: True)
 
     def _left(self, package: str, places: Sequence[Place], error: RecipeError) -> Left:
         tried = Tried()
@@ -748,7 +741,7 @@ class _Search:
     def _constrain(self, at: State, packages: tuple[str, ...]) -> _Reached:
         """Add a line per package, in requirements files only: pip reads no constraint from any other
         manifest."""
-        place = constraints_file(at.files) or self.command.path
+        place = min(constraint_files(at.files), default=self.command.path)
         text = at.files[place]
         for node in self._bad(at.tree, packages).values():
             target = self._target(node)

@@ -16,14 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import Any
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.locks.uv_lock import manifest_paths
 from fallback_plugins.pypi.manifests.kinds import PYPI, Kind, kind_in_set, kind_of
-from fallback_plugins.pypi.manifests.metadata import own_name
+from fallback_plugins.pypi.manifests.metadata import METADATA_FILES, own_name
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays, table_of
 from fallback_plugins.pypi.manifests.requirements import (
     Declaration,
@@ -55,23 +54,26 @@ _TEST_DATA = frozenset({"test", "tests", "__tests__", "testdata", "fixture", "fi
 
 
 class DecidedByLock:
-    """The part of ``PythonProject`` that is the same for every lock: no client has to run."""
+    """The part of a project that is the same for every lock: no client has to run."""
 
     def unsettled(
         self,
         advisory: Advisory,
         patched: Mapping[str, str] = MappingProxyType({}),  # noqa: ARG002
     ) -> tuple[str, ...]:
-        """Return as ``PythonProject`` says: the lock decides."""
+        """Return the advisory's packages that no declaration settles, so that only the resolution shows
+        them: all. ``patched``: texts of a fix, by path. Raises RecipeError, RepositoryError."""
         return advisory.packages(ECOSYSTEM)
 
     @property
     def installs_folders(self) -> bool:
-        """As ``PythonProject`` says: of uv's lock, the folders belong to its own project."""
+        """Whether it installs folders of the repository, whose own projects are then fixed first. Those of
+        a uv.lock belong to its own project."""
         return False
 
     def awaits_client(self, advisory: Advisory) -> bool:  # noqa: ARG002
-        """As ``PythonProject`` says."""
+        """Return whether a client has to run, and may, to tell whether it is affected. Raises RecipeError,
+        RepositoryError."""
         return False
 
 
@@ -86,12 +88,10 @@ class ManifestRequest:
     def answered_by(self, versions: Iterable[str]) -> bool:
         """Return whether one of these versions is what is required. A request that can't be read is
         answered."""
-        if self.declaration.refusal or not self.declaration.is_readable:
+        asked = self.declaration
+        if asked.refusal or not asked.is_readable:
             return True
-        return any(
-            not is_orderable(PYPI, version) or self.declaration.admits(version)
-            for version in versions
-        )
+        return any(not is_orderable(PYPI, one) or asked.admits(one) for one in versions)
 
 
 @dataclass(frozen=True)
@@ -165,9 +165,14 @@ def asked_in_arrays(
         canonicalize_name(str(table_of(document, "project").get("name", "")))
         for document in documents.values()
     }
-    changed = {
-        name for document in documents.values() for name in _names(table_of(document, "tool", "uv"))
-    }
+    lines = (
+        str(line)
+        for document in documents.values()
+        for key in _UV_CHANGES
+        if isinstance(found := table_of(document, "tool", "uv").get(key), list)
+        for line in found
+    )
+    changed = {canonicalize_name(it.name) for it in map(requirement_in, lines) if it is not None}
     return tuple(
         asked
         for path, document in documents.items()
@@ -194,19 +199,6 @@ def _asked_by(
         yield ManifestRequest(path, name, declaration)
 
 
-def _names(uv: Mapping[str, Any]) -> Iterator[str]:
-    for key in _UV_CHANGES:
-        found = uv.get(key)
-        for line in found if isinstance(found, list) else ():
-            if (asked := requirement_in(str(line))) is not None:
-                yield canonicalize_name(asked.name)
-
-
-_UV = "uv pip compile"
-
-#: Files of a project's own metadata, which say its name between them.
-_METADATA = ("pyproject.toml", "setup.cfg", "setup.py")
-
 #: How compilers name a project's metadata where it asks for a package: ``via NAME (pyproject.toml)``.
 _VIA = re.compile(
     r"(?<![\w.-])(?P<name>[A-Za-z0-9][\w.-]*) "
@@ -231,30 +223,30 @@ def compiled_for(repo: RepoContext, manifest: str) -> dict[str, str]:
     Raises RepositoryError (the metadata can't be read).
     """
     folder = posixpath.dirname(manifest)
-    beside = {name: posixpath.join(folder, name) for name in _METADATA}
+    beside = {name: posixpath.join(folder, name) for name in METADATA_FILES}
     name = own_name({one: repo.read_text(path) for one, path in beside.items() if repo.has(path)})
     if not name:
         return {}
-    found = {}
+    own, found = canonicalize_name(name), {}
     for path in repo.tracked_files:
         if path.endswith(".txt") and kind_of(path) is Kind.REQUIREMENTS:
-            with suppress(RepositoryError):  # whoever reads it for itself says why it can't be
+            with suppress(RepositoryError):  # its own project says why it can't be read
                 found[path] = repo.read_text(path)
-    return {path: text for path, text in found.items() if _is_of(name, path, text)}
-
-
-def _is_of(name: str, path: str, text: str) -> bool:
-    if not is_closed(text):
-        return False
-    own = canonicalize_name(name)
-    via = {canonicalize_name(match["name"]) for match in _VIA.finditer(text)}
-    return own in via or bool(pinned_versions(path, text, own))
+    return {
+        path: text
+        for path, text in found.items()
+        if is_closed(text)
+        and (
+            any(canonicalize_name(match["name"]) == own for match in _VIA.finditer(text))
+            or pinned_versions(path, text, own)
+        )
+    }
 
 
 def steps(texts: Mapping[str, str]) -> Iterator[LockStep]:
     """Yield each compiled file of a set, with what the ``.in`` next to it requires."""
     for source, target in decided_by(texts).items():
-        compiler = _UV if _UV in texts[target] else "pip-compile"
+        compiler = "uv pip compile" if "uv pip compile" in texts[target] else "pip-compile"
         asked = tuple(_requests(source, texts[source]))
         yield LockStep(target, f"{compiler} {source}", _held(target, texts), asked)
 

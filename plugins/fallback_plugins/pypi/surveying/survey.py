@@ -20,7 +20,7 @@ from fallback_plugins.pypi.manifests.commands import (
     script_metadata,
     started_commands,
 )
-from fallback_plugins.pypi.manifests.kinds import PYPI, Kind, kind_in_set, kind_of
+from fallback_plugins.pypi.manifests.kinds import LOCKS, PYPI, Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.metadata import items, parsed
 from fallback_plugins.pypi.manifests.pyproject import (
     foreign_sources,
@@ -101,13 +101,6 @@ _LOCKED_BY = {
     Kind.PIPFILE_LOCK: ("Pipfile",),
 }
 
-#: Locks: one that is empty says nothing, which is not that nothing is installed.
-LOCKS = frozenset({*_LOCKED_BY, Kind.PYLOCK})
-
-_TOML = frozenset(
-    {Kind.PYPROJECT, Kind.PIPFILE, Kind.UV_LOCK, Kind.POETRY_LOCK, Kind.PDM_LOCK, Kind.PYLOCK}
-)
-
 #: What its client writes in each lock, also of a project without dependencies, and where its packages are.
 _ALWAYS = {
     Kind.PIPFILE_LOCK: ("_meta", "default", "develop"),
@@ -158,19 +151,15 @@ class Sources:
             path: searched_text(repo, path) for path in repo.tracked_files if _is_searched(path)
         }
         texts, missing = _requirement_files(repo, searched)
-        literals = {
-            path: text
-            for path, text in searched.items()
-            if path not in texts and has_literals(path, text) and _is_readable(repo, path)
-        }
-        searched = {
-            path: f"{script_metadata(text)}\n{started_commands(path, text)}".strip()
-            if _is_script(path)
-            else text
-            for path, text in searched.items()
-            if path not in texts
-        }
-        return cls(texts, missing, literals, searched)
+        literals: dict[str, str] = {}
+        rest = {path: text for path, text in searched.items() if path not in texts}
+        for path, text in rest.items():
+            with suppress(RepositoryError):
+                if has_literals(path, text) and repo.read_text(path):
+                    literals[path] = text
+            if _is_script(path):
+                rest[path] = f"{script_metadata(text)}\n{started_commands(path, text)}".strip()
+        return cls(texts, missing, literals, rest)
 
 
 def _requirement_files(
@@ -284,12 +273,6 @@ def _is_script(path: str) -> bool:
     return kind_of(path) is None and kind_in_set(path) is Kind.SCRIPT
 
 
-def _is_readable(repo: RepoContext, path: str) -> bool:
-    with suppress(RepositoryError):
-        return bool(repo.read_text(path))
-    return False
-
-
 def searched_text(repo: RepoContext, path: str) -> str:
     """A file's text as far as it can be seen. What is larger, and no text at all, installs nothing."""
     try:
@@ -353,11 +336,11 @@ class Place:
 
     @property
     def is_range(self) -> bool:
-        """Is ``current`` no version that is locked or pinned, but what is asked for at least?"""
+        """Whether ``current`` is a lower bound, not a version that is locked or pinned."""
         return self.asked is not None and self.asked.pin is None
 
     def admits(self, version: str) -> bool:
-        """Would what it asks for accept the version?"""
+        """Return whether its requirement admits the version."""
         return self.asked is not None and self.asked.admits(version)
 
 
@@ -414,7 +397,7 @@ def nothing_in(path: str, text: str) -> str:
 
 
 def check_says_something(path: str, text: str) -> None:
-    """Raises RecipeError for a lock that has ``nothing_in`` it, or can't be read."""
+    """Raise RecipeError for a lock that has ``nothing_in`` it, or can't be read."""
     if why := nothing_in(path, text):
         raise unknown(
             path,
@@ -425,26 +408,26 @@ def check_says_something(path: str, text: str) -> None:
 
 def left_out(packages: Sequence[str], repo: RepoContext) -> LeftOut:
     """Collects what is left out by someone who looks for these packages."""
-    return LeftOut(Reader(repo, packages, kind_of, _names, _parse))
 
+    def names(text: str, some: Sequence[str]) -> bool:
+        return bool(mentioned(text, frozenset(some)))
 
-def _names(text: str, packages: Sequence[str]) -> bool:
-    return bool(mentioned(text, frozenset(packages)))
+    return LeftOut(Reader(repo, packages, kind_of, names, _parse))
 
 
 def _parse(path: str, text: str) -> None:
     """Raises RecipeError. Any text has lines, so those that are read line by line are never at fault."""
     kind = kind_of(path)
-    if kind in LOCKS:
+    if kind in LOCKS:  # an empty one says nothing, which is not that nothing is installed
         check_says_something(path, text)
     if kind is Kind.PIPFILE_LOCK:
         pinned_versions(path, text, _ANY)
-    elif kind in _TOML:
+    elif kind in LOCKS or kind in {Kind.PYPROJECT, Kind.PIPFILE}:
         parse_toml(path, text)
 
 
 def places_in(path: str, text: str, package: str) -> tuple[Place, ...]:
-    """Every place of one manifest or lock that holds the package, top down, without those that no Python of
+    """Return every place of a package in a manifest or lock, top down, without those that no Python of
     the project installs. Raises RecipeError."""
     return _places(path, text, package, excluded=False)
 
@@ -471,7 +454,7 @@ def _places(path: str, text: str, package: str, *, excluded: bool) -> tuple[Plac
 
 
 def mentioned(text: str, packages: frozenset[str]) -> frozenset[str]:
-    """Those of the packages (canonical names) whose name stands in a text: one pass for any number."""
+    """Return which of the packages (canonical names) a text names, in one pass."""
     return _words(text) & packages
 
 
@@ -487,13 +470,13 @@ def _words(text: str) -> frozenset[str]:
 
 
 def name_pattern(package: str) -> re.Pattern[str]:
-    """Matches the package's name in any PEP 503 spelling, as a whole word."""
+    """Return a pattern of the package's name in any PEP 503 spelling, as a whole word."""
     spelled = r"[-_.]+".join(map(re.escape, canonicalize_name(package).split("-")))
     return re.compile(rf"(?<![A-Za-z0-9]){spelled}(?![A-Za-z0-9])", re.IGNORECASE)
 
 
 def current_of(declaration: Declaration) -> str | None:
-    """The version a declaration stands for: its archive's, its pin, else its highest lower bound."""
+    """Return a declaration's version: its archive's, its pin, or its highest lower bound."""
     if declaration.taken:
         return declaration.taken
     if declaration.pin is not None:
@@ -553,13 +536,12 @@ def _read_pyproject(path: str, kind: Kind, text: str, package: str) -> Iterator[
 
 
 def _read_lock(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
-    for version in pinned_versions(path, text, package):
-        yield Place(path, kind, version)
+    return (Place(path, kind, version) for version in pinned_versions(path, text, package))
 
 
 def _read_pipfile(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
-    for entry in requirement_strings(path, text, package):
-        yield _declared(path, kind, entry.declaration, entry.keys)
+    entries = requirement_strings(path, text, package)
+    return (_declared(path, kind, entry.declaration, entry.keys) for entry in entries)
 
 
 def _read_setup_cfg(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
@@ -638,22 +620,19 @@ def pinned_versions(path: str, text: str, package: str) -> tuple[str, ...]:
     RecipeError where the file can't be parsed.
     """
     kind = kind_of(path)
-    if kind is Kind.REQUIREMENTS:
-        found = _pins(declarations(text, package))
-    elif kind is Kind.PYPROJECT:
-        strings = requirement_strings(path, text, package)
-        found = _pins(tuple(string.declaration for string in strings))
+    found: Iterator[str] = iter(())
+    if kind in {Kind.REQUIREMENTS, Kind.PYPROJECT}:
+        places = (
+            [it.declaration for it in requirement_strings(path, text, package)]
+            if kind is Kind.PYPROJECT
+            else declarations(text, package)
+        )
+        found = (place.pin.version for place in places if place.pin is not None)
     elif kind in _TOML_LOCKS:
         found = _toml_lock(path, text, package)
     elif kind is Kind.PIPFILE_LOCK:
         found = _pipfile_lock(path, text, package)
-    else:
-        found = iter(())
     return tuple(dict.fromkeys(found))
-
-
-def _pins(places: tuple[Declaration, ...]) -> Iterator[str]:
-    return (place.pin.version for place in places if place.pin is not None)
 
 
 def _toml_tables(path: str, text: str) -> list[Mapping[str, Any]]:

@@ -23,7 +23,6 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests.commands import literals, without
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.pyproject import (
@@ -52,6 +51,7 @@ from fallback_plugins.pypi.surveying.survey import (
     only_affected,
     searched_text,
 )
+from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.identity import is_aside
 from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -133,18 +133,14 @@ def unread_sources(
     found = {one.path: one for one in _missing(sources)}
     packages = frozenset(advisory.packages(ECOSYSTEM) if only is None else only)
     for path, words, for_tests in _named(repo, sources, advisory, packages):
-        error = _error(
-            f"{path} names {words}, and which command installs from that file is not known here.",
-            "Raise or remove it there, and try again.",
-        )
+        why = f"{path} names {words}, and which command installs from that file is not known here."
+        error = unsupported(why, "Raise or remove it there, and try again.")
         found.setdefault(path, _UnreadSource(path, error, names_it=True, for_tests=for_tests))
     for path, package, version in _copies(repo, packages):
         if is_affected(advisory, ECOSYSTEM, package, version):
-            error = _error(
-                f"{path} holds a copy of {package} {version}, which no version change reaches.",
-                "Replace it with a fixed release, or remove it, and try again.",
-            )
-            found.setdefault(path, _UnreadSource(path, error, names_it=True))
+            why = f"{path} holds a copy of {package} {version}, which no version change reaches."
+            step = "Replace it with a fixed release, or remove it, and try again."
+            found.setdefault(path, _UnreadSource(path, unsupported(why, step), names_it=True))
     return tuple(found.values())
 
 
@@ -160,12 +156,8 @@ def _missing(files: Sources) -> Iterator[_UnreadSource]:
             if kind_in_set(target) is not Kind.REQUIREMENTS:
                 why = "which has the name of a file with commands, and is not read as requirements"
                 step = "Give that file a name that ends with .txt."
-            error = _error(f"{which} takes requirements from {target!r}, {why}.", step)
+            error = unsupported(f"{which} takes requirements from {target!r}, {why}.", step)
             yield _UnreadSource(target, error, names_it=False)
-
-
-def _error(problem: str, next_step: str) -> RecipeError:
-    return RecipeError(RefusalReason.RECIPE_UNSUPPORTED, problem, next_step=next_step)
 
 
 def _named(
@@ -190,19 +182,18 @@ def _named(
             written = sources.literals.get(path)
             if written is not None:
                 text = without(written, literals(path, written, package))
-            counting = list(_counting(path, text, package, counts, locked=_is_locked(repo, path)))
-            for_users = [words for words in counting if not _is_for_tests(path, words)]
+            # A lock's project may have the manifest: only what the lock holds is raised there.
+            folders = PurePosixPath(path).parents
+            is_locked = any(repo.has(str(folder / name)) for folder in folders for name in _LOCKS)
+            counting = [*_counting(path, text, package, counts, locked=is_locked)]
+            # Environments of tox and nox often hold the oldest supported versions, to test with these.
+            is_test_tool = posixpath.basename(path) in _TEST_TOOLS
+            for_users = [it for it in counting if not is_test_tool and " in tool.tox." not in it]
             if counting:
                 yield path, (for_users or counting)[0], not for_users
 
 
 _Counts = Callable[[str, Declaration | None], bool]
-
-
-def _is_for_tests(path: str, words: str) -> bool:
-    """Return whether words come from an environment of tox or nox: they often hold the oldest supported
-    versions, so that a project is tested with these."""
-    return posixpath.basename(path) in _TEST_TOOLS or " in tool.tox." in words
 
 
 def _archives(path: str, packages: frozenset[str], counts: _Counts) -> Iterator[tuple[str, str]]:
@@ -265,13 +256,6 @@ def _in_folders(repo: RepoContext, files: Sources) -> set[str]:
         and kind_of(path) is None
         and posixpath.basename(path) in {"pyproject.toml", "setup.cfg", "setup.py"}
     }
-
-
-def _is_locked(repo: RepoContext, path: str) -> bool:
-    """Return whether a lock's project may have the manifest: only what the lock holds is raised there."""
-    return any(
-        repo.has(str(folder / name)) for folder in PurePosixPath(path).parents for name in _LOCKS
-    )
 
 
 def _counting(
