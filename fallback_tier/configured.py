@@ -369,8 +369,8 @@ class Setting(Frozen):
     where: str = ""
 
 
-class Decided(Frozen):
-    """What counts of all keys, and where each value is from."""
+class ResolvedSettings(Frozen):
+    """The value of each key, and its source."""
 
     own: OwnSettings
     settings: tuple[Setting, ...]
@@ -379,7 +379,7 @@ class Decided(Frozen):
         """Whether anything but the default says it."""
         return key in self.own.model_fields_set
 
-    def over(self, file: SettingsFile | None) -> "Decided":
+    def over(self, file: SettingsFile | None) -> "ResolvedSettings":
         """Return this with what a repository's file says of the keys that nothing else says."""
         if file is None:
             return self
@@ -398,12 +398,14 @@ class Decided(Frozen):
             for it in self.settings
         )
         known = {key: getattr(self.own, key) for key in self.own.model_fields_set}
-        return Decided(own=OwnSettings.model_construct(**{**known, **added}), settings=settings)
+        return ResolvedSettings(
+            own=OwnSettings.model_construct(**{**known, **added}), settings=settings
+        )
 
 
 def decide(
     options: Mapping[str, object], environment: Mapping[str, str], *files: SettingsFile
-) -> Decided:
+) -> ResolvedSettings:
     """Return what counts for each key: of options, variables, then ``files`` in Source's order.
 
     ``options``: by key, validated; an empty variable is one that is not set. Raises SettingError: a
@@ -418,7 +420,7 @@ def decide(
             values[key] = value
         settings.append(Setting(key=key, value=_plain(value), source=source, where=where))
     # Each is validated already; an option is refused where it is read, with its own words.
-    return Decided(own=OwnSettings.model_construct(**values), settings=tuple(settings))
+    return ResolvedSettings(own=OwnSettings.model_construct(**values), settings=tuple(settings))
 
 
 def _first(

@@ -15,8 +15,8 @@ from fallback_tier.cli.options import (
     OTHER_KEY,
     PROVIDER_KEY,
     USERS_FILE,
-    decided,
     repository_of,
+    resolved_settings,
     users_file,
 )
 from fallback_tier.cli.results import print_plain
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(schema(), indent=2, ensure_ascii=False) + "\n")
         return exit_codes.OK
     committed = None if arguments.config else _committed(arguments)
-    decision = decided(arguments, *([committed] if committed else []))
+    decision = resolved_settings(arguments, *([committed] if committed else []))
     settings = [_shown(setting) for setting in decision.settings]
     path = users_file()
     secrets = {name: bool(os.environ.get(name)) for name in _SECRETS}

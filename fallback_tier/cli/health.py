@@ -8,10 +8,10 @@ from fallback_tier.cli import exit_codes, suggesting
 from fallback_tier.cli.options import (
     NO_SANDBOX,
     completed,
-    decided,
     keys,
     record,
     repository_of,
+    resolved_settings,
     state_dir,
 )
 from fallback_tier.cli.results import print_shown
@@ -70,7 +70,7 @@ def configuration(arguments: argparse.Namespace) -> Configuration:
     """What of a fix's configuration is looked at. ``--config`` is a service's file here, which is read
     elsewhere. Raises ConfigurationError."""
     without_file = argparse.Namespace(**{**vars(arguments), "config": None})
-    arguments = completed(without_file, decided(without_file))
+    arguments = completed(without_file, resolved_settings(without_file))
     configured = Configuration(
         state_dir=state_dir(arguments),
         record=record(arguments),

@@ -17,7 +17,7 @@ from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.configured import (
     OWN_FILE,
     SETTING_KEYS,
-    Decided,
+    ResolvedSettings,
     SettingsFile,
     Source,
     decide,
@@ -186,7 +186,7 @@ def files_of(arguments: argparse.Namespace) -> tuple[SettingsFile, ...]:
     return tuple(files)
 
 
-def decided(arguments: argparse.Namespace, *more: SettingsFile) -> Decided:
+def resolved_settings(arguments: argparse.Namespace, *more: SettingsFile) -> ResolvedSettings:
     """Return what counts for each key of these options, the environment and the files (ADR-0135), and of
     ``more``: a repository's file. Raises ConfigurationError."""
     options = {
@@ -209,12 +209,12 @@ def uncommitted_settings(arguments: argparse.Namespace) -> Iterator[str]:
         yield f"{OWN_FILE} is not committed, so it was not read: commit it, or give --config {OWN_FILE}"
 
 
-def setting_lines(of: Decided) -> Iterator[str]:
+def setting_lines(of: ResolvedSettings) -> Iterator[str]:
     """Yield a sentence for each setting that is not the default: where it comes from."""
     return (f"setting {it.key}: {it.where}" for it in of.settings if it.where)
 
 
-def completed(arguments: argparse.Namespace, of: Decided) -> argparse.Namespace:
+def completed(arguments: argparse.Namespace, of: ResolvedSettings) -> argparse.Namespace:
     """Return the options with what counts for those that were not given. Options that a command does not
     have stay away."""
     values = dict(vars(arguments))
@@ -225,10 +225,10 @@ def completed(arguments: argparse.Namespace, of: Decided) -> argparse.Namespace:
     return argparse.Namespace(**values)
 
 
-def settings(arguments: argparse.Namespace, says: Decided | None = None) -> Settings:
+def settings(arguments: argparse.Namespace, says: ResolvedSettings | None = None) -> Settings:
     """Return what options, environment and files say about an attempt. ``says``: as for ``configuration``.
     Raises ConfigurationError."""
-    return _settings(completed(arguments, says or decided(arguments)))
+    return _settings(completed(arguments, says or resolved_settings(arguments)))
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
@@ -345,10 +345,12 @@ def _whose_code(arguments: argparse.Namespace) -> AffectedCode | None:
     return AffectedCode.DEPENDENCY if getattr(arguments, "dependency", False) else None
 
 
-def configuration(arguments: argparse.Namespace, says: Decided | None = None) -> Configuration:
+def configuration(
+    arguments: argparse.Namespace, says: ResolvedSettings | None = None
+) -> Configuration:
     """The configuration that options, environment and files describe. ``says``: what ``decided`` returned,
     if it was asked before. Raises ConfigurationError."""
-    says = says or decided(arguments)
+    says = says or resolved_settings(arguments)
     arguments = completed(arguments, says)
     chosen = _settings(arguments)
     waiver = NO_SANDBOX if getattr(arguments, "no_sandbox", False) else None

@@ -306,9 +306,9 @@ class Fixer:
 
     def _known_up_to(self, fix_id: str, seen: int, held: ExitStack) -> None:
         """If another process recorded events after ``seen``, this one may no longer write."""
-        if (fence := self.services.fence) is not None:
-            fence.expect(fix_id, seen)
-            held.callback(fence.let_go, fix_id)
+        if (guard := self.services.write_guard) is not None:
+            guard.expect(fix_id, seen)
+            held.callback(guard.let_go, fix_id)
 
     # Of several; imported here, as most fixes are of one.
 

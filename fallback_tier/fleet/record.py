@@ -63,9 +63,9 @@ class FleetRecord:
         with self._reading() as reader:
             return None if reader is None else facts_of(reader, fix_id)
 
-    def decided(self) -> frozenset[str]:
-        """The fixes that have ended, or were decided by a person, since the last call; at the first, ever.
-        Raises AuditStoreError: then the next call tells the same again."""
+    def changed_fixes(self) -> frozenset[str]:
+        """Return the fixes that ended, or that a person decided, since the last call; at the first, ever.
+        Raises AuditStoreError: then the next call returns the same ones."""
         with self._reading() as reader:
             if reader is None:
                 return frozenset()

@@ -21,9 +21,9 @@ from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.steering import (
     CANCELLED,
     CUT_OFF,
-    Decided,
     Facts,
-    anybody,
+    ListChangedFixes,
+    all_escalated,
     refresh,
     undelivered,
 )
@@ -55,7 +55,7 @@ class Runner:
     facts: Facts
     _: KW_ONLY
     holder: str
-    decided: Decided = anybody
+    list_changed: ListChangedFixes = all_escalated
     sleep: Callable[[float], None] = time.sleep
     on_change: Callable[[], None] = lambda: None
     _decisions_at: float = field(default=0.0, init=False)
@@ -246,7 +246,7 @@ class Runner:
         if now < self._decisions_at:
             return
         self._decisions_at = now + DECISIONS_S
-        name, only = self.campaign.name, self.decided()
+        name, only = self.campaign.name, self.list_changed()
         refresh(self.store, name, self._read, only=only)
 
     def _leave(self) -> None:

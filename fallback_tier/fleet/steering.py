@@ -17,8 +17,8 @@ from fallback_tier.workers.problem import Problem
 #: Reads a fix's trail; None: it is not on record.
 Facts = Callable[[str], FixFacts | None]
 
-#: The fixes that were decided or have ended since it was asked the last time; None: any escalated one.
-Decided = Callable[[], frozenset[str] | None]
+#: Return the fixes that a person decided, or that ended, since the last call; None: any escalated one.
+ListChangedFixes = Callable[[], frozenset[str] | None]
 
 #: A person may decide about the first, and have the others go on by hand (`fallback-tier resume`).
 _MAY_CHANGE = (FixState.ESCALATED, FixState.FAILED, FixState.CANCELLED)
@@ -41,8 +41,8 @@ CUT_OFF = Problem(
 )
 
 
-def anybody() -> None:
-    """Whoever doesn't know which fixes were decided."""
+def all_escalated() -> None:
+    """Return None: which fixes changed is not known, so all that are escalated are looked at."""
 
 
 def refresh(
@@ -67,7 +67,7 @@ def refresh(
 
 
 def worth_reading(store: FleetStore, name: str, only: frozenset[str] | None) -> Iterator[FleetFix]:
-    """Of ``only`` these those that may have changed; None: all that wait for a person."""
+    """Yield the fixes of ``only`` that may have changed; None: all that wait for a person."""
     if only is None:
         yield from store.every(name, FixState.ESCALATED)
     elif len(only) <= _FEW:

@@ -8,7 +8,7 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import LadderStep
 from fallback_tier.advisory import AdvisorySource, Skipped
 from fallback_tier.advisory.query import Answered
-from fallback_tier.configured import Decided, Ignored, Setting, Source
+from fallback_tier.configured import Ignored, ResolvedSettings, Setting, Source
 from fallback_tier.outcome import UnreadItem
 
 
@@ -45,14 +45,14 @@ class ScanRules(Frozen):
     settings: tuple[Setting, ...] = ()
 
     @classmethod
-    def of(cls, decided: Decided) -> "ScanRules":
+    def of(cls, resolved: ResolvedSettings) -> "ScanRules":
         """Return what the settings say."""
-        own = decided.own
+        own = resolved.own
         return cls(
             severity=Level(own.severity) if own.severity else None,
             production=own.production,
             ignore=tuple(own.ignore),
-            settings=tuple(it for it in decided.settings if it.key in _KEYS and it.where),
+            settings=tuple(it for it in resolved.settings if it.key in _KEYS and it.where),
         )
 
     def where(self, key: str) -> str:

@@ -1,8 +1,8 @@
 """The scheduler of the service: one thread, which looks at the queue and at the workers of what runs.
 
 The queue is the truth; what is in memory is lost with the process without harm. Workers are the engine's
-(``fleet.local``), the same as those of a campaign: each tells by its lock whether it lives, and by its word
-how it ended, so that the service that comes next writes that down.
+(``fleet.local``), the same as those of a campaign: each tells by its lock whether it is alive, and by its
+status how it ended, so that the next service writes that down.
 """
 
 import contextlib
@@ -165,17 +165,19 @@ class Dispatcher:
         """Write down what its worker says, if that has gone; one that died leaves its fix to another."""
         fix_id, queue = line.fix_id, self._queue
         found = self._engine.state(fix_id)
-        word = self._engine.word(fix_id)  # read second: a worker that has gone says nothing more
-        if line.base_commit is None and word.base_commit is not None:
-            queue.begin_at(fix_id, word.base_commit)
+        status = self._engine.status(
+            fix_id
+        )  # read second: a worker that has gone says nothing more
+        if line.base_commit is None and status.base_commit is not None:
+            queue.begin_at(fix_id, status.base_commit)
             self._on_change()
         if found.phase is Phase.ACTIVE:
             if line.cancelling:
                 self._engine.cancel(fix_id)
             return
         document = self._engine.document(fix_id) if found.phase is Phase.ENDED else None
-        if document is not None and word.outcome is not None:
-            queue.end(fix_id, word.outcome, document)
+        if document is not None and status.outcome is not None:
+            queue.end(fix_id, status.outcome, document)
         else:
             self._settle(line, found)
         self._engine.forget(fix_id)

@@ -59,7 +59,7 @@ class Services:
     tier: FallbackTier
     models: tuple[LanguageModel, ...] = ()
     #: The write guard of ``audit``; None: the store has none.
-    fence: ContractGuard | None = None
+    write_guard: ContractGuard | None = None
 
     def close(self) -> None:
         """Release stores and models. Idempotent."""

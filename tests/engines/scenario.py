@@ -176,9 +176,11 @@ class EngineScenario:
 
     @contextmanager
     def services(self, fix_id: str) -> Iterator[Services]:
-        fence = ContractGuard()
+        write_guard = ContractGuard()
         event, before, worker = self._next_kill(fix_id)
-        audit = open_bare(self.state, self.record, guard=Killing(fence, event, before, worker))
+        audit = open_bare(
+            self.state, self.record, guard=Killing(write_guard, event, before, worker)
+        )
         evidence = FileEvidenceStore(evidence_dir(self.state))
         gate = RuleGate(accepts)
         if fix_id.startswith("asks"):
@@ -199,7 +201,9 @@ class EngineScenario:
         )
         clients = SubprocessClients()
         try:
-            yield Services(configuration, clients, plugins, audit, evidence, tier, fence=fence)
+            yield Services(
+                configuration, clients, plugins, audit, evidence, tier, write_guard=write_guard
+            )
         finally:
             audit.close()
 

@@ -187,8 +187,8 @@ class CrashScenario:
     @contextmanager
     def services(self, kill: Kill | None = None) -> Iterator[Services]:
         """All parts as a process of its own has them."""
-        fence = ContractGuard()
-        audit = CrashingStore(audit_db(self.state), kill, guard=fence)
+        write_guard = ContractGuard()
+        audit = CrashingStore(audit_db(self.state), kill, guard=write_guard)
         evidence = FileEvidenceStore(evidence_dir(self.state))
         configuration = Configuration(
             state_dir=self.state, sandbox_waiver="a test", proof=self.proof
@@ -205,7 +205,9 @@ class CrashScenario:
             plugins=plugins, retriever=None, leaf=leaf, audit=audit, evidence=evidence
         )
         clients = SubprocessClients()
-        yield Services(configuration, clients, plugins, audit, evidence, tier, fence=fence)
+        yield Services(
+            configuration, clients, plugins, audit, evidence, tier, write_guard=write_guard
+        )
         audit.close()
 
     def _answer(self, request: ModelRequest) -> str:

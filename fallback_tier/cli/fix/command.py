@@ -12,8 +12,8 @@ from fallback_tier.cli.options import (
     advisory_lookup,
     cap_in_words,
     configuration,
-    decided,
     repository_of,
+    resolved_settings,
     setting_lines,
     uncommitted_settings,
 )
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     lookup = advisory_lookup(arguments)
     given = advisories_to_fix([Path(path) for path in arguments.advisory], lookup)
     watch = watch_of(arguments)
-    says = decided(arguments)  # once: a file of settings may be a pipe
+    says = resolved_settings(arguments)  # once: a file of settings may be a pipe
     configured = configuration(arguments, says)
     for text in setting_lines(says):
         watch.detail(text)

@@ -63,7 +63,7 @@ def status(arguments: argparse.Namespace) -> int:
             else:
                 console.print(lines_table(lines) if lines else "There is no campaign yet.")
             return exit_codes.OK
-        refresh(store, name, facts, only=facts.decided())
+        refresh(store, name, facts, only=facts.changed_fixes())
         if arguments.follow and not arguments.json:
             _follow(store, name, console)
         elif arguments.json:
@@ -129,7 +129,7 @@ def report(arguments: argparse.Namespace) -> int:
     """What came of it, as JSON, and as a page where one is asked for."""
     with opened(arguments) as (store, facts):
         name = arguments.campaign
-        refresh(store, name, facts, only=facts.decided())
+        refresh(store, name, facts, only=facts.changed_fixes())
         line, fixes = store.campaign(name), list(store.every(name))
         document = report_document(line, fixes, store.left_out(name))
         if arguments.html:

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
                 engine,
                 facts,
                 holder=_holder(place),
-                decided=facts.decided,
+                list_changed=facts.changed_fixes,
                 on_change=watching.refresh,
             ).run()
         document = status_document(store, campaign.name)

@@ -9,8 +9,8 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import (
     advisory_lookup,
     configuration,
-    decided,
     repository_of,
+    resolved_settings,
     setting_lines,
     settings,
     uncommitted_settings,
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Scan, print; with ``--fix``, fix what is shown. The exit code says whether something is vulnerable,
     or how the fix ended."""
     _check_options(arguments)
-    repository, says = repository_of(arguments), decided(arguments)
+    repository, says = repository_of(arguments), resolved_settings(arguments)
     configured = configuration(arguments, says) if arguments.fix else None
     # As gates are: with --config, what the repository says does not count.
     all_says = says.over(None if arguments.config else committed_settings(repository))

@@ -17,7 +17,7 @@ from fallback_tier.engines.temporal.messages import (
     OPEN,
     SESSION_OVER,
     STEP,
-    Decided,
+    DecisionResult,
     Request,
     Session,
     SessionProblem,
@@ -79,7 +79,7 @@ class _Opened:
 class FixActivities:
     """Those of one worker; ``queue`` is its own task queue. ``look`` asks the record about a question."""
 
-    def __init__(self, launch: Launch, queue: str, look: Callable[[str], Decided]) -> None:
+    def __init__(self, launch: Launch, queue: str, look: Callable[[str], DecisionResult]) -> None:
         self._launch = launch
         self._queue = queue
         self._look = look
@@ -119,7 +119,7 @@ class FixActivities:
         return Standing()
 
     @activity.defn(name=LOOK)
-    async def look(self, ticket: Ticket) -> Decided:
+    async def look(self, ticket: Ticket) -> DecisionResult:
         """What the record says of the question that this fix asked."""
         return await asyncio.to_thread(self._look, ticket.fix_id)
 

@@ -146,7 +146,7 @@ class StepOrder:
 
 
 @dataclass(frozen=True)
-class Decided:
+class DecisionResult:
     """What the record says of a question. ``goes_on``: a person let the fix go on; ``is_over``: they
     decided for good; neither: nobody has answered."""
 

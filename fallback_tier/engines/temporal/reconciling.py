@@ -25,7 +25,7 @@ from fallback_audit.events import (
 )
 from fallback_audit.ports import AuditReader, HeaderReader
 from fallback_tier.engines.temporal.connecting import unless_unknown
-from fallback_tier.engines.temporal.messages import HINT, Decided
+from fallback_tier.engines.temporal.messages import HINT, DecisionResult
 from fallback_tier.fix.journal.history import read_history
 from fallback_tier.fix.journal.review import answer_to
 
@@ -37,15 +37,15 @@ _KINDS = frozenset(
 )
 
 
-def answer_on_record(audit: AuditReader, fix_id: str) -> Decided:
+def answer_on_record(audit: AuditReader, fix_id: str) -> DecisionResult:
     """What has become of the question that a fix asked. Raises InputError: no such fix; AuditStoreError."""
     current = read_history(audit, fix_id).current
     if current.abandoned is not None:
-        return Decided(goes_on=False, is_over=True)
+        return DecisionResult(goes_on=False, is_over=True)
     if current.reopened is not None or current.end is None:
-        return Decided(goes_on=True, is_over=False)
+        return DecisionResult(goes_on=True, is_over=False)
     asks = isinstance(current.end, FixEscalated) and answer_to(current) is None
-    return Decided(goes_on=False, is_over=not asks)
+    return DecisionResult(goes_on=False, is_over=not asks)
 
 
 class FollowedTrail(AuditReader, HeaderReader, Protocol):
@@ -105,16 +105,16 @@ RESEND_S = 30.0
 OpenRecord = Callable[[], AbstractContextManager[FollowedTrail]]
 
 #: What has become of a fix's question, and whether it may go on. Raises FallbackError.
-Look = Callable[[str], Decided]
+Look = Callable[[str], DecisionResult]
 
 
 def looking(opened: OpenRecord, may_go_on: Callable[[str], bool]) -> Look:
     """A decision for good ends a fix; one that lets it go on does where ``may_go_on`` says so."""
 
-    def look(fix_id: str) -> Decided:
+    def look(fix_id: str) -> DecisionResult:
         with opened() as audit:
             answer = answer_on_record(audit, fix_id)
-        return Decided(answer.goes_on and may_go_on(fix_id), answer.is_over)
+        return DecisionResult(answer.goes_on and may_go_on(fix_id), answer.is_over)
 
     return look
 

@@ -32,7 +32,7 @@ with workflow.unsafe.imports_passed_through():
         STEP,
         TIME_LIMIT,
         WORKFLOW,
-        Decided,
+        DecisionResult,
         FixRun,
         Session,
         Standing,
@@ -257,12 +257,12 @@ class FixWorkflow:
                 workflow.upsert_memo({"phase": "active"})
                 return True
 
-    async def _look(self) -> Decided:
+    async def _look(self) -> DecisionResult:
         try:
-            decided: Decided = await workflow.execute_activity(
+            decided: DecisionResult = await workflow.execute_activity(
                 LOOK,
                 self._ticket,
-                result_type=Decided,
+                result_type=DecisionResult,
                 task_queue=f"{workflow.info().task_queue}{LOOKS}",
                 start_to_close_timeout=_LOOK_S,
                 retry_policy=_LOOKS,
@@ -270,7 +270,7 @@ class FixWorkflow:
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
-            return Decided()  # the hint comes again
+            return DecisionResult()  # the hint comes again
         return decided
 
     def _continue_as_new_if_long(self) -> None:

@@ -1,7 +1,7 @@
-"""The engine of this machine: one process per fix, what it is given, and the word that it leaves.
+"""The engine of this machine: one process per fix, its job, and the status that it writes.
 
-What is kept in memory is lost without harm: a worker's lock tells whether it lives, and its word how it
-ended, to the next owner.
+What is in memory may be lost: a worker's lock tells the next owner whether it is alive, and its status how
+it ended.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ from fallback_tier.workers.checkouts import checkout, remove_unused
 from fallback_tier.workers.problem import not_started, took_too_long, without_a_word
 from fallback_tier.workers.processes import WorkerProcesses
 
-#: A worker's last word is a few hundred bytes.
-_MAX_WORD_BYTES = 65_536
+#: A worker's status is a few hundred bytes.
+_MAX_STATUS_BYTES = 65_536
 
 #: What is kept free for it (bytes): a block of most file systems.
 _ROOM_BYTES = 4_096
@@ -34,8 +34,8 @@ class Job(PipedJob):
     secrets: FleetSecrets
 
 
-class Word(EngineState):
-    """Where a worker is: ``active`` until it says how it ended. ``base_commit``: what it works on, known
+class WorkerStatus(EngineState):
+    """How far a worker is: ``active`` until it says how it ended. ``base_commit``: what it works on, known
     from when that is decided; ``outcome``: verified, patched, refused, unknown or escalated."""
 
     phase: Phase = Phase.ACTIVE
@@ -44,27 +44,27 @@ class Word(EngineState):
 
 
 def document_path(place: Place, fix_id: str) -> Path:
-    """Where a worker leaves what ``fallback-tier fix --json`` would print."""
-    return word_path(place, fix_id).with_suffix(".json")
+    """Return the file to which a worker writes what ``fallback-tier fix --json`` would print."""
+    return status_path(place, fix_id).with_suffix(".json")
 
 
-def word_path(place: Place, fix_id: str) -> Path:
-    """Where a worker leaves how it ended."""
+def status_path(place: Place, fix_id: str) -> Path:
+    """Return the file to which a worker writes its status."""
     return place.home / "workers" / f"{fix_id}.end"
 
 
-def keep_room(place: Place, fix_id: str) -> None:
-    """For its worker's word, before there is a worker: one on a disk that has filled up since has to say
-    so, or it would count as dead. Until then the word says nothing. Raises StateFolderError."""
+def reserve_status(place: Place, fix_id: str) -> None:
+    """Reserve disk space for a worker's status before it starts: if the disk fills up, it can still say so,
+    and does not count as dead. Until then the file holds no status. Raises StateFolderError."""
     with writing_below(place.state_dir):
-        word_path(place, fix_id).write_bytes(b" " * _ROOM_BYTES)
+        status_path(place, fix_id).write_bytes(b" " * _ROOM_BYTES)
 
 
-def leave_word(place: Place, fix_id: str, state: EngineState) -> None:
-    """In the room that is kept for it, which takes no more of the disk. Half a word says nothing. Durable:
-    the commit that it names is decided once. Raises OSError."""
+def write_status(place: Place, fix_id: str, state: EngineState) -> None:
+    """Write a status into the space that is reserved for it. One that is half written reads as none. It is
+    synced, because the commit that it names is decided once. Raises OSError."""
     said = state.model_dump_json().encode()
-    there = os.open(word_path(place, fix_id), os.O_WRONLY | os.O_CREAT, 0o666)
+    there = os.open(status_path(place, fix_id), os.O_WRONLY | os.O_CREAT, 0o666)
     with os.fdopen(there, "wb") as file:
         file.write(said.ljust(_ROOM_BYTES))
         file.truncate()
@@ -72,13 +72,13 @@ def leave_word(place: Place, fix_id: str, state: EngineState) -> None:
         os.fsync(file.fileno())
 
 
-def read_word(place: Place, fix_id: str) -> Word:
-    """One that says nothing if the worker has not said anything."""
+def read_status(place: Place, fix_id: str) -> WorkerStatus:
+    """Return the status; without one the worker is active, and nothing else is known."""
     try:
-        with word_path(place, fix_id).open("rb") as file:
-            return Word.model_validate_json(file.read(_MAX_WORD_BYTES))
+        with status_path(place, fix_id).open("rb") as file:
+            return WorkerStatus.model_validate_json(file.read(_MAX_STATUS_BYTES))
     except (FileNotFoundError, ValidationError):
-        return Word()
+        return WorkerStatus()
 
 
 _WORKER = "fallback_tier.fleet.local.main"
@@ -109,7 +109,7 @@ class LocalEngine:
         place, fix_id = self._place, order.fix_id
 
         def job(lock: int) -> bytes:
-            keep_room(place, fix_id)
+            reserve_status(place, fix_id)
             document_path(place, fix_id).unlink(missing_ok=True)
             return Job(order=order, place=place, lock=lock, secrets=self._secrets).to_pipe()
 
@@ -117,10 +117,10 @@ class LocalEngine:
             self._workers.start(fix_id, place.fix_s, job)
         except OSError as error:
             why = not_started(error, place.resume)
-            leave_word(place, fix_id, EngineState(phase=Phase.FAILED, problem=why))
+            write_status(place, fix_id, EngineState(phase=Phase.FAILED, problem=why))
 
     def state(self, fix_id: str) -> EngineState:
-        """By its lock and its word. A worker that was killed leaves none: then nobody has the fix."""
+        """Return the state by lock and status. A killed worker leaves no status: no process has the fix."""
         if self._workers.is_alive(fix_id):
             return EngineState(phase=Phase.ACTIVE)
         place, gone = self._place, self._workers.gone(fix_id)
@@ -128,13 +128,13 @@ class LocalEngine:
         if gone is not None:
             with contextlib.suppress(OSError):  # what its next worker removes, too
                 remove_tree(checkout(place.home, fix_id))  # there if it was killed
-        word = read_word(place, fix_id)
-        if word.phase is not Phase.ACTIVE:
-            return EngineState(phase=word.phase, problem=word.problem)
+        status = read_status(place, fix_id)
+        if status.phase is not Phase.ACTIVE:
+            return EngineState(phase=status.phase, problem=status.problem)
         if gone is not None and gone.lived_s >= place.fix_s:  # too stuck to say so
             why = took_too_long(place.fix_s, place.resume)
-            leave_word(
-                place, fix_id, word.model_copy(update={"phase": Phase.FAILED, "problem": why})
+            write_status(
+                place, fix_id, status.model_copy(update={"phase": Phase.FAILED, "problem": why})
             )
             return EngineState(phase=Phase.FAILED, problem=why)
         if gone is None or gone.code == 0:
@@ -142,12 +142,12 @@ class LocalEngine:
         why = without_a_word(gone.code, place.locks.log(fix_id), place.resume)
         update = {"phase": Phase.UNKNOWN, "problem": why}
         with contextlib.suppress(OSError):  # then the next look knows no reason
-            leave_word(place, fix_id, word.model_copy(update=update))
+            write_status(place, fix_id, status.model_copy(update=update))
         return EngineState(phase=Phase.UNKNOWN, problem=why)
 
-    def word(self, fix_id: str) -> Word:
-        """What its worker has said, whether it lives or not."""
-        return read_word(self._place, fix_id)
+    def status(self, fix_id: str) -> WorkerStatus:
+        """Return what its worker wrote, whether it is alive or not."""
+        return read_status(self._place, fix_id)
 
     def document(self, fix_id: str) -> str | None:
         """What the worker of a fix that has ended left, as JSON; None if it is not there or not whole."""
@@ -170,14 +170,14 @@ class LocalEngine:
         """Nobody waits here: a fix that may go on is submitted again."""
 
     def forget(self, fix_id: str) -> None:
-        """Remove its word: a campaign may have a million fixes."""
-        for path in (document_path(self._place, fix_id), word_path(self._place, fix_id)):
+        """Remove its status and document: a campaign may have a million fixes."""
+        for path in (document_path(self._place, fix_id), status_path(self._place, fix_id)):
             with contextlib.suppress(OSError):  # it costs some blocks of the disk, and no more
                 path.unlink(missing_ok=True)
 
     def forget_unless(self, is_running: Callable[[str], bool]) -> None:
-        """Remove the words of fixes that don't run: their end is known, and a fix that continues must not
-        end by a word of an earlier worker."""
+        """Remove the statuses of fixes that don't run. Their end is known, and a fix that continues must
+        not end by the status of an earlier worker."""
         for path in self._place.locks.path("*").parent.glob("*.end"):
             fix_id = path.stem
             if not self._workers.is_alive(fix_id) and not is_running(fix_id):

@@ -1,7 +1,7 @@
 """The worker: one fix of a campaign or of the service, from its start or from where the record says that it
 is.
 
-It tells its owner by its word alone, which is there whether that lives or not.
+It reports to its owner by its status file alone, which is there whether the owner is alive or not.
 """
 
 import json
@@ -12,7 +12,7 @@ from fallback_tier.files.folders import writing_below
 from fallback_tier.fix.document import document
 from fallback_tier.fix_result import OneFix, RefusedFix
 from fallback_tier.fleet.engine import Phase
-from fallback_tier.fleet.local.engine import Job, Word, document_path, leave_word
+from fallback_tier.fleet.local.engine import Job, WorkerStatus, document_path, write_status
 from fallback_tier.fleet.ordered_fix import ordered_fix
 from fallback_tier.workers.ending import carry_out, end_late, ending_in_order, not_late
 from fallback_tier.workers.problem import Problem
@@ -20,7 +20,7 @@ from fallback_tier.workers.processes import write_holder
 
 
 def main() -> None:
-    """Read the job, do it, leave a word. The exit code tells nothing."""
+    """Read the job, carry it out, write its status. The exit code has no meaning."""
     with ending_in_order():
         job = Job.model_validate_json(sys.stdin.buffer.read())
         end_late(job.place.fix_s)
@@ -28,29 +28,29 @@ def main() -> None:
 
 
 def work(job: Job) -> None:
-    """Do it, and say how it ended. How the fix ended is on record."""
+    """Carry it out, and write how the worker ended. How the fix ended is in the audit trail."""
     place, fix_id = job.place, job.order.fix_id
-    word = Word(base_commit=job.order.base_commit)
+    status = WorkerStatus(base_commit=job.order.base_commit)
 
-    def tell(**facts: object) -> None:
-        nonlocal word
-        word = word.model_copy(update=facts)
-        leave_word(place, fix_id, word)
+    def report(**facts: object) -> None:
+        nonlocal status
+        status = status.model_copy(update=facts)
+        write_status(place, fix_id, status)
 
     def failed(problem: Problem) -> None:
-        if word.phase is not Phase.ENDED:
-            tell(phase=Phase.FAILED, problem=problem)
+        if status.phase is not Phase.ENDED:
+            report(phase=Phase.FAILED, problem=problem)
 
     def to_its_end() -> None:
         with writing_below(place.state_dir):
             write_holder(job.lock)
-        result = run(job, lambda commit: tell(base_commit=commit)).result
+        result = run(job, lambda commit: report(base_commit=commit)).result
         if place.keeps_documents:
             with writing_below(place.state_dir):
                 document_path(place, fix_id).write_text(json.dumps(document(result)))
         not_late()  # what is ended is not called late
         is_unknown = isinstance(result, RefusedFix) and result.is_unknown
-        tell(phase=Phase.ENDED, outcome="unknown" if is_unknown else result.outcome)
+        report(phase=Phase.ENDED, outcome="unknown" if is_unknown else result.outcome)
 
     carry_out(to_its_end, failed, limit_s=place.fix_s, resume=place.resume)
 

@@ -8,7 +8,13 @@ import pytest
 
 from fallback_tier.cli.arguments import SEVERITIES
 from fallback_tier.cli.main import build_parser
-from fallback_tier.cli.options import USERS_FILE, configuration, decided, settings, users_file
+from fallback_tier.cli.options import (
+    USERS_FILE,
+    configuration,
+    resolved_settings,
+    settings,
+    users_file,
+)
 from fallback_tier.configured import (
     SETTING_KEYS,
     GateSettings,
@@ -101,12 +107,12 @@ def test_a_file_that_is_given_wins_over_the_users(users: Path, tmp_path: Path) -
 
 @pytest.mark.usefixtures("users")
 def test_a_scan_takes_its_rules() -> None:
-    rules = ScanRules.of(decided(parsed(verb="scan")))
+    rules = ScanRules.of(resolved_settings(parsed(verb="scan")))
     assert (rules.severity, rules.production) == (Level.HIGH, True)
     assert [it.id for it in rules.ignore] == ["CVE-2026-1"]
     assert [it.key for it in rules.settings] == ["severity", "production", "ignore"]
     words = ("--severity", "none", "--no-production", "--ignore", "CVE-2026-2,2027-01-01,why")
-    rules = ScanRules.of(decided(parsed(*words, verb="scan")))
+    rules = ScanRules.of(resolved_settings(parsed(*words, verb="scan")))
     assert (rules.severity, rules.production) == (Level.NONE, False)
     assert [it.id for it in rules.ignore] == ["CVE-2026-2"]
     assert {it.source for it in rules.settings} == {Source.OPTION}

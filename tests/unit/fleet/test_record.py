@@ -128,19 +128,19 @@ def test_what_nobody_has_begun_is_not_on_record() -> None:
 def test_who_was_decided_about_is_told_once(tmp_path: Path) -> None:
     settings = RecordSettings(keys=tmp_path / "keys")
     with closing(FleetRecord(tmp_path, settings)) as record:
-        assert record.decided() == frozenset()  # there is no record yet
+        assert record.changed_fixes() == frozenset()  # there is no record yet
         assert record("fix-1") is None
         with closing(SqliteAuditStore(audit_db(tmp_path))) as audit:
             *before, escalated = trails.cap_reached()
             for event in before:
                 audit.append(trails.SCOPE, event)
-            assert record.decided() == frozenset()
+            assert record.changed_fixes() == frozenset()
             audit.append(trails.SCOPE, escalated)
-            assert record.decided() == {trails.SCOPE.fix_id}
-            assert record.decided() == frozenset()
+            assert record.changed_fixes() == {trails.SCOPE.fix_id}
+            assert record.changed_fixes() == frozenset()
             audit.append(trails.SCOPE, TransitionReopened(opens="gate-2", by=BY, reason=WHY))
-            assert record.decided() == {trails.SCOPE.fix_id}
-            assert record.decided() == frozenset()
+            assert record.changed_fixes() == {trails.SCOPE.fix_id}
+            assert record.changed_fixes() == frozenset()
             facts = record(trails.SCOPE.fix_id)
         assert facts is not None
         assert facts.state is None

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from fallback_tier.errors import StateFolderError
 from fallback_tier.fleet.engine import Phase
 from fallback_tier.fleet.local import engine
-from fallback_tier.fleet.local.engine import Word, document_path, leave_word
+from fallback_tier.fleet.local.engine import WorkerStatus, document_path, write_status
 from fallback_tier.observing.health.running import CheckState
 from fallback_tier.service.database import Database, service_db, service_dir
 from fallback_tier.service.dispatch import Dispatcher
@@ -299,7 +299,9 @@ def ended_word(one: Dispatcher, name: str, document: str) -> None:
     """As a worker leaves it that has ended while no service was there."""
     (document_path(one._place, name).parent).mkdir(parents=True, exist_ok=True)
     document_path(one._place, name).write_text(document)
-    leave_word(one._place, name, Word(phase=Phase.ENDED, outcome="verified", base_commit="c" * 40))
+    write_status(
+        one._place, name, WorkerStatus(phase=Phase.ENDED, outcome="verified", base_commit="c" * 40)
+    )
 
 
 def test_how_a_worker_ended_is_written_down_by_the_next_service(
@@ -336,7 +338,7 @@ def test_the_commit_is_known_while_it_runs(queue: OrderQueue, tmp_path: Path) ->
     assert lock is not None
     with lock:
         one = dispatcher(queue, tmp_path, free=0)
-        leave_word(one._place, "fix-0", Word(base_commit="c" * 40))
+        write_status(one._place, "fix-0", WorkerStatus(base_commit="c" * 40))
         one._look()
         found = queue.get("fix-0")
     assert (found.state, found.base_commit) == (OrderState.RUNNING, "c" * 40)
@@ -350,7 +352,7 @@ def test_a_fix_that_is_resumed_does_not_end_by_an_earlier_word(
     why = Problem(code="tool", problem="It broke.", next_step="Mend it.")
     queue.take_next()
     locks(tmp_path).path("fix-0").parent.mkdir(parents=True)
-    leave_word(one._place, "fix-0", Word(phase=Phase.FAILED, problem=why))
+    write_status(one._place, "fix-0", WorkerStatus(phase=Phase.FAILED, problem=why))
     queue.fail("fix-0", why)
     one.start()
     one.stop()
@@ -381,7 +383,7 @@ def test_a_take_that_the_disk_has_no_room_for_does_not_count(
     def full(*_: object) -> None:
         raise StateFolderError("The state folder is full.", next_step="Free some.")
 
-    monkeypatch.setattr(engine, "keep_room", full)
+    monkeypatch.setattr(engine, "reserve_status", full)
     one = dispatcher(queue, tmp_path)
     for _ in range(MAX_TAKES + 1):
         with pytest.raises(StateFolderError):

@@ -18,7 +18,7 @@ from tests.unit.audit.trails import SCOPE
 pytest.importorskip("temporalio", reason="the extra `temporal` is not installed")
 
 from fallback_tier.engines.temporal import reconciling
-from fallback_tier.engines.temporal.messages import Decided
+from fallback_tier.engines.temporal.messages import DecisionResult
 
 
 @dataclass
@@ -54,7 +54,7 @@ def test_whether_the_record_is_reached_is_known(record: SqliteAuditStore) -> Non
             raise AuditStoreError("no route to host", next_step="Look at the network.")
         return nullcontext(record)
 
-    following = reconciling.Reconciler(cast(Any, Signals()), opened, lambda _: Decided())
+    following = reconciling.Reconciler(cast(Any, Signals()), opened, lambda _: DecisionResult())
 
     async def look() -> bool:
         with suppress(AuditStoreError):

@@ -19,7 +19,7 @@ from fallback_tier.engines.temporal.messages import (
     DELIVER,
     OPEN,
     STEP,
-    Decided,
+    DecisionResult,
     FixRun,
     Limits,
     Session,
@@ -75,7 +75,7 @@ def activity_error() -> ActivityError:
 class Server:
     """Stands for ``temporalio.workflow``: answers, pauses, a history that grows."""
 
-    answers: Iterator[ActivityError | Session | Standing | Decided | Terms]
+    answers: Iterator[ActivityError | Session | Standing | DecisionResult | Terms]
     pauses: list[float] = field(default_factory=list)
     events: int = 0
     #: What each activity takes, and which were asked for with which limit.
@@ -267,7 +267,7 @@ def test_time_is_counted_over_openings_and_a_history_begun_anew(
 
 def test_what_a_person_lets_go_on_has_the_whole_time_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asks = Standing(outcome="escalated", delivered=True)
-    decided = Decided(goes_on=True)
+    decided = DecisionResult(goes_on=True)
     answers = [OPENED, asks, Standing(), decided, OPENED, ENDED, Standing()]
     server = Server(iter(answers), takes_s=40.0)
     assert run(monkeypatch, server, FixRun(TICKET, Limits(fix_s=100.0), heard=1)) == ENDED

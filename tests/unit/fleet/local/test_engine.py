@@ -1,4 +1,4 @@
-"""The local engine: what a lock, a word and a mark of a cancellation say together."""
+"""The local engine: what a lock, a status and a mark of a cancellation say together."""
 
 import os
 import subprocess
@@ -15,10 +15,10 @@ from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.fleet.local.engine import (
     Job,
     LocalEngine,
-    keep_room,
-    leave_word,
-    read_word,
-    word_path,
+    read_status,
+    reserve_status,
+    status_path,
+    write_status,
 )
 from fallback_tier.fleet.local.main import work
 from fallback_tier.fleet.order import FixOrder, FleetSecrets, Place
@@ -82,7 +82,7 @@ def test_a_word_is_told_when_its_worker_has_gone(engine: LocalEngine, place: Pla
     said = EngineState(
         phase=Phase.FAILED, problem=Problem(code="x", problem="It broke.", next_step="Mend it.")
     )
-    leave_word(place, "fix-0", said)
+    write_status(place, "fix-0", said)
     assert phase(engine) is Phase.ACTIVE
     engine._workers._children["fix-0"].kill()
     engine._workers._children["fix-0"].wait(PATIENCE_S)
@@ -182,11 +182,11 @@ def test_no_worker_is_started_that_could_not_leave_a_word(
     engine: LocalEngine, place: Place
 ) -> None:
     """It would count as dead, and after some of them the fix as failed. Here the disk is the folder's."""
-    word_path(place, "fix-0").mkdir(parents=True)
+    status_path(place, "fix-0").mkdir(parents=True)
     with pytest.raises(StateFolderError):
         engine.submit(ORDER)
     assert (engine.room, engine._workers._children) == (2, {})
-    word_path(place, "fix-0").rmdir()
+    status_path(place, "fix-0").rmdir()
     at_work(engine, place)
 
 
@@ -195,12 +195,12 @@ def test_a_word_takes_no_more_of_the_disk_than_was_kept_for_it(
 ) -> None:
     at_work(engine, place)
     kept = tmp_path / "kept"
-    kept.hardlink_to(word_path(place, "fix-0"))
+    kept.hardlink_to(status_path(place, "fix-0"))
     room = kept.stat().st_size
     assert room >= 4_096
     full = StateFolderError("The state folder is full.", next_step="Free some.")
-    leave_word(place, "fix-0", EngineState(phase=Phase.FAILED, problem=problem_of(full)))
-    assert kept.read_bytes() == word_path(place, "fix-0").read_bytes()
+    write_status(place, "fix-0", EngineState(phase=Phase.FAILED, problem=problem_of(full)))
+    assert kept.read_bytes() == status_path(place, "fix-0").read_bytes()
     assert (kept.stat().st_size, kept.stat().st_nlink) == (room, 2)
     engine.close()
     assert phase(engine) is Phase.FAILED
@@ -208,11 +208,11 @@ def test_a_word_takes_no_more_of_the_disk_than_was_kept_for_it(
 
 def test_a_worker_on_a_full_disk_says_so(place: Place) -> None:
     """Not even who it is can be written down."""
-    word_path(place, "fix-0").parent.mkdir(parents=True)
-    keep_room(place, "fix-0")
+    status_path(place, "fix-0").parent.mkdir(parents=True)
+    reserve_status(place, "fix-0")
     with Path("/dev/full").open("wb") as lock:
         work(Job(order=ORDER, place=place, lock=lock.fileno(), secrets=FleetSecrets()))
-    said = read_word(place, "fix-0")
+    said = read_status(place, "fix-0")
     assert said.problem is not None
     assert (said.phase, said.problem.code in PASSING) == (Phase.FAILED, True)
 
@@ -245,11 +245,11 @@ def test_no_key_is_in_an_error_about_a_job(place: Place) -> None:
 
 
 def test_a_short_word_after_a_long_one_is_read(place: Place) -> None:
-    word_path(place, "fix-0").parent.mkdir(parents=True)
+    status_path(place, "fix-0").parent.mkdir(parents=True)
     long = Problem(code="x", problem="y" * 6_000, next_step="")
-    leave_word(place, "fix-0", EngineState(phase=Phase.FAILED, problem=long))
-    leave_word(place, "fix-0", EngineState(phase=Phase.ENDED))
-    assert read_word(place, "fix-0").phase is Phase.ENDED
+    write_status(place, "fix-0", EngineState(phase=Phase.FAILED, problem=long))
+    write_status(place, "fix-0", EngineState(phase=Phase.ENDED))
+    assert read_status(place, "fix-0").phase is Phase.ENDED
 
 
 def test_checkouts_in_use_outlive_the_engine(engine: LocalEngine, place: Place) -> None:
@@ -272,8 +272,8 @@ def test_what_is_kept_of_a_fix_goes_once_its_end_is_listed(
     engine: LocalEngine, place: Place
 ) -> None:
     (place.home / "workers").mkdir(parents=True)
-    keep_room(place, ORDER.fix_id)
-    leave_word(place, ORDER.fix_id, EngineState(phase=Phase.ENDED))
+    reserve_status(place, ORDER.fix_id)
+    write_status(place, ORDER.fix_id, EngineState(phase=Phase.ENDED))
     assert engine.state(ORDER.fix_id).phase is Phase.ENDED
     engine.forget(ORDER.fix_id)
     engine.forget(ORDER.fix_id)
