@@ -204,15 +204,12 @@ def _marked(mark: str, lines: Sequence[str]) -> Iterator[str]:
         yield mark + line if line.endswith("\n") else f"{mark}{line}\n{NO_NEWLINE}\n"
 
 
-"""Lines as git sees them: only ``\\n`` ends one.
-
-``str.splitlines`` also cuts at form feeds, ``\\x1c``, U+2028 and others, which git keeps inside a
-line; a diff made from its lines is refused, or worse, applied to something else.
-"""
-
-
 def git_lines(text: str) -> list[str]:
-    """The lines of ``text``, each with its ``\\n``; a last line may lack one. Empty text: none."""
+    """Return the lines as git sees them, each with its ``\\n``; a last line may lack one. Empty text: none.
+
+    ``str.splitlines`` also cuts at form feeds, ``\\x1c``, U+2028 and others, which git keeps inside a line:
+    a diff made from its lines is refused, or worse, applied to something else.
+    """
     lines = [line + "\n" for line in text.split("\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines

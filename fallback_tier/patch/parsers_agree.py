@@ -72,7 +72,7 @@ Found = Counter[str]
 
 def disagreement(before: str, after: str) -> str | None:
     """Return what the parsers see differently in ``after`` but not in ``before``, as a clause. None: they
-    agree, or ``before`` or both can't be read. Never raises."""
+    agree, ``before`` can't be read, or neither parser can read ``after``. Never raises."""
     was, now = _differences(before), _differences(after)
     if isinstance(was, str):
         return None  # another Python's: nothing to compare with

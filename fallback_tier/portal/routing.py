@@ -331,7 +331,7 @@ class Visit:
         return self.who.caller.may(Role.DECIDE)
 
     def page(self, template: str, *, status: int = 200, **facts: Any) -> Response:
-        """As ``rendering.page``."""
+        """As the function ``page``."""
         return page(template, self.request, self.who, status=status, **facts)
 
 

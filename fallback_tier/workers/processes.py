@@ -155,7 +155,7 @@ class EndedWorker(NamedTuple):
 
 @dataclass
 class WorkerProcesses:
-    """One worker a fix. ``module``: what a worker runs (``workers.guarded``).
+    """One worker per fix. ``module``: what a worker runs, below ``workers.guard``.
 
     ``is_alive`` and ``start`` raise StateFolderError if the lock's file can't be used.
     """

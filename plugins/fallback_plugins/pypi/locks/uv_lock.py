@@ -82,7 +82,7 @@ def local_source(table: Mapping[str, Any]) -> str | None:
 
 
 def foreign_source(table: Mapping[str, Any]) -> str | None:
-    """Return ``git``, ``url`` or ``path``; None if a package comes from a registry."""
+    """Return ``git``, ``url`` or ``path``; None: a registry, or a folder of the project itself."""
     source = table.get("source", {})
     return next((kind for kind in ("git", "url", "path") if kind in source), None)
 

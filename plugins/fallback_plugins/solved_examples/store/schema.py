@@ -122,7 +122,7 @@ class Meta(StrEnum):
     EMBEDDING_DIMENSION = "embedding_dimension"
     #: Number of the vector file that counts; absent: 0.
     VECTORS_GENERATION = "vectors_generation"
-    #: What of a chunk is embedded (``embedded.EMBEDDED_TEXT``).
+    #: What of a chunk is embedded (``indexing.EMBEDDED_TEXT``).
     EMBEDDING_TEXT = "embedding_text"
     #: Which state of the chunks the posting lists are of (``word_index``); absent before the first.
     POSTINGS = "postings"
