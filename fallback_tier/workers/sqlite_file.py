@@ -15,6 +15,7 @@ from typing import Self
 
 from fallback_audit.files import create_private
 from fallback_audit.stores.sqlite_connection import FilesReplacedError, SqliteConnection
+from fallback_audit.stores.sqlite_schema import enable_wal
 from fallback_tier.errors import StateFolderError
 
 #: How long a writer waits for another process's transaction; each is a few milliseconds.
@@ -51,7 +52,7 @@ class SqliteFile:
         """Durable, and with the file's tables brought to this version."""
         db = self._connected("rw")
         try:
-            db.execute("PRAGMA journal_mode = WAL")
+            enable_wal(db, BUSY_MS / 1000)
             db.execute("PRAGMA synchronous = FULL")
             with _transaction(db):
                 self._make(db)

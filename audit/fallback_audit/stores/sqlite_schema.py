@@ -309,7 +309,11 @@ def _prepare(path: Path, db: sqlite3.Connection, busy_timeout_s: float) -> None:
     db.execute("PRAGMA synchronous = FULL")
     # What is replaced or deleted (redaction, sealing) is overwritten with zeros; appends pay nothing.
     db.execute("PRAGMA secure_delete = ON")
-    _enable_wal(path, db, busy_timeout_s)
+    if not enable_wal(db, busy_timeout_s):
+        raise AuditStoreError(
+            f"Audit store {path}: this file system has no shared memory for a write-ahead log.",
+            next_step="Put the store on a local disk.",
+        )
     applied = applied_migrations(db)
     newer = applied.difference(MIGRATION_NAMES)
     if newer:
@@ -324,20 +328,17 @@ def _prepare(path: Path, db: sqlite3.Connection, busy_timeout_s: float) -> None:
             _apply_migrations(db)
 
 
-def _enable_wal(path: Path, db: sqlite3.Connection, busy_timeout_s: float) -> None:
-    # SQLite does not call its busy handler for this change, so first starts would race.
+def enable_wal(db: sqlite3.Connection, busy_timeout_s: float) -> bool:
+    """Switch a database to a write-ahead log, and return whether the file system supports that.
+
+    SQLite does not call its busy handler for this change, so first starts would race. Raises
+    sqlite3.OperationalError: another process holds the database for longer than ``busy_timeout_s``.
+    """
     deadline = time.monotonic() + busy_timeout_s
     while True:
         try:
-            mode = db.execute("PRAGMA journal_mode = wal").fetchone()[0]
+            return bool(db.execute("PRAGMA journal_mode = wal").fetchone()[0] == "wal")
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
-        else:
-            break
-    if mode != "wal":
-        raise AuditStoreError(
-            f"Audit store {path}: this file system has no shared memory for a write-ahead log.",
-            next_step="Put the store on a local disk.",
-        )

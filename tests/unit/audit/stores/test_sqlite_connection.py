@@ -21,6 +21,7 @@ from fallback_audit.events import SandboxDisabled
 from fallback_audit.ports import Scope
 from fallback_audit.stores import sqlite_connection
 from fallback_audit.stores.sqlite import SqliteAuditReader, SqliteAuditStore, open_readonly
+from fallback_audit.stores.sqlite_schema import enable_wal
 from fallback_audit.verifying.verify import verify
 from fallback_tier.errors import StateFolderError
 from fallback_tier.workers.sqlite_file import SqliteFile
@@ -365,3 +366,28 @@ def test_opening_twice_keeps_the_locks_of_the_first(tmp_path: Path) -> None:
         SqliteFile(path, TABLE, "a test").close()
         elsewhere(insert_elsewhere, path, "other")
         assert deleted_files(os.getpid(), tmp_path) == []
+
+
+def test_file_that_another_process_makes_is_waited_for(tmp_path: Path) -> None:
+    """SQLite itself does not wait when it switches to a write-ahead log."""
+    path = tmp_path / "service.db"
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN EXCLUSIVE")
+    other.execute("CREATE TABLE c (d TEXT) STRICT")
+    ends = threading.Timer(0.2, other.execute, ["COMMIT"])
+    ends.start()
+    with SqliteFile(path, TABLE, "a test") as file, file.reading() as db:
+        assert db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+    ends.join()
+    other.close()
+
+
+def test_file_that_stays_locked_is_not_waited_for_longer(tmp_path: Path) -> None:
+    with (
+        closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as other,
+        closing(sqlite3.connect(tmp_path / "a.db")) as db,
+    ):
+        other.execute("BEGIN EXCLUSIVE")
+        other.execute("CREATE TABLE c (d TEXT) STRICT")
+        with pytest.raises(sqlite3.OperationalError):
+            enable_wal(db, busy_timeout_s=0.05)
