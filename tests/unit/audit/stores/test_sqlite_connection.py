@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -368,26 +369,26 @@ def test_opening_twice_keeps_the_locks_of_the_first(tmp_path: Path) -> None:
         assert deleted_files(os.getpid(), tmp_path) == []
 
 
-def test_file_that_another_process_makes_is_waited_for(tmp_path: Path) -> None:
-    """SQLite itself does not wait when it switches to a write-ahead log."""
-    path = tmp_path / "service.db"
-    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    other.execute("BEGIN EXCLUSIVE")
-    other.execute("CREATE TABLE c (d TEXT) STRICT")
-    ends = threading.Timer(0.2, other.execute, ["COMMIT"])
-    ends.start()
-    with SqliteFile(path, TABLE, "a test") as file, file.reading() as db:
-        assert db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
-    ends.join()
-    other.close()
+class BusyConnection(sqlite3.Connection):
+    """Refuses the switch of its journal, as SQLite does if another process is at the same switch."""
+
+    refusals = 0
+
+    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+        if "journal_mode" in sql and self.refusals:
+            self.refusals -= 1
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+            raise error
+        return super().execute(sql, *parameters)
 
 
-def test_file_that_stays_locked_is_not_waited_for_longer(tmp_path: Path) -> None:
-    with (
-        closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as other,
-        closing(sqlite3.connect(tmp_path / "a.db")) as db,
-    ):
-        other.execute("BEGIN EXCLUSIVE")
-        other.execute("CREATE TABLE c (d TEXT) STRICT")
+def test_switch_to_a_write_ahead_log_is_tried_again_until_its_time_is_over(tmp_path: Path) -> None:
+    """SQLite calls no busy handler if two processes switch at once."""
+    with closing(sqlite3.connect(tmp_path / "a.db", factory=BusyConnection)) as db:
+        db.refusals = 1_000_000
         with pytest.raises(sqlite3.OperationalError):
             enable_wal(db, busy_timeout_s=0.05)
+        db.refusals = 2
+        assert enable_wal(db, busy_timeout_s=PATIENCE_S)
+        assert db.refusals == 0
