@@ -127,30 +127,6 @@ class OtherExamplesTier(FullChainTier):
         return frozenset(used for prior in task.prior_attempts for used in prior.used_few_shot_ref)
 
 
-class ExamplesOnRetry(PromptBuilder):
-    """Renders a retry's prompt with examples, which the product's refuses (ADR-0011)."""
-
-    def build(
-        self,
-        advisory: Advisory,
-        repo: RepoContext,
-        plugin: EcosystemPlugin,
-        *,
-        examples: Sequence[FewShot] = (),
-        prior_attempts: Sequence[AttemptSummary] = (),
-        own_code: bool = False,
-    ) -> Prompt:
-        """As PromptBuilder, without that check."""
-        return self._rendered(
-            advisory,
-            repo,
-            plugin,
-            examples=examples,
-            prior_attempts=prior_attempts,
-            own_code=own_code,
-        )
-
-
 class ContinuedConversation(PromptBuilder):
     """Continues the conversation on a retry: what was asked and answered last, then how it failed.
 
@@ -209,7 +185,8 @@ History = Callable[[Sequence[AttemptSummary]], Sequence[AttemptSummary]]
 
 
 class OtherHistory(PromptBuilder):
-    """Renders a retry's prompt with another history than the last failure's summary."""
+    """Renders a retry's prompt with a history that may be another one, and with examples, which the
+    product's builder refuses (ADR-0011)."""
 
     def __init__(self, nonces: NonceSource, history: History) -> None:
         super().__init__(nonces)
@@ -225,7 +202,7 @@ class OtherHistory(PromptBuilder):
         prior_attempts: Sequence[AttemptSummary] = (),
         own_code: bool = False,
     ) -> Prompt:
-        """As PromptBuilder, with that history, and with examples also on a retry."""
+        """As PromptBuilder, with that history and without that check."""
         return self._rendered(
             advisory,
             repo,
@@ -234,6 +211,11 @@ class OtherHistory(PromptBuilder):
             prior_attempts=self._history(prior_attempts) if prior_attempts else (),
             own_code=own_code,
         )
+
+
+def same_history(prior: Sequence[AttemptSummary]) -> Sequence[AttemptSummary]:
+    """Return the history as it is."""
+    return prior
 
 
 def _with_summary(prior: Sequence[AttemptSummary], text: str) -> tuple[AttemptSummary, ...]:
@@ -301,9 +283,12 @@ def tier_for(
         case Policy.FRESH_CONTEXT:
             pass
         case Policy.FULL_CHAIN:
-            kind, leaf = FullChainTier, replace(leaf, prompts=ExamplesOnRetry(nonces))
+            kind, leaf = FullChainTier, replace(leaf, prompts=OtherHistory(nonces, same_history))
         case Policy.EXCLUDE_PRIOR_HIT:
-            kind, leaf = OtherExamplesTier, replace(leaf, prompts=ExamplesOnRetry(nonces))
+            kind, leaf = (
+                OtherExamplesTier,
+                replace(leaf, prompts=OtherHistory(nonces, same_history)),
+            )
         case Policy.CONVERSATION:
             leaf = replace(leaf, prompts=ContinuedConversation(nonces, model))
         case Policy.RESAMPLE:

@@ -213,8 +213,13 @@ def _in_folder(
         yield LocalCopy(path, name, version if isinstance(version, str) else None)
 
 
-def _local_paths(repo: RepoContext, source: str) -> Iterator[str]:
-    """Yield the paths in the repository from which a manifest or a lock takes packages."""
+def _local_paths(repo: RepoContext, source: str) -> tuple[str, ...]:
+    """Return the paths in the repository from which a manifest or a lock takes packages. Each file is
+    searched once: packages and archives are looked up many times."""
+    return repo.once(("npm local paths", source), lambda: tuple(_paths_named_in(repo, source)))
+
+
+def _paths_named_in(repo: RepoContext, source: str) -> Iterator[str]:
     try:
         text = repo.read_text(source)
     except RepositoryError:
