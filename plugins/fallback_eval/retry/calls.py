@@ -22,6 +22,7 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import ModelFailureKind, Provenance
 from fallback_eval.campaign import AppendedRows
 from fallback_eval.retry.instruction import bare_prefix
+from fallback_plugins.messages_api.local import grammar_of
 from fallback_tier.budget.prices import Prices
 from fallback_tier.errors import ConfigurationError, ModelError
 from fallback_tier.ports import LanguageModel, ModelAnswer, ModelRequest, Usage
@@ -115,7 +116,9 @@ class LlamaServer:
             "cache_prompt": True,
             **sampling.model_dump(),
         }
-        if request.answer_grammar is not None:
+        if request.answer_schema is not None:
+            body["grammar"] = grammar_of(request.answer_schema)
+        elif request.answer_grammar is not None:
             body["grammar"] = request.answer_grammar
         document = self._post(body)
         try:

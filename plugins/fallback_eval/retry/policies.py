@@ -2,6 +2,7 @@
 
 Gates, failure summaries, fences, plans and caps are the product's, and the same for all; so is the study's
 instruction. First attempts are the same too: with the example that the memory has, which here is a decoy.
+Only the policies of ``FIRST_ATTEMPTS`` differ in the first attempt, and have no other.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -10,14 +11,16 @@ from enum import StrEnum
 from functools import partial
 from typing import cast
 
-from fallback_audit.vocabulary import PromptShape
+from fallback_audit.vocabulary import GateStatus, PromptShape, RefusalReason
 from fallback_eval.retry.calls import CachedModel
 from fallback_eval.retry.instruction import StudyInstruction
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt import chain, rag
-from fallback_tier.attempt.task import AttemptTask, Recorder, TierEvent
+from fallback_tier.attempt.task import AttemptTask, Recorder, Refusal, TierEvent
+from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
+from fallback_tier.gates.failure_summary.diagnosis import clean
 from fallback_tier.outcome import AttemptSummary, RecipeApplication
-from fallback_tier.ports import EcosystemPlugin, Message, NonceSource
+from fallback_tier.ports import EcosystemPlugin, Message, NonceSource, SolvedExampleRetriever
 from fallback_tier.prompt.builder import Prompt, PromptBuilder, retry_advice
 from fallback_tier.prompt.fence import SourceKind, fence
 from fallback_tier.prompt.turns import ONE, Conversation
@@ -42,6 +45,9 @@ NO_SUMMARY_TEXT = "It failed its gates."
 #: Characters of a summary's first line, in a line per earlier attempt.
 _LINE_CHARS = 160
 
+#: Characters of a gate's log, in place of a summary. A distilled summary has some 500 to 1,100 here.
+LOG_CHARS = 1_500
+
 
 class Policy(StrEnum):
     """What follows a failed attempt. The first four are ADR-0011's options, in its order."""
@@ -54,6 +60,10 @@ class Policy(StrEnum):
     EVERY_FAILURE = "every-failure"
     BEST_CANDIDATE = "best-candidate"
     NO_SUMMARY = "no-summary"
+    LOG_TAIL = "log-tail"
+    FIRST_WITHOUT = "first-without"
+    FIRST_RETRIEVED = "first-retrieved"
+    FIRST_JSON = "first-json"
 
     @property
     def meaning(self) -> str:
@@ -70,13 +80,26 @@ _MEANINGS = {
     Policy.EVERY_FAILURE: "as fresh-context, and a line per earlier attempt",
     Policy.BEST_CANDIDATE: "as fresh-context, and the answer that failed the fewest gates",
     Policy.NO_SUMMARY: "as fresh-context, with the kind of the failure in place of its summary",
+    Policy.LOG_TAIL: "as fresh-context, with the end of the gate's log in place of its summary",
+    Policy.FIRST_WITHOUT: "one attempt, without an example",
+    Policy.FIRST_RETRIEVED: "one attempt, with the nearest true fix of another task",
+    Policy.FIRST_JSON: "one attempt, with the decoy, its answer in JSON",
 }
 
 #: The main comparison. With a memory of one example, option 2 asks what option 4 asks.
 COMPARED = (Policy.FRESH_CONTEXT, Policy.FULL_CHAIN, Policy.CONVERSATION)
 
 #: Run after that on one seed: what of the failure a retry has to be shown. Exploratory, without tests.
-EXPLORED = (Policy.RESAMPLE, Policy.NO_SUMMARY, Policy.EVERY_FAILURE, Policy.BEST_CANDIDATE)
+EXPLORED = (
+    Policy.LOG_TAIL,
+    Policy.NO_SUMMARY,
+    Policy.RESAMPLE,
+    Policy.EVERY_FAILURE,
+    Policy.BEST_CANDIDATE,
+)
+
+#: What a first attempt is shown, and the form of its answer. Exploratory too.
+FIRST_ATTEMPTS = (Policy.FIRST_WITHOUT, Policy.FIRST_RETRIEVED, Policy.FIRST_JSON)
 
 
 @dataclass(frozen=True)
@@ -118,6 +141,17 @@ class FullChainTier(FallbackTier):
         """Return the ids of examples that are not to be retrieved again."""
         del task  # the whole memory, at every attempt
         return frozenset()
+
+
+class OneAttemptTier(FallbackTier):
+    """Makes no retry."""
+
+    def _attempt(
+        self, task: AttemptTask, record: Recorder
+    ) -> Generator[TierEvent, None, RecipeApplication]:
+        if task.is_retry:
+            raise Refusal(RefusalReason.RETRY_CAP_REACHED, "This policy has one attempt.")
+        return (yield from super()._attempt(task, record))
 
 
 class OtherExamplesTier(FullChainTier):
@@ -264,15 +298,55 @@ class BestCandidate:
         return _with_summary(prior, text)
 
 
+@dataclass
+class FailedLogs:
+    """Gates that are watched for the log of the one that failed last."""
+
+    last: GateVerdict | None = None
+
+    def watched(self, gate: Gate) -> Gate:
+        """Return the gate, watched."""
+        return _Watched(gate, self)
+
+    def __call__(self, prior: Sequence[AttemptSummary]) -> Sequence[AttemptSummary]:
+        """Return the history with the end of that log in place of the last summary. An attempt without a
+        patch, which no gate judged, keeps its summary."""
+        verdict, self.last = self.last, None
+        if verdict is None or not prior[-1].failing_gates:
+            return prior
+        end = clean(verdict.log)[-LOG_CHARS:]
+        return _with_summary(prior, f"Gate {verdict.gate} failed. The end of its log:\n{end}")
+
+
+@dataclass(frozen=True)
+class _Watched:
+    gate: Gate
+    logs: FailedLogs
+
+    @property
+    def name(self) -> str:
+        """Return the gate's name."""
+        return self.gate.name
+
+    def judge(self, context: GateContext) -> GateVerdict:
+        """As the gate; a failure is noted. Raises SandboxError, ToolError."""
+        verdict = self.gate.judge(context)
+        if verdict.status is GateStatus.FAILED:
+            self.logs.last = verdict
+        return verdict
+
+
 def tier_for(
     policy: Policy,
     product: FallbackTier,
     plugins: Mapping[str, EcosystemPlugin],
     model: CachedModel,
     nonces: NonceSource,
-    shot: FewShot,
+    memory: SolvedExampleRetriever | None,
+    logs: FailedLogs,
 ) -> FallbackTier:
-    """Return the tier of a policy, made of the product's parts, with a memory of one example."""
+    """Return the tier of a policy, made of the product's parts, with that memory. ``logs``: those of the
+    gates that judge it."""
     leaf = product.parts.leaf
     if leaf is None:
         raise AssertionError("a model is configured")
@@ -300,13 +374,17 @@ def tier_for(
             leaf = replace(leaf, prompts=OtherHistory(nonces, with_every_failure))
         case Policy.BEST_CANDIDATE:
             leaf = replace(leaf, prompts=OtherHistory(nonces, BestCandidate(model)))
+        case Policy.LOG_TAIL:
+            leaf = replace(leaf, prompts=OtherHistory(nonces, logs))
+        case Policy.FIRST_WITHOUT | Policy.FIRST_RETRIEVED | Policy.FIRST_JSON:
+            kind = OneAttemptTier
     parts = product.parts
     return kind(
         plugins={
             name: cast("EcosystemPlugin", StudyInstruction(plugin))
             for name, plugin in plugins.items()
         },
-        retriever=OneExample(shot),
+        retriever=memory,
         leaf=leaf,
         audit=parts.audit,
         evidence=parts.evidence,

@@ -14,9 +14,9 @@ from typing import Final
 
 from fallback_audit.vocabulary import FailureKind
 from fallback_eval.document import Document, Section, Table, number, p_value, percent, signed
-from fallback_eval.retry.policies import COMPARED, EXPLORED, Policy
+from fallback_eval.retry.policies import COMPARED, EXPLORED, FIRST_ATTEMPTS, Policy
 from fallback_eval.retry.power import sign_test, smallest_difference
-from fallback_eval.retry.run import Row
+from fallback_eval.retry.run import Attempt, Row
 from fallback_eval.statistics import Interval, bootstrap, holm
 
 #: The product's policy against each of the others, in the plan's order.
@@ -37,6 +37,16 @@ def is_fixed(row: Row) -> float:
 def is_stricter(row: Row) -> float:
     """Return 1 if an attempt passed its gates and the hidden checks."""
     return float(row.fixed_at is not None and row.stricter is True)
+
+
+def is_first(row: Row) -> float:
+    """Return 1 if the first attempt passed its gates."""
+    return float(row.is_first_try)
+
+
+def is_stricter_first(row: Row) -> float:
+    """Return 1 if the first attempt passed its gates and the hidden checks."""
+    return float(row.is_first_try and row.stricter is True)
 
 
 @dataclass(frozen=True)
@@ -304,6 +314,7 @@ def page(rows: Sequence[Row], study: Study) -> Document:
             _repeats(pairs),
             _splits(pairs, study),
             *_explored(rows, study),
+            *_firsts(rows, study),
         ]
     intro = [
         (
@@ -519,6 +530,68 @@ def _explored(rows: Sequence[Row], study: Study) -> list[Section]:
         "earlier patch. Exploratory: no tests."
     )
     return [Section("What of the failure a retry is shown", [text], [Table(head, lines)])]
+
+
+def _firsts(rows: Sequence[Row], study: Study) -> list[Section]:
+    """What first attempts were shown, and the form of their answers; none before one has a row."""
+    head = ["policy", "pairs", "passed", "with the decoy", "difference", "stricter"]
+    lines = []
+    for policy in FIRST_ATTEMPTS:
+        found = explored(rows, policy, study.seeds)
+        if not found:
+            continue
+        one, stricter = (
+            compare(found, policy, COMPARED[0], it) for it in (is_first, is_stricter_first)
+        )
+        passed = (one.both + one.first_alone, one.both + one.second_alone)
+        first, decoys = (
+            [attempt for pair in found for attempt in pair[name].attempts[:1]]
+            for name in (policy, COMPARED[0])
+        )
+        lines.append(
+            [
+                f"{policy.value}: {policy.meaning}",
+                str(one.pairs),
+                *map(str, passed),
+                _interval(one.difference),
+                _interval(stricter.difference),
+                f"{_rejected(first)} / {_rejected(decoys)}",
+                f"{_written(first)} / {_written(decoys)}",
+            ]
+        )
+    if not lines:
+        return []
+    hits, cases = retrieved(rows, study.seeds)
+    text = (
+        "First attempts alone, each against the main run's (the decoy, an answer in blocks) on the same "
+        "tasks and seeds: difference of the shares that pass, and that pass the hidden checks too, with "
+        "95 % bootstrap intervals over tasks; answers rejected and tokens written, its own and "
+        f"with the decoy. The search found an example in {hits} of {cases} cases. "
+        "Exploratory: no tests."
+    )
+    table = Table([*head, "rejected", "tokens written"], lines)
+    return [Section("What a first attempt is shown", [text], [table])]
+
+
+def _rejected(attempts: Sequence[Attempt]) -> int:
+    return sum(one.rejected for one in attempts)
+
+
+def _written(attempts: Sequence[Attempt]) -> int:
+    return sum(one.output_tokens for one in attempts)
+
+
+def retrieved(rows: Iterable[Row], seeds: Sequence[int]) -> tuple[int, int]:
+    """Return in how many cases the search of other tasks' fixes found one, and how many there are. Where it
+    found none, the model is asked what it is asked without an example."""
+    calls: dict[tuple[str, int], dict[Policy, Row]] = defaultdict(dict)
+    both = (Policy.FIRST_RETRIEVED, Policy.FIRST_WITHOUT)
+    for row in rows:
+        if row.seed in seeds and row.policy in both:
+            calls[row.task, row.seed][row.policy] = row
+    pairs = [one for one in calls.values() if len(one) == len(both)]
+    found = sum(one[both[0]].calls != one[both[1]].calls for one in pairs)
+    return found, len(pairs)
 
 
 def _forest(found: Sequence[Comparison], stricter: Sequence[Comparison]) -> str:

@@ -15,14 +15,23 @@ from fallback_audit.vocabulary import AffectedCode, EscalationReason, FailureKin
 from fallback_eval.fixes.runs import facts_of
 from fallback_eval.retrieval.results import EvaluationError
 from fallback_eval.retry.calls import CachedModel, Calls, Sampling, Server
-from fallback_eval.retry.policies import Policy, tier_for
+from fallback_eval.retry.policies import (
+    FIRST_ATTEMPTS,
+    FailedLogs,
+    OneExample,
+    Policy,
+    tier_for,
+)
 from fallback_eval.retry.tasks import Task
+from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
+from fallback_plugins.solved_examples.search.settings import RetrievalSettings
+from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from fallback_tier.fix.open_fix import run_fix
 from fallback_tier.fix.parts import check_proof_fails, fix_parts
 from fallback_tier.fix_result import Escalated
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict, skipped
 from fallback_tier.gates.builtin.proof import ProofGate
-from fallback_tier.ports import NonceSource
+from fallback_tier.ports import NonceSource, SolvedExampleRetriever
 from fallback_tier.repo import AnswerForm, Settings
 from fallback_tier.wiring import Configuration, RecordSettings, Services, open_services
 from fallback_tier.wiring.trail import OnViolation
@@ -47,11 +56,13 @@ _OUTAGES: Final = frozenset(
 
 @dataclass(frozen=True)
 class RetryCase:
-    """A task, a policy and a seed."""
+    """A task, a policy and a seed. ``others``: tasks whose true fixes are the memory of the policy that
+    retrieves from one."""
 
     task: Task
     policy: Policy
     seed: int
+    others: tuple[Task, ...] = ()
 
     @property
     def name(self) -> str:
@@ -148,7 +159,7 @@ def run_case(case: RetryCase, setup: Setup) -> Row:
             settings=Settings(
                 max_output_tokens=MAX_OUTPUT_TOKENS,
                 own_code_budget_bytes=CODE_BYTES,
-                answer_form=AnswerForm.BLOCKS,
+                answer_form=_answer_form(case.policy),
                 # Known beforehand: the manifest need not name the package, and takes no room in a prompt.
                 whose_code=AffectedCode.OWN,
             ),
@@ -171,9 +182,11 @@ def _run(case: RetryCase, services: Services, model: CachedModel, place: Path) -
             task.proof_of(task.hidden, "hidden"), services.plugin_for(inputs.advisory), "hidden"
         )
     )
-    gates: Sequence[Gate] = (*parts.gates, hidden)
+    logs = FailedLogs()
+    gates: Sequence[Gate] = (*map(logs.watched, parts.gates), hidden)
+    memory = _memory(case, place.parent / "memory.db")
     tier = tier_for(
-        case.policy, services.tier, services.plugins, model, _nonces(case), task.example()
+        case.policy, services.tier, services.plugins, model, _nonces(case), memory, logs
     )
     failure = check_proof_fails(replace(parts, tier=tier), inputs, lambda _: None)
     repo = inputs.repo_ctx.model_copy(update={"proof_failure": failure})
@@ -195,7 +208,8 @@ def _row(
     edits = {one.attempt: one.edit_digest for one in events if isinstance(one, PatchProposed)}
     failed = {one.attempt: one for one in events if isinstance(one, AttemptFailed)}
     attempts = []
-    for one in facts.attempts:
+    # A retry that the policy refuses is on record as an attempt.
+    for one in facts.attempts[: 1 if case.policy in FIRST_ATTEMPTS else None]:
         calls = [call for call in facts.calls if call.attempt == one.attempt]
         attempts.append(
             Attempt(
@@ -223,6 +237,22 @@ def _row(
         model_seconds=0,
         seconds=0,
     )
+
+
+def _answer_form(policy: Policy) -> AnswerForm:
+    return AnswerForm.JSON if policy is Policy.FIRST_JSON else AnswerForm.BLOCKS
+
+
+def _memory(case: RetryCase, path: Path) -> SolvedExampleRetriever | None:
+    """The memory of a case: its decoy, none, or the true fixes of other tasks, searched by words (vectors
+    would need a second model) for one example, as many as a decoy is."""
+    if case.policy is Policy.FIRST_WITHOUT:
+        return None
+    if case.policy is not Policy.FIRST_RETRIEVED:
+        return OneExample(case.task.example())
+    store = ExampleStore(path)
+    store.ingest(one.solved() for one in case.others if one.name != case.task.name)
+    return SolvedExampleIndex(store, embedder=None, settings=RetrievalSettings(k=1))
 
 
 def _nonces(case: RetryCase) -> NonceSource:

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from fallback_eval.campaign import Rows, check_disk, write_files
 from fallback_eval.document import markdown
 from fallback_eval.retry.calls import CALLS, Call, Calls
-from fallback_eval.retry.policies import COMPARED, EXPLORED
+from fallback_eval.retry.policies import COMPARED, EXPLORED, FIRST_ATTEMPTS, Policy
 from fallback_eval.retry.run import RetryCase, Row, Setup, run_case
 from fallback_eval.retry.tasks import Language, Task, load_tasks
 
@@ -43,12 +44,14 @@ ROWS: Final = Rows(Row, key=lambda row: row.name, order=lambda row: row.name)
 
 
 def load_cases(root: Path, only: Sequence[str] = ()) -> tuple[RetryCase, ...]:
-    """Return the cases, seed by seed, the pilot's, and last those that are explored; those named, or all.
+    """Return the cases, seed by seed, the pilot's, and last those that are explored (first attempts of one
+    seed, retries, first attempts of the other seeds); those named, or all.
 
     A name is ``TASK.POLICY.SEED``. Raises InputError. A task's policies follow each other, and tasks of a
     language: a server keeps what their prompts have in common. The pilot has its first attempts first.
     """
-    tasks = load_tasks(root, list(dict.fromkeys(name.split(".")[0] for name in only)))
+    load_tasks(root, list(dict.fromkeys(name.split(".")[0] for name in only)))  # are there such?
+    tasks = load_tasks(root)
     ordered = sorted(tasks, key=lambda task: (task.language is Language.JAVASCRIPT, task.name))
     pilot = [
         RetryCase(task, policy, PILOT_SEED)
@@ -60,7 +63,17 @@ def load_cases(root: Path, only: Sequence[str] = ()) -> tuple[RetryCase, ...]:
         RetryCase(task, policy, seed) for seed in SEEDS for task in ordered for policy in COMPARED
     ]
     explored = [RetryCase(task, policy, EXPLORED_SEED) for policy in EXPLORED for task in ordered]
-    return tuple(case for case in (*main, *pilot, *explored) if not only or case.name in only)
+    firsts = {
+        seed: [
+            RetryCase(task, policy, seed, tasks if policy is Policy.FIRST_RETRIEVED else ())
+            for policy in FIRST_ATTEMPTS
+            for task in ordered
+        ]
+        for seed in SEEDS
+    }
+    one, *others = (firsts[seed] for seed in SEEDS)
+    cases = (*main, *pilot, *one, *explored, *chain.from_iterable(others))
+    return tuple(case for case in cases if not only or case.name in only)
 
 
 def is_done(row: Row | None, case: RetryCase) -> bool:

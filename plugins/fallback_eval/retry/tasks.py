@@ -189,6 +189,26 @@ class Task(_Facts):
         digest = hashlib.sha256(example.model_dump_json().encode()).hexdigest()
         return FewShot(example=example, content_sha256=digest, text=decoy.advisory, edits=(edit,))
 
+    def solved(self) -> SolvedExample:
+        """Return its reference fix as a record of a memory, for other tasks."""
+        return SolvedExample(
+            example_id=f"fix-{self.name}",
+            advisory_id=self.advisory_id,
+            advisory_text=self.advisory,
+            ecosystem="PyPI" if self.language is Language.PYTHON else "npm",
+            package=self.package,
+            cwe=(self.cwe,),
+            language=self.language.value,
+            edits=tuple(
+                SearchReplace(path=self.path, old=one.old, new=one.new) for one in self.reference
+            ),
+            file_sha256={},
+            provenance=ExampleProvenance(
+                origin=ExampleOrigin.WRITTEN, source="a task's reference fix"
+            ),
+            licence="Apache-2.0",
+        )
+
     def plan(self, edits: Sequence[Edit]) -> SourceEdit:
         """Return edits of the module as the plan that a model would answer with."""
         return SourceEdit(

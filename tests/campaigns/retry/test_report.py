@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from fallback_audit.vocabulary import FailureKind
 from fallback_eval.document import markdown
 from fallback_eval.retry import report as analysis
 from fallback_eval.retry.calls import Call
-from fallback_eval.retry.policies import COMPARED, EXPLORED, Policy
+from fallback_eval.retry.policies import COMPARED, EXPLORED, FIRST_ATTEMPTS, Policy
 from fallback_eval.retry.report import DIFFERENCES, Study, is_complete, page, plots
 from fallback_eval.retry.run import Attempt, RetryCase, Row
 from fallback_eval.retry.study import (
@@ -20,6 +21,7 @@ from fallback_eval.retry.study import (
     PILOT_SEED,
     REPORT_NAME,
     ROWS,
+    SEEDS,
     StudyFolder,
     estimate,
     load_cases,
@@ -190,9 +192,30 @@ def test_explored_policies_are_no_part_of_the_main_run() -> None:
     assert same == before.sections
     (table,) = section.tables
     named = [line[0].partition(":")[0] for line in table.rows]
-    assert named == [Policy.RESAMPLE.value, Policy.NO_SUMMARY.value]
+    assert named == [Policy.NO_SUMMARY.value, Policy.RESAMPLE.value]
     pairs = analysis.continued(analysis.explored(more + ROWS_OF_ALL, Policy.RESAMPLE, (1,)))
     assert {one[Policy.RESAMPLE].task for one in pairs} <= {"a", "b"}
+
+
+def test_first_attempts_have_a_table_of_their_own_and_count_in_no_other() -> None:
+    first = next(one for one in ROWS_OF_ALL if one.policy is FRESH and not one.is_first_try)
+    alone = row(first.task, Policy.FIRST_RETRIEVED, "1", fixed=True, stricter=True)
+    without = row(first.task, Policy.FIRST_WITHOUT, "1", fixed=False)
+    ended = study(has_ended=True)
+    before = page(ROWS_OF_ALL, ended)
+    *same, section = page([*ROWS_OF_ALL, alone, without], ended).sections
+    assert same == before.sections
+    (table,) = section.tables
+    counts = {line[0].partition(":")[0]: line[1:4] for line in table.rows}
+    assert counts == {
+        Policy.FIRST_WITHOUT.value: ["1", "0", "0"],
+        Policy.FIRST_RETRIEVED.value: ["1", "1", "0"],
+    }
+    # Both asked the same: the search found nothing to show.
+    assert analysis.retrieved([alone, without], (1,)) == (0, 1)
+    asked = alone.model_copy(update={"calls": ("0" * 64,)})
+    assert analysis.retrieved([asked, without], (1,)) == (1, 1)
+    assert analysis.retrieved([asked, without], (2,)) == (0, 0)
 
 
 def test_the_page_of_no_rows_has_no_figures() -> None:
@@ -204,13 +227,26 @@ def test_the_page_of_no_rows_has_no_figures() -> None:
 def test_cases_have_the_pilots_and_what_is_explored_last_and_each_name_once() -> None:
     cases = load_cases(TASKS)
     assert len({one.name for one in cases}) == len(cases)
-    explored = len(load_tasks(TASKS)) * len(EXPLORED)
-    assert {one.policy for one in cases[-explored:]} == {*EXPLORED}
-    assert {one.seed for one in cases[-explored:]} == {EXPLORED_SEED}
-    pilot = len(PILOT) * len(COMPARED)
-    main_run = cases[: -pilot - explored]
-    assert {one.seed for one in cases[len(main_run) : -explored]} == {PILOT_SEED}
-    assert PILOT_SEED not in {one.seed for one in main_run}
+    tasks = len(load_tasks(TASKS))
+    sizes = (
+        tasks * len(COMPARED) * len(SEEDS),
+        len(PILOT) * len(COMPARED),
+        tasks * len(FIRST_ATTEMPTS),
+        tasks * len(EXPLORED),
+        tasks * len(FIRST_ATTEMPTS) * (len(SEEDS) - 1),
+    )
+    ends = list(accumulate(sizes))
+    main_run, pilot, firsts, explored, more_firsts = (
+        cases[end - size : end] for size, end in zip(sizes, ends, strict=True)
+    )
+    assert ends[-1] == len(cases)
+    assert {one.seed for one in main_run} == {*SEEDS}
+    assert {one.seed for one in pilot} == {PILOT_SEED}
+    assert {(one.policy, one.seed) for one in explored} == {
+        (one, EXPLORED_SEED) for one in EXPLORED
+    }
+    assert {one.policy for one in (*firsts, *more_firsts)} == {*FIRST_ATTEMPTS}
+    assert {one.seed for one in firsts} == {EXPLORED_SEED}
     assert {one.policy for one in main_run} == {*COMPARED}
     assert [one.policy for one in cases[: len(COMPARED)]] == [*COMPARED]
     assert len({one.task.name for one in cases[: len(COMPARED)]}) == 1

@@ -8,7 +8,13 @@ import pytest
 from fallback_audit.vocabulary import FailureKind
 from fallback_eval.retrieval.results import EvaluationError
 from fallback_eval.retry.calls import Call, Calls, Sampling
-from fallback_eval.retry.policies import EXPLORED, NO_SUMMARY_TEXT, Policy
+from fallback_eval.retry.policies import (
+    EXPLORED,
+    FIRST_ATTEMPTS,
+    LOG_CHARS,
+    NO_SUMMARY_TEXT,
+    Policy,
+)
 from fallback_eval.retry.run import RetryCase, Row, Setup, run_case
 from fallback_eval.retry.study import CALLS_NAME
 from fallback_eval.retry.tasks import Edit, Task, load_tasks
@@ -38,13 +44,15 @@ def answer(task: Task, edits: Sequence[Edit]) -> str:
 class Script:
     """Answers in order, and remembers what it was asked."""
 
-    def __init__(self, *fixes: Sequence[Edit]) -> None:
+    def __init__(self, *fixes: Sequence[Edit], as_json: bool = False) -> None:
         self.fixes = list(fixes)
+        self.write = TASK.plan if as_json else None
         self.requests: list[ModelRequest] = []
 
     def answer(self, request: ModelRequest, key: str, sampling: Sampling, seed: int) -> Call:
         self.requests.append(request)
-        text = answer(TASK, self.fixes.pop(0))
+        edits = self.fixes.pop(0)
+        text = self.write(edits).model_dump_json() if self.write else answer(TASK, edits)
         return Call(key=key, text=text, stop_reason="end_turn", input_tokens=100, output_tokens=10)
 
 
@@ -97,6 +105,7 @@ HISTORIES = {
     Policy.NO_SUMMARY: ((NO_SUMMARY_TEXT,), False),
     Policy.EVERY_FAILURE: (("Attempt 1 (proof_failed): ",), False),
     Policy.BEST_CANDIDATE: (("The best answer so far:", "action: source_edit"), False),
+    Policy.LOG_TAIL: (("Gate proof failed. The end of its log:", "FAILED (failures="), False),
 }
 
 
@@ -113,6 +122,31 @@ def test_an_explored_policy_shows_its_own_history(policy: Policy, tmp_path: Path
     assert (DECOY_PACKAGE in third.text) is shows_example
     assert (third.text == first.text) is (policy is Policy.RESAMPLE)
     assert len(third.messages) == 1
+
+
+def test_end_of_a_long_log_is_shown(tmp_path: Path) -> None:
+    script = Script(MISLED, REFERENCE)
+    run(Policy.LOG_TAIL, tmp_path / "calls", script)
+    summary = script.requests[1].text.partition("The end of its log:")[2].partition("<<<END")[0]
+    assert LOG_CHARS / 2 < len(summary.replace("\n| ", "\n")) <= LOG_CHARS + 2
+
+
+@pytest.mark.parametrize("policy", FIRST_ATTEMPTS)
+def test_first_attempts_end_with_the_first(policy: Policy, tmp_path: Path) -> None:
+    script = Script(MISLED, REFERENCE, as_json=policy is Policy.FIRST_JSON)
+    others = load_tasks(TASKS) if policy is Policy.FIRST_RETRIEVED else ()
+    case = RetryCase(TASK, policy, 1, others)
+    found = run_case(case, Setup("scripted", Calls(tmp_path / "calls"), script))
+    (attempt,) = found.attempts
+    assert (found.fixed_at, attempt.failure_kind) == (None, FailureKind.PROOF_FAILED)
+    (asked,) = script.requests
+    assert (DECOY_PACKAGE in asked.text) is (policy is Policy.FIRST_JSON)
+    assert ("fix-" in asked.text) is (policy is Policy.FIRST_RETRIEVED)
+    assert f"fix-{TASK.name}" not in asked.text
+    assert (asked.answer_schema is not None) is (policy is Policy.FIRST_JSON)
+    assert (asked.answer_grammar is None) is (policy is Policy.FIRST_JSON)
+    # The form of the answer that is told is the one that is read.
+    assert ("SEARCH" in asked.system) is (policy is not Policy.FIRST_JSON)
 
 
 def test_first_attempts_are_shared_and_everything_replays_offline(tmp_path: Path) -> None:
