@@ -273,8 +273,12 @@ def first_failure(row: Row) -> str:
     return kind.value if kind else "none"
 
 
-#: The plot's name.
+#: The plots' names.
 DIFFERENCES: Final = "differences"
+BY_ATTEMPT: Final = "by-attempt"
+
+#: Attempts after the first.
+_RETRIES: Final = (2, 3, 4)
 
 #: Below this adjusted p-value a comparison decides a default.
 _SIGNIFICANT: Final = 0.05
@@ -309,6 +313,7 @@ def page(rows: Sequence[Row], study: Study) -> Document:
         pairs = continued(found)
         sections += [
             _main(pairs),
+            _by_attempt(pairs),
             _equal_cost(pairs),
             _cost(found),
             _repeats(pairs),
@@ -332,7 +337,10 @@ def plots(rows: Sequence[Row], study: Study) -> dict[str, str]:
     if not _is_shown(rows, study):
         return {}
     pairs = continued(triples(rows, study.seeds))
-    return {DIFFERENCES: _forest(primary(pairs), _stricter(pairs))}
+    return {
+        DIFFERENCES: _forest(primary(pairs), _stricter(pairs)),
+        BY_ATTEMPT: _curves(pairs),
+    }
 
 
 def _is_shown(rows: Sequence[Row], study: Study) -> bool:
@@ -408,6 +416,20 @@ def _main(pairs: Sequence[Triple]) -> Section:
         [_counts(primary(pairs)), _counts(_stricter(pairs), "stricter: ")],
         DIFFERENCES,
     )
+
+
+def fixed_by(pairs: Sequence[Triple], policy: Policy) -> tuple[int, ...]:
+    """Return how many pairs a policy has fixed by its second, third and fourth attempt."""
+    ends = [one[policy].fixed_at for one in pairs]
+    return tuple(sum(end is not None and end <= last for end in ends) for last in _RETRIES)
+
+
+def _by_attempt(pairs: Sequence[Triple]) -> Section:
+    head = ["policy", "pairs", *(f"by attempt {last}" for last in _RETRIES)]
+    rows = [
+        [policy.value, str(len(pairs)), *map(str, fixed_by(pairs, policy))] for policy in COMPARED
+    ]
+    return Section("Fixed by attempt", ["Pairs fixed so far."], [Table(head, rows)], BY_ATTEMPT)
 
 
 def _stricter(pairs: Sequence[Triple]) -> tuple[Comparison, ...]:
@@ -609,4 +631,20 @@ def _forest(found: Sequence[Comparison], stricter: Sequence[Comparison]) -> str:
     axes.set_yticks(range(len(lines)), [name for name, _ in reversed(lines)], fontsize=7)
     axes.set_xlabel("difference of fix rates, 95 % bootstrap interval over tasks")
     axes.grid(axis="x", alpha=0.3)
+    return svg_of(figure)
+
+
+def _curves(pairs: Sequence[Triple]) -> str:
+    from fallback_eval.retrieval.plots import new_figure, svg_of
+
+    figure, axes = new_figure(3)
+    for policy in COMPARED:
+        shares = [count / len(pairs) if pairs else 0.0 for count in fixed_by(pairs, policy)]
+        axes.plot((1, *_RETRIES), (0.0, *shares), marker="o", markersize=4, label=policy.value)
+    axes.set_xticks((1, *_RETRIES))
+    axes.set_xlabel("attempt")
+    axes.set_ylabel("share of pairs fixed")
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7)
     return svg_of(figure)

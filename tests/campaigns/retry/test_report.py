@@ -12,7 +12,7 @@ from fallback_eval.document import markdown
 from fallback_eval.retry import report as analysis
 from fallback_eval.retry.calls import Call
 from fallback_eval.retry.policies import COMPARED, EXPLORED, FIRST_ATTEMPTS, Policy
-from fallback_eval.retry.report import DIFFERENCES, Study, is_complete, page, plots
+from fallback_eval.retry.report import BY_ATTEMPT, DIFFERENCES, Study, is_complete, page, plots
 from fallback_eval.retry.run import Attempt, RetryCase, Row
 from fallback_eval.retry.study import (
     CALLS_NAME,
@@ -101,6 +101,8 @@ def test_pairs_and_first_tries() -> None:
     found = analysis.triples(ROWS_OF_ALL, (1,))
     assert [one[FRESH].task for one in found] == list("abcde")
     assert [one[FRESH].task for one in analysis.continued(found)] == list("abcd")
+    assert analysis.fixed_by(analysis.continued(found), FRESH) == (3, 3, 3)
+    assert analysis.fixed_by(found[4:], FRESH) == (1, 1, 1)
     assert analysis.first_tries(ROWS_OF_ALL, (1,)) == analysis.FirstTries(6, 1, 1)
     assert analysis.first_tries(ROWS_OF_ALL, (2,)).rate is None
 
@@ -174,7 +176,7 @@ def test_differences_are_not_shown_before_the_end() -> None:
     early, late = page(ROWS_OF_ALL, running), page(ROWS_OF_ALL, ended)
     assert len(early.sections) == 2
     assert len(late.sections) > len(early.sections)
-    assert set(plots(ROWS_OF_ALL, ended)) == {DIFFERENCES}
+    assert set(plots(ROWS_OF_ALL, ended)) == {DIFFERENCES, BY_ATTEMPT}
     whole = study(has_ended=False, cases=len(ROWS_OF_ALL))
     assert is_complete(ROWS_OF_ALL, whole)
     assert len(page(ROWS_OF_ALL, whole).sections) == len(late.sections)
@@ -221,7 +223,7 @@ def test_first_attempts_have_a_table_of_their_own_and_count_in_no_other() -> Non
 def test_the_page_of_no_rows_has_no_figures() -> None:
     empty = page([], study(has_ended=True))
     assert markdown(empty)
-    assert plots([], study(has_ended=True)).keys() == {DIFFERENCES}
+    assert plots([], study(has_ended=True)).keys() == {DIFFERENCES, BY_ATTEMPT}
 
 
 def test_cases_have_the_pilots_and_what_is_explored_last_and_each_name_once() -> None:
