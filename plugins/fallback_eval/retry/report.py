@@ -328,6 +328,12 @@ def page(rows: Sequence[Row], study: Study) -> Document:
             "from the kept answers in `calls.jsonl`, without weights."
         ),
         _verdict(rows, study),
+        (
+            "It is of one small model (1.5 billion parameters, 4 bit) and programs of one function, whose "
+            "advisories say in words what a right fix does. The example that a policy retrieves is always a "
+            "decoy: the case that ADR-0011 was made for, and no estimate of how often it occurs. All "
+            "policies share first attempts, gates, summaries, caps and the rules that end a fix early."
+        ),
     ]
     return Document("Retry policies", intro, sections)
 
@@ -351,6 +357,7 @@ def _verdict(rows: Sequence[Row], study: Study) -> str:
     if not _is_shown(rows, study):
         return "**The main run has not ended. No difference between policies is shown yet.**"
     pairs = continued(triples(rows, study.seeds))
+    counts = ", ".join(f"{policy.value} {fixed_by(pairs, policy)[-1]}" for policy in COMPARED)
     words = []
     for one in primary(pairs):
         if one.difference is None or one.adjusted is None:
@@ -361,7 +368,7 @@ def _verdict(rows: Sequence[Row], study: Study) -> str:
             words.append(f"{more} fixes more than {less}")
         else:
             words.append(f"{one.first} and {one.second} are not told apart")
-    return f"**{'; '.join(words)}.**"
+    return f"**{'; '.join(words)}.** Of {len(pairs)} failing first attempts are fixed: {counts}."
 
 
 def _pilot(rows: Sequence[Row], study: Study) -> Section:
