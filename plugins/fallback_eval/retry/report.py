@@ -330,8 +330,8 @@ def page(rows: Sequence[Row], study: Study) -> Document:
         _verdict(rows, study),
         (
             "It is of one small model (1.5 billion parameters, 4 bit) and programs of one function, whose "
-            "advisories say in words what a right fix does. The example that a policy retrieves is always a "
-            "decoy: the case that ADR-0011 was made for, and no estimate of how often it occurs. All "
+            "advisories say in words what a right fix does. The example that a policy retrieves is always "
+            "a decoy: the case that ADR-0011 was made for, and no estimate of how often it occurs. All "
             "policies share first attempts, gates, summaries, caps and the rules that end a fix early."
         ),
     ]
