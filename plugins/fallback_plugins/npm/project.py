@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -69,7 +70,7 @@ from fallback_plugins.shared.resolution import ResolvedBy, unlisted
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import LeftOut
 from fallback_tier.advisory import Advisory, is_affected
-from fallback_tier.errors import RecipeError, ToolError
+from fallback_tier.errors import RecipeError, StoppedError, ToolError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.repo import RepoContext
 
@@ -402,7 +403,8 @@ class NpmProject:
         else:
             wanted = strategies.refresh_or_bump
         resolve.run([self._where_it_may_ask(strategy) for strategy in wanted])
-        resolve.at = strategies.pruned(resolve.at, self.files.manifests)
+        with suppress(StoppedError):  # more is changed than necessary
+            resolve.at = strategies.pruned(resolve.at, self.files.manifests)
         return self._fix(resolve, strategies)
 
     def _ruled(self, files: Files) -> Files:
