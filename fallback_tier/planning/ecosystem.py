@@ -394,7 +394,7 @@ class EcosystemPlanner:
         """Return the most moves that one resolution has for a target, and that resolution."""
         best: tuple[tuple[Move, ...], _Resolved | None] = ((), None)
         for resolved in self._known:
-            moves = tuple(it for it in resolved.moves if target.id in self._concern.ids(it))
+            moves = tuple(it for it in resolved.moves if self._concern.is_cleared(target, it))
             if moves and len(moves) >= len(best[0]):
                 best = moves, resolved
         return best
