@@ -204,6 +204,8 @@ class YarnClient:
 
     clients: ClientRunner
     store: ClientStore | None = field(default=None)
+    #: The registry's blocks of wished versions that no lock held, by package and version.
+    wished: dict[tuple[str, str], Block] = field(default_factory=dict, compare=False)
     name: str = field(default="yarn", init=False)
 
     def tree(self, files: Files) -> DependencyTree:
@@ -265,16 +267,15 @@ class YarnClient:
                     (package, version) for (package, _), version in wanted_versions.items()
                 )
             )
-            if draft.held(package, version) is None
+            if draft.held(package, version) is None and (package, version) not in self.wished
         }
-        found: Mapping[str, Block] = {}
         if missing:
             asks = dict(split_pattern(pattern) for pattern in missing.values())
             manifest = {"name": "wishes", "private": True, "dependencies": asks}
             made = self._run(files, {_MANIFEST: json.dumps(manifest), _LOCK: lock.text})
-            found = made.by_pattern
+            self.wished.update((it, made.by_pattern[ask]) for it, ask in missing.items())
         return {
-            (package, held): draft.held(package, version) or found[missing[package, version]]
+            (package, held): draft.held(package, version) or self.wished[package, version]
             for (package, held), version in wanted_versions.items()
         }
 
