@@ -387,7 +387,7 @@ class NpmProject:
 
     def _resolver(self, *, fresh: bool = False, blank: str = "") -> Resolver:
         """The client, with the answers that it gave in this plan or fix."""
-        key = "npm answers", self.path, self.clients, self.repo.settings.offline
+        key = "npm answers", self.path, self.repo.settings.offline
         answers = self.repo.once(key, Answers)
         return Resolver(self.command.running, fresh, blank, answers)
 
