@@ -4,7 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.npm import build_ecosystem
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.clients.npm_client import NpmClient
+from fallback_plugins.npm.strategies.parents import Changes, ParentBump
+from fallback_plugins.npm.strategies.resolving import Answers, NpmPosition, Resolver, judge_of
+from fallback_plugins.npm.strategies.targets import Targets
+from fallback_plugins.shared.ladder import Reached, Strategy
 from fallback_tier.advisory import Advisory, AdvisorySet
 from fallback_tier.errors import StoppedError
 from fallback_tier.execution import ClientRunner, CommandResult
@@ -109,3 +118,27 @@ def test_wherever_clients_are_stopped_an_answer_is_the_whole_plans_or_missing(
         assert seen[0] == "not resolved"
         assert "leaf 1.2.0" in seen  # before the whole plan was made
         assert outcomes(plan) == expected
+
+
+class Unchanged(Answers):
+    """A client that finds nothing to change."""
+
+    def once(self, question: Sequence[object], files: Files, ask: object) -> Files:
+        return files
+
+
+def test_a_parent_bump_is_stopped_with_the_nearer_steps_in_it(tmp_path: Path) -> None:
+    """It would go on with what they reached, and call that its own failure."""
+
+    def stop(_at: NpmPosition, _packages: tuple[str, ...]) -> Reached[Files]:
+        raise StoppedError("Not resolved within 5 s.", next_step="More.", kind="time_limit")
+
+    with world(UNIVERSE, tmp_path) as here:
+        client, record = NpmClient(here.clients), RECORDS[1]
+        lock = "package-lock.json"
+        files = Files(".", {"package.json": FILES["package.json"]}, lock, FILES[lock])
+        resolver = Resolver(client, answers=Unchanged())
+        nearer = [Strategy(LadderStep.LOCK_REFRESH, stop)]
+        parents = ParentBump(resolver, Targets(record, None), judge_of(record), nearer)
+        with pytest.raises(StoppedError):
+            parents._changed(resolver.position(files), Changes())
