@@ -8,7 +8,6 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,7 +24,7 @@ from tests.fakes.repository import commit_all, write
 from tests.registry import Universe, serve
 from tests.unit.advisory.osv_shape import OSV_SCHEMA
 from tests.unit.shared.locks_support import poetry_lock
-from tests.waiting import came
+from tests.waiting import came, joined
 
 GHSA, CVE = "GHSA-2222-3333-4444", "CVE-2026-1234"
 HIGH = "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:N/I:N/A:H"
@@ -607,29 +606,32 @@ def test_a_file_of_settings_that_is_not_committed_is_named(tmp_path: Path) -> No
 
 @dataclass
 class SilentRegistry:
-    """A registry that takes connections and never answers. ``asked``: a client has connected."""
+    """A registry that takes a connection and never answers. ``asked``: a client has connected."""
 
     listener: socket.socket
     asked: threading.Event = field(default_factory=threading.Event)
+    closing: threading.Event = field(default_factory=threading.Event)
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.listener.getsockname()[1]}/simple"
 
     def accept(self) -> None:
-        with suppress(OSError):
-            connection = self.listener.accept()[0]
+        with self.listener.accept()[0]:
             self.asked.set()
-            connection.recv(1)
-            self.listener.accept()  # holds the first connection until the listener is closed
+            self.closing.wait()
 
 
 @pytest.fixture
 def registry() -> Iterator[SilentRegistry]:
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
         registry = SilentRegistry(listener)
-        threading.Thread(target=registry.accept, daemon=True).start()
+        accepting = threading.Thread(target=registry.accept)
+        accepting.start()
         yield registry
+        registry.closing.set()
+        socket.create_connection(listener.getsockname()).close()  # if no client did
+        joined(accepting)
 
 
 @pytest.fixture
