@@ -91,7 +91,7 @@ def only_read(files: Files) -> RecipeError | None:
 
 
 def client_for(
-    lock: str | None, clients: ClientRunner, wished: dict[tuple[str, str], Block] | None = None
+    lock: str | None, clients: ClientRunner, wished: dict[tuple[str, str, str], Block] | None = None
 ) -> Client:
     """The client for a lock's path; without a lock, npm. ``wished``: what yarn was told of versions that it
     was asked for before. Raises RecipeError: no client of ours reads it."""

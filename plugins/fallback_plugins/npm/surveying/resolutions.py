@@ -127,7 +127,7 @@ class CommandResolution:
     def running(self) -> Client:
         """The client, to ask registries that it may ask: each package once. Raises ToolError."""
         key = "yarn's wishes", self._path
-        wished = self.repo.once(key, dict[tuple[str, str], Block])
+        wished = self.repo.once(key, dict[tuple[str, str, str], Block])
         return client_for(self.lock, self.scopes.over(self.clients), wished)
 
     @cached_property
