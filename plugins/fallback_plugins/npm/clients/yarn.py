@@ -205,8 +205,8 @@ class YarnClient:
 
     clients: ClientRunner
     store: ClientStore | None = field(default=None)
-    #: Blocks of wished versions that a lock did not hold, by a digest of that lock, package and version: the
-    #: lock decides their line ends.
+    #: Blocks of wished versions that a lock did not hold, by a digest of that lock (line ends are its own),
+    #: package and version.
     wished: dict[tuple[str, str, str], Block] = field(default_factory=dict, compare=False)
     name: str = field(default="yarn", init=False)
 
