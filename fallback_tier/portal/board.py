@@ -85,6 +85,8 @@ class FixLine:
     #: How far the tests of the last patch were judged; None: unknown.
     tests_level: TestsLevel | None = None
     tests: tuple[JudgedTests, ...] = ()
+    #: Evidence: the whole output of these tests.
+    tests_log: str | None = None
     asked_seq: int = 0
     asked_at: str = ""
     answer: str | None = None
@@ -242,7 +244,7 @@ class Board:
             line.transitions += 1
             line.outcome, line.reason, line.sentence, line.answer = OPEN, "", "", None
             line.unread = ()
-            line.tests_level, line.tests = None, ()
+            line.tests_level, line.tests, line.tests_log = None, (), None
         return line
 
     def _day(self, stored: StoredEvent) -> Day:
@@ -265,6 +267,7 @@ class Board:
     def _judged(line: FixLine, event: GateJudged, _: StoredEvent) -> None:
         if event.tests_level is not None:
             line.tests_level, line.tests = event.tests_level, event.tests
+            line.tests_log = event.evidence_sha256
 
     def _failed(self, line: FixLine, event: AttemptFailed, _: StoredEvent) -> None:
         line.failure_kind, line.failing_gates = event.failure_kind.value, event.failing_gates

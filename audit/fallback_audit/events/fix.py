@@ -204,7 +204,8 @@ class GateJudged(Event):
     with a pass; the lowest of their levels is ``proof_level``. ``notes``: what a reader should know
     with the verdict. Since schema version 14. ``tests_level``: how far the gate judged the repository's own
     tests, and ``tests`` by which command, project by project: the lowest of their levels is
-    ``tests_level``. Neither is written of other gates. Since schema version 16.
+    ``tests_level``. Neither is written of other gates. Since schema version 16. Schema version 19 added
+    fields of ``tests``.
     """
 
     kind: Literal["GateJudged"] = "GateJudged"

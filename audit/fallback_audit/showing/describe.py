@@ -182,16 +182,21 @@ def sentence(event: events.AuditEvent) -> str:
 
 
 def tests_lines(tests: JudgedTests) -> list[str]:
-    """Return what a person needs to judge the tests of a project that were not compared: why, the command
-    and the end of its output; nothing of those that were."""
+    """Return what a person needs to judge the tests of a project that were not compared: why, the command,
+    its exit code and the lines of its output that look like the error; nothing of those that were."""
     if tests.tests_level is TestsLevel.COMPARED:
         return []
     where = "" if tests.project == "." else f" of {tests.project}"
     why = f": {tests.reason}" if tests.reason else ""
     lines = [f"tests{where} {UNCOMPARED[tests.tests_level]}{why}"]
     if tests.command:
-        lines.append(f"command: {tests.command}{f' ({tests.source})' if tests.source else ''}")
-    if tests.last_line and tests.last_line not in lines[0]:
+        source = f" ({tests.source})" if tests.source else ""
+        ended = "" if tests.exit_code is None else f"; exit code {tests.exit_code}"
+        lines.append(f"command: {tests.command}{source}{ended}")
+    output = tests.output.splitlines()
+    if len(output) > 1:
+        lines += [f"output: {line}" for line in output]
+    elif tests.last_line and tests.last_line not in lines[0]:
         lines.append(f"its output ends: {tests.last_line}")
     return list(map(visible, lines))
 
