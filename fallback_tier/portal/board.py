@@ -53,6 +53,9 @@ ABANDONED = "abandoned"
 #: Whether it is affected could not be found out: there is no question, and ``unread`` lists what to repair.
 UNKNOWN = "unknown"
 
+#: Gates refused several advisories in one patch: its parts are fixes of their own.
+TAKEN_APART = "taken apart"
+
 #: What a gate transition begins with.
 _BEGINNINGS = frozenset({FixStarted.__name__, AttemptStarted.__name__})
 
@@ -312,6 +315,11 @@ class Board:
 
     def _refused(self, line: FixLine, event: FixRefused, stored: StoredEvent) -> None:
         line.reason, line.sentence, line.unread = event.reason.value, event.sentence, event.unread
+        if event.reason is RefusalReason.FAILS_TOGETHER:
+            # Its parts say how often fixes of its ecosystem work.
+            line.outcome, line.answer = TAKEN_APART, None
+            self._day(stored).ended[TAKEN_APART] += 1
+            return
         self._ended(line, UNKNOWN if event.reason is RefusalReason.UNKNOWN else REFUSED, stored)
 
     def _escalated(self, line: FixLine, event: FixEscalated, stored: StoredEvent) -> None:

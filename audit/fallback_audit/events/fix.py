@@ -380,7 +380,14 @@ class FixRefused(Event):
     declined: tuple[Declined, ...] = Field(default=(), exclude_if=lambda it: not it)
 
     def in_words(self) -> str:
+        if self.reason is RefusalReason.FAILS_TOGETHER:
+            return f"TAKEN APART: {self.sentence}"
         return f"REFUSED ({self.reason}): {self.sentence}"
+
+    @property
+    def badge(self) -> Badge:
+        together = self.reason is RefusalReason.FAILS_TOGETHER
+        return Badge(style="yellow") if together else self.BADGE
 
     def moves(self) -> Iterator[Move]:
         outcome = "unknown" if self.reason is RefusalReason.UNKNOWN else "refused"

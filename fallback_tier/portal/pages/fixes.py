@@ -23,6 +23,7 @@ from fallback_tier.portal.board import (
     OPEN,
     PATCHED,
     REFUSED,
+    TAKEN_APART,
     UNKNOWN,
     VERIFIED,
     FixLine,
@@ -53,7 +54,10 @@ ROWS = 100
 #: Ended without a patch that gates or a person took.
 _UNFIXED = "unfixed"
 
-_OUTCOMES = (OPEN, ESCALATED, VERIFIED, PATCHED, REFUSED, UNKNOWN, ABANDONED, _UNFIXED)
+_OUTCOMES = (
+    *(OPEN, ESCALATED, VERIFIED, PATCHED, REFUSED, UNKNOWN, TAKEN_APART, ABANDONED),
+    _UNFIXED,
+)
 
 _After = Annotated[int, Query(ge=0, lt=2**53)]
 
