@@ -76,15 +76,20 @@ def _gate_signal(result: WithPatch, gate: str, missing: str) -> Signal:
     return Signal(name=gate, speaks_for=None, detail=missing)
 
 
+def _words(level: ProofLevel) -> str:
+    """Return a level on versions in the words of the headline, and how they were read."""
+    return f"{level.label}, {_READ[level]}"
+
+
 def _versions(result: WithPatch) -> Signal:
     in_source = None, "the flaw is in source code, so no version shows it"
     reported = {
-        ProofLevel.RESOLVED_TREE: (True, "no affected version is in the resolved tree"),
-        ProofLevel.PINS: (None, "only the declared pins could be read"),
-        ProofLevel.TESTS_ONLY: (None, "no version shows that the flaw is gone"),
+        ProofLevel.RESOLVED_TREE: (True, _words(ProofLevel.RESOLVED_TREE)),
+        ProofLevel.PINS: (None, _words(ProofLevel.PINS)),
+        ProofLevel.TESTS_ONLY: (None, ProofLevel.TESTS_ONLY.label),
     }.get(result.proof_level, in_source)
     if reported[0] and shown_by(result.verdicts) is None:
-        reported = None, "no gate could look at the resolved tree"
+        reported = None, "no gate could look at what is installed"
     return Signal(name="versions", speaks_for=reported[0], detail=reported[1])
 
 

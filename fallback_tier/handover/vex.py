@@ -137,7 +137,7 @@ class Statement:
     def grounds(self, advisory_id: str) -> str:
         """In sentences: what was seen."""
         gates = ", ".join(v.gate for v in self.result.verdicts if v.status.value == "passed")
-        level = self.result.proof_level.value.replace("_", " ")
+        level = self.result.proof_level.label
         unseen = "no test fails at the base commit and passes now"
         more = (
             ""

@@ -28,6 +28,7 @@ from fallback_audit.events import (
     LowConfidenceFlagged,
     ModelAnswered,
     ModelCalled,
+    PatchProposed,
     RagSkippedOnRetry,
     RetrievalQueried,
     ReviewDecided,
@@ -38,6 +39,7 @@ from fallback_audit.events import (
 )
 from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe import tests_lines
+from fallback_audit.showing.headline import headline_of
 from fallback_audit.vocabulary import EscalationReason, RefusalReason, TestsLevel
 from fallback_tier.fix.journal.questions import WhyAsked, why_asked
 from fallback_tier.observing.following import Follower, Position, Taker
@@ -90,6 +92,10 @@ class FixLine:
     tests: tuple[JudgedTests, ...] = ()
     #: Evidence: the whole output of these tests.
     tests_log: str | None = None
+    #: How it ended with a patch, as ``fix`` says it; empty: otherwise.
+    headline: str = ""
+    #: The verdicts on the last patch, until the fix ends.
+    verdicts: list[GateJudged] = field(default_factory=list)
     asked_seq: int = 0
     asked_at: str = ""
     answer: str | None = None
@@ -99,6 +105,11 @@ class FixLine:
     low_confidence: bool = False
     uses: dict[str, Use] = field(default_factory=lambda: defaultdict(Use))
     influences: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> str:
+        """What gates saw of a patch that they accepted, as the headline of ``fix`` has it."""
+        return self.headline.partition("; ")[2]
 
     @property
     def waits(self) -> bool:
@@ -162,6 +173,7 @@ class Board:
         self._takers: dict[str, Callable[[FixLine, Any, StoredEvent], None]] = {
             FixStarted.__name__: self._started,
             AttemptStarted.__name__: self._attempt,
+            PatchProposed.__name__: self._proposed,
             GateJudged.__name__: self._judged,
             AttemptFailed.__name__: self._failed,
             AttemptRefused.__name__: self._no_patch,
@@ -246,7 +258,8 @@ class Board:
             line.transition, line.attempts = transition, {}
             line.transitions += 1
             line.outcome, line.reason, line.sentence, line.answer = OPEN, "", "", None
-            line.unread = ()
+            line.unread, line.headline = (), ""
+            line.verdicts.clear()
             line.tests_level, line.tests, line.tests_log = None, (), None
         return line
 
@@ -267,7 +280,12 @@ class Board:
         self._day(stored).retries += bool(event.prior_attempt_count)
 
     @staticmethod
+    def _proposed(line: FixLine, _: PatchProposed, __: StoredEvent) -> None:
+        line.verdicts.clear()
+
+    @staticmethod
     def _judged(line: FixLine, event: GateJudged, _: StoredEvent) -> None:
+        line.verdicts.append(event)
         if event.tests_level is not None:
             line.tests_level, line.tests = event.tests_level, event.tests
             line.tests_log = event.evidence_sha256
@@ -308,6 +326,10 @@ class Board:
     def _accepted(self, outcome: str) -> Callable[[FixLine, Any, StoredEvent], None]:
         def take(line: FixLine, event: FixVerified | FixPatched, stored: StoredEvent) -> None:
             line.tier = event.tier.value
+            is_shown = outcome == VERIFIED
+            line.headline = headline_of(
+                line.verdicts, is_shown=is_shown, level=event.proof_level if is_shown else None
+            )
             self.by_tier[line.tier, outcome] += 1
             self._ended(line, outcome, stored)
 
@@ -336,6 +358,7 @@ class Board:
 
     def _ended(self, line: FixLine, outcome: str, stored: StoredEvent) -> None:
         line.outcome, line.answer = outcome, None
+        line.verdicts.clear()
         self._day(stored).ended[outcome] += 1
         self.by_ecosystem[line.ecosystem or "not said", outcome] += 1
 

@@ -357,7 +357,7 @@ class FixPatched(_PatchAccepted):
 
     def in_words(self) -> str:
         passed = ", ".join(self.gates_passed)
-        return f"PATCHED, nothing shows the flaw ({self.proof_level}): passed {passed}"
+        return f"PATCHED; {ProofLevel.TESTS_ONLY.label}: passed {passed}"
 
     def moves(self) -> Iterator[Move]:
         yield from self._ended("patched")

@@ -301,11 +301,11 @@ class EcosystemProof:
         together = self._trials[frozenset((*held, unit))]
         why = together.result.sentence if isinstance(together.result, RefusedFix) else ""
         why = why.removesuffix(IN_PARTS).rstrip() or "; ".join(it.sentence for it in together.left)
-        chosen = " ".join(f"--advisory {name}" for name in unit)
+        chosen = " --advisory ".join(unit)
         reason = (
             f"It works alone, and so does the fix of {', '.join(others)}; together they don't: {why} To "
             f"have this one instead, or on top once the other is committed (what fails then is asked "
-            f"of a model, if there is one, and of a person): `fallback-tier fix REPO {chosen}`."
+            f"of a model, if there is one, and of a person): `fallback-tier fix REPO --advisory {chosen}`."
         )
         return replace(part, held_back=reason, fails_with=others)
 
