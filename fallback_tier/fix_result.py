@@ -197,11 +197,6 @@ def tests_of(verdicts: Sequence[GateVerdict]) -> tuple[JudgedTests, ...]:
     return tuple(tests for verdict in verdicts for tests in verdict.tests)
 
 
-def compared_parts(tests: Sequence[JudgedTests]) -> tuple[str, ...]:
-    """Return which tests were compared, of projects of which only a part was."""
-    return tuple(it.reason for it in tests if it.tests_level is TestsLevel.COMPARED and it.reason)
-
-
 def shown_by(verdicts: Sequence[GateVerdict]) -> ProofLevel | None:
     """What a gate has seen counts more than what the attempt said of itself; None: no gate looked."""
     levels = [verdict.proof_level for verdict in verdicts if verdict.status is GateStatus.PASSED]

@@ -194,12 +194,14 @@ class ClearedPath(Frozen):
 class Outline(Frozen):
     """What the files alone tell: the steps that would be tried first. Nothing was resolved.
 
-    ``notes``: what was not read, in sentences.
+    ``notes``: what was not read, in sentences; ``unread``: what may hold the packages beside that, and was
+    not read or resolved.
     """
 
     moves: tuple[Move, ...] = ()
     left: tuple[Left, ...] = ()
     notes: tuple[str, ...] = ()
+    unread: tuple[UnreadItem, ...] = ()
 
 
 class RecipeResult(Frozen):

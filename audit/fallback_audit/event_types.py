@@ -183,7 +183,9 @@ class JudgedTests(Frozen):
     ``project``: its folder, "." is the root; with two entries if only a part of its tests was compared.
     ``reason``: what kept them from being compared test by test; of such a part, and if CI tests in other
     ways too, which one it is; empty if all were. ``command``: the line; ``source``: what names it, for
-    people. ``last_line``: the last line of its output that tells anything.
+    people. ``last_line``: the last line of its output that tells anything. ``exit_code``: the command's;
+    ``output``: the lines of its output that look like the error. Neither is written of tests that were
+    compared, nor if unknown. Since schema version 19.
     """
 
     project: str
@@ -192,6 +194,8 @@ class JudgedTests(Frozen):
     command: str = ""
     source: str = ""
     last_line: str = ""
+    exit_code: int | None = Field(default=None, exclude_if=lambda it: it is None)
+    output: str = Field(default="", max_length=MAX_EXCERPT_CHARS, exclude_if=lambda it: not it)
 
 
 #: Its texts quote a target's files and output.

@@ -101,6 +101,9 @@ class Failure:
     then: EndEscalated | EndRefused | None
 
 
+#: What follows if gates refuse several fixes in one patch.
+IN_PARTS = "They are proved in smaller parts."
+
 EndDecision = EndVerified | EndPatched | EndRefused | EndEscalated
 Decision = EndDecision | Failure
 
@@ -136,7 +139,7 @@ def decide(
 
 def _apart(how: str) -> EndRefused:
     """The end of several fixes in one patch that are to be proved in smaller parts."""
-    sentence = f"In one patch these fixes {how} They are proved in smaller parts."
+    sentence = f"In one patch these fixes {how} {IN_PARTS}"
     return EndRefused(RefusalReason.FAILS_TOGETHER, sentence)
 
 

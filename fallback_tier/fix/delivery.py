@@ -25,7 +25,12 @@ from fallback_tier.handover.branch import (
     commit_to_branch,
     committed_as,
 )
-from fallback_tier.handover.folder import check_folder, handover_files, write_folder
+from fallback_tier.handover.folder import (
+    OtherAdvisory,
+    check_folder,
+    handover_files,
+    write_folder,
+)
 from fallback_tier.handover.working_tree import check_output, record_delivery, write_patch
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
@@ -124,9 +129,11 @@ def deliver_fixes(
     services: Services,
     setup: Setup,
     deliver: Deliver,
+    ends: "Sequence[AdvisoryEnd]" = (),
 ) -> DeliveryOutcome:
     """Deliver a proved patch, record that, and write the requested files. ``patch``: those of all fixes as
-    one. Nothing on record is delivered again; every other part is idempotent."""
+    one; ``ends``: how all advisories of the run ended. Nothing on record is delivered again; every other
+    part is idempotent."""
     with resumable(fixes[0][0].fix_id):
         if setup.output:
             write_patch(Path(setup.output), patch.diff)
@@ -138,7 +145,7 @@ def deliver_fixes(
             committed = _deliver(fixes, patch, repo, services, setup, deliver)
         if setup.report is not None and not Path(setup.report).exists():
             commit = None if committed is None else committed.commit
-            write_folder(Path(setup.report), _report(fixes, repo, services, commit))
+            write_folder(Path(setup.report), _report(fixes, repo, services, commit, ends))
     delivered = isinstance(deliver, PatchDelivered) or not setup.dry_run
     return DeliveryOutcome(delivered=delivered, committed=committed, folder=setup.report)
 
@@ -178,7 +185,11 @@ def _branch(fixes: Sequence[ProvedFix], repo: RepoContext, services: Services) -
 
 
 def _report(
-    fixes: Sequence[ProvedFix], repo: RepoContext, services: Services, commit: str | None
+    fixes: Sequence[ProvedFix],
+    repo: RepoContext,
+    services: Services,
+    commit: str | None,
+    ends: "Sequence[AdvisoryEnd]",
 ) -> dict[str, str]:
     """The files of a report; those of several fixes in a folder each, by ecosystem."""
     proof = services.configuration.proof
@@ -193,9 +204,34 @@ def _report(
             commit=commit,
             proof=None if proof is None else shlex.join(proof.command),
             sandboxed=_was_sandboxed(result, services),
+            others=_others(ends, advisory),
         )
         folder = f"{advisory.ecosystems[0].lower()}/" if len(fixes) > 1 else ""
         found |= {f"{folder}{name}": text for name, text in files.items()}
+    return found
+
+
+#: How an advisory ended that a patch is not about, for the reviewer of the patch: what is open first.
+_ENDS = {
+    "not_fixed": "**not fixed**",
+    "unknown": "**unknown**: it may be affected",
+    "undecided": "**undecided**: whether it concerns this repository was not found out",
+    "fixed_in_part": "**fixed in part** by another part of this run",
+    "patched": "patched by another part of this run",
+    "fixed": "fixed by another part of this run",
+    "not_affected": "not affected",
+}
+
+
+def _others(ends: "Sequence[AdvisoryEnd]", advisory: Advisory) -> list[OtherAdvisory]:
+    """Return how the advisories of the run ended that ``advisory`` is not about."""
+    order = [*_ENDS]
+    others = [end for end in ends if end.id not in advisory.ids]
+    found = []
+    for end in sorted(others, key=lambda end: order.index(end.outcome)):
+        parts = f" ({', '.join(end.fix_ids)})" if end.fix_ids else ""
+        reasons = tuple(why.sentence for why in end.why)
+        found.append(OtherAdvisory(end.id, _ENDS[end.outcome] + parts, reasons))
     return found
 
 

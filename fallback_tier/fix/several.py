@@ -3,12 +3,18 @@
 By recipe only: a model's plan raises one dependency, so a model is asked for one advisory at a time.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from fallback_audit.events import Digest
 from fallback_tier.advisory import AdvisorySet
-from fallback_tier.fix.batch.outcome import advisory_ends, merged, partial_fix_message
+from fallback_tier.fix.batch.outcome import (
+    AdvisoryEnd,
+    advisory_ends,
+    merged,
+    partial_fix_message,
+)
 from fallback_tier.fix.batch.running import BatchEnd, BatchRun, BatchStarter
 from fallback_tier.fix.delivery import Deliver, Delivery, SeveralFixes, deliver_fixes
 from fallback_tier.fix.journal.holding import holding
@@ -59,11 +65,16 @@ def _to_the_end(run: BatchRun, services: Services, deliver: Deliver, setup: Setu
         end = run.run()
         ends = advisory_ends(end.planned, end.parts)
         end = replace(end, parts=partial_fix_message(end.parts, ends))
-        return SeveralFixes(end, ends, _delivered(run, end, services, deliver, setup))
+        return SeveralFixes(end, ends, _delivered(run, end, ends, services, deliver, setup))
 
 
 def _delivered(
-    run: BatchRun, end: BatchEnd, services: Services, deliver: Deliver, setup: Setup
+    run: BatchRun,
+    end: BatchEnd,
+    ends: Sequence[AdvisoryEnd],
+    services: Services,
+    deliver: Deliver,
+    setup: Setup,
 ) -> DeliveryOutcome:
     due = [part for part in end.parts if part.fixed]
     patch = merged([part.application for part in due if part.application])
@@ -73,4 +84,4 @@ def _delivered(
     if all(before) and before[0] is not None:
         deliver = before[0]
     fixes = [part.fixed for part in due if part.fixed]
-    return deliver_fixes(fixes, patch, run.repo, services, setup, deliver)
+    return deliver_fixes(fixes, patch, run.repo, services, setup, deliver, ends)

@@ -4,6 +4,7 @@ Made with git's plumbing (gitglossary(7)): an index of its own, a tree, a commit
 exist yet. No hook runs, and nothing is checked out.
 """
 
+import hashlib
 import re
 from collections.abc import Sequence
 
@@ -19,11 +20,15 @@ from fallback_tier.handover.private_index import PrivateIndex, private_index
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
 
-#: Of a branch's name, and of a line of a message: what git and people's terminals show whole.
-_MAX_NAME_CHARS, _MAX_LINE_CHARS = 80, 200
+#: Of the advisories in a branch's name: what a list of branches shows whole. git keeps a reference in a
+#: file (255 bytes a name, and ".lock"), and GitHub takes 255 bytes of a branch.
+_MAX_NAME_CHARS = 60
 
-#: Advisories that a branch's name has before it counts the rest, as a bundle's id has.
-_NAMED_IN_BRANCH = 3
+#: Of a longer name's advisory, and of the digest that tells its advisories apart (hexadecimal digits).
+_FIRST_CHARS, _DIGEST_CHARS = 40, 8
+
+#: Of a line of a message: what people's terminals show whole.
+_MAX_LINE_CHARS = 200
 
 _FOREIGN = re.compile(r"[^A-Za-z0-9._+-]+")
 _PLAIN = re.compile(r"[A-Za-z0-9]+")
@@ -40,13 +45,21 @@ def committed_as(delivered: PatchDelivered) -> Committed | None:
 def branch_for(
     advisory_ids: Sequence[str], fix_id: str, repo: RepoContext, clients: ClientRunner
 ) -> str:
-    """A name for the fix of these advisories: their ids, and ``fix_id`` where that branch is there."""
-    shown = [*advisory_ids[:_NAMED_IN_BRANCH]]
-    if more := len(advisory_ids) - len(shown):
-        shown.append(f"{more}-more")
-    words = "-".join(_PLAIN.findall("-".join(shown))) or "advisory"
-    name = f"fallback-tier/{words[:_MAX_NAME_CHARS]}"
+    """Return a name for the fix of these advisories, with ``fix_id`` if that branch exists. The same
+    advisories give the same name, in whatever order."""
+    name = f"fallback-tier/{_words_of(sorted(set(advisory_ids)))}"
     return f"{name}-{fix_id}" if _has(name, repo, clients) else name
+
+
+def _words_of(ids: Sequence[str]) -> str:
+    """Return the advisories as part of a branch's name: all, or the first, how many more, and a digest."""
+    words = "-".join(_PLAIN.findall("-".join(ids))) or "advisory"
+    if len(words) <= _MAX_NAME_CHARS:
+        return words
+    first = "-".join(_PLAIN.findall(ids[0]))[:_FIRST_CHARS] or "advisory"
+    more = f"-and-{len(ids) - 1}-more" if len(ids) > 1 else ""
+    digest = hashlib.sha256("\0".join(ids).encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{first}{more}-{digest[:_DIGEST_CHARS]}"
 
 
 def commit_message(fixes: Sequence[tuple[WithPatch, Advisory]]) -> str:

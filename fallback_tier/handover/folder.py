@@ -4,13 +4,13 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fallback_audit.disk_errors import blamed
 from fallback_audit.showing.describe import tests_lines, visible
@@ -48,6 +48,9 @@ MAX_BODY_CHARS = 65_536
 #: Of a failed attempt's summary: enough to see why it failed; the audit trail has all of it.
 _SUMMARY_CHARS = 1_500
 
+#: Advisories of a run that the body of one patch names: the rest is counted.
+_MAX_OTHERS = 100
+
 _CUT = "\n\n*(cut: the audit trail has all of it)*\n"
 
 
@@ -76,16 +79,26 @@ def _longest(text: str) -> int:
     return max((len(run) for run in _BACKTICKS.findall(text)), default=0)
 
 
+class OtherAdvisory(NamedTuple):
+    """An advisory of the same run that a patch is not about. ``end``: how it ended, in our words;
+    ``reasons``: why, in sentences that quote others."""
+
+    id: str
+    end: str
+    reasons: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Subject:
     """What a body is about. ``proof``: the command line of the proof test, where one was given.
-    ``sandboxed``: all gates ran in a sandbox."""
+    ``sandboxed``: all gates ran in a sandbox. ``others``: advisories of the run that it is not about."""
 
     result: WithPatch
     advisory: Advisory
     base_commit: str
     proof: str | None = None
     sandboxed: bool = True
+    others: Sequence[OtherAdvisory] = ()
 
 
 def pull_request_body(subject: Subject) -> str:
@@ -95,6 +108,8 @@ def pull_request_body(subject: Subject) -> str:
     of_recipe = remediation.notes if remediation is not None else ()
     text = _template().render(
         subject=subject,
+        others=subject.others[:_MAX_OTHERS],
+        more_others=max(0, len(subject.others) - _MAX_OTHERS),
         result=result,
         application=result.application,
         new_files=new_files(result.application.diff),
@@ -164,9 +179,11 @@ def handover_files(
     commit: str | None = None,
     proof: str | None = None,
     sandboxed: bool = True,
+    others: Sequence[OtherAdvisory] = (),
 ) -> dict[str, str]:
     """Return the files by name: patch, pull request's body, VEX in both formats. ``commit``: of the patch;
-    ``proof``: its command line; ``at``: UTC; ``sandboxed``: all gates ran in a sandbox."""
+    ``proof``: its command line; ``at``: UTC; ``sandboxed``: all gates ran in a sandbox; ``others``:
+    advisories of the same run that the body names, since the patch is not about them."""
     product = product_of(
         result.application,
         repository=repo.root.name,
@@ -177,7 +194,9 @@ def handover_files(
     statement = Statement(result, advisory, product, tool_version, at, sandboxed)
     return {
         PATCH: result.application.diff,
-        BODY: pull_request_body(Subject(result, advisory, repo.base_commit, proof, sandboxed)),
+        BODY: pull_request_body(
+            Subject(result, advisory, repo.base_commit, proof, sandboxed, others)
+        ),
         OPENVEX: _json(openvex(statement)),
         CYCLONEDX: _json(cyclonedx(statement)),
     }

@@ -14,13 +14,13 @@ from uuid import NAMESPACE_URL, uuid5
 from packageurl import PackageURL
 
 from fallback_audit.frozen import Frozen
+from fallback_audit.showing.headline import compared_parts
 from fallback_audit.vocabulary import TestsLevel
 from fallback_tier.advisory import Advisory
 from fallback_tier.advisory.versions import canonical_name
 from fallback_tier.ecosystem_rules import PurlName, rules_of
 from fallback_tier.fix_result import (
     WithPatch,
-    compared_parts,
     notes_of,
     projects_of,
     tests_level_of,
@@ -137,7 +137,7 @@ class Statement:
     def grounds(self, advisory_id: str) -> str:
         """In sentences: what was seen."""
         gates = ", ".join(v.gate for v in self.result.verdicts if v.status.value == "passed")
-        level = self.result.proof_level.value.replace("_", " ")
+        level = self.result.proof_level.label
         unseen = "no test fails at the base commit and passes now"
         more = (
             ""

@@ -280,7 +280,9 @@ class EcosystemPlanner:
     def _outlined(self, advisory: Advisory) -> _Resolved:
         outline = self._plugin.outline(advisory, self._repo)
         files = tuple(dict.fromkeys(move.manifest for move in outline.moves))
-        return _Resolved(outline.moves, outline.left, files, notes=outline.notes)
+        return _Resolved(
+            outline.moves, outline.left, files, notes=outline.notes, unread=outline.unread
+        )
 
     def _one_by_one(self, error: _ResolveError) -> None:
         """They can't be resolved together: ask each for its own reason, or the advisories of each package

@@ -28,6 +28,7 @@ from fallback_audit.events import (
     LowConfidenceFlagged,
     ModelAnswered,
     ModelCalled,
+    PatchProposed,
     RagSkippedOnRetry,
     RetrievalQueried,
     ReviewDecided,
@@ -38,6 +39,7 @@ from fallback_audit.events import (
 )
 from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe import tests_lines
+from fallback_audit.showing.headline import headline_of
 from fallback_audit.vocabulary import EscalationReason, RefusalReason, TestsLevel
 from fallback_tier.fix.journal.questions import WhyAsked, why_asked
 from fallback_tier.observing.following import Follower, Position, Taker
@@ -52,6 +54,9 @@ ABANDONED = "abandoned"
 
 #: Whether it is affected could not be found out: there is no question, and ``unread`` lists what to repair.
 UNKNOWN = "unknown"
+
+#: Gates refused several advisories in one patch: its parts are fixes of their own.
+TAKEN_APART = "taken apart"
 
 #: What a gate transition begins with.
 _BEGINNINGS = frozenset({FixStarted.__name__, AttemptStarted.__name__})
@@ -85,6 +90,12 @@ class FixLine:
     #: How far the tests of the last patch were judged; None: unknown.
     tests_level: TestsLevel | None = None
     tests: tuple[JudgedTests, ...] = ()
+    #: Evidence: the whole output of these tests.
+    tests_log: str | None = None
+    #: How it ended with a patch, as ``fix`` says it; empty: otherwise.
+    headline: str = ""
+    #: The verdicts on the last patch, until the fix ends.
+    verdicts: list[GateJudged] = field(default_factory=list)
     asked_seq: int = 0
     asked_at: str = ""
     answer: str | None = None
@@ -94,6 +105,11 @@ class FixLine:
     low_confidence: bool = False
     uses: dict[str, Use] = field(default_factory=lambda: defaultdict(Use))
     influences: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> str:
+        """What gates saw of a patch that they accepted, as the headline of ``fix`` has it."""
+        return self.headline.partition("; ")[2]
 
     @property
     def waits(self) -> bool:
@@ -157,6 +173,7 @@ class Board:
         self._takers: dict[str, Callable[[FixLine, Any, StoredEvent], None]] = {
             FixStarted.__name__: self._started,
             AttemptStarted.__name__: self._attempt,
+            PatchProposed.__name__: self._proposed,
             GateJudged.__name__: self._judged,
             AttemptFailed.__name__: self._failed,
             AttemptRefused.__name__: self._no_patch,
@@ -241,8 +258,9 @@ class Board:
             line.transition, line.attempts = transition, {}
             line.transitions += 1
             line.outcome, line.reason, line.sentence, line.answer = OPEN, "", "", None
-            line.unread = ()
-            line.tests_level, line.tests = None, ()
+            line.unread, line.headline = (), ""
+            line.verdicts.clear()
+            line.tests_level, line.tests, line.tests_log = None, (), None
         return line
 
     def _day(self, stored: StoredEvent) -> Day:
@@ -262,9 +280,15 @@ class Board:
         self._day(stored).retries += bool(event.prior_attempt_count)
 
     @staticmethod
+    def _proposed(line: FixLine, _: PatchProposed, __: StoredEvent) -> None:
+        line.verdicts.clear()
+
+    @staticmethod
     def _judged(line: FixLine, event: GateJudged, _: StoredEvent) -> None:
+        line.verdicts.append(event)
         if event.tests_level is not None:
             line.tests_level, line.tests = event.tests_level, event.tests
+            line.tests_log = event.evidence_sha256
 
     def _failed(self, line: FixLine, event: AttemptFailed, _: StoredEvent) -> None:
         line.failure_kind, line.failing_gates = event.failure_kind.value, event.failing_gates
@@ -302,6 +326,10 @@ class Board:
     def _accepted(self, outcome: str) -> Callable[[FixLine, Any, StoredEvent], None]:
         def take(line: FixLine, event: FixVerified | FixPatched, stored: StoredEvent) -> None:
             line.tier = event.tier.value
+            is_shown = outcome == VERIFIED
+            line.headline = headline_of(
+                line.verdicts, is_shown=is_shown, level=event.proof_level if is_shown else None
+            )
             self.by_tier[line.tier, outcome] += 1
             self._ended(line, outcome, stored)
 
@@ -309,6 +337,11 @@ class Board:
 
     def _refused(self, line: FixLine, event: FixRefused, stored: StoredEvent) -> None:
         line.reason, line.sentence, line.unread = event.reason.value, event.sentence, event.unread
+        if event.reason is RefusalReason.FAILS_TOGETHER:
+            # Its parts say how often fixes of its ecosystem work.
+            line.outcome, line.answer = TAKEN_APART, None
+            self._day(stored).ended[TAKEN_APART] += 1
+            return
         self._ended(line, UNKNOWN if event.reason is RefusalReason.UNKNOWN else REFUSED, stored)
 
     def _escalated(self, line: FixLine, event: FixEscalated, stored: StoredEvent) -> None:
@@ -325,6 +358,7 @@ class Board:
 
     def _ended(self, line: FixLine, outcome: str, stored: StoredEvent) -> None:
         line.outcome, line.answer = outcome, None
+        line.verdicts.clear()
         self._day(stored).ended[outcome] += 1
         self.by_ecosystem[line.ecosystem or "not said", outcome] += 1
 

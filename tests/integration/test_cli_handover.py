@@ -1,6 +1,7 @@
 """`fix --commit` and `--report`: where a proved patch goes, on record, for one advisory and for several."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from fallback_tier.errors import ConfigurationError, PatchError
 from fallback_tier.wiring import audit_db
 from tests.e2e.command import snapshot
 from tests.fakes.repository import git
-from tests.integration.test_cli_several import Scenario, ecosystem, printed
+from tests.integration.test_cli_several import Scenario, breaking, ecosystem, printed
 from tests.kinds import OfKind
 from tests.unit.planning.test_planning import advisory, both
 
@@ -129,11 +130,41 @@ def test_a_branch_is_named_after_what_was_fixed(
     assert "LEFT" not in git(scenario.repo, "log", "-1", "--format=%B", "fallback-tier/A")
 
 
-def test_a_branch_for_many_names_three_and_counts_the_rest(
+def test_a_branch_for_many_is_short_and_the_same_in_any_order(
     scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert scenario.fix(*(advisory(name, "left") for name in "ABCDE"), commit="") == exit_codes.OK
-    assert printed(capsys)["commit"]["branch"] == "fallback-tier/A-B-C-2-more"
+    given = [advisory(f"GHSA-{name * 4}-{name * 4}-{name * 4}", "left") for name in "qrvwx"]
+    assert scenario.fix(*given, commit="") == exit_codes.OK
+    first = printed(capsys)["commit"]
+    named = re.fullmatch(
+        r"fallback-tier/GHSA-qqqq-qqqq-qqqq-and-4-more-[0-9a-f]{8}", first["branch"]
+    )
+    assert named
+    assert scenario.fix(*reversed(given), commit="") == exit_codes.OK
+    again = printed(capsys)["commit"]
+    assert (again["branch"], again["commit"], again["existed"]) == (
+        first["branch"],
+        first["commit"],
+        True,
+    )
+    git(scenario.repo, "branch", "-D", first["branch"])
+    assert scenario.fix(*given[:4], commit="") == exit_codes.OK
+    assert printed(capsys)["commit"]["branch"] not in (first["branch"], first["branch"][:-9])
+
+
+def test_a_branch_for_few_names_them_all(
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert scenario.fix(*(advisory(name, "left") for name in "BAC"), commit="") == exit_codes.OK
+    assert printed(capsys)["commit"]["branch"] == "fallback-tier/A-B-C"
+
+
+def test_a_branch_for_a_long_identifier_is_cut(
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert scenario.fix(advisory("A" * 200, "left"), commit="") == exit_codes.OK
+    branch = printed(capsys)["commit"]["branch"]
+    assert re.fullmatch(r"fallback-tier/A{40}-[0-9a-f]{8}", branch)
 
 
 def test_several_are_one_commit_and_a_folder_each(
@@ -152,6 +183,45 @@ def test_several_are_one_commit_and_a_folder_each(
         assert product["@id"] == f"pkg:generic/repo@{reported['commit']['commit']}"
     assert [delivery.place for delivery in deliveries(scenario)] == [DeliveryPlace.BRANCH] * 2
     assert scenario.kinds.count("PatchDelivered") == 2
+
+
+def test_a_body_names_the_advisories_of_the_run_that_it_is_not_about(
+    scenario: Scenario, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Of another part, without a fix, refused by gates, and not affected."""
+    report = tmp_path / "report"
+    scenario.plugins["PyPI"] = breaking("right")
+    given = (
+        advisory("A", "left"),
+        advisory("B", "right"),
+        advisory("C", "right@never"),
+        advisory("N", "left", ecosystem="npm"),
+        advisory("X", "absent"),
+    )
+    assert scenario.fix(*given, commit="mine", report=str(report)) == exit_codes.ESCALATED
+    reported = printed(capsys)
+    other = {fix["ecosystem"]: fix["fix_id"] for fix in reported["fixes"] if fix["delivered"]}
+    body = (report / "pypi" / "pull-request.md").read_text()
+    start = body.index("## Not in this change\n")
+    section = body[start : body.index("\n## What shows it\n", start)]
+    lines = [line for line in section.splitlines() if line.startswith("- ")]
+    assert [line.split(":")[0] for line in lines] == ["- `B`", "- `C`", "- `N`", "- `X`"]
+    assert "**not fixed**" in lines[0]
+    assert "failed at gate proof" in lines[0]
+    assert "**not fixed**" in lines[1]
+    assert other["npm"] in lines[2]
+    assert "not affected" in lines[3]
+    its = (report / "npm" / "pull-request.md").read_text()
+    assert f"- `A`: fixed by another part of this run ({other['PyPI']})" in its
+
+
+def test_a_body_of_all_advisories_says_nothing_of_others(
+    scenario: Scenario, tmp_path: Path
+) -> None:
+    report = tmp_path / "report"
+    given = (advisory("A", "left"), advisory("B", "right"))
+    assert scenario.fix(*given, report=str(report)) == exit_codes.OK
+    assert "## Not in this change" not in (report / "pull-request.md").read_text()
 
 
 def test_a_dry_run_writes_its_report_and_delivers_nothing(

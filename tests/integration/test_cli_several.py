@@ -259,11 +259,24 @@ def test_what_holds_by_itself_and_not_with_another_is_named(
     assert outcomes(document) == {"A": "fixed", "B": "not_fixed"}
     (_, alone) = document["fixes"]
     assert (alone["outcome"], alone["delivered"]) == ("verified", False)
-    assert alone["held_back"].startswith(
-        "It passes alone, but not together with the fix of A: In one patch"
-    )
     assert "failed at gate proof" in alone["held_back"]
+    assert "`fallback-tier fix REPO --advisory B`" in alone["held_back"]
     assert document["advisories"][1]["why"][0]["reason"] == "held_back"
+
+
+def test_a_person_sees_that_each_works_alone_and_how_to_go_on(
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario.plugins["PyPI"] = breaking(pair=("left", "right"))
+    assert scenario.fix(A, B, json=False) == exit_codes.REFUSED
+    shown = capsys.readouterr().out
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "fixed A" in lines
+    assert "works alone, not together B: it fails with A" in lines
+    assert any(line.startswith("works alone, not together; not delivered B ") for line in lines)
+    assert "--advisory B" in shown
+    assert "not fixed" not in shown
+    assert "REFUSED" not in shown
 
 
 def test_where_nothing_holds_nothing_is_delivered(

@@ -68,7 +68,8 @@ def test_what_is_needed_to_judge_them_is_told(tmp_path: Path) -> None:
     assert "fixed; the proof passes, tests could not be judged" in ended.out
     (tests,) = re.findall(r"^  (tests not judged: .*)$", ended.out, re.MULTILINE)
     assert "so this shows nothing" not in tests
-    assert "    command: " in ended.out
+    assert re.search(r"^    command: .*; exit code \d+$", ended.out, re.MULTILINE)
+    assert re.search(r"^    output: .*unable to open database file$", ended.out, re.MULTILINE)
     assert "unable to open database file" in ended.out
     (log,) = re.findall(r"^    log: (.+)$", ended.out, re.MULTILINE)
     assert "unable to open database file" in Path(log).read_text()
@@ -93,6 +94,9 @@ def test_what_is_needed_to_judge_them_is_told(tmp_path: Path) -> None:
     shown = run("audit", "show", fix["fix_id"], "--state-dir", state).out
     assert "gate tests skipped (tests not judged): " in shown
     assert log in shown
+    assert "output: " in shown
+    assert f"audit show {fix['fix_id']}" in body
+    assert "unable to open database file" in body
 
 
 def test_a_question_names_the_tests_and_how_their_runs_ended(tmp_path: Path) -> None:

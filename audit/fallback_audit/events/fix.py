@@ -204,7 +204,8 @@ class GateJudged(Event):
     with a pass; the lowest of their levels is ``proof_level``. ``notes``: what a reader should know
     with the verdict. Since schema version 14. ``tests_level``: how far the gate judged the repository's own
     tests, and ``tests`` by which command, project by project: the lowest of their levels is
-    ``tests_level``. Neither is written of other gates. Since schema version 16.
+    ``tests_level``. Neither is written of other gates. Since schema version 16. Schema version 19 added
+    fields of ``tests``.
     """
 
     kind: Literal["GateJudged"] = "GateJudged"
@@ -356,7 +357,7 @@ class FixPatched(_PatchAccepted):
 
     def in_words(self) -> str:
         passed = ", ".join(self.gates_passed)
-        return f"PATCHED, nothing shows the flaw ({self.proof_level}): passed {passed}"
+        return f"PATCHED; {ProofLevel.TESTS_ONLY.label}: passed {passed}"
 
     def moves(self) -> Iterator[Move]:
         yield from self._ended("patched")
@@ -379,7 +380,14 @@ class FixRefused(Event):
     declined: tuple[Declined, ...] = Field(default=(), exclude_if=lambda it: not it)
 
     def in_words(self) -> str:
+        if self.reason is RefusalReason.FAILS_TOGETHER:
+            return f"TAKEN APART: {self.sentence}"
         return f"REFUSED ({self.reason}): {self.sentence}"
+
+    @property
+    def badge(self) -> Badge:
+        together = self.reason is RefusalReason.FAILS_TOGETHER
+        return Badge(style="yellow") if together else self.BADGE
 
     def moves(self) -> Iterator[Move]:
         outcome = "unknown" if self.reason is RefusalReason.UNKNOWN else "refused"

@@ -1,7 +1,9 @@
 """Events in words, the same for every reader and for exports. Untrusted text is neutralised here."""
 
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from fallback_audit import events
@@ -11,7 +13,8 @@ from fallback_audit.events import AuditEvent
 from fallback_audit.events.fix import UNCOMPARED
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import StoredEvent
-from fallback_audit.vocabulary import PromptShape, ProofLevel, TestsLevel, Tier
+from fallback_audit.showing.headline import headline_of
+from fallback_audit.vocabulary import PromptShape, ProofLevel, RefusalReason, TestsLevel, Tier
 
 # Control, format (bidi overrides, zero width), surrogate, private use, unassigned, line and
 # paragraph separators: none of them may reach a terminal.
@@ -21,7 +24,7 @@ _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _NOT_ASKED: dict[str, Any] = {"prompt_shape": PromptShape.NONE, "shape": PromptShape.NONE.label}
 
 #: Raised when the words of any event change: an export of before is then not held to today's.
-WORDS = 3
+WORDS = 4
 
 
 def visible(text: str, *, lines: bool = False) -> str:
@@ -66,7 +69,7 @@ class AttemptLine(Frozen):
 
 class FixSummary(Frozen):
     """One gate transition in one row. ``proof_level``: what was shown of one that is verified;
-    ``delivered``: where its patch is, in words."""
+    ``delivered``: where its patch is, in words; ``headline``: how it ended, as ``fix`` says it."""
 
     fix_id: str
     gate_transition_id: str
@@ -79,20 +82,48 @@ class FixSummary(Frozen):
     linked_transition: str | None = None
     delivered: str | None = None
     proof_level: ProofLevel | None = None
+    headline: str = "open"
 
-    @property
-    def headline(self) -> str:
-        """How it ended, as ``fix`` says it."""
-        if self.outcome != "verified" or self.proof_level is None:
-            return self.outcome
-        return f"fixed; {self.proof_level.label}"
+
+@dataclass
+class _Seen:
+    """What a headline says of a gate transition's last patch: its verdicts, and what it fixes in part."""
+
+    verdicts: list[events.GateJudged] = field(default_factory=list)
+    in_part: tuple[str, ...] = ()
+
+    def add(self, event: events.AuditEvent) -> None:
+        match event:
+            case events.FixStarted():
+                self.in_part = event.in_part
+            case events.PatchProposed():
+                self.verdicts.clear()
+            case events.GateJudged():
+                self.verdicts.append(event)
+
+    def headline(self, event: events.AuditEvent, outcome: str) -> str:
+        """Return how it ended with this event."""
+        match event:
+            case events.FixVerified():
+                words = headline_of(self.verdicts, is_shown=True, level=event.proof_level)
+            case events.FixPatched():
+                words = headline_of(self.verdicts, is_shown=False)
+            case events.FixRefused(reason=RefusalReason.FAILS_TOGETHER):
+                return (
+                    "taken apart: gates refused it in one patch; its parts are fixes of their own"
+                )
+            case _:
+                return outcome
+        return f"{words}; in part: {', '.join(self.in_part)}" if self.in_part else words
 
 
 def summarise(stored: Iterable[StoredEvent]) -> list[FixSummary]:
     """One summary a gate transition, in the order of their first events."""
     building: dict[tuple[str, str], FixSummary] = {}
+    seen: dict[tuple[str, str], _Seen] = defaultdict(_Seen)
     for link in stored:
         key = (link.scope.fix_id, link.scope.gate_transition_id)
+        seen[key].add(link.payload)
         summary = building.get(key) or FixSummary(
             fix_id=key[0],
             gate_transition_id=key[1],
@@ -103,7 +134,10 @@ def summarise(stored: Iterable[StoredEvent]) -> list[FixSummary]:
             outcome="open",
             last_seq=link.seq,
         )
-        building[key] = summary.model_copy(update={"last_seq": link.seq, **_update(summary, link)})
+        changes = _update(summary, link)
+        if isinstance(outcome := changes.get("outcome"), str):
+            changes["headline"] = seen[key].headline(link.payload, outcome)
+        building[key] = summary.model_copy(update={"last_seq": link.seq, **changes})
     return list(building.values())
 
 
@@ -182,16 +216,21 @@ def sentence(event: events.AuditEvent) -> str:
 
 
 def tests_lines(tests: JudgedTests) -> list[str]:
-    """Return what a person needs to judge the tests of a project that were not compared: why, the command
-    and the end of its output; nothing of those that were."""
+    """Return what a person needs to judge the tests of a project that were not compared: why, the command,
+    its exit code and the lines of its output that look like the error; nothing of those that were."""
     if tests.tests_level is TestsLevel.COMPARED:
         return []
     where = "" if tests.project == "." else f" of {tests.project}"
     why = f": {tests.reason}" if tests.reason else ""
     lines = [f"tests{where} {UNCOMPARED[tests.tests_level]}{why}"]
     if tests.command:
-        lines.append(f"command: {tests.command}{f' ({tests.source})' if tests.source else ''}")
-    if tests.last_line and tests.last_line not in lines[0]:
+        source = f" ({tests.source})" if tests.source else ""
+        ended = "" if tests.exit_code is None else f"; exit code {tests.exit_code}"
+        lines.append(f"command: {tests.command}{source}{ended}")
+    output = tests.output.splitlines()
+    if len(output) > 1:
+        lines += [f"output: {line}" for line in output]
+    elif tests.last_line and tests.last_line not in lines[0]:
         lines.append(f"its output ends: {tests.last_line}")
     return list(map(visible, lines))
 

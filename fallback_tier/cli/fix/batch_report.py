@@ -18,6 +18,7 @@ from fallback_tier.cli.fix.report import (
 from fallback_tier.cli.remediation import line, safe, show_left
 from fallback_tier.cli.suggesting import command
 from fallback_tier.fix.batch.outcome import (
+    HELD_BACK,
     AdvisoryEnd,
     Outcome,
     Part,
@@ -44,6 +45,10 @@ _STYLES = {
     Outcome.NOT_FIXED: "[bold yellow]not fixed[/]",
     Outcome.UNKNOWN: "[bold yellow]unknown[/]",
 }
+
+
+#: Of a patch that gates accept, but not in one with the others.
+_ALONE = "works alone, not together"
 
 
 def combined_exit_code(
@@ -131,7 +136,7 @@ def report_batch(
     show_rest(console, end.planned)
     if not (end.parts or end.planned.left or end.planned.findings):
         line(console, "[bold]not affected[/]  there is nothing to fix")
-    _report_advisories(ends, console)
+    _report_advisories(ends, end.parts, console)
     patch = merged([part.application for part in end.parts if part.application])
     if patch is not None:
         report_patch(patch, console, outcome)
@@ -153,7 +158,10 @@ def _headline(part: Part) -> dict[str, str]:
 
 
 def _report_part(part: Part, console: Console, state_dir: Path) -> None:
-    report_end(part.result, console, state_dir)
+    undelivered = None
+    if part.held_back is not None:
+        undelivered = f"{_ALONE}; not delivered" if part.fails_with else "not delivered"
+    report_end(part.result, console, state_dir, undelivered=undelivered)
     ids = safe(", ".join(part.ids))
     line(console, f"  {part.ecosystem}, {len(part.ids)} in all: {ids}")
     if part.application is not None and part.advisory.in_part:
@@ -163,14 +171,22 @@ def _report_part(part: Part, console: Console, state_dir: Path) -> None:
     report_record(part.result, console)
 
 
-def _report_advisories(ends: Sequence[AdvisoryEnd], console: Console) -> None:
+def _report_advisories(
+    ends: Sequence[AdvisoryEnd], parts: Sequence[Part], console: Console
+) -> None:
+    others = {name: part.fails_with for part in parts if part.fails_with for name in part.ids}
     for one in ends:
-        if one.outcome in _STYLES:
+        if one.outcome is Outcome.NOT_FIXED and one.id in others:
+            fails_with = safe(", ".join(others[one.id]))
+            line(console, f"[yellow]{_ALONE}[/]  {safe(one.id)}: it fails with {fails_with}")
+        elif one.outcome in _STYLES:
             reasons = ", ".join(dict.fromkeys(_short(why) for why in one.why))
             more = f": {safe(reasons)}" if reasons else ""
             line(console, f"{_STYLES[one.outcome]}  {safe(one.id)}{more}")
 
 
 def _short(why: Why) -> str:
+    if why.reason == HELD_BACK:
+        return "its patch is not delivered"
     gates = ", ".join(why.failing_gates)
     return f"{why.reason} at {gates}" if gates else why.reason

@@ -28,6 +28,7 @@ from fallback_tier.cli.remediation import (
     show_cleared,
     show_left,
     show_notes,
+    show_unread,
     why_not_cheaper,
 )
 from fallback_tier.cli.results import print_shown
@@ -65,13 +66,14 @@ def run(arguments: argparse.Namespace) -> int:
 def exit_code(planned: RemediationPlan) -> int:
     """The documented exit code of a plan. A finding in code is something that no recipe fixes.
 
-    What is affected and left counts more than what is unknown, which counts more than what can be fixed.
+    What is affected and left counts more than what is unknown, which counts more than what can be fixed. A
+    plan from the files alone is unknown if a source was not read or resolved; otherwise gates see to that.
     """
     if any(item.reason is RefusalReason.TOOL_MISSING for item in planned.left):
         return exit_codes.ENVIRONMENT
     if planned.findings or any(not item.is_unknown for item in planned.left):
         return exit_codes.REFUSED
-    if planned.left or planned.undecided:
+    if planned.left or planned.undecided or (planned.unread and not planned.resolved):
         return exit_codes.UNKNOWN
     if planned.fixes:
         return exit_codes.OK
@@ -99,6 +101,8 @@ def show(
     for fix in planned.fixes:
         show_cleared(console, fix.cleared)
         show_notes(console, fix.notes)
+        if not planned.resolved:
+            show_unread(console, fix.unread)
         _show_tests(fix, console)
     show_left(console, planned.left)
     show_rest(console, planned)

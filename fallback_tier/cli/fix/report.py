@@ -89,21 +89,23 @@ def report(result: FixResult, console: Console, outcome: DeliveryOutcome, state_
     report_record(result, console)
 
 
-def report_end(result: FixResult, console: Console, state_dir: Path) -> None:
+def report_end(
+    result: FixResult, console: Console, state_dir: Path, *, undelivered: str | None = None
+) -> None:
     """How it ended, what was done, how far it was tested, and which of the recipe's candidates gates
-    refused."""
-    _report_end(result, console)
+    refused. ``undelivered``: the headline of a patch that is not delivered."""
+    _report_end(result, console, undelivered)
     for verdict in result.verdicts:
         _report_tests(verdict, console, state_dir)
     for failed in result.failed_candidates:
         line(console, f"  {safe(failed.sentence)}")
 
 
-def _report_end(result: FixResult, console: Console) -> None:
+def _report_end(result: FixResult, console: Console, undelivered: str | None) -> None:
     head = safe(result.advisory_id)
     match result:
         case Verified() | Patched():
-            _report_patched(result, head, console)
+            _report_patched(result, head, console, undelivered)
         case Escalated(reason=reason, question=question):
             line(console, f"[bold yellow]escalated[/]  {head} ({reason})")
             line(console, f"  {safe(question)}")
@@ -141,13 +143,15 @@ def _report_tests(verdict: GateVerdict, console: Console, state_dir: Path) -> No
             line(console, f"      {safe(row)}", verbatim=True)
 
 
-def _report_patched(result: WithPatch, head: str, console: Console) -> None:
+def _report_patched(
+    result: WithPatch, head: str, console: Console, undelivered: str | None
+) -> None:
     application = result.application
-    is_good = isinstance(result, Verified) and _is_compared(result)
+    is_good = undelivered is None and isinstance(result, Verified) and _is_compared(result)
     colour = "green" if is_good else "yellow"
     line(
         console,
-        f"[bold {colour}]{headline(result)}[/]  {head} by the {application.tier} tier in "
+        f"[bold {colour}]{undelivered or headline(result)}[/]  {head} by the {application.tier} tier in "
         f"{result.attempts} attempt(s)",
     )
     if application.remediation is not None:

@@ -13,19 +13,21 @@ from fallback_tier.outcome import Applied
 from fallback_tier.planning import Remaining, RemediationPlan
 
 #: The reason of a proved patch that is not delivered.
-_HELD_BACK = "held_back"
+HELD_BACK = "held_back"
 
 
 @dataclass(frozen=True)
 class Part:
     """One ecosystem's patch, or one package's that gates refused, and how its fix ended. ``held_back``: why
-    a proved patch is not delivered; ``speaks_for``: the advisories whose end it is, None: all."""
+    a proved patch is not delivered; ``speaks_for``: the advisories whose end it is, None: all;
+    ``fails_with``: advisories with whose fix it fails, though each works without the other."""
 
     ecosystem: str
     advisory: Advisory
     result: FixResult
     held_back: str | None = None
     speaks_for: tuple[str, ...] | None = None
+    fails_with: tuple[str, ...] = ()
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -183,7 +185,7 @@ def _reason(part: Part) -> tuple[str, str]:
         case RefusedFix(reason=refusal, sentence=sentence):
             return refusal.value, sentence
         case _:
-            return _HELD_BACK, part.held_back or ""
+            return HELD_BACK, part.held_back or ""
 
 
 def _end(name: str, left: Sequence[Remaining], mine: Sequence[Part]) -> AdvisoryEnd:

@@ -25,6 +25,7 @@ from fallback_audit.vocabulary import EscalationReason, RefusalReason
 from fallback_tier.advisory import Advisory, AdvisoryBundle, AdvisorySet
 from fallback_tier.errors import InputError
 from fallback_tier.fix.batch.outcome import Part, held_back
+from fallback_tier.fix.decision import IN_PARTS
 from fallback_tier.fix.journal.holding import holding
 from fallback_tier.fix.journal.inputs import Setup
 from fallback_tier.fix.journal.recorded_fix import RecordedFix, check_judged_by
@@ -243,8 +244,8 @@ class EcosystemProof:
             if alone.result is None:
                 left += alone.left
             else:
-                why = self._why_not_with(held, unit) if alone.holds else None
-                parts.append(self._part(alone, why))
+                part = self._part(alone)
+                parts.append(self._not_with(held, part, unit) if alone.holds else part)
         return Ended(
             tuple(parts),
             tuple(left),
@@ -289,20 +290,24 @@ class EcosystemProof:
             next_step="Fix those first.",
         )
 
-    def _part(self, trial: ProofTrial, why_not: str | None = None) -> Part:
+    def _part(self, trial: ProofTrial) -> Part:
         if trial.advisory is None or trial.result is None:
             raise AssertionError("a part was tried")
-        return Part(self.plan.ecosystem, trial.advisory, trial.result, why_not)
+        return Part(self.plan.ecosystem, trial.advisory, trial.result)
 
-    def _why_not_with(self, held: tuple[Unit, ...], unit: Unit) -> str:
-        ids = ", ".join(name for one in held for name in one)
+    def _not_with(self, held: tuple[Unit, ...], part: Part, unit: Unit) -> Part:
+        """Return a part that works alone as one that is held back because of the others."""
+        others = tuple(name for one in held for name in one)
         together = self._trials[frozenset((*held, unit))]
         why = together.result.sentence if isinstance(together.result, RefusedFix) else ""
-        why = why or "; ".join(one.sentence for one in together.left)
-        return (
-            f"It passes alone, but not together with the fix of {ids}: {why} Fix it once that is "
-            "committed."
+        why = why.removesuffix(IN_PARTS).rstrip() or "; ".join(it.sentence for it in together.left)
+        chosen = " --advisory ".join(unit)
+        reason = (
+            f"It works alone, and so does the fix of {', '.join(others)}; together they don't: {why} To "
+            f"have this one instead, or on top once the other is committed (what fails then is asked "
+            f"of a model, if there is one, and of a person): `fallback-tier fix REPO --advisory {chosen}`."
         )
+        return replace(part, held_back=reason, fails_with=others)
 
     def _taken_apart(self) -> tuple[str, ...]:
         ends = (trial.result for trial in self._trials.values())

@@ -169,7 +169,7 @@ class FixRecord:
                 "notes": _some(verdict.notes),
                 "kinds": frozenset(),
                 "tests_level": _level_of(verdict),
-                "tests": tuple(map(_safe, verdict.tests[:MAX_NAMED_PROJECTS])),
+                "tests": tuple(_safe(it, safe) for it in verdict.tests[:MAX_NAMED_PROJECTS]),
                 "log": log.decode(),
                 "evidence_sha256": self.evidence.put(log) if log else None,
             }
@@ -259,11 +259,14 @@ def _level_of(verdict: GateVerdict) -> TestsLevel | None:
     return TestsLevel.RAN if ran else TestsLevel.NOT_JUDGED
 
 
-def _safe(tests: JudgedTests) -> JudgedTests:
-    """A target chooses its commands, and what they print."""
+def _safe(tests: JudgedTests, log: str) -> JudgedTests:
+    """Return it without secrets: a target chooses its commands, and what they print. ``log``: the whole
+    output without secrets; a line that is not in it is a part of one."""
     names = ("project", "reason", "command", "source", "last_line")
     texts = {name: excerpt(getattr(tests, name), MAX_EXCERPT_CHARS) for name in names}
-    return tests.model_copy(update=texts)
+    lines = redact_secrets(tests.output)[0].splitlines()
+    output = "\n".join(line for line in lines if line in log)
+    return tests.model_copy(update={**texts, "output": excerpt(output, MAX_EXCERPT_CHARS)})
 
 
 def _some(names: Sequence[str]) -> tuple[str, ...]:

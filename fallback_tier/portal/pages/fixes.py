@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import Response
+from fastapi import APIRouter, Form, Query, Request
+from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
 from fallback_audit.errors import AuditError
@@ -16,6 +16,7 @@ from fallback_audit.events import PatchProposed
 from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe import visible
 from fallback_tier.advisory.vulnerability import Vulnerability
+from fallback_tier.errors import InputError
 from fallback_tier.fix.journal.inputs import recorded_vulnerabilities
 from fallback_tier.portal.board import (
     ABANDONED,
@@ -23,6 +24,7 @@ from fallback_tier.portal.board import (
     OPEN,
     PATCHED,
     REFUSED,
+    TAKEN_APART,
     UNKNOWN,
     VERIFIED,
     FixLine,
@@ -34,6 +36,7 @@ from fallback_tier.portal.routing import (
     PageRoute,
     Reader,
     ReadersVisit,
+    SentByDecider,
     TheBoard,
     Visit,
     page,
@@ -43,7 +46,7 @@ from fallback_tier.portal.views.diffs import Diff, read_diff
 from fallback_tier.portal.views.timeline import PAGE, timeline
 from fallback_tier.service.http.given import DigestPath, FixId, TheService
 from fallback_tier.service.operations.record import TrailAndEvidence
-from fallback_tier.service.refusals import NotFoundError
+from fallback_tier.service.refusals import ConflictError, NotFoundError
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
@@ -53,7 +56,10 @@ ROWS = 100
 #: Ended without a patch that gates or a person took.
 _UNFIXED = "unfixed"
 
-_OUTCOMES = (OPEN, ESCALATED, VERIFIED, PATCHED, REFUSED, UNKNOWN, ABANDONED, _UNFIXED)
+_OUTCOMES = (
+    *(OPEN, ESCALATED, VERIFIED, PATCHED, REFUSED, UNKNOWN, TAKEN_APART, ABANDONED),
+    _UNFIXED,
+)
 
 _After = Annotated[int, Query(ge=0, lt=2**53)]
 
@@ -108,6 +114,38 @@ def line_of(read: Read, fix_id: str) -> FixLine:
 @router.get("/fixes/{fix_id}")
 def fix(visit: ReadersVisit, fix_id: FixId, after: _After = 0, part: bool = False) -> Response:
     """One page of its events after number ``after``. ``part``: the body alone, for an open page."""
+    return _fix_page(visit, fix_id, after=after, part=part)
+
+
+@router.post("/fixes/{fix_id}/abandon")
+def abandon(
+    visit: SentByDecider, fix_id: FixId, because: Annotated[str, Form(max_length=2_000)] = ""
+) -> Response:
+    """End a fix that was interrupted and that nobody is to continue, in the signed-in person's name."""
+    if not because.strip():
+        message = "It needs a reason, which goes on record. Nothing was recorded."
+        return _fix_page(visit, fix_id, problem=message, status=422)
+    try:
+        visit.service.reviews.abandon(visit.who.caller, fix_id, because.strip())
+    except ConflictError:
+        message = "A process works on this fix just now. Nothing was recorded."
+        return _fix_page(visit, fix_id, problem=message, because=because, status=409)
+    except InputError as error:
+        message = f"{error.problem} Nothing was recorded."
+        return _fix_page(visit, fix_id, problem=message, because=because, status=422)
+    return RedirectResponse(f"{PREFIX}/fixes/{fix_id}", 303)
+
+
+def _fix_page(
+    visit: Visit,
+    fix_id: str,
+    *,
+    after: int = 0,
+    part: bool = False,
+    problem: str | None = None,
+    because: str = "",
+    status: int = 200,
+) -> Response:
     line, service = line_of(visit.read, fix_id), visit.service
     events = service.audits.events(fix_id=fix_id, after=after, limit=PAGE + 1)
     with service.record.reading() as reader:
@@ -118,6 +156,10 @@ def fix(visit: ReadersVisit, fix_id: FixId, after: _After = 0, part: bool = Fals
         line=line,
         chain=chain,
         groups=timeline(events[:PAGE]),
+        may_decide=visit.may_decide,
+        problem=problem,
+        because=because,
+        status=status,
         after=after,
         more=events[PAGE - 1].seq if len(events) > PAGE else None,
     )

@@ -109,6 +109,14 @@ class Reviews:
             **facts,
         )
 
+    def abandon(self, caller: Caller, fix_id: str, because: str) -> None:
+        """Record that a person abandons a fix that was interrupted. Raises ConflictError: a process works
+        on it; InputError: it has ended, waits for an answer, or there is no reason; NotFoundError."""
+        signature = review.Signature(by=caller.name, because=because)
+        self._check_there(fix_id)
+        with self._deciding(fix_id) as audit:
+            review.abandon(audit, self.record.state_dir, fix_id, signature)
+
     def _recorded(
         self, audit: AuditStore, fix_id: str, signature: review.Signature, decision: Decision
     ) -> dict[str, Any]:

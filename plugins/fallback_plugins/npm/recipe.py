@@ -313,7 +313,7 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
     if unread.found and not moves and not left:
         left = [whole_project_left("", unread.or_else(_no_project_affected(advisory)))]
     notes = (*kept, *unread.notes, *unchecked(repo, ECOSYSTEM, moves))
-    return Outline(moves=tuple(moves), left=tuple(left), notes=notes)
+    return Outline(moves=tuple(moves), left=tuple(left), notes=notes, unread=unread.items)
 
 
 def _first_steps_kept(
@@ -358,10 +358,21 @@ def _first_step(
     near = targets.lowest(node, fits, tree=tree, ask=False)
     if near is not None:
         return move(path, node, LadderStep.LOCK_REFRESH, near, tried.declined)
+    # What requires it as a peer installs no copy, and may move along within its own range (ADR-0144).
+    firm = [(holder, ask) for holder, ask in asks if not ask.peer or tree.is_root(holder)]
+
+    def fits_beside_peers(version: str) -> bool:
+        return all(admits(ask.spec, version) for _, ask in firm)
+
+    near = targets.lowest(node, fits_beside_peers, tree=tree, ask=False)
+    if near is not None:
+        along = {holder.name for holder, ask in asks if not admits(ask.spec, near)}
+        refresh = move(path, node, LadderStep.LOCK_REFRESH, near, tried.declined)
+        return refresh.model_copy(update={"raised": tuple(sorted(along))})
     lowest = targets.lowest(node, lambda _version: True, ask=False)
     if lowest is None:
         return unfixed(advisory, path, node, no_fix(node), tried)
-    blockers = [(dependent, ask) for dependent, ask in asks if not admits(ask.spec, lowest)]
+    blockers = [(dependent, ask) for dependent, ask in firm if not admits(ask.spec, lowest)]
     # Several asks that exclude one another: the first is named.
     dependent, ask = (blockers or list(asks))[0]
     why = blocked_by(tree, node, lowest, dependent, ask.spec)

@@ -36,7 +36,7 @@ from fallback_tier.advisory import Advisory, AdvisoryBundle, sort_key
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.limits import MAX_UNREAD_LISTED
-from fallback_tier.outcome import Left, Outline, RecipeResult, Selected
+from fallback_tier.outcome import Left, Outline, RecipeResult, Selected, UnreadItem
 from fallback_tier.repo import RepoContext
 
 #: The recipe's name in selections and events.
@@ -80,9 +80,35 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
     for project in found:
         if isinstance(project, ManifestProject):
             project.only_kept = True
-    made = _outline(found, advisory, _left_out(advisory, repo))
+    unread = _left_out(advisory, repo)
+    made = _outline(found, advisory, unread)
     notes = (*made.notes, *unchecked(repo, ECOSYSTEM, made.moves))
-    return made.model_copy(update={"notes": notes})
+    items = dict.fromkeys((*unread.items, *_open_by_files(found, advisory, made)))
+    return made.model_copy(update={"notes": notes, "unread": (*items,)[:MAX_UNREAD_LISTED]})
+
+
+def _open_by_files(
+    found: Sequence[PythonProject], advisory: Advisory, made: Outline
+) -> Iterator[UnreadItem]:
+    """Yield what each project may bring in beside what is outlined, and what it does bring in of which only
+    a client can tell how it is fixed."""
+    outlined = [(it.manifest, it.package) for it in made.moves]
+    outlined += [(it.manifest or "", it.package) for it in made.left]
+    for project in found:
+        files = {project.path, *project.manifests}
+        known = {package for path, package in outlined if path in files}
+        for doubt in _unresolved([project], advisory):
+            if doubt.packages - known:
+                yield from doubt.error.unread
+        with suppress(RecipeError, RepositoryError):  # the reason is said when it is outlined
+            if set(project.unsettled(advisory)) - known:
+                for one in project.resolution.affected(advisory):
+                    if one.name not in known:
+                        reason = f"{project.path} brings in {one.name} {one.version}."
+                        step = (
+                            "Run it without --no-resolve: only a client can tell how it is fixed."
+                        )
+                        yield UnreadItem(path=project.path, reason=reason, next_step=step)
 
 
 def apply(

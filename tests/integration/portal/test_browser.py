@@ -6,14 +6,18 @@ from typing import Any
 
 import pytest
 
-from fallback_audit.events import ReviewDecided
-from fallback_audit.stores.sqlite import open_readonly
-from fallback_tier.wiring import audit_db
+from fallback_audit.events import FixAbandoned, ReviewDecided
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.ports import Scope
+from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
+from fallback_tier.wiring import audit_db, evidence_dir
 from tests.browser.driver import ENTER, ESCAPE, TAB, Browser, why_no_browser
 from tests.browser.hostile import LINES, found, pages_of
 from tests.browser.pages import saved
 from tests.service.portal import QUEUE
 from tests.service.running import Running
+from tests.unit.audit.human_trails import abandoned_between_gates
+from tests.unit.fix.journal.review_record import Record
 
 pytestmark = [
     pytest.mark.skipif(why_no_browser() is not None, reason=str(why_no_browser())),
@@ -57,6 +61,32 @@ def test_an_escalated_fix_is_decided_in_six_keys(
     assert "/triage" in browser.address
     (event,) = answers(server, place, fix_id)
     assert (event.reason, event.by) == ("looked at it", "key:first-admin")
+
+
+def test_an_interrupted_fix_is_abandoned_with_a_reason_and_a_mark(
+    browser: Browser, server: Running, place: Path
+) -> None:
+    """The browser itself keeps the form back until both are there."""
+    with closing(SqliteAuditStore(audit_db(place / "state"))) as store:
+        scope = Scope(fix_id="fix-interrupted", gate_transition_id="t")
+        record = Record(store, FileEvidenceStore(evidence_dir(place / "state")))
+        record.write(abandoned_between_gates()[:-1], scope)
+    address = f"{server.address}/portal/fixes/fix-interrupted"
+    browser.open(address)
+    click = "document.querySelector('form.steer button').click()"
+    browser.run("document.querySelector('#because').focus()")
+    browser.write("archived")
+    browser.run(click)
+    assert browser.count("form.steer :invalid") == 1
+    assert browser.address == address
+    browser.run("document.querySelector('form.steer [type=checkbox]').click()")
+    browser.run(click)
+    browser.until("return document.querySelector('form.steer') === null")
+    assert "abandoned by key:first-admin" in browser.text()
+    with closing(open_readonly(audit_db(place / "state"), verifiers=())) as reader:
+        found = [stored.payload for stored in reader.events("fix-interrupted")]
+    (event,) = [event for event in found if isinstance(event, FixAbandoned)]
+    assert (event.reason, event.by) == ("archived", "key:first-admin")
 
 
 def test_j_and_k_turn_the_questions_and_escape_leaves_the_reason(

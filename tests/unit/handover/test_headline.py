@@ -2,11 +2,12 @@
 
 import pytest
 
+from fallback_audit.showing.headline import UNSHOWN
 from fallback_audit.vocabulary import GateStatus, ProofLevel
 from fallback_audit.vocabulary import TestsLevel as Level
 from fallback_tier.fix_result import Patched, Verified
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.handover.headline import UNSHOWN, headline
+from fallback_tier.handover.headline import headline
 from tests.unit.fix.test_ends import PATCH
 
 PASSED, SKIPPED = GateStatus.PASSED, GateStatus.SKIPPED
@@ -17,7 +18,7 @@ PINS = VERSIONS.model_copy(update={"proof_level": ProofLevel.PINS})
 PROOF = GateVerdict(gate="proof", status=PASSED, detail="", proof_level=ProofLevel.PROOF_TEST)
 TESTS = GateVerdict(gate="tests", status=PASSED, detail="")
 NOT_RUN = TESTS.model_copy(update={"status": SKIPPED})
-RED = NOT_RUN.model_copy(update={"log": "1 failed"})
+RED = NOT_RUN.model_copy(update={"evidence_sha256": "0" * 64})
 RAN = TESTS.model_copy(update={"tests_level": Level.RAN})
 IN_TIME = NOT_RUN.model_copy(update={"tests_level": Level.RAN, "log": "1 passed"})
 HALF = TESTS.model_copy(update={"tests_level": Level.NOT_JUDGED})

@@ -95,6 +95,35 @@ def test_the_outline_names_the_first_step_of_every_copy(tmp_path: Path) -> None:
     assert reported.left == ()
 
 
+@pytest.mark.parametrize(
+    ("asked", "peer", "step", "raised"),
+    [
+        # Only a peer excludes the fixed release: it may move along in a lock refresh.
+        ("~1.2.0", "1.2.0", "lock_refresh", ("plugin",)),
+        # The project's own declaration and a peer: that declaration is raised first.
+        ("1.2.0", "1.2.0", "direct_bump", ()),
+        ("1.2.0", "^1.2.0", "direct_bump", ()),
+        ("~1.2.0", "^1.2.0", "lock_refresh", ()),
+    ],
+)
+def test_the_outline_calls_no_peer_a_parent(
+    tmp_path: Path, asked: str, peer: str, step: str, raised: tuple[str, ...]
+) -> None:
+    packages = {
+        "": {"dependencies": {"minimist": asked, "plugin": "1"}},
+        "node_modules/minimist": {"version": "1.2.0"},
+        "node_modules/plugin": {"version": "1.0.0", "peerDependencies": {"minimist": peer}},
+    }
+    text = json.dumps({"lockfileVersion": 3, "packages": packages})
+    own = manifest(dependencies={"minimist": asked, "plugin": "1"})
+    files = {"package.json": own, "package-lock.json": text}
+    reported = build_ecosystem(FakeClients()).outline(RECORD, repository(tmp_path, files))
+    (move,) = reported.moves
+    assert (move.step, move.after, move.raised) == (step, "1.2.3", raised)
+    assert not any("plugin" in one.reason for one in move.declined)
+    assert bool(move.declined) == (step == "direct_bump")
+
+
 def test_the_outline_never_raises_for_a_file_that_cant_be_read(tmp_path: Path) -> None:
     repo = repository(tmp_path, {"package.json": "minimist", "a/package-lock.json": "minimist"})
     reported = build_ecosystem(FakeClients()).outline(RECORD, repo)

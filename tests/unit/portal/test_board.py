@@ -9,13 +9,15 @@ import pytest
 from fallback_audit.event_types import JudgedTests
 from fallback_audit.events import GateJudged
 from fallback_audit.ports import Scope
+from fallback_audit.showing.describe import summarise
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
 from fallback_audit.vocabulary import TestsLevel as Level
 from fallback_tier.fix.journal.questions import questions
-from fallback_tier.portal.board import ABANDONED, Board
+from fallback_tier.portal.board import ABANDONED, TAKEN_APART, Board
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
+from tests.unit.audit.batch_trails import fails_together
 from tests.unit.fix.journal.review_record import Record
 
 TRAILS: list[Callable[[], t.Events]] = [
@@ -91,6 +93,30 @@ def test_an_abandoned_fix_has_ended_and_waits_for_nobody(
     assert line.unfixed
     assert [day.ended[ABANDONED] for day in board.days.values()] == [1]
     assert not any(end == ABANDONED for _, end in board.by_ecosystem)
+
+
+def test_what_is_taken_apart_is_no_refusal(store: SqliteAuditStore, place: Path) -> None:
+    """Its parts are fixes of their own, and say what became of each advisory."""
+    board = Board(lambda: open_readonly(place))
+    write(store, fails_together, "both")
+    board.catch_up()
+    (line,) = board.newest()
+    assert (line.outcome, line.waits, line.unfixed) == (TAKEN_APART, False, False)
+    assert [day.ended for day in board.days.values()] == [{TAKEN_APART: 1}]
+    assert not board.by_ecosystem
+    assert_counted(board)
+
+
+def test_fixed_stands_beside_what_gates_saw(store: SqliteAuditStore, place: Path) -> None:
+    """In the words of the audit trail's own headline, of the last patch."""
+    board = Board(lambda: open_readonly(place))
+    for trail in (t.verified_on_retry, t.recipe_verified):
+        write(store, trail, trail.__name__)
+    board.catch_up()
+    with closing(open_readonly(place)) as reader:
+        told = {one.fix_id: one.headline for one in summarise(reader.events())}
+    assert {line.fix_id: line.headline for line in board.newest()} == told
+    assert all(line.shown and not line.verdicts for line in board.newest())
 
 
 def test_it_tells_how_far_a_patch_was_tested(store: SqliteAuditStore, place: Path) -> None:

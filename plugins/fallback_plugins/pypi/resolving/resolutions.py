@@ -277,6 +277,11 @@ class CommandResolution:
                 "No registry is asked (--offline), and no resolution was kept.",
                 "Commit a lock, or run it without --offline.",
             )
+        if self.only_kept:
+            return self._unknown(
+                "No client runs (--no-resolve), and no resolution was kept.",
+                "Commit a lock, or run it without --no-resolve.",
+            )
         if self._own_index:
             # Never resolved elsewhere: another registry's package of the same name is not the same.
             reason = f"{self._own_index} names its own index, which is not asked."

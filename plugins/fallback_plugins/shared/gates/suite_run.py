@@ -23,9 +23,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 
 from fallback_audit.disk_errors import raise_failed
+from fallback_audit.event_types import MAX_EXCERPT_CHARS
 from fallback_plugins.shared.gates.test_commands import TestCommand
 from fallback_tier.execution import CommandResult, counted
 from fallback_tier.files.tree import FileTree
@@ -241,17 +243,51 @@ _BESIDE = re.compile(
 #: A runner's own last words, which tell how many and not why.
 _COUNTS = re.compile(r"^(?:FAILED \(|Ran \d+|=+ .* =+$|Tests?( Suites| Files)?:? |[\d,]+ \w+)")
 
+#: A test that passed, whatever its name is, and a step of a progress bar.
+_PASSING = re.compile(r"\bPASSED\b|\b(?:ok|passed)$|^(?:ok \d|PASS\b|[✓✔√])|\d% ?[\]|]|\[ *\d+%\]$")
+
+_FAILING = re.compile(r"\b(?:FAIL|ERROR)")
+
 #: Colours, cursor moves and the like, which a runner may print to a pipe too.
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+#: What a person is shown of an output: lines, characters of one, and of all, which fit in an event.
+_SHOWN_LINES = 8
+_LINE_CHARS = 200
+_SHOWN_CHARS = MAX_EXCERPT_CHARS
 
 
 def last_line(output: str) -> str:
     """Return the last line of an output that tells why it ended so, or else its last line; empty: none."""
+    return (_telling_lines(output) or [""])[-1]
+
+
+def error_lines(output: str) -> str:
+    """Return the lines of an output that look like the error, in their order and each once, or else its
+    last lines. Of more than fit, the first and the last ones."""
+    lines = list(dict.fromkeys(line[:_LINE_CHARS] for line in _telling_lines(output)))
+    order: Iterable[int] = reversed(range(len(lines)))
+    if any(map(_TELLING.search, lines)):
+        pairs = ((at, len(lines) - 1 - at) for at in range(len(lines)))
+        order = dict.fromkeys(at for pair in pairs for at in pair)
+    chosen: list[int] = []
+    room = _SHOWN_CHARS
+    for at in islice(order, _SHOWN_LINES):
+        room -= len(lines[at]) + 1
+        if room < 0:
+            break
+        chosen.append(at)
+    return "\n".join(lines[at] for at in sorted(chosen))
+
+
+def _telling_lines(output: str) -> list[str]:
+    """Return the lines that tell why it ended so; if there are none, what else there is."""
     lines = [_CONTROL.sub("", line).strip() for line in output.splitlines()]
     own = [line for line in lines if line and not _BESIDE.search(line)]
-    telling = [line for line in own if _TELLING.search(line)]
+    ends = [line for line in own if _FAILING.search(line) or not _PASSING.search(line)]
+    telling = [line for line in ends if _TELLING.search(line)]
     causes = [line for line in telling if not _COUNTS.match(line)]
-    return (causes or telling or own or [line for line in lines if line] or [""])[-1]
+    return causes or telling or ends or own or [line for line in lines if line]
 
 
 def steady_lines(output: str) -> set[str]:

@@ -45,7 +45,7 @@ from fallback_plugins.shared.gates.gating import (
     unjudged,
 )
 from fallback_plugins.shared.gates.reaching import Reaching
-from fallback_plugins.shared.gates.suite_run import Act, Report, SuiteRun, last_line
+from fallback_plugins.shared.gates.suite_run import Act, Report, SuiteRun, error_lines, last_line
 from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.gate_ports import GateContext, GateVerdict
 
@@ -267,13 +267,17 @@ class _Suite:
         """Return what a person needs to judge the tests if they were not compared."""
         level = self.level(ours, verdict)
         command = ours.command
+        is_compared = level is TestsLevel.COMPARED
+        shows_error = not (is_compared or ours.result.ok)
         return JudgedTests(
             project=folder,
             tests_level=level,
-            reason="" if level is TestsLevel.COMPARED else self._not_compared(ours, verdict),
+            reason="" if is_compared else self._not_compared(ours, verdict),
             command=" ".join(ours.result.argv) if command is None else command.line,
             source="" if command is None else command.source,
             last_line=last_line(ours.result.output),
+            exit_code=None if is_compared else ours.result.exit_code,
+            output=error_lines(ours.result.output) if shows_error else "",
         )
 
     def _not_compared(self, ours: SuiteRun, verdict: GateVerdict) -> str:

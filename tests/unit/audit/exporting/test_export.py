@@ -133,7 +133,7 @@ def test_the_words_have_a_version() -> None:
         for event in recorded
     )
     digest = hashlib.sha256(message.encode()).hexdigest()
-    assert {WORDS: digest[:16]} == {3: "b4f93a6d63b7f27e"}
+    assert {WORDS: digest[:16]} == {4: "b4f93a6d63b7f27e"}
 
 
 def test_one_fix_is_proved_event_by_event(trail: TrailFolder) -> None:

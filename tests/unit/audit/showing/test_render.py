@@ -10,19 +10,21 @@ from typing import get_args
 import pytest
 from rich.console import Console
 
-from fallback_audit.events import AuditEvent, event_adapter
+from fallback_audit.events import AuditEvent, FixStarted, GateJudged, event_adapter
 from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe import sentence, visible
+from fallback_audit.showing.headline import headline_of
 from fallback_audit.showing.render import Renderer, fix_json, log_json
 from fallback_audit.showing.render_report import render_report
 from fallback_audit.stores.sqlite import open_readonly
 from fallback_audit.verifying.report import VerificationReport
-from fallback_audit.vocabulary import Retrieve
+from fallback_audit.vocabulary import ProofLevel, Retrieve
+from fallback_audit.vocabulary import TestsLevel as Level
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import maintenance_trails as u
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
-from tests.unit.audit.batch_trails import part
+from tests.unit.audit.batch_trails import fails_together, part
 from tests.unit.audit.tamper import build, report
 from tests.unit.audit.trails import digest
 
@@ -70,9 +72,37 @@ def test_the_log_has_dates(tmp_path: Path) -> None:
 
 def test_the_status_is_that_of_the_last_transition(tmp_path: Path) -> None:
     status = shown("render_status", stored(tmp_path, t.verified_on_retry()))
-    assert status.startswith("fixed; versions proved  ")
+    assert status.startswith("fixed; versions proved, tests ")
     assert status.count("\n") == 1
     assert shown("render_status", stored(tmp_path / "2", t.cap_reached()[:-1])).startswith("open  ")
+
+
+def test_the_status_has_the_level_of_the_tests(tmp_path: Path) -> None:
+    """As the headline of ``fix``: of the last patch, and not of one that failed before."""
+    told = {"tests_level": Level.RAN}
+    verdicts = [
+        one.model_copy(update=told) if isinstance(one, GateJudged) and one.gate == "tests" else one
+        for one in t.verified_on_retry()
+    ]
+    (fix,) = log_json(stored(tmp_path, verdicts))
+    seen = [one for one in verdicts if isinstance(one, GateJudged) and one.attempt == 2]
+    assert fix["headline"] == headline_of(seen, is_shown=True, level=ProofLevel.RESOLVED_TREE)
+    assert headline_of(seen, is_shown=True) != headline_of([], is_shown=True)
+    assert shown("render_status", stored(tmp_path / "2", verdicts)).startswith(fix["headline"])
+
+
+def test_the_status_names_what_is_fixed_in_part(tmp_path: Path) -> None:
+    started, *others = t.recipe_verified()
+    assert isinstance(started, FixStarted)
+    events = [started.model_copy(update={"in_part": ("A",)}), *others]
+    (fix,) = log_json(stored(tmp_path, events))
+    assert fix["headline"].endswith("; in part: A")
+
+
+def test_the_status_of_what_is_taken_apart_is_no_refusal(tmp_path: Path) -> None:
+    (fix,) = log_json(stored(tmp_path, fails_together()))
+    assert fix["outcome"] == "refused: fails_together"
+    assert "refused:" not in fix["headline"]
 
 
 def test_an_empty_log() -> None:

@@ -359,6 +359,15 @@ def test_what_version_17_added_is_absent_not_invented(version: int) -> None:
     assert "FixAbandoned" not in kinds
 
 
+@pytest.mark.parametrize("version", range(1, 19))
+def test_what_version_19_added_is_absent_not_invented(version: int) -> None:
+    """Before, no exit code and no excerpt of a test run was kept."""
+    for row in Export(TRAILS / f"schema-{version}.jsonl").rows():
+        payload = read_row(row).payload
+        if isinstance(payload, GateJudged):
+            assert {(one.exit_code, one.output) for one in payload.tests} <= {(None, "")}
+
+
 def test_what_version_15_wrote_is_read_as_it_was() -> None:
     payloads = [read_row(row).payload for row in Export(TRAILS / "schema-15.jsonl").rows()]
     starts = [p for p in payloads if isinstance(p, FixStarted)]

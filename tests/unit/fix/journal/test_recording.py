@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+from fallback_audit.event_types import JudgedTests
 from fallback_audit.events import GateJudged
 from fallback_audit.evidence.store import MAX_EVIDENCE_BYTES, FileEvidenceStore
 from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_audit.vocabulary import TestsLevel as Level
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.fix.journal.history import _verdict
 from fallback_tier.fix.journal.recording import MAX_NAMED_TESTS, FixRecord
@@ -63,3 +65,29 @@ def test_tests_that_failed_before_are_on_record_as_many_as_an_event_has_room_for
     assert isinstance(judged, GateJudged)
     assert kept.failing_before == judged.failing_before == names[:MAX_NAMED_TESTS]
     assert _verdict(judged, evidence).failing_before == kept.failing_before
+
+
+def test_an_excerpt_has_no_part_of_a_secret_of_several_lines(tmp_path: Path) -> None:
+    """The whole output shows that it is one; the lines that were chosen of it don't."""
+    repo = context(tmp_path / "repo", FILES)
+    audit = MemoryAudit()
+    record = FixRecord(
+        audit, MemoryEvidence(), parse_advisory(ADVISORY, "test"), repo, lambda _: None
+    )
+    key = "MIIEerrorfail" + "Ab1" * 17
+    log = f"error: no database\n-----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----\n"
+    tests = JudgedTests(
+        project=".",
+        tests_level=Level.NOT_JUDGED,
+        exit_code=1,
+        output=f"error: no database\n{key}\nerror: token {SECRET}",
+    )
+    log += f"error: token {SECRET}\n"
+    verdict = GateVerdict(
+        gate="tests", status=GateStatus.SKIPPED, detail="", log=log, tests=(tests,)
+    )
+    (kept,) = record.judged(verdict, 1).tests
+    assert kept.output.splitlines() == ["error: no database", "error: token [REDACTED]"]
+    (judged,) = [stored.payload for stored in audit.stored]
+    assert isinstance(judged, GateJudged)
+    assert judged.tests == (kept,)

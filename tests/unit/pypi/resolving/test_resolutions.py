@@ -18,6 +18,8 @@ from fallback_plugins.pypi.resolving import uv_client
 from fallback_plugins.pypi.resolving.resolutions import MAX_WITHOUT_WHEEL
 from fallback_plugins.shared.resolution import Resolution, ResolvedBy
 from fallback_tier.advisory import AdvisorySet
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.fix.plan import exit_code
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult
 from fallback_tier.outcome import NotApplicable, RecipeResult
@@ -678,6 +680,35 @@ def test_offline_takes_what_was_kept_with_its_date(registry: Registry, tmp_path:
     changed = {"requirements.txt": files["requirements.txt"] + "# another text\n"}
     other = planned(registry, tmp_path / "d", changed, offline=True)
     assert other.reason is RefusalReason.UNKNOWN
+
+
+def test_from_the_files_alone_what_is_not_resolved_beside_a_fix_is_unknown(
+    registry: Registry, tmp_path: Path
+) -> None:
+    """Another project may bring in what the fix of the first raises: not all can be called fixable."""
+    pinned = {"requirements.txt": "right==1.0\n"}
+    beside = {**pinned, "tools/requirements.txt": "asks\n"}
+    plan = from_files(registry, tmp_path / "a", beside, RIGHT)
+    assert [move.manifest for fix in plan.fixes for move in fix.moves] == ["requirements.txt"]
+    assert [item.path for item in plan.unread] == ["tools/requirements.txt"]
+    assert exit_code(plan) == exit_codes.UNKNOWN
+    # What is pinned is settled, and what its own fix raises as well.
+    for name, files in (
+        ("b", {**pinned, "tools/requirements.txt": "right==9.9\n"}),
+        ("c", {**pinned, "tools/requirements.txt": "right==1.0\nasks\n"}),
+    ):
+        plan = from_files(registry, tmp_path / name, files, RIGHT)
+        assert (plan.unread, exit_code(plan)) == ((), exit_codes.OK), name
+    # A resolution that was kept tells what the other brings in, and no step for it.
+    held = {"requirements.txt": "holds\n"}
+    planned(registry, tmp_path / "d", held)
+    files = {"app/requirements.txt": "left==1.0.0\n", **held}
+    plan = from_files(registry, tmp_path / "e", files, LEFT)
+    assert [move.manifest for fix in plan.fixes for move in fix.moves] == ["app/requirements.txt"]
+    (item,) = plan.unread
+    assert item.path == "requirements.txt"
+    assert "left 1.0.0" in item.reason
+    assert exit_code(plan) == exit_codes.UNKNOWN
 
 
 def test_nothing_of_the_target_runs(registry: Registry, tmp_path: Path) -> None:

@@ -79,6 +79,15 @@ def test_what_kept_them_from_being_judged_is_told(tmp_path: Path) -> None:
     (tests,) = verdict.tests
     assert (tests.command, tests.source) == ("yarn test", 'package.json, script "test"')
     assert tests.last_line == "sh: 1: yarn: not found"
+    assert tests.exit_code == 127
+    assert tests.output == "sh: 1: yarn: not found"
+
+
+def test_of_compared_tests_no_error_is_shown(tmp_path: Path) -> None:
+    """One that fails as before is not why."""
+    (tests,) = judge(tmp_path, Project([run(3, "a")], [run(3, "a")])).tests
+    assert (tests.tests_level, tests.exit_code, tests.output) == (COMPARED, None, "")
+    assert not {"exit_code", "output"} & tests.model_dump().keys()
 
 
 def test_a_command_that_nobody_names_is_shown_as_it_was_run(tmp_path: Path) -> None:
