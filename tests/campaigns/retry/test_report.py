@@ -1,6 +1,7 @@
 """Figures of the comparison: of rows that are known, and again of those that are committed."""
 
 import json
+import re
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -289,6 +290,24 @@ def test_faults_of_a_folder_are_named(tmp_path: Path) -> None:
 def test_committed_report_follows_from_the_committed_rows() -> None:
     assert COMMITTED.rows()
     assert COMMITTED.faults() == []
+
+
+def test_readme_has_the_figures_of_the_committed_rows() -> None:
+    pairs = analysis.continued(analysis.triples(COMMITTED.rows(), SEEDS))
+    fixed = {policy: analysis.fixed_by(pairs, policy)[-1] for policy in COMPARED}
+    text = " ".join((FOLDER.parents[2] / "README.md").read_text(encoding="utf-8").split())
+    found = re.search(
+        r"on (\d+) failed attempts: a fresh context fixed (\d+), the same conversation continued (\d+); "
+        r"retrieval again fixed (\d+)",
+        text,
+    )
+    assert found
+    assert [int(one) for one in found.groups()] == [
+        len(pairs),
+        fixed[FRESH],
+        fixed[TALK],
+        fixed[FULL],
+    ]
 
 
 @pytest.mark.sandbox
