@@ -1,4 +1,4 @@
-"""From parsed options to a Configuration and a proof. The only module that reads the environment."""
+"""From parsed options to a Configuration and a proof, with model and keys of the environment."""
 
 import argparse
 import getpass

@@ -3,7 +3,6 @@
 import base64
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,7 @@ from typing import Any
 
 import httpx2
 
+from tests.ports import free_port
 from tests.waiting import PATIENCE_S
 
 #: Debian's packages bring both: `apt-get install chromium chromium-driver`.
@@ -156,7 +156,7 @@ class Browser:
 @contextmanager
 def chromium(place: Path) -> Iterator[Browser]:
     """A browser of its own, its profile below ``place``; both programs end with it."""
-    port = _free_port()
+    port = free_port()
     (place / "home").mkdir(parents=True, exist_ok=True)
     # Chromium makes a socket in a folder of its temporary one, and its path has 108 bytes at most.
     temporary = tempfile.mkdtemp(prefix="b-")
@@ -210,9 +210,3 @@ def _wait(client: httpx2.Client, process: "subprocess.Popen[bytes]") -> None:
             if process.poll() is not None or time.monotonic() > end:
                 raise
         time.sleep(0.02)
-
-
-def _free_port() -> int:
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        return int(place.getsockname()[1])

@@ -14,11 +14,11 @@ from fallback_tier.engines.temporal.dev import (
     DevServer,
     DevServerError,
     dev_server,
-    free_port,
     server_binary,
 )
 from fallback_tier.errors import ConfigurationError
 from tests.places import fast_place
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from tests.engines.in_process import TemporalHere

@@ -11,8 +11,8 @@ import pytest
 from psycopg.rows import tuple_row
 
 from fallback_audit.stores.postgres import PostgresAuditStore
-from fallback_tier.engines.temporal.dev import free_port
 from fallback_tier.fleet.store.postgres import PostgresTables
+from tests.ports import free_port
 from tests.postgres.server import running
 
 _IDLE = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)

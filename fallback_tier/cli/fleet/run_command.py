@@ -42,12 +42,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Plan it or find it, run it, say what came of it."""
     console = Console(stderr=arguments.json)
     campaign = read_campaign(Path(arguments.file))
-    place = state_dir(arguments)
+    folder = state_dir(arguments)
     if arguments.dry_run:
-        plan = _planned(campaign, place, console)
+        plan = _planned(campaign, folder, console)
         return print_shown(arguments, plan_document(plan), lambda: show_plan(plan, console))
-    with alone(place), opened(arguments) as (store, facts):
-        _find_or_plan(store, campaign, place, console)
+    with alone(folder), opened(arguments) as (store, facts):
+        _find_or_plan(store, campaign, folder, console)
         engine = _engine_for(campaign, arguments)
         with _ending_well(), Watching(store, campaign.name, console) as watching:
             state = Runner(
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
                 campaign,
                 engine,
                 facts,
-                holder=_holder(place),
+                holder=_holder(folder),
                 list_changed=facts.changed_fixes,
                 on_change=watching.refresh,
             ).run()
@@ -118,10 +118,10 @@ def _check(campaign: Campaign, place: Place, secrets: FleetSecrets) -> None:
     wire(configured).close()
 
 
-def _find_or_plan(store: FleetStore, campaign: Campaign, place: Path, console: Console) -> None:
+def _find_or_plan(store: FleetStore, campaign: Campaign, folder: Path, console: Console) -> None:
     known = {line.campaign: line for line in store.campaigns()}.get(campaign.name)
     if known is None:
-        plan = _planned(campaign, place, console)
+        plan = _planned(campaign, folder, console)
         show_plan(plan, console)
         store.create(plan)
         return
@@ -136,18 +136,18 @@ def _find_or_plan(store: FleetStore, campaign: Campaign, place: Path, console: C
     console.print(f"campaign {campaign.name}: going on ({known.total:,} fixes, {known.state})")
 
 
-def _planned(campaign: Campaign, place: Path, console: Console) -> Planned:
+def _planned(campaign: Campaign, folder: Path, console: Console) -> Planned:
     clients, plugins = clients_and_plugins(campaign.allow_hosts)
-    checkouts = Checkouts(place, clients, place / "fleet")
+    checkouts = Checkouts(folder, clients, folder / "fleet")
     if console.is_terminal:
         with console.status("planning") as status:
             return Planner(checkouts, plugins, status.update).plan(campaign)
     return Planner(checkouts, plugins).plan(campaign)
 
 
-def _holder(place: Path) -> str:
+def _holder(folder: Path) -> str:
     """The same for whoever follows a runner that was killed: there is one a state folder (``alone``)."""
-    return f"{socket.gethostname()}:{place}"
+    return f"{socket.gethostname()}:{folder}"
 
 
 @contextmanager

@@ -189,10 +189,3 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
         return True
-
-
-def free_port() -> int:
-    """One that nobody listens on now."""
-    with socket.socket() as found:
-        found.bind((LOOPBACK, 0))
-        return int(found.getsockname()[1])

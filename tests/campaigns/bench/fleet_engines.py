@@ -14,11 +14,12 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.engines.langgraph.fix import FixGraph
 from fallback_tier.engines.temporal.activities import Launch
-from fallback_tier.engines.temporal.dev import dev_server, free_port
+from fallback_tier.engines.temporal.dev import dev_server
 from fallback_tier.engines.temporal.messages import Limits, Request, Ticket
 from fallback_tier.engines.temporal.session import FixProcess, start_process
 from tests.campaigns.bench.empty_fix import EmptyFix
 from tests.engines.in_process import Run, TemporalHere, ThreadedFix
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[3]
 

@@ -10,9 +10,10 @@ import pytest
 pytest.importorskip("temporalio", reason="the extra `temporal` is not installed")
 
 from fallback_audit.stores.sqlite import open_readonly
-from fallback_tier.engines.temporal.dev import free_port, server_binary
+from fallback_tier.engines.temporal.dev import server_binary
 from fallback_tier.errors import ConfigurationError
 from tests.e2e.command import run as command
+from tests.ports import free_port
 from tests.waiting import PATIENCE_S, next_line
 
 SCRIPT = Path(sys.prefix) / "bin" / "fallback-tier"

@@ -11,9 +11,10 @@ import pytest
 pytest.importorskip("temporalio", reason="the extra `temporal` is not installed")
 
 from fallback_tier.cli import exit_codes
-from fallback_tier.engines.temporal.dev import dev_server, free_port, server_binary
+from fallback_tier.engines.temporal.dev import dev_server, server_binary
 from fallback_tier.errors import ConfigurationError
 from tests.e2e.command import SCRIPT
+from tests.ports import free_port
 from tests.waiting import PATIENCE_S, next_line
 
 #: How the SDK's core and Python's loggers begin a line.

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import psycopg
 
-from fallback_tier.engines.temporal.dev import PORT, free_port, server_binary, start_server
+from fallback_tier.engines.temporal.dev import PORT, server_binary, start_server
 from tests.campaigns.hostile.fleet import hosts, slow_disk
 from tests.campaigns.hostile.fleet.judging import Row
 from tests.campaigns.hostile.fleet.kinds import add, children, goes_on
 from tests.campaigns.hostile.fleet.world import At, Skipped, World, finish, fleet_of, pause
 from tests.engines.fleet import Fleet
+from tests.ports import free_port
 from tests.postgres.server import restartable
 from tests.waiting import becomes
 

@@ -24,9 +24,10 @@ from pathlib import Path
 from fallback_audit.contract.guard import TAKES_IN_HAND
 from fallback_audit.events import TransitionReopened
 from fallback_tier.engines.temporal.connecting import connect
-from fallback_tier.engines.temporal.dev import dev_server, free_port
+from fallback_tier.engines.temporal.dev import dev_server
 from fallback_tier.engines.temporal.messages import OPEN
 from tests.engines.fleet import Fleet, fleet_on
+from tests.ports import free_port
 from tests.postgres.server import running
 
 

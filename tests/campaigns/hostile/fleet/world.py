@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fallback_tier.engines.temporal.dev import DevServer, free_port, start_server
+from fallback_tier.engines.temporal.dev import DevServer, start_server
 from tests.campaigns.hostile.fleet.judging import Row, judge, judge_record
 from tests.engines.fleet import Fleet, fleet_on
 from tests.engines.scenario import EngineScenario
+from tests.ports import free_port
 from tests.postgres.server import Restartable, restartable
 from tests.waiting import becomes
 

@@ -7,6 +7,7 @@ import pytest
 
 from fallback_tier.engines.temporal import dev
 from tests.kinds import OfKind
+from tests.ports import free_port
 
 #: Opens its port at once, as the real one does; answers only where the file ``serves`` is in its home, and
 #: counts how often it is asked.
@@ -41,7 +42,7 @@ def test_a_server_is_ready_when_it_answers_not_when_its_port_is_open(
     stand_in: Path, tmp_path: Path
 ) -> None:
     _written(stand_in, serves_at=3)
-    with dev.dev_server(tmp_path / "data", dev.free_port()) as server:
+    with dev.dev_server(tmp_path / "data", free_port()) as server:
         asked = (tmp_path / "data" / "asked").read_text().splitlines()
     assert len(asked) == 3
     assert asked[0] == f"operator namespace describe --namespace default --address {server.address}"
@@ -53,4 +54,4 @@ def test_one_that_never_answers_is_not_ready(
     _written(stand_in, serves_at=0)
     monkeypatch.setattr(dev, "READY_S", 0.5)
     with pytest.raises(dev.DevServerError, check=OfKind("not_ready")):
-        dev.start_server(tmp_path / "data", dev.free_port())
+        dev.start_server(tmp_path / "data", free_port())
