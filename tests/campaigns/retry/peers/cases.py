@@ -115,7 +115,7 @@ def run_case(case: PeerCase, setup: Setup) -> Row:
     began, task = time.monotonic(), case.task
     version = setup.peers.version(case.peer)
     model = CaseModel(setup.model, setup.calls, setup.upstream, case.seed)
-    with _folder() as root, workplace(task, root) as place:
+    with short_folder() as root, workplace(task, root) as place:
         proof, tree = place.proof_output(), place.copy()
         match case.peer:
             case Peer.BARE:
@@ -152,12 +152,12 @@ def run_case(case: PeerCase, setup: Setup) -> Row:
 
 def judged_again(row: Row, task: Task) -> Verdict:
     """Derive the verdict on a row's patch again, without a model. Raises SandboxError, ToolError."""
-    with _folder() as root, workplace(task, root) as place:
+    with short_folder() as root, workplace(task, root) as place:
         return place.judge(row.patch)
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def short_folder() -> Iterator[Path]:
     """Yield a new folder with a short path: that of a Unix socket has at most 107 bytes."""
     with TemporaryDirectory(prefix="retry-peers-", ignore_cleanup_errors=True) as name:
         yield Path(name).resolve()

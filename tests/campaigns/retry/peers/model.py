@@ -97,6 +97,12 @@ class CaseModel:
                     return call
             raise StoppedError(self.stopped)
 
+    def finish(self) -> None:
+        """Give no more answers; wait for the one in progress, which counts."""
+        self.stopped = self.stopped or "finished"
+        with self._lock:
+            pass
+
     def _spent(self) -> str:
         if len(self.used) >= self.budget.calls:
             return "calls"
@@ -219,7 +225,8 @@ def _completion(call: Call, model: str) -> dict[str, object]:
 
 @contextmanager
 def served(model: CaseModel, path: Path, stop: Path) -> Iterator[None]:
-    """Serve a case's model at a Unix socket. ``stop``: a file that is made when its answers end."""
+    """Serve a case's model at a Unix socket, and finish it. ``stop``: a file that is made when its answers
+    end."""
     server = _Server(path, model, stop)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
@@ -229,3 +236,4 @@ def served(model: CaseModel, path: Path, stop: Path) -> Iterator[None]:
         server.shutdown()
         server.server_close()
         thread.join()
+        model.finish()

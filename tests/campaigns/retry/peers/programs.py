@@ -138,10 +138,9 @@ def run_program(
             env=env,
             readable=[script, *readable],
         )
+        stopped = model.stopped
     (folder / "log").write_text(result.output, encoding="utf-8", errors="replace")
-    if model.stopped:
-        return model.stopped
-    return "time" if result.timed_out else f"exit {result.exit_code}"
+    return stopped or ("time" if result.timed_out else f"exit {result.exit_code}")
 
 
 def run_aider(

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,15 @@ from fallback_eval.retry.tasks import load_tasks
 from tests.campaigns.retry.__main__ import TASKS
 from tests.campaigns.retry.peers import programs
 from tests.campaigns.retry.peers.__main__ import CAMPAIGN, FOLDER, ROWS, missing_answers
-from tests.campaigns.retry.peers.cases import BLOCK, PeerCase, Row, Setup, load_cases, run_case
+from tests.campaigns.retry.peers.cases import (
+    BLOCK,
+    PeerCase,
+    Row,
+    Setup,
+    load_cases,
+    run_case,
+    short_folder,
+)
 from tests.campaigns.retry.peers.judging import FIXED, NO_CHANGE, Workplace, workplace
 from tests.campaigns.retry.peers.model import Budget, CaseModel, StoppedError
 from tests.campaigns.retry.peers.programs import Environments, Peer
@@ -196,9 +205,8 @@ ask("second")
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Workplace]:
-    root = Path(os.path.relpath(tmp_path, "/tmp"))
-    with workplace(TASK, (Path("/tmp") / root).resolve()) as opened:
+def place() -> Iterator[Workplace]:
+    with short_folder() as root, workplace(TASK, root) as opened:
         yield opened
 
 
@@ -231,6 +239,26 @@ def test_a_program_that_waits_after_its_budget_is_ended(place: Workplace, tmp_pa
     ended = programs.run_program(words, tree, one, place.parts.sandbox, env={}, readable=[])
     assert ended == "calls"
     assert place.judge(place.patch_of(tree)).outcome == "proof_failed"
+
+
+class SlowScript(Script):
+    """Answers after the case's time."""
+
+    def __call__(self, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+        time.sleep(2.5)
+        return super().__call__(body)
+
+
+@sandboxed
+def test_the_clock_ends_a_program_and_its_last_call_counts(
+    place: Workplace, tmp_path: Path
+) -> None:
+    words = [os.path.realpath(sys.executable), "-c", _PROGRAM, TASK.path, "/x", "true"]
+    one = model(tmp_path, SlowScript(RIGHT), Budget(seconds=1.5))
+    tree = place.copy()
+    ended = programs.run_program(words, tree, one, place.parts.sandbox, env={}, readable=[])
+    assert (ended, len(one.used)) == ("time", 1)
+    assert place.patch_of(tree) == ""
 
 
 # --- rows and page --------------------------------------------------------------------------------
