@@ -27,7 +27,8 @@ _NOTES: Final = (
     (
         "What differs: fresh-context sees a decoy in its first attempt, and its answers are held to a "
         "grammar; peers have neither. aider's and mini-swe-agent's prompts are their own, and longer than "
-        "the study's, which was shortened for a model of this size. The bare prompt has one call: its "
+        "the study's, which was shortened for a model of this size. mini-swe-agent can read "
+        "the proof's file, of which the product's model sees a summary. The bare prompt has one call: its "
         "counterpart is the product's first attempt."
     ),
     (
