@@ -24,6 +24,8 @@ ALLOWED = {
     "campaigns/hostile/escapes",
     "campaigns/local_model/serve.py",
     "campaigns/measuring/process.py",
+    "campaigns/retry/peers/inside.py",
+    "campaigns/retry/peers/model.py",
     "e2e/forked.py",
     "integration/test_sandbox.py",
     "integration/test_sandbox_layers.py",
