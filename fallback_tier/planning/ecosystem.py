@@ -8,8 +8,15 @@ from functools import partial
 
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
 from fallback_tier.advisory import Advisory, AdvisoryBundle, Staying, bundle, fixed_versions
-from fallback_tier.errors import RecipeError, RepositoryError, ToolError, ToolMissingError
+from fallback_tier.errors import (
+    RecipeError,
+    RepositoryError,
+    StoppedError,
+    ToolError,
+    ToolMissingError,
+)
 from fallback_tier.outcome import (
+    NOT_RESOLVED,
     ChangedDeclaration,
     ClearedPath,
     Left,
@@ -109,6 +116,8 @@ class EcosystemPlanner:
         self._staying: set[tuple[str, str]] = set()
         #: Planned with the others, and not now: they stay as they are.
         self._waiting: set[str] = set()
+        #: All resolutions so far: what is known if clients are stopped.
+        self._known: list[_Resolved] = []
 
     @property
     def left_ids(self) -> set[str]:
@@ -171,7 +180,7 @@ class EcosystemPlanner:
         less._targets = [one for one in self._targets if one.id in names]
         less._waiting = {one.id for one in self._targets} - {*names}
         less._staying = {(name, package) for name, package in self._staying if name in names}
-        less.left, less._alone_left = [], 0
+        less.left, less._alone_left, less._known = [], 0, []
         fix = less.resolve()
         return fix, tuple(less.left)
 
@@ -187,10 +196,17 @@ class EcosystemPlanner:
             self._observe(f"{self._plugin.name}: {which}")
             try:
                 resolved = self._resolved(advisory)
+            except StoppedError as error:
+                return self._stopped(error.problem, error.next_step)
             except _RESOLVE_ERRORS as error:
+                if error.kind == NOT_RESOLVED:
+                    return self._stopped(error.problem, error.next_step)
                 rounds += 1
                 self._one_by_one(error)
                 continue
+            open_one = next((it for it in resolved.left if it.is_not_resolved), None)
+            if open_one is not None:
+                return self._stopped(open_one.sentence, open_one.next_step)
             stuck = tuple(
                 item for item in resolved.left if not self._is_known(self._remaining(item))
             )
@@ -248,7 +264,7 @@ class EcosystemPlanner:
             )
         result = self._plugin.apply(selection, advisory, self._repo)
         check_recipe(result.changes, self._plugin, self._repo)
-        return _Resolved(
+        resolved = _Resolved(
             moves=result.moves,
             left=result.left,
             files=tuple(sorted(change.path for change in result.changes)),
@@ -258,6 +274,8 @@ class EcosystemPlanner:
             notes=result.notes,
             unread=result.unread,
         )
+        self._known.append(resolved)
+        return resolved
 
     def _outlined(self, advisory: Advisory) -> _Resolved:
         outline = self._plugin.outline(advisory, self._repo)
@@ -297,20 +315,29 @@ class EcosystemPlanner:
             return False
         self._alone_left -= len(new)
         self._alone |= new.keys()
-        for group in new.values():
-            self._ask(group, self._together(group))
+        for number, group in enumerate(new.values(), 1):
+            self._ask(group, self._together(group), f"{number} of {len(new)}")
         return True
 
-    def _ask(self, group: Sequence[Advisory], record: Advisory) -> None:
+    def _ask(self, group: Sequence[Advisory], record: Advisory, which: str) -> None:
         names = ", ".join(one.id for one in group)
-        self._observe(f"{self._plugin.name}: {names} alone")
+        self._observe(f"{self._plugin.name}: {names} alone ({which})")
         try:
             resolved = self._resolved(record)
+        except StoppedError as error:
+            self._leave_open(self._without_moves(group), error.problem, error.next_step)
         except _RESOLVE_ERRORS as own:
-            if not self._asked_in_parts(group):
+            if own.kind == NOT_RESOLVED:
+                self._leave_open(self._without_moves(group), own.problem, own.next_step)
+            elif not self._asked_in_parts(group):
                 why = _refusal_of(own)
                 self._leave([self._whole(one, why, own.next_step) for one in group])
         else:
+            open_one = next((it for it in resolved.left if it.is_not_resolved), None)
+            if open_one is not None:
+                without = self._without_moves(group)
+                self._leave_open(without, open_one.sentence, open_one.next_step)
+                return
             if resolved.left and self._asked_in_parts(group):
                 return
             ids = tuple(one.id for one in group)
@@ -327,6 +354,63 @@ class EcosystemPlanner:
 
         parts = _groups(group, versions)
         return len(parts) > 1 and self._ask_alone(parts)
+
+    def _stopped(self, sentence: str, next_step: str) -> EcosystemPlan | None:
+        """What is known of the targets once clients are stopped: of each, the moves of the resolution that
+        got farthest, alone or with others. Everything else of them is left as not resolved."""
+        found: dict[Move, list[str]] = {}
+        files: dict[str, None] = {}
+        fixed = []
+        for target in self._targets:
+            moves, resolved = self._farthest(target)
+            if resolved is None:
+                continue
+            fixed.append(target)
+            files |= dict.fromkeys(resolved.files)
+            for move in moves:
+                found.setdefault(move, []).append(target.id)
+            known = {self._concern.canonical(move.package) for move in moves}
+            rest = self._held.get(target.id, set()) - known - {UNKNOWN}
+            for item in (
+                open_items(self._plugin.name, target, sentence, next_step, rest) if rest else ()
+            ):
+                self._note(item)
+        others = [target for target in self._targets if target not in fixed]
+        self._leave_open(others, sentence, next_step)
+        if not fixed:
+            return None
+        moved = (
+            PlannedMove.model_validate({**dict(move), "advisory_ids": tuple(ids)})
+            for move, ids in found.items()
+        )
+        return EcosystemPlan(
+            ecosystem=self._plugin.name,
+            advisory_ids=tuple(target.id for target in fixed),
+            proof_level=self._known[-1].proof_level,
+            files=tuple(files),
+            moves=tuple(moved),
+            advisory=self._together(fixed),
+        )
+
+    def _farthest(self, target: Advisory) -> tuple[tuple[Move, ...], _Resolved | None]:
+        """Return the most moves that one resolution has for a target, and that resolution."""
+        best: tuple[tuple[Move, ...], _Resolved | None] = ((), None)
+        for resolved in self._known:
+            moves = tuple(it for it in resolved.moves if self._concern.is_cleared(target, it))
+            if moves and len(moves) >= len(best[0]):
+                best = moves, resolved
+        return best
+
+    def _without_moves(self, group: Sequence[Advisory]) -> list[Advisory]:
+        """Return those that no resolution has a move for: the others stay targets, for ``_stopped``."""
+        return [one for one in group if self._farthest(one)[1] is None]
+
+    def _leave_open(self, group: Sequence[Advisory], sentence: str, next_step: str) -> None:
+        """Leave these as not resolved: there may be a step for each."""
+        for one in group:
+            self._leave(
+                open_items(self._plugin.name, one, sentence, next_step, self._held.get(one.id, ()))
+            )
 
     def _give_up(self, why: NotApplicable, next_step: str) -> None:
         self._leave(self._whole(advisory, why, next_step) for advisory in self._targets)
@@ -397,8 +481,9 @@ class EcosystemPlanner:
         not concern the repository, unless a source that was not read may hold what they name. It is asked
         for each, since ``unread`` is of all."""
         if unread and len(silent) <= MAX_ALONE:
-            for advisory in silent:  # without guards, of which something may be unknown as well
-                self._ask((advisory,), advisory)
+            for number, advisory in enumerate(silent, 1):
+                # Without guards, of which something may be unknown as well.
+                self._ask((advisory,), advisory, f"{number} of {len(silent)}")
         elif unread:
             sentence = (
                 "Whether they concern this repository is unknown: not all of its sources were read."
@@ -443,6 +528,28 @@ class EcosystemPlanner:
             tests=self._tests(resolved.files),
             advisory=together,
         )
+
+
+def open_items(
+    ecosystem: str,
+    advisory: Advisory,
+    sentence: str,
+    next_step: str,
+    packages: Collection[str] = (),
+) -> list[Remaining]:
+    """Return what is left of an advisory since clients were stopped, by package: there may be a step."""
+    return [
+        Remaining(
+            ecosystem=ecosystem,
+            package=package,
+            advisory_ids=(advisory.id,),
+            reason=RefusalReason.RESOLVER_FAILED,
+            sentence=sentence,
+            next_step=next_step,
+            kind=NOT_RESOLVED,
+        )
+        for package in sorted(packages) or [UNKNOWN]
+    ]
 
 
 def _groups(

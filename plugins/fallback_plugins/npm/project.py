@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -36,7 +37,7 @@ from fallback_plugins.npm.manifests.pnpm_workspace import workspace_text
 from fallback_plugins.npm.manifests.specs import admits
 from fallback_plugins.npm.strategies.all_strategies import Strategies
 from fallback_plugins.npm.strategies.pins import pinned, raise_pins
-from fallback_plugins.npm.strategies.resolving import NpmPosition, Resolver, judge_of
+from fallback_plugins.npm.strategies.resolving import Answers, NpmPosition, Resolver, judge_of
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.origins import local_copies
 from fallback_plugins.npm.surveying.projects import Site, files_of, left_out
@@ -69,7 +70,7 @@ from fallback_plugins.shared.resolution import ResolvedBy, unlisted
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import LeftOut
 from fallback_tier.advisory import Advisory, is_affected
-from fallback_tier.errors import RecipeError, ToolError
+from fallback_tier.errors import RecipeError, StoppedError, ToolError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.repo import RepoContext
 
@@ -326,7 +327,7 @@ class NpmProject:
         if self.files.root_manifest not in self.files.manifests:
             return self._lock_alone(advisory)
         self.check_writable(advisory)
-        strategies = self._strategies(advisory, Resolver(self.command.running))
+        strategies = self._strategies(advisory, self._resolver())
         names = advisory.packages(ECOSYSTEM)
         fix = None
         if self.site.names_any(self.repo, names):
@@ -384,6 +385,12 @@ class NpmProject:
     def _strategies(self, advisory: Advisory, resolver: Resolver) -> Strategies:
         return Strategies(resolver, self._targets(advisory), judge_of(advisory, self.ages))
 
+    def _resolver(self, *, fresh: bool = False, blank: str = "") -> Resolver:
+        """The client, with the answers that it gave in this plan or fix."""
+        key = "npm answers", self.path, self.repo.settings.offline
+        answers = self.repo.once(key, Answers)
+        return Resolver(self.command.running, fresh, blank, answers)
+
     def _targets(self, advisory: Advisory) -> Targets:
         # Offline no registry is asked; a named choice was made with its knowledge.
         choice = self.terms.choice
@@ -402,7 +409,8 @@ class NpmProject:
         else:
             wanted = strategies.refresh_or_bump
         resolve.run([self._where_it_may_ask(strategy) for strategy in wanted])
-        resolve.at = strategies.pruned(resolve.at, self.files.manifests)
+        with suppress(StoppedError):  # more is changed than necessary
+            resolve.at = strategies.pruned(resolve.at, self.files.manifests)
         return self._fix(resolve, strategies)
 
     def _ruled(self, files: Files) -> Files:
@@ -493,7 +501,7 @@ class NpmProject:
 
     def _fresh(self, resolved: Files, advisory: Advisory) -> ProjectFix | None:
         blank = blank_lock(self.command.running, resolved).lock_text
-        resolver = Resolver(self.command.running, fresh=True, blank=blank)
+        resolver = self._resolver(fresh=True, blank=blank)
         return self._resolved(self._strategies(advisory, resolver), resolved)
 
     # --- a lock without its manifest ------------------------------------------------------------------
@@ -509,7 +517,7 @@ class NpmProject:
         manifests = declared_in(self.files)
         if manifests is None:
             raise self.missing(affected[0])
-        strategies = self._strategies(advisory, Resolver(self.command.running))
+        strategies = self._strategies(advisory, self._resolver())
         files = self._ruled(replace(self.files, manifests=manifests))
         resolve = Resolution(strategies.judge, strategies.resolver.position(files))
         resolve.run([strategies.lock_alone])

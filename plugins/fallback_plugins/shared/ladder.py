@@ -24,7 +24,8 @@ from fallback_plugins.shared.identity import OTHER_LOCKS
 from fallback_plugins.shared.tree import DependencyTree, Node, cleared_paths, downgraded, grouped
 from fallback_tier.advisory import Advisory, AdvisoryBundle, compare_versions, is_affected, sort_key
 from fallback_tier.advisory.versions import is_major_step, is_orderable, is_prerelease
-from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.errors import RecipeError, RepositoryError, StoppedError
+from fallback_tier.execution import StepCount, counting_steps
 from fallback_tier.files.source_paths import is_lock
 from fallback_tier.hosts import allow_step, host_in
 from fallback_tier.lazy_patterns import lazy_pattern
@@ -40,6 +41,7 @@ from fallback_tier.outcome import (
     StepDeclined,
     UnreadItem,
     declined_by,
+    not_resolved,
 )
 from fallback_tier.repo import RepoContext
 
@@ -244,9 +246,20 @@ class Resolution(Generic[FilesT]):
         self._fixed: dict[_Copy, _FixedCopies] = {}
         #: Of packages of which a copy is left below other dependents.
         self._partly: dict[str, _FixedCopies] = {}
+        self._stopped: RecipeError | None = None
+        self._count = StepCount(0, len(self.packages))
 
     def run(self, strategies: Iterable[Strategy[FilesT]]) -> None:
-        """Take the strategies in turn. What is affected afterwards is left."""
+        """Take the strategies in turn. What is affected afterwards is left. If clients are stopped, the
+        position that was reached stays, and what is left counts as not resolved."""
+        with counting_steps(lambda: self._count):
+            try:
+                self.climb(strategies)
+            except StoppedError as error:
+                self._stopped = not_resolved(error)
+
+    def climb(self, strategies: Iterable[Strategy[FilesT]]) -> None:
+        """Take the strategies in turn, as a part of another attempt. Raises StoppedError."""
         ladder = tuple(strategies)
         for index, strategy in enumerate(ladder):
             others = ladder[index + 1 :] if strategy.weighed else ()
@@ -366,6 +379,9 @@ class Resolution(Generic[FilesT]):
         self._fixed |= {copy: how[copy[0]] for copy in old - new}
         self._partly |= {name: one for name, one in how.items() if name not in gone}
         self.at = after
+        left = len(self.packages)
+        whole = max(left, self._count.packages)
+        self._count = StepCount(whole - left, whole)
         self.notes += reached.notes
         return True
 
@@ -391,7 +407,7 @@ class Resolution(Generic[FilesT]):
 
         def left(name: str, versions: Iterable[str]) -> Left:
             tried, versions = self.tried(name), self._sorted(versions)
-            error = tried.refusal
+            error = self._stopped or tried.refusal
             return left_behind(*rules, name, versions, manifest=manifest, error=error, tried=tried)
 
         versions = grouped((node.name, node.version) for node in affected)
@@ -540,6 +556,8 @@ class HeldToAges:
         return replace(fix, left=left, notes=(*fix.notes, *ages.notes(fix.brought_in)))
 
     def _explained(self, left: Left) -> Left:
+        if left.is_not_resolved:
+            return left
         error = self.project.ages.reason_behind(left.reason, left.sentence, left.package)
         if error is None:
             return left
@@ -610,10 +628,11 @@ def resolve_all(
     for project in projects:
         try:
             fix = project.resolve(advisory, patched)
-        except (RecipeError, RepositoryError) as error:
+        except (RecipeError, RepositoryError, StoppedError) as error:
             if not isinstance(advisory, AdvisoryBundle):
                 raise
-            fix = ProjectFix(texts={}, moves=(), left=(whole_project_left(project.path, error),))
+            why = not_resolved(error) if isinstance(error, StoppedError) else error
+            fix = ProjectFix(texts={}, moves=(), left=(whole_project_left(project.path, why),))
         if fix is not None:
             fixes.append(fix)
             patched |= fix.texts

@@ -1,0 +1,136 @@
+"""A plan whose clients are stopped: what was resolved stays, the rest is not resolved, nothing is clean."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fallback_tier.advisory import Advisory
+from fallback_tier.errors import RecipeError, StoppedError
+from fallback_tier.outcome import (
+    NOT_RESOLVED,
+    RecipeResult,
+    RecipeSelection,
+    Selected,
+    not_resolved,
+)
+from fallback_tier.planning import RemediationPlan
+from fallback_tier.repo import RepoContext
+from tests.fakes.ecosystem import LadderEcosystem
+from tests.unit.planning.test_planning import advisory, moves, planned
+
+
+def stopped() -> StoppedError:
+    return StoppedError("Not resolved within 5 s.", next_step="More time.", kind="time_limit")
+
+
+@dataclass
+class StoppingEcosystem(LadderEcosystem):
+    """Its clients are stopped at a resolution: its number. ``in_part``: that one ends with what it has: the
+    first package. ``as_recipe``: what a single advisory's resolution raises then. ``at_once``: already
+    what decides whether anything is affected needs a client."""
+
+    at: int = 1
+    in_part: bool = False
+    as_recipe: bool = False
+    at_once: bool = False
+
+    def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
+        if self.at_once:
+            raise stopped()
+        return super().select(advisory, repo)
+
+    def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
+        if len(self.resolved) + 1 < self.at:
+            return super().apply(selection, advisory, repo)
+        if self.as_recipe:
+            raise not_resolved(stopped())
+        if not self.in_part:
+            raise stopped()
+        result = super().apply(selection, advisory, repo)
+        error = not_resolved(stopped())
+        left = tuple(
+            item.model_copy(
+                update={"reason": error.reason, "sentence": error.problem, "kind": error.kind}
+            )
+            for item in self._moves(advisory, repo, frozenset(self._affected(advisory, repo)))[1][
+                1:
+            ]
+        )
+        return result.model_copy(update={"moves": result.moves[:1], "left": left})
+
+
+def open_ones(plan: RemediationPlan) -> set[tuple[str, str]]:
+    """Return (id, package) of what is not resolved."""
+    return {
+        (name, item.package)
+        for item in plan.left
+        for name in item.advisory_ids
+        if item.is_not_resolved
+    }
+
+
+A, B = advisory("A", "left"), advisory("B", "right")
+
+
+def test_what_was_not_resolved_is_left_and_is_not_clean(tmp_path: Path) -> None:
+    plan = planned(tmp_path, A, B, pypi=StoppingEcosystem())
+    assert plan.fixes == ()
+    assert open_ones(plan) == {("A", "left"), ("B", "right")}
+    assert (plan.not_affected, plan.undecided) == ((), ())
+
+
+def test_a_resolution_that_ends_early_keeps_what_it_has(tmp_path: Path) -> None:
+    plan = planned(tmp_path, A, B, pypi=StoppingEcosystem(in_part=True))
+    assert moves(plan) == {"left": "2.0.0"}
+    assert [fix.advisory_ids for fix in plan.fixes] == [("A",)]
+    assert open_ones(plan) == {("B", "right")}
+
+
+def test_the_moves_of_an_earlier_round_stay(tmp_path: Path) -> None:
+    """C can't be fixed, so that A is resolved again without it; then there is no time left."""
+    plugin = StoppingEcosystem(at=2)
+    plan = planned(tmp_path, A, advisory("C", "middle@never"), pypi=plugin)
+    assert moves(plan) == {"left": "2.0.0"}
+    assert open_ones(plan) == set()
+    assert [item.advisory_ids for item in plan.left] == [("C",)]
+    assert plan.not_affected == ()
+
+
+def test_what_was_found_alone_stays(tmp_path: Path) -> None:
+    """No version clears both: each is asked alone, and the second is not any more."""
+    given = (advisory("A", "left@1.5.0"), advisory("B", "left@3.0.0"))
+    plugin = StoppingEcosystem(at=3, highest={"left": "1.5.0"})
+    plan = planned(tmp_path, *given, pypi=plugin)
+    assert moves(plan) == {"left": "1.5.0"}
+    assert [fix.advisory_ids for fix in plan.fixes] == [("A",)]
+    assert open_ones(plan) == {("B", "left")}
+
+
+@pytest.mark.parametrize("as_recipe", [True, False])
+def test_a_single_advisory_is_not_refused(tmp_path: Path, as_recipe: bool) -> None:
+    plan = planned(tmp_path, A, pypi=StoppingEcosystem(as_recipe=as_recipe))
+    assert plan.fixes == ()
+    assert open_ones(plan) == {("A", "left")}
+
+
+def test_what_only_resolving_tells_is_not_called_clean(tmp_path: Path) -> None:
+    absent = advisory("C", "absent")
+    for plugin in (StoppingEcosystem(unlocked=True), StoppingEcosystem(at_once=True)):
+        plan = planned(tmp_path / str(plugin.at_once), A, absent, pypi=plugin)
+        assert plan.not_affected == ()
+        assert {name for name, _ in open_ones(plan)} == {"A", "C"}
+
+
+def test_other_ecosystems_are_as_ever(tmp_path: Path) -> None:
+    other = advisory("C", "center", ecosystem="npm")
+    files = {"pypi.txt": "left 1.0.0\n", "npm.txt": "center 1.0.0\n"}
+    plan = planned(tmp_path, A, other, pypi=StoppingEcosystem(), files=files)
+    assert moves(plan) == {"center": "2.0.0"}
+    assert open_ones(plan) == {("A", "left")}
+
+
+def test_the_refusal_names_its_kind() -> None:
+    error = not_resolved(stopped())
+    assert isinstance(error, RecipeError)
+    assert (error.kind, error.problem) == (NOT_RESOLVED, "Not resolved within 5 s.")
