@@ -101,6 +101,7 @@ def divisible_plan(
     notes = [note for planner in planners.values() for note in planner.notes if by_files]
     unread = [item for remaining in left for item in remaining.unread]
     unread += [item for fix in fixes for item in fix.unread]
+    unread += [item for planner in planners.values() for item in planner.unread]
     unread += [_unresolved(repo)] if undecided else []
     found_out = RemediationPlan(
         repository=repo.root.name,

@@ -1,10 +1,11 @@
 """One ecosystem's part of a plan: triage, then resolutions of what remains, until nothing of it is left
 over."""
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
 from fallback_tier.advisory import Advisory, AdvisoryBundle, Staying, bundle, fixed_versions
@@ -32,6 +33,8 @@ from fallback_tier.planning.document import EcosystemPlan, PlannedMove, Remainin
 from fallback_tier.planning.whose import unnamed_here
 from fallback_tier.ports import EcosystemPlugin, NamesTests
 from fallback_tier.repo import RepoContext
+
+_Item = TypeVar("_Item")
 
 #: What a run of the ladder may end with.
 _ResolveError = RecipeError | RepositoryError | ToolError
@@ -118,6 +121,10 @@ class EcosystemPlanner:
         self._waiting: set[str] = set()
         #: All resolutions so far: what is known if clients are stopped.
         self._known: list[_Resolved] = []
+        #: Why, and what to do, once clients are stopped.
+        self._cut_short: tuple[str, str] | None = None
+        #: What may hold the packages and was not read, if clients were stopped before there was a fix.
+        self.unread: tuple[UnreadItem, ...] = ()
 
     @property
     def left_ids(self) -> set[str]:
@@ -181,6 +188,7 @@ class EcosystemPlanner:
         less._waiting = {one.id for one in self._targets} - {*names}
         less._staying = {(name, package) for name, package in self._staying if name in names}
         less.left, less._alone_left, less._known = [], 0, []
+        less._cut_short, less.unread = None, ()
         fix = less.resolve()
         return fix, tuple(less.left)
 
@@ -190,6 +198,8 @@ class EcosystemPlanner:
         while rounds < MAX_ROUNDS:
             if not self._targets:
                 return None
+            if self._cut_short is not None:
+                return self._stopped(*self._cut_short)
             advisory = self._together(self._targets)
             many = len(self._targets)
             which = self._targets[0].id if many == 1 else f"{many} advisories together"
@@ -325,18 +335,17 @@ class EcosystemPlanner:
         try:
             resolved = self._resolved(record)
         except StoppedError as error:
-            self._leave_open(self._without_moves(group), error.problem, error.next_step)
+            self._cut_short = error.problem, error.next_step
         except _RESOLVE_ERRORS as own:
             if own.kind == NOT_RESOLVED:
-                self._leave_open(self._without_moves(group), own.problem, own.next_step)
+                self._cut_short = own.problem, own.next_step
             elif not self._asked_in_parts(group):
                 why = _refusal_of(own)
                 self._leave([self._whole(one, why, own.next_step) for one in group])
         else:
             open_one = next((it for it in resolved.left if it.is_not_resolved), None)
             if open_one is not None:
-                without = self._without_moves(group)
-                self._leave_open(without, open_one.sentence, open_one.next_step)
+                self._cut_short = open_one.sentence, open_one.next_step
                 return
             if resolved.left and self._asked_in_parts(group):
                 return
@@ -358,39 +367,67 @@ class EcosystemPlanner:
     def _stopped(self, sentence: str, next_step: str) -> EcosystemPlan | None:
         """What is known of the targets once clients are stopped: of each, the moves of the resolution that
         got farthest, alone or with others. Everything else of them is left as not resolved."""
-        found: dict[Move, list[str]] = {}
-        files: dict[str, None] = {}
+        moved: dict[Move, list[str]] = {}
+        chosen: list[_Resolved] = []
         fixed = []
         for target in self._targets:
             moves, resolved = self._farthest(target)
             if resolved is None:
                 continue
             fixed.append(target)
-            files |= dict.fromkeys(resolved.files)
+            chosen.append(resolved)
             for move in moves:
-                found.setdefault(move, []).append(target.id)
-            known = {self._concern.canonical(move.package) for move in moves}
-            rest = self._held.get(target.id, set()) - known - {UNKNOWN}
-            for item in (
-                open_items(self._plugin.name, target, sentence, next_step, rest) if rest else ()
-            ):
+                moved.setdefault(move, []).append(target.id)
+            for item in self._rest_of(target, moves, resolved, sentence, next_step):
+                self._staying.add((target.id, self._concern.canonical(item.package)))
                 self._note(item)
         others = [target for target in self._targets if target not in fixed]
         self._leave_open(others, sentence, next_step)
+        self.unread = _each_once(it for resolved in self._known for it in resolved.unread)
         if not fixed:
             return None
-        moved = (
-            PlannedMove.model_validate({**dict(move), "advisory_ids": tuple(ids)})
-            for move, ids in found.items()
-        )
+        together = self._together(fixed)
+        levels = {it.proof_level for it in chosen}
         return EcosystemPlan(
             ecosystem=self._plugin.name,
             advisory_ids=tuple(target.id for target in fixed),
-            proof_level=self._known[-1].proof_level,
-            files=tuple(files),
-            moves=tuple(moved),
-            advisory=self._together(fixed),
+            proof_level=ProofLevel.PINS if ProofLevel.PINS in levels else ProofLevel.RESOLVED_TREE,
+            files=_each_once(path for it in chosen for path in it.files),
+            moves=tuple(
+                PlannedMove.model_validate({**dict(move), "advisory_ids": tuple(ids)})
+                for move, ids in moved.items()
+            ),
+            declarations=_each_once(line for it in chosen for line in it.declarations),
+            cleared=_each_once(path for it in chosen for path in it.cleared),
+            notes=_each_once(note for it in self._known for note in it.notes),
+            in_part=together.in_part,
+            unread=self.unread,
+            advisory=together,
         )
+
+    def _rest_of(
+        self,
+        target: Advisory,
+        moves: Sequence[Move],
+        resolved: _Resolved,
+        sentence: str,
+        next_step: str,
+    ) -> Iterator[Remaining]:
+        """Yield what a resolution has no move for of a target: by package, and for a package that it moves in
+        some places and leaves in others."""
+        open_packages = self._held.get(target.id, set()) - {UNKNOWN}
+        open_packages -= {self._concern.canonical(move.package) for move in moves}
+        for item in resolved.left:
+            if target.id not in self._concern.ids(item):
+                continue
+            if item.is_not_resolved:
+                open_packages.add(self._concern.canonical(item.package))
+            else:
+                yield self._remaining(item).model_copy(update={"advisory_ids": (target.id,)})
+        if open_packages:
+            yield from open_items(
+                self._plugin.name, target, sentence, next_step, open_packages
+            )
 
     def _farthest(self, target: Advisory) -> tuple[tuple[Move, ...], _Resolved | None]:
         """Return the most moves that one resolution has for a target, and that resolution."""
@@ -400,10 +437,6 @@ class EcosystemPlanner:
             if moves and len(moves) >= len(best[0]):
                 best = moves, resolved
         return best
-
-    def _without_moves(self, group: Sequence[Advisory]) -> list[Advisory]:
-        """Return those that no resolution has a move for: the others stay targets, for ``_stopped``."""
-        return [one for one in group if self._farthest(one)[1] is None]
 
     def _leave_open(self, group: Sequence[Advisory], sentence: str, next_step: str) -> None:
         """Leave these as not resolved: there may be a step for each."""
@@ -503,6 +536,8 @@ class EcosystemPlanner:
         about.update(name for path in resolved.cleared for name in path.advisory_ids)
         silent = [target for target in self._targets if target.id not in about]
         self._settle(silent, resolved.unread)
+        if self._cut_short is not None:
+            return self._stopped(*self._cut_short)
         self._targets = [target for target in self._targets if target.id in about]
         if not self._targets:
             return None
@@ -550,6 +585,10 @@ def open_items(
         )
         for package in sorted(packages) or [UNKNOWN]
     ]
+
+
+def _each_once(items: Iterable[_Item]) -> tuple[_Item, ...]:
+    return tuple(dict.fromkeys(items))
 
 
 def _groups(

@@ -175,10 +175,12 @@ class ScanResult(Frozen):
     @property
     def is_unknown(self) -> bool:
         """Whether something may be vulnerable that could not be found out. What a repository itself leaves
-        out (``paths`` in its file) is something: nobody who scans it decided that."""
+        out (``paths`` in its file) is something: nobody who scans it decided that. So is what a scan would
+        have resolved, had it not been stopped."""
         by_itself = any(it.key == "paths" and it.source is Source.REPOSITORY for it in self.rules)
         return (
             bool(self.unread)
+            or self.stopped is not None
             or any(item.unknown for item in self.skipped)
             or (by_itself and bool(self.outside))
         )

@@ -619,7 +619,7 @@ class SilentRegistry:
     def accept(self) -> None:
         with self.listener.accept()[0]:
             self.asked.set()
-            self.closing.wait()
+            came(self.closing)
 
 
 @pytest.fixture

@@ -587,7 +587,8 @@ def combined(
     left = tuple(item for fix in fixes for item in fix.left)
     moves = tuple(move for fix in fixes for move in fix.moves)
     if left and (not moves or not isinstance(advisory, AdvisoryBundle)):
-        refuse(left[0])
+        # Nobody knows that there is no step as long as they were not all tried.
+        refuse(next((item for item in left if item.is_not_resolved), left[0]))
     texts = {path: text for fix in fixes for path, text in fix.texts.items()}
     changes = tuple(
         FileChange(path=path, before=before, after=after)

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from fallback_audit.vocabulary import ProofLevel, RefusalReason
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, StoppedError
 from fallback_tier.outcome import (
     NOT_RESOLVED,
+    Left,
     RecipeResult,
     RecipeSelection,
     Selected,
@@ -18,6 +20,7 @@ from fallback_tier.planning import RemediationPlan
 from fallback_tier.repo import RepoContext
 from tests.fakes.ecosystem import LadderEcosystem
 from tests.unit.planning.test_planning import advisory, moves, planned
+from tests.unit.planning.test_planning_unknown import LOCK, OneIsUnknown
 
 
 def stopped() -> StoppedError:
@@ -107,6 +110,22 @@ def test_what_was_found_alone_stays(tmp_path: Path) -> None:
     assert open_ones(plan) == {("B", "left")}
 
 
+def test_what_was_stopped_alone_is_not_refused_for_all(tmp_path: Path) -> None:
+    """Answers that are kept are given after the stop, too: no refusal follows from these."""
+
+    class Once(StoppingEcosystem):
+        def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
+            if len(self.resolved) + 1 != self.at:
+                return LadderEcosystem.apply(self, selection, advisory, repo)
+            self.at = 0
+            raise stopped()
+
+    given = (advisory("A", "left@1.5.0"), advisory("B", "left@3.0.0"))
+    plan = planned(tmp_path, *given, pypi=Once(at=3, highest={"left": "1.5.0"}))
+    assert moves(plan) == {"left": "1.5.0"}
+    assert open_ones(plan) == {("B", "left")}
+
+
 @pytest.mark.parametrize("as_recipe", [True, False])
 def test_a_single_advisory_is_not_refused(tmp_path: Path, as_recipe: bool) -> None:
     plan = planned(tmp_path, A, pypi=StoppingEcosystem(as_recipe=as_recipe))
@@ -120,6 +139,107 @@ def test_what_only_resolving_tells_is_not_called_clean(tmp_path: Path) -> None:
         plan = planned(tmp_path / str(plugin.at_once), A, absent, pypi=plugin)
         assert plan.not_affected == ()
         assert {name for name, _ in open_ones(plan)} == {"A", "C"}
+
+
+class StoppedLater(OneIsUnknown):
+    """As its base, but from the second resolution on its clients are stopped."""
+
+    def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
+        if self.resolved:
+            raise stopped()
+        return super().apply(selection, advisory, repo)
+
+
+def test_what_an_unread_source_may_hold_is_not_called_clean(tmp_path: Path) -> None:
+    """Whether H and N concern the repository was to be asked for each: nobody could."""
+    given = (advisory("A", "left"), advisory("H", "hidden"), advisory("N", "absent"))
+    plan = planned(tmp_path, *given, pypi=StoppedLater())
+    assert moves(plan) == {"left": "2.0.0"}
+    assert {name for name, _ in open_ones(plan)} == {"H", "N"}
+    assert plan.not_affected == ()
+    assert plan.unread == (LOCK,)
+
+
+@dataclass
+class FixedBefore(StoppedLater):
+    """Its first resolution moves all, its second one ``left`` alone; then its clients are stopped."""
+
+    def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
+        if len(self.resolved) >= 2:
+            raise stopped()
+        result = OneIsUnknown.apply(self, selection, advisory, repo)
+        if len(self.resolved) == 2:
+            return result.model_copy(update={"moves": result.moves[:1]})
+        blocked = Left(
+            package="middle",
+            manifest="pypi.txt",
+            advisory_ids=("C",),
+            reason=RefusalReason.BLOCKED_BY_CONSTRAINT,
+            sentence="It stays.",
+        )
+        return result.model_copy(update={"left": (blocked,)})
+
+
+def test_what_only_an_earlier_resolution_moved_is_not_called_clean(tmp_path: Path) -> None:
+    given = (advisory("A", "left"), advisory("B", "right"), advisory("C", "middle"))
+    plan = planned(tmp_path, *given, pypi=FixedBefore())
+    named = {name for fix in plan.fixes for name in fix.advisory_ids}
+    named |= {name for item in plan.left for name in item.advisory_ids}
+    assert named == {"A", "B", "C"}
+    assert plan.not_affected == ()
+
+
+@dataclass
+class MovedInPart(LadderEcosystem):
+    """Its clients are stopped at once: ``left`` is moved in one place, and still there in another one.
+    ``level``: of what was resolved."""
+
+    level: ProofLevel = ProofLevel.RESOLVED_TREE
+
+    def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
+        if self.resolved:
+            raise stopped()
+        result = super().apply(selection, advisory, repo)
+        error = not_resolved(stopped())
+        still = Left(
+            package="left",
+            manifest="other.txt",
+            reason=error.reason,
+            sentence=error.problem,
+            kind=error.kind,
+        )
+        return result.model_copy(
+            update={
+                "left": (still,),
+                "proof_level": self.level,
+                "unread": (LOCK,),
+                "notes": ("a note",),
+            }
+        )
+
+
+@pytest.mark.parametrize("level", [ProofLevel.RESOLVED_TREE, ProofLevel.PINS])
+def test_a_package_that_is_moved_in_one_place_is_open_in_others(
+    tmp_path: Path, level: ProofLevel
+) -> None:
+    given = (advisory("A", "left"), advisory("B", "right"))
+    plan = planned(tmp_path, *given, pypi=MovedInPart(level=level))
+    assert moves(plan) == {"left": "2.0.0", "right": "2.0.0"}
+    assert open_ones(plan) == {("A", "left")}
+    (fix,) = plan.fixes
+    assert (fix.in_part, fix.proof_level) == (("A",), level)
+    assert (fix.unread, fix.notes) == ((LOCK,), ("a note",))
+
+
+def test_what_was_not_read_is_said_without_a_fix_too(tmp_path: Path) -> None:
+    class Nothing(MovedInPart):
+        def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
+            result = super().apply(selection, advisory, repo)
+            return result.model_copy(update={"moves": ()})
+
+    plan = planned(tmp_path, A, B, pypi=Nothing())
+    assert (plan.fixes, plan.unread) == ((), (LOCK,))
+    assert {name for name, _ in open_ones(plan)} == {"A", "B"}
 
 
 def test_other_ecosystems_are_as_ever(tmp_path: Path) -> None:

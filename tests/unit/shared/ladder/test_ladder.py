@@ -34,7 +34,7 @@ from fallback_plugins.shared.tree import (
 from fallback_tier.advisory import Advisory, bundle
 from fallback_tier.errors import RecipeError, StoppedError
 from fallback_tier.execution import steps_so_far
-from fallback_tier.outcome import Move
+from fallback_tier.outcome import NOT_RESOLVED, Left, Move, not_resolved
 from fallback_tier.repo import RepoContext
 from tests.unit.shared.recipes import tracked
 
@@ -179,6 +179,18 @@ def test_another_advisory_of_the_bundle_is_not_walked_into(repo: RepoContext) ->
     walked = replace(fix(tree(), tree(ini="1.3.6", rc="1.9.0")), left=(stays,))
     with pytest.raises(RecipeError, match=r"rc 1\.9\.0 "):
         combined(NPM, both, repo, [walked])
+
+
+def test_that_not_all_steps_were_tried_is_said_before_a_refusal(repo: RepoContext) -> None:
+    refused = Left(
+        package="rc", manifest=LOCK, reason=RefusalReason.NO_FIXED_VERSION, sentence="It has none."
+    )
+    error = not_resolved(StoppedError("Stopped.", next_step="More time.", kind="time_limit"))
+    stopped = refused.model_copy(update={"reason": error.reason, "kind": error.kind})
+    for advisory in (INI, bundle([INI, RC])):
+        with pytest.raises(RecipeError) as caught:
+            combined(NPM, advisory, repo, [ProjectFix({}, (), (refused, stopped))])
+        assert caught.value.kind == NOT_RESOLVED
 
 
 def test_a_partial_fix_of_one_advisory_is_none(repo: RepoContext) -> None:
