@@ -425,9 +425,7 @@ class EcosystemPlanner:
             else:
                 yield self._remaining(item).model_copy(update={"advisory_ids": (target.id,)})
         if open_packages:
-            yield from open_items(
-                self._plugin.name, target, sentence, next_step, open_packages
-            )
+            yield from open_items(self._plugin.name, target, sentence, next_step, open_packages)
 
     def _farthest(self, target: Advisory) -> tuple[tuple[Move, ...], _Resolved | None]:
         """Return the most moves that one resolution has for a target, and that resolution."""
