@@ -413,8 +413,8 @@ class EcosystemPlanner:
         sentence: str,
         next_step: str,
     ) -> Iterator[Remaining]:
-        """Yield what a resolution leaves of a target: packages without a move, and those that it moves in some
-        places alone."""
+        """Yield what a resolution leaves of a target: packages without a move, and those that it moves only
+        in some places."""
         open_packages = self._held.get(target.id, set()) - {UNKNOWN}
         open_packages -= {self._concern.canonical(move.package) for move in moves}
         for item in resolved.left:
