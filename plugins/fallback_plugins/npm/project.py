@@ -63,6 +63,7 @@ from fallback_plugins.shared.ladder import (
     Reached,
     Resolution,
     Strategy,
+    copies,
     ordered,
     unknown,
 )
@@ -331,10 +332,23 @@ class NpmProject:
         names = advisory.packages(ECOSYSTEM)
         fix = None
         if self.site.names_any(self.repo, names):
-            fix = self._resolved(strategies, self.files)
+            fix = self._resolved(strategies, self._as_installed(advisory))
         if fix is None and self.command.unanswered and self._is_affected(advisory):
             fix = self._resolved(strategies, self.command.locked)
         return fix or self._only_declared(advisory)
+
+    def _as_installed(self, advisory: Advisory) -> Files:
+        """Return the files with the lock that the client makes of one that is out of step, if that holds every
+        affected copy of it: what it adds anyway, no fix brings in. Otherwise as they are. Raises ToolError."""
+        if not self.command.unanswered or self.repo.settings.offline:
+            return self.files
+        try:
+            made = self.command.locked
+        except RecipeError:
+            return self.files
+        held, installed = self.command.tree, self.command.client.tree(made)
+        lost = copies(held.affected(advisory, ECOSYSTEM)) - copies(installed.nodes.values())
+        return self.files if lost else made
 
     def _is_affected(self, advisory: Advisory) -> bool:
         """Return whether the install command brings in an affected version. A client may run. Raises
@@ -434,7 +448,8 @@ class NpmProject:
 
     def _fix(self, resolve: Resolution[Files], strategies: Strategies) -> ProjectFix:
         at, manifest, moves = resolve.at, self.path, resolve.moves(self.path)
-        texts, old = (it.texts | workspace_text(it) for it in (at.files, self.files))
+        made = at.files if moves else self.files
+        texts, old = (it.texts | workspace_text(it) for it in (made, self.files))
         if strategies.resolver.fresh and at.files.lock is not None:
             del texts[at.files.lock]  # a scratch lock: the project has none
             self._remember(at.files)
