@@ -338,8 +338,8 @@ class NpmProject:
         return fix or self._only_declared(advisory)
 
     def _as_installed(self, advisory: Advisory) -> Files:
-        """Return the files with the lock that the client makes of one that is out of step, if that holds every
-        affected copy of it: what it adds anyway, no fix brings in. Otherwise as they are. Raises ToolError."""
+        """Return the files with what the client makes of a lock that is out of step, unless that lacks an
+        affected copy of the lock: what it adds anyway, no fix brings in (ADR-0147). Raises ToolError."""
         if not self.command.unanswered or self.repo.settings.offline:
             return self.files
         try:

@@ -678,7 +678,7 @@ def test_an_affected_copy_is_fixed_and_the_lock_answers_again(
 
 
 def test_what_the_client_adds_to_a_lock_anyway_stops_no_fix(tmp_path: Path) -> None:
-    """The lock lacks ``new``: every installation brings in its pre-release, and a second affected package."""
+    """The lock lacks ``new``: each installation adds its pre-release, and another affected package."""
     found = universe().npm("pre", "1.0.0").npm("pre", "2.0.0-rc.1").npm("worn", "1.0.0")
     found.npm("new", "1.0.0", {"pre": "2.0.0-rc.1", "worn": "1.0.0"})
     asked = {"leaf": "^1.0.0", "pre": "^1.0.0"}
