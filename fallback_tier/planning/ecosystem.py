@@ -123,8 +123,10 @@ class EcosystemPlanner:
         self._known: list[_Resolved] = []
         #: Why, and what to do, once clients are stopped.
         self._cut_short: tuple[str, str] | None = None
-        #: What may hold the packages and was not read, if clients were stopped before there was a fix.
+        #: What may hold the packages and was not read, if clients were stopped.
         self.unread: tuple[UnreadItem, ...] = ()
+        #: The same, as far as the files alone tell.
+        self._unread_by_files: tuple[UnreadItem, ...] = ()
 
     @property
     def left_ids(self) -> set[str]:
@@ -151,10 +153,14 @@ class EcosystemPlanner:
         for item in found:
             for name in self._concern.ids(item):
                 self._held.setdefault(name, set()).add(self._concern.canonical(item.package))
-        self.notes = outline.notes
+        self.notes, self._unread_by_files = outline.notes, outline.unread
         silent = [advisory for advisory in open_ones if advisory.id not in self._held]
         asked = silent if self._resolve else self._open_by_files(silent)
-        reported = {one.id: it for one, it in self._concern.of_silent(asked, self._plugin)}
+        try:
+            reported = {one.id: it for one, it in self._concern.of_silent(asked, self._plugin)}
+        except StoppedError as error:
+            self._cut_short, self._targets = (error.problem, error.next_step), open_ones
+            return
         for advisory in silent:
             selection = reported.get(advisory.id)
             if not isinstance(selection, NotApplicable):
@@ -234,6 +240,8 @@ class EcosystemPlanner:
                 # What is left names none of them, so nobody knows which it concerns: unknown, not clean.
                 first = over[0]
                 self._give_up(first.why, first.next_step)
+        if self._cut_short is not None:
+            return self._stopped(*self._cut_short)
         why = f"{MAX_ROUNDS} rounds of planning each left something over."
         why_not = NotApplicable(reason=RefusalReason.RESOLVER_FAILED, sentence=why)
         self._give_up(why_not, "Fix these one by one.")
@@ -365,44 +373,72 @@ class EcosystemPlanner:
         return len(parts) > 1 and self._ask_alone(parts)
 
     def _stopped(self, sentence: str, next_step: str) -> EcosystemPlan | None:
-        """What is known of the targets once clients are stopped: of each, the moves of the resolution that
-        got farthest, alone or with others. Everything else of them is left as not resolved."""
+        """Return what is known of the targets once clients are stopped. Everything else of them is left as
+        not resolved. A fix that resolves all may take other steps.
+
+        The resolution that clears most targets counts, and of the others what each needs alone, unless the
+        two contradict each other."""
+        cleared = [(self._cleared_by(resolved), resolved) for resolved in self._known]
+        later_first = reversed(cleared)
+        chosen: dict[str, tuple[tuple[Move, ...], _Resolved]] = {}
+        for by_target, resolved in sorted(later_first, key=lambda it: len(it[0]), reverse=True):
+            known = [move for moves, _ in chosen.values() for move in moves]
+            for name, moves in by_target.items():
+                if name not in chosen and (kept := [it for it in moves if self._fits(it, known)]):
+                    chosen[name] = tuple(kept), resolved
         moved: dict[Move, list[str]] = {}
-        chosen: list[_Resolved] = []
-        fixed = []
         for target in self._targets:
-            moves, resolved = self._farthest(target)
-            if resolved is None:
-                continue
-            fixed.append(target)
-            chosen.append(resolved)
-            for move in moves:
+            for move in chosen[target.id][0] if target.id in chosen else ():
                 moved.setdefault(move, []).append(target.id)
-            for item in self._rest_of(target, moves, resolved, sentence, next_step):
+        fixed = [target for target in self._targets if target.id in chosen]
+        for target in fixed:
+            for item in self._rest_of(target, *chosen[target.id], sentence, next_step):
                 self._staying.add((target.id, self._concern.canonical(item.package)))
                 self._note(item)
         others = [target for target in self._targets if target not in fixed]
         self._leave_open(others, sentence, next_step)
-        self.unread = _each_once(it for resolved in self._known for it in resolved.unread)
+        unread = (it for resolved in self._known for it in resolved.unread)
+        self.unread = _each_once((*self._unread_by_files, *unread))
         if not fixed:
             return None
-        together = self._together(fixed)
-        levels = {it.proof_level for it in chosen}
+        together, used = self._together(fixed), [chosen[target.id][1] for target in fixed]
+        levels = {it.proof_level for it in used}
         return EcosystemPlan(
             ecosystem=self._plugin.name,
             advisory_ids=tuple(target.id for target in fixed),
             proof_level=ProofLevel.PINS if ProofLevel.PINS in levels else ProofLevel.RESOLVED_TREE,
-            files=_each_once(path for it in chosen for path in it.files),
+            files=_each_once(path for it in used for path in it.files),
             moves=tuple(
                 PlannedMove.model_validate({**dict(move), "advisory_ids": tuple(ids)})
                 for move, ids in moved.items()
             ),
-            declarations=_each_once(line for it in chosen for line in it.declarations),
-            cleared=_each_once(path for it in chosen for path in it.cleared),
+            declarations=_each_once(line for it in used for line in it.declarations),
+            cleared=_each_once(path for it in used for path in it.cleared),
             notes=_each_once(note for it in self._known for note in it.notes),
             in_part=together.in_part,
             unread=self.unread,
             advisory=together,
+        )
+
+    def _cleared_by(self, resolved: _Resolved) -> dict[str, tuple[Move, ...]]:
+        """Return the moves of a resolution that lead out of a target's reach, by target."""
+        found = (
+            (target.id, tuple(it for it in resolved.moves if self._concern.is_cleared(target, it)))
+            for target in self._targets
+        )
+        return {name: moves for name, moves in found if moves}
+
+    def _fits(self, move: Move, known: Sequence[Move]) -> bool:
+        """Return whether a move brings in no version that an advisory covers, and none of these known moves
+        leads the same copies to another version."""
+        if self._concern.brought_in([move], {advisory.id for advisory in self._advisories}):
+            return False
+        package = self._concern.canonical(move.package)
+        return not any(
+            (other.manifest, self._concern.canonical(other.package)) == (move.manifest, package)
+            and other.after != move.after
+            and not set(other.before).isdisjoint(move.before)
+            for other in known
         )
 
     def _rest_of(
@@ -426,15 +462,6 @@ class EcosystemPlanner:
                 yield self._remaining(item).model_copy(update={"advisory_ids": (target.id,)})
         if open_packages:
             yield from open_items(self._plugin.name, target, sentence, next_step, open_packages)
-
-    def _farthest(self, target: Advisory) -> tuple[tuple[Move, ...], _Resolved | None]:
-        """Return the most moves that one resolution has for a target, and that resolution."""
-        best: tuple[tuple[Move, ...], _Resolved | None] = ((), None)
-        for resolved in self._known:
-            moves = tuple(it for it in resolved.moves if self._concern.is_cleared(target, it))
-            if moves and len(moves) >= len(best[0]):
-                best = moves, resolved
-        return best
 
     def _leave_open(self, group: Sequence[Advisory], sentence: str, next_step: str) -> None:
         """Leave these as not resolved: there may be a step for each."""

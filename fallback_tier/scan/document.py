@@ -149,7 +149,8 @@ class ScanResult(Frozen):
     looked at. ``packages``: how many installed versions were asked about. ``unread``: what may install
     more, and was not read, resolved or asked about. ``unmatched``: ids of rules that ignore nothing here.
     ``skipped``: answers that gave no record. ``resolved`` False: the steps are predicted from the files
-    alone. ``stopped``: why steps were not looked for to the end; None: they were.
+    alone. ``stopped``: why steps were not looked for to the end (those that are shown may be others then);
+    None: they were.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION

@@ -90,8 +90,11 @@ class Scanner:
 
     def scan(self, repository: Path) -> ScanResult:
         """Return what is vulnerable in a clean git checkout; nothing is written to it. Raises as
-        ``scan_with_records``."""
-        return self.scan_with_records(repository).result
+        ``scan_with_records``, and KeyboardInterrupt."""
+        scanned = self.scan_with_records(repository)
+        if scanned.interrupt is not None:
+            raise scanned.interrupt
+        return scanned.result
 
     def scan_with_records(self, repository: Path) -> Scanned:
         """As ``scan``, with the records of what is shown.

@@ -154,7 +154,9 @@ def test_a_step_that_was_not_resolved_in_time_is_looked_for_by_the_fix(scenario:
     scenario.commit(python("left"))
     scenario.lists("left", LEFT)
     ended = scenario.fix("--time-limit", "0.001")
-    assert ended.code == exit_codes.OK, ended
+    assert ended.code == exit_codes.UNKNOWN, (
+        ended
+    )  # not all that the fix is not given was looked at
     (finding,) = ended.json["findings"]
     assert (finding["not_resolved"], finding["steps"], ended.json["stopped"]) == (
         True,

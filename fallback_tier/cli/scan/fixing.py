@@ -80,9 +80,6 @@ def _exit_code(result: ScanResult, of_fix: int | None, not_fixed: Sequence[NotFi
     codes = set() if of_fix is None else {of_fix}
     if any(one.why is not WhyLeft.NOT_FIXED for one in not_fixed):
         codes.add(exit_codes.REFUSED)
-    if of_fix is not None:
-        # A fix has no time limit: it has looked for the steps that the scan did not.
-        result = result.model_copy(update={"stopped": None})
     if result.is_unknown:
         codes.add(exit_codes.UNKNOWN)
     return exit_codes.worst(codes, exit_codes.OK)

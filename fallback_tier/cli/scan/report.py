@@ -160,14 +160,15 @@ def _summary(result: ScanResult) -> str:
 
 
 def _open(result: ScanResult) -> str:
-    """How many findings have a step that was not looked for to the end; empty: none has."""
+    """What it means that the scan was stopped; empty: it was not."""
+    if result.stopped is None:
+        return ""
     count = sum(finding.not_resolved for finding in result.findings)
     how = "`fallback-tier plan REPO --advisory ID` looks for one alone"
     if result.stopped is Stopped.TIME_LIMIT:
         how = f"--time-limit gives more time, and {how}"
-    return (
-        f"not resolved: steps of {count} of {len(result.findings)} findings; {how}" if count else ""
-    )
+    message = f"not resolved: steps of {count} of {len(result.findings)} findings; {how}"
+    return f"{message}. The steps shown are those found until then; a fix of all may take others."
 
 
 def _origins(result: ScanResult) -> dict[str, str]:

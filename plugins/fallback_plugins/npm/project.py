@@ -105,7 +105,9 @@ class InStep:
         text = fix.texts.get(self.path) if fix is not None else None
         text = text or again.command.locked.lock_text
         tree = again.command.client.tree(again.files.with_lock(text))
-        return ProjectFix(texts={self.path: text}, moves=(), before=tree, after=tree)
+        # Whatever else is left was said of the project's first lock.
+        open_ones = tuple(it for it in fix.left if it.is_not_resolved) if fix is not None else ()
+        return ProjectFix({self.path: text}, (), open_ones, before=tree, after=tree)
 
 
 @dataclass(frozen=True)
@@ -536,7 +538,7 @@ class NpmProject:
         files = self._ruled(replace(self.files, manifests=manifests))
         resolve = Resolution(strategies.judge, strategies.resolver.position(files))
         resolve.run([strategies.lock_alone])
-        if resolve.at is resolve.start:
+        if resolve.at is resolve.start and not resolve.is_stopped:
             raise self.missing(affected[0])
         found = self._fix(resolve, strategies)
         return replace(

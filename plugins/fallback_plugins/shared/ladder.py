@@ -269,6 +269,11 @@ class Resolution(Generic[FilesT]):
                     break
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether clients were stopped before all strategies were tried."""
+        return self._stopped is not None
+
+    @property
     def packages(self) -> tuple[str, ...]:
         """The packages of which a copy is affected at the current position."""
         return tuple(dict.fromkeys(node.name for node in self._judge.affected(self.at.tree)))

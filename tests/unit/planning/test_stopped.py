@@ -7,20 +7,21 @@ import pytest
 
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
 from fallback_tier.advisory import Advisory
-from fallback_tier.errors import RecipeError, StoppedError
+from fallback_tier.errors import RecipeError, StoppedError, ToolFailedError
 from fallback_tier.outcome import (
     NOT_RESOLVED,
     Left,
+    Outline,
     RecipeResult,
     RecipeSelection,
     Selected,
     not_resolved,
 )
-from fallback_tier.planning import RemediationPlan
+from fallback_tier.planning import RemediationPlan, ecosystem
 from fallback_tier.repo import RepoContext
 from tests.fakes.ecosystem import LadderEcosystem
 from tests.unit.planning.test_planning import advisory, moves, planned
-from tests.unit.planning.test_planning_unknown import LOCK, OneIsUnknown
+from tests.unit.planning.test_planning_unknown import LOCK, OneIsUnknown, TwoPlaces
 
 
 def stopped() -> StoppedError:
@@ -108,6 +109,66 @@ def test_what_was_found_alone_stays(tmp_path: Path) -> None:
     assert moves(plan) == {"left": "1.5.0"}
     assert [fix.advisory_ids for fix in plan.fixes] == [("A",)]
     assert open_ones(plan) == {("B", "left")}
+
+
+def test_steps_that_were_found_alone_do_not_contradict_each_other(tmp_path: Path) -> None:
+    """C's client fails, so that each is asked alone; B's version clears A as well, A's not B."""
+    failing = {"middle": ToolFailedError("It failed.", next_step="")}
+    a, b, c = advisory("A", "left@1.5.0"), advisory("B", "left@3.0.0"), advisory("C", "middle")
+    for given in ((a, b, c), (b, a, c)):
+        plugin = StoppingEcosystem(at=4, failing=failing)
+        plan = planned(tmp_path / given[0].id, *given, pypi=plugin)
+        (move,) = (move for fix in plan.fixes for move in fix.moves)
+        assert (move.after, set(move.advisory_ids)) == ("3.0.0", {"A", "B"})
+        assert open_ones(plan) == {("C", "middle")}
+
+
+def test_of_two_steps_that_exclude_each_other_one_is_shown(tmp_path: Path) -> None:
+    failing = {"middle": ToolFailedError("It failed.", next_step="")}
+    both = (advisory("A", "left@1.5.0", "left@2.5.0..4.0.0"), advisory("B", "left@3.0.0"))
+    plugin = StoppingEcosystem(at=4, failing=failing)
+    plan = planned(tmp_path, *both, advisory("C", "middle"), pypi=plugin)
+    assert plugin.resolved[1:] == [("A",), ("B",)]
+    (move,) = (move for fix in plan.fixes for move in fix.moves)
+    assert (move.after, move.advisory_ids) == ("3.0.0", ("B",))
+    assert open_ones(plan) == {("A", "left"), ("C", "middle")}
+
+
+def test_a_step_that_brings_in_what_another_advisory_is_about_is_none(tmp_path: Path) -> None:
+    """A is asked alone, since C's client fails: its 1.1.0 is affected by L, which 1.0.0 was not."""
+
+    class Stopping(StoppingEcosystem, TwoPlaces):
+        pass
+
+    failing = {"middle": ToolFailedError("It failed.", next_step="")}
+    given = (advisory("A", "left@1.1.0"), advisory("L", "left@1.1.0..3.0.0"))
+    plugin = Stopping(at=3, failing=failing)
+    plan = planned(tmp_path, *given, advisory("C", "middle"), pypi=plugin)
+    assert plugin.resolved[-1] == ("A",)
+    assert moves(plan) == {}
+    assert {name for name, _ in open_ones(plan)} >= {"A", "C"}
+
+
+def test_a_stop_in_the_last_round_is_no_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ecosystem, "MAX_ROUNDS", 1)
+    failing = {"middle": ToolFailedError("It failed.", next_step="")}
+    plugin = StoppingEcosystem(at=2, failing=failing)
+    plan = planned(tmp_path, A, advisory("C", "middle"), pypi=plugin)
+    assert open_ones(plan) == {("A", "left"), ("C", "middle")}
+
+
+def test_what_the_files_alone_leave_unread_is_said(tmp_path: Path) -> None:
+    class Vendored(StoppingEcosystem):
+        def outline(self, advisory: Advisory, repo: RepoContext) -> Outline:
+            return super().outline(advisory, repo).model_copy(update={"unread": (LOCK,)})
+
+    for at_once in (False, True):
+        given = (A, advisory("C", "absent"))
+        plan = planned(tmp_path / str(at_once), *given, pypi=Vendored(at_once=at_once))
+        assert plan.unread == (LOCK,)
+        assert ("A", "left") in open_ones(plan)
 
 
 def test_what_was_stopped_alone_is_not_refused_for_all(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ class CommandResolution:
     @cached_property
     def running(self) -> Client:
         """The client, to ask registries that it may ask: each package once. Raises ToolError."""
-        key = "yarn's wishes", self._path
+        key = "yarn's wishes", self._path, self.repo.settings.offline
         wished = self.repo.once(key, dict[tuple[str, str, str], Block])
         return client_for(self.lock, self.scopes.over(self.clients), wished)
 

@@ -72,11 +72,13 @@ RECORDS = tuple(
 )
 
 
-def planned(here: World, runs: int) -> tuple[RemediationPlan, bool]:
+def planned(
+    here: World, runs: int, files: Mapping[str, str] = FILES
+) -> tuple[RemediationPlan, bool]:
     """Return the plan with so many runs of clients, and whether more were wanted."""
     clients = Stopping(here.clients, runs)
     plugins = {"npm": build_ecosystem(clients)}
-    repo = here.repo(FILES)
+    repo = here.repo(files)
     plan = divisible_plan(AdvisorySet(advisories=RECORDS), repo, plugins).plan
     return plan, clients.stopped
 
@@ -93,21 +95,25 @@ def outcomes(plan: RemediationPlan) -> dict[str, str]:
     return found
 
 
+LOCK_ALONE = {path: text for path, text in FILES.items() if path != "package.json"}
+
+
+@pytest.mark.parametrize(("files", "pinned"), [(FILES, "pinned 1.2.0"), (LOCK_ALONE, "refused")])
 def test_wherever_clients_are_stopped_an_answer_is_the_whole_plans_or_missing(
-    tmp_path: Path,
+    tmp_path: Path, files: Mapping[str, str], pinned: str
 ) -> None:
     with world(UNIVERSE, tmp_path) as here:
-        whole, stopped = planned(here, 1000)
+        whole, stopped = planned(here, 1000, files)
         assert not stopped
         expected = outcomes(whole)
         assert expected == {
             "GHSA-leaf": "leaf 1.2.0",
-            "GHSA-pinned": "pinned 1.2.0",
+            "GHSA-pinned": pinned,
             "GHSA-stuck": "refused",
         }
         seen = []
         for runs in range(100):
-            plan, stopped = planned(here, runs)
+            plan, stopped = planned(here, runs, files)
             if not stopped:
                 break
             found = outcomes(plan)
@@ -116,7 +122,8 @@ def test_wherever_clients_are_stopped_an_answer_is_the_whole_plans_or_missing(
                 assert outcome in (expected[name], "not resolved"), (runs, name, outcome)
             seen.append(found["GHSA-leaf"])
         assert seen[0] == "not resolved"
-        assert "leaf 1.2.0" in seen  # before the whole plan was made
+        # Before the whole plan was made; a lock alone takes one run.
+        assert "leaf 1.2.0" in seen or files is LOCK_ALONE
         assert outcomes(plan) == expected
 
 
