@@ -453,7 +453,7 @@ class NpmProject:
         made = at.files if moves else self.files
         texts, old = (it.texts | workspace_text(it) for it in (made, self.files))
         if strategies.resolver.fresh and at.files.lock is not None:
-            del texts[at.files.lock]  # a scratch lock: the project has none
+            texts.pop(at.files.lock, None)  # a scratch lock: the project has none
             self._remember(at.files)
         brought_up = []
         if at is not resolve.start and self.site.lock and (lacking := self.command.unanswered):
