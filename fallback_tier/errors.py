@@ -42,6 +42,7 @@
     │       ├── NotBuiltError        no wheel came of an archive of source (pypi)
     │       │   └── NotHadError      the registry gives none that is as its listing says (pypi)
     │       └── MemberTooLargeError  a file in such an archive is larger than is read (pypi)
+    ├── StoppedError                 package clients run no more: no time is left, or a person interrupted
     ├── FleetStoreError              the list of campaigns can't be read or written (fleet.refusals)
     ├── EngineUnreachableError       Temporal can't be reached (engines.temporal)
     ├── DevServerError               a Temporal server of one's own could not be started (engines.temporal)
@@ -109,6 +110,7 @@ __all__ = [
     "SettingError",
     "SettingMissingError",
     "StateFolderError",
+    "StoppedError",
     "ToolError",
     "ToolFailedError",
     "ToolMissingError",
@@ -252,6 +254,13 @@ class ToolFailedError(ToolError):
     def __init__(self, problem: str, *, next_step: str, output: str = "", kind: str = "") -> None:
         super().__init__(problem, next_step=next_step, kind=kind)
         self.output = output
+
+
+class StoppedError(FallbackError):
+    """Package clients run no more: no time is left, or a person interrupted. No client failed, so this is
+    not a ToolError: what was not resolved is unknown, never refused."""
+
+    code = "stopped"
 
 
 class StateFolderError(FallbackError):

@@ -1,12 +1,14 @@
 """How programs are run: clients outside the sandbox, a target's commands inside (ADR-0009)."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from fallback_audit.frozen import Frozen
+from fallback_tier.errors import StoppedError
 from fallback_tier.files.tree import FileTree
 from fallback_tier.hosts import ALLOW_HOST
 
@@ -52,6 +54,32 @@ def counted(tests: Callable[[], int]) -> Iterator[None]:
 def tests_so_far() -> int:
     """Return how many tests the running commands have reported; 0 if none does."""
     return sum(tests() for tests in _COUNTS.copy().values())
+
+
+class StepCount(NamedTuple):
+    """How many of the affected packages of a project have a step."""
+
+    found: int
+    packages: int
+
+
+_STEPS: dict[object, Callable[[], StepCount]] = {}
+
+
+@contextmanager
+def counting_steps(count: Callable[[], StepCount]) -> Iterator[None]:
+    """For as long as a project is resolved: ``count`` returns how far it is, in any thread."""
+    key = object()
+    _STEPS[key] = count
+    try:
+        yield
+    finally:
+        del _STEPS[key]
+
+
+def steps_so_far() -> StepCount | None:
+    """Return how far the project is that is resolved now; None if none is."""
+    return next((count() for count in _STEPS.copy().values()), None)
 
 
 class ClientRunner(Protocol):
@@ -112,6 +140,76 @@ class _Allowing:
         both = dict(env or {})
         both[ALLOW_HOST] = ",".join(filter(None, (both.get(ALLOW_HOST), *self.hosts)))
         return self.inner.run(tool, args, cwd=cwd, timeout_s=timeout_s, env=both)
+
+
+class StoppableClients:
+    """Clients that stop running: after the time of ``begin``, or if a person interrupts one of their runs.
+
+    ``stopped``: why they refused or ended a run; None while they have not. ``interrupt``: what the person
+    raised, for the caller to raise once the results so far are shown.
+    """
+
+    def __init__(self, inner: ClientRunner) -> None:
+        self._inner = inner
+        self._deadline: float | None = None
+        self._limit_s = 0.0
+        self.stopped: StoppedError | None = None
+        self.interrupt: KeyboardInterrupt | None = None
+
+    def begin(self, limit_s: float) -> None:
+        """Stop after this time. Until this is called, runs are the inner clients' own."""
+        self._limit_s, self._deadline = limit_s, time.monotonic() + limit_s
+
+    def run(
+        self,
+        tool: str,
+        args: Sequence[str],
+        *,
+        cwd: Path,
+        timeout_s: float,
+        env: Mapping[str, str] | None = None,
+    ) -> CommandResult:
+        """As ``ClientRunner``; a run ends with the limit at the latest. Raises StoppedError, too."""
+        if self._deadline is None:
+            return self._inner.run(tool, args, cwd=cwd, timeout_s=timeout_s, env=env)
+        left_s = self._deadline - time.monotonic()
+        if self.stopped is not None or left_s <= 0:
+            raise self._stop()
+        timeout_s = min(timeout_s, left_s)
+        try:
+            result = self._inner.run(tool, args, cwd=cwd, timeout_s=timeout_s, env=env)
+        except KeyboardInterrupt as interrupt:
+            self.interrupt = interrupt
+            raise self._stop() from interrupt
+        if result.timed_out and timeout_s == left_s:
+            raise self._stop()
+        return result
+
+    def allowed_hosts(self, tools: Sequence[str]) -> tuple[str, ...]:
+        """As ``KnowsHosts``; none if the inner clients don't tell."""
+        inner = self._inner
+        return inner.allowed_hosts(tools) if isinstance(inner, KnowsHosts) else ()
+
+    def take_refused(self) -> tuple[str, ...]:
+        """As ``KnowsHosts``; none if the inner clients don't tell."""
+        inner = self._inner
+        return inner.take_refused() if isinstance(inner, KnowsHosts) else ()
+
+    def _stop(self) -> StoppedError:
+        if self.interrupt is not None:
+            error = StoppedError(
+                "Not resolved before the interruption.",
+                next_step="Run it again.",
+                kind="interrupted",
+            )
+        else:
+            error = StoppedError(
+                f"Not resolved within {self._limit_s:g} s.",
+                next_step="Give it more time.",
+                kind="time_limit",
+            )
+        self.stopped = error
+        return error
 
 
 class Sandbox(Protocol):

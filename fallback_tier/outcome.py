@@ -20,7 +20,7 @@ from fallback_audit.vocabulary import (
     RefusalReason,
     Tier,
 )
-from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.errors import RecipeError, RepositoryError, StoppedError
 from fallback_tier.limits import MAX_AUTHOR_CALLS
 
 #: Validators of unions are built when they are first used, as those of models are.
@@ -28,6 +28,9 @@ _DEFERRED = ConfigDict(defer_build=True)
 
 #: The kind of what is left of a project that a person left out (``Settings.paths``).
 OUTSIDE = "outside_paths"
+
+#: The kind of what is left since clients were stopped (``StoppedError``): its steps were not all tried.
+NOT_RESOLVED = "not_resolved"
 
 RelativePath = Annotated[str, Field(min_length=1, max_length=4096)]
 
@@ -67,6 +70,13 @@ class NotApplicable(Frozen):
             return cls(reason=RefusalReason.RECIPE_UNSUPPORTED, sentence=str(error))
         declined = declined_by(error)
         return cls(reason=error.reason, sentence=str(error), unread=error.unread, declined=declined)
+
+
+def not_resolved(error: StoppedError) -> RecipeError:
+    """Return the refusal of what was not resolved to the end."""
+    return RecipeError(
+        RefusalReason.RESOLVER_FAILED, error.problem, next_step=error.next_step, kind=NOT_RESOLVED
+    )
 
 
 def declined_by(error: RecipeError) -> tuple[StepDeclined, ...]:
@@ -138,6 +148,11 @@ class Left(Frozen):
     def is_outside(self) -> bool:
         """Whether it is of a project that a person left out (``Settings.paths``)."""
         return self.kind == OUTSIDE
+
+    @property
+    def is_not_resolved(self) -> bool:
+        """Whether clients were stopped before all of its steps were tried: there may be one."""
+        return self.kind == NOT_RESOLVED
 
     @property
     def why(self) -> NotApplicable:

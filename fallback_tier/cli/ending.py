@@ -36,11 +36,11 @@ def ended(error: BaseException, *, as_json: bool, resumes: bool = False) -> int:
         _let_go_of_output()  # the reader (head, less) has gone: stop quietly
         return OK
     if isinstance(error, KeyboardInterrupt):
-        is_terminated = error.args == (TERMINATION,)
-        what = "terminated" if is_terminated else "interrupted"
+        code = code_of(error)
+        what = "terminated" if code == TERMINATED else "interrupted"
         sys.stderr.write(f"\n{what}; the repository is as it was\n")
         sys.stderr.writelines(f"  next: {completed(note)}\n" for note in notes_of(error))
-        return TERMINATED if is_terminated else INTERRUPTED
+        return code
     if not isinstance(error, Exception):
         raise error
     reported = error if isinstance(error, FallbackError) else explained(error)
@@ -50,6 +50,11 @@ def ended(error: BaseException, *, as_json: bool, resumes: bool = False) -> int:
     if resumes and isinstance(reported, SettingMissingError):
         return ENVIRONMENT
     return BAD_INPUT if isinstance(reported, InputError | RequestError) else ENVIRONMENT
+
+
+def code_of(interrupt: KeyboardInterrupt) -> int:
+    """Return the exit code of a command that a signal ended."""
+    return TERMINATED if interrupt.args == (TERMINATION,) else INTERRUPTED
 
 
 def _tell(error: FallbackError, *, as_json: bool) -> None:

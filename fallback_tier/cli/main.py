@@ -101,6 +101,7 @@ _USUAL_FIX = (
 )
 _USUAL_SCAN = (
     *("--fix", "--path", "--severity", "--production", "--no-production", "--ignore"),
+    "--time-limit",
     *("--offline", "--json", "--dry-run", "--output", "--commit", "--report", "--require-tests"),
 )
 _SHORT_SCAN = "fallback-tier {} [REPO] [OPTION ...]"

@@ -285,6 +285,13 @@ def add_scan(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="predict the steps from the files alone; what is installed is read or resolved all the same",
     )
+    parser.add_argument(
+        "--time-limit",
+        type=seconds,
+        metavar="SECONDS",
+        help="for finding the steps, once what is vulnerable is known (default: 300); the others are shown "
+        "as not resolved; the fix of --fix has no such limit",
+    )
     add(parser, *CHOICE, "--config")
     parser.add_argument(
         "--fix",

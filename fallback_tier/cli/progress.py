@@ -23,7 +23,7 @@ from fallback_audit.events import (
 from fallback_audit.showing.describe import excerpt_of, sentence, visible
 from fallback_tier.attempt.task import DraftDiscarded, DraftText, Finished, TierEvent
 from fallback_tier.cli.remediation import line, safe
-from fallback_tier.execution import tests_so_far
+from fallback_tier.execution import steps_so_far, tests_so_far
 from fallback_tier.fix.steps import StepKey
 from fallback_tier.fix.watching import Watch
 from fallback_tier.limits import HEARTBEAT_S
@@ -92,6 +92,9 @@ class Heartbeat:
                 )
                 count = tests_so_far()
                 tests = f"; {count:,} tests so far" if count else ""
+                steps = steps_so_far()
+                if steps is not None and steps.packages > 1:
+                    tests += f"; steps for {steps.found} of {steps.packages} packages"
                 line(
                     self._console,
                     f"  waiting    {safe(self._step)}: {now - self._begun:.0f} s"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory, AdvisorySet, one_per_flaw
+from fallback_tier.errors import StoppedError
 from fallback_tier.limits import MAX_UNREAD_LISTED
 from fallback_tier.outcome import NotApplicable, UnreadItem
 from fallback_tier.planning.concern import narrowed
@@ -16,7 +17,7 @@ from fallback_tier.planning.document import EcosystemPlan as EcosystemPlan
 from fallback_tier.planning.document import PlannedMove as PlannedMove
 from fallback_tier.planning.document import Remaining as Remaining
 from fallback_tier.planning.document import RemediationPlan as RemediationPlan
-from fallback_tier.planning.ecosystem import EcosystemPlanner
+from fallback_tier.planning.ecosystem import EcosystemPlanner, open_items
 from fallback_tier.planning.whose import Tags, no_tags, settled
 from fallback_tier.planning.whose import ask_recipe as ask_recipe
 from fallback_tier.planning.whose import whose_code as whose_code
@@ -50,7 +51,8 @@ def divisible_plan(
 ) -> DivisiblePlan:
     """Plan all advisories of a set for one repository; write nothing. ``resolve`` False: the plugins'
     outlines, no client; ``tags``: those in the base commit; ``observe``: called with each step. Never
-    raises for what can't be fixed: it is in ``left``."""
+    raises for what can't be fixed: it is in ``left``. If clients are stopped (``StoppableClients``), the
+    plan has what was resolved until then, and the rest is left with the kind ``NOT_RESOLVED``."""
     # 1. Sort by ecosystem; what no plugin serves is left, by name.
     served: dict[str, list[Advisory]] = {}
     left = []
@@ -69,16 +71,22 @@ def divisible_plan(
         plugin = plugins[name]
         own = repo.model_copy(update={"manifests": plugin.manifests(repo.tracked_files)})
         observe(f"{name}: whose code is affected")
-        planners[name] = EcosystemPlanner(
-            plugin,
-            own,
-            tuple(members),
-            _settled(plugin, own, members, tags, resolve=resolve),
-            resolve=resolve,
-            whole=whole,
-            observe=observe,
-        )
-        planners[name].triage()
+        try:
+            planner = EcosystemPlanner(
+                plugin,
+                own,
+                tuple(members),
+                _settled(plugin, own, members, tags, resolve=resolve),
+                resolve=resolve,
+                whole=whole,
+                observe=observe,
+            )
+            planner.triage()
+        except StoppedError as error:
+            for advisory in members:
+                left += open_items(name, advisory, error.problem, error.next_step)
+        else:
+            planners[name] = planner
     # 3. Run the ladder for all of an ecosystem's together.
     fixes = _resolved([*planners.values()], whole=whole)
     # 4. What is in neither doesn't concern this repository, or only resolving tells.
@@ -93,6 +101,7 @@ def divisible_plan(
     notes = [note for planner in planners.values() for note in planner.notes if by_files]
     unread = [item for remaining in left for item in remaining.unread]
     unread += [item for fix in fixes for item in fix.unread]
+    unread += [item for planner in planners.values() for item in planner.unread]
     unread += [_unresolved(repo)] if undecided else []
     found_out = RemediationPlan(
         repository=repo.root.name,

@@ -40,6 +40,11 @@ class Concern:
         )
         return tuple(dict.fromkeys(found))
 
+    def is_cleared(self, advisory: Advisory, move: Move) -> bool:
+        """Whether a move leads from versions that an advisory covers to one that it does not."""
+        after = () if move.after is None else (move.after,)
+        return advisory.id in self.ids(move) and not self._covers(advisory, move.package, after)
+
     def canonical(self, package: str) -> str:
         """The name that identifies a package; UNKNOWN stays it."""
         return canonical_name(self._ecosystem, package) if package else UNKNOWN

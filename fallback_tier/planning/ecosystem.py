@@ -1,15 +1,23 @@
 """One ecosystem's part of a plan: triage, then resolutions of what remains, until nothing of it is left
 over."""
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
 from fallback_tier.advisory import Advisory, AdvisoryBundle, Staying, bundle, fixed_versions
-from fallback_tier.errors import RecipeError, RepositoryError, ToolError, ToolMissingError
+from fallback_tier.errors import (
+    RecipeError,
+    RepositoryError,
+    StoppedError,
+    ToolError,
+    ToolMissingError,
+)
 from fallback_tier.outcome import (
+    NOT_RESOLVED,
     ChangedDeclaration,
     ClearedPath,
     Left,
@@ -25,6 +33,8 @@ from fallback_tier.planning.document import EcosystemPlan, PlannedMove, Remainin
 from fallback_tier.planning.whose import unnamed_here
 from fallback_tier.ports import EcosystemPlugin, NamesTests
 from fallback_tier.repo import RepoContext
+
+_Item = TypeVar("_Item")
 
 #: What a run of the ladder may end with.
 _ResolveError = RecipeError | RepositoryError | ToolError
@@ -109,6 +119,14 @@ class EcosystemPlanner:
         self._staying: set[tuple[str, str]] = set()
         #: Planned with the others, and not now: they stay as they are.
         self._waiting: set[str] = set()
+        #: All resolutions so far: what is known if clients are stopped.
+        self._known: list[_Resolved] = []
+        #: Why, and what to do, once clients are stopped.
+        self._cut_short: tuple[str, str] | None = None
+        #: What may hold the packages and was not read, if clients were stopped.
+        self.unread: tuple[UnreadItem, ...] = ()
+        #: The same, as far as the files alone tell.
+        self._unread_by_files: tuple[UnreadItem, ...] = ()
 
     @property
     def left_ids(self) -> set[str]:
@@ -135,10 +153,14 @@ class EcosystemPlanner:
         for item in found:
             for name in self._concern.ids(item):
                 self._held.setdefault(name, set()).add(self._concern.canonical(item.package))
-        self.notes = outline.notes
+        self.notes, self._unread_by_files = outline.notes, outline.unread
         silent = [advisory for advisory in open_ones if advisory.id not in self._held]
         asked = silent if self._resolve else self._open_by_files(silent)
-        reported = {one.id: it for one, it in self._concern.of_silent(asked, self._plugin)}
+        try:
+            reported = {one.id: it for one, it in self._concern.of_silent(asked, self._plugin)}
+        except StoppedError as error:
+            self._cut_short, self._targets = (error.problem, error.next_step), open_ones
+            return
         for advisory in silent:
             selection = reported.get(advisory.id)
             if not isinstance(selection, NotApplicable):
@@ -171,7 +193,8 @@ class EcosystemPlanner:
         less._targets = [one for one in self._targets if one.id in names]
         less._waiting = {one.id for one in self._targets} - {*names}
         less._staying = {(name, package) for name, package in self._staying if name in names}
-        less.left, less._alone_left = [], 0
+        less.left, less._alone_left, less._known = [], 0, []
+        less._cut_short, less.unread = None, ()
         fix = less.resolve()
         return fix, tuple(less.left)
 
@@ -181,16 +204,25 @@ class EcosystemPlanner:
         while rounds < MAX_ROUNDS:
             if not self._targets:
                 return None
+            if self._cut_short is not None:
+                return self._stopped(*self._cut_short)
             advisory = self._together(self._targets)
             many = len(self._targets)
             which = self._targets[0].id if many == 1 else f"{many} advisories together"
             self._observe(f"{self._plugin.name}: {which}")
             try:
                 resolved = self._resolved(advisory)
+            except StoppedError as error:
+                return self._stopped(error.problem, error.next_step)
             except _RESOLVE_ERRORS as error:
+                if error.kind == NOT_RESOLVED:
+                    return self._stopped(error.problem, error.next_step)
                 rounds += 1
                 self._one_by_one(error)
                 continue
+            open_one = next((it for it in resolved.left if it.is_not_resolved), None)
+            if open_one is not None:
+                return self._stopped(open_one.sentence, open_one.next_step)
             stuck = tuple(
                 item for item in resolved.left if not self._is_known(self._remaining(item))
             )
@@ -208,6 +240,8 @@ class EcosystemPlanner:
                 # What is left names none of them, so nobody knows which it concerns: unknown, not clean.
                 first = over[0]
                 self._give_up(first.why, first.next_step)
+        if self._cut_short is not None:
+            return self._stopped(*self._cut_short)
         why = f"{MAX_ROUNDS} rounds of planning each left something over."
         why_not = NotApplicable(reason=RefusalReason.RESOLVER_FAILED, sentence=why)
         self._give_up(why_not, "Fix these one by one.")
@@ -248,7 +282,7 @@ class EcosystemPlanner:
             )
         result = self._plugin.apply(selection, advisory, self._repo)
         check_recipe(result.changes, self._plugin, self._repo)
-        return _Resolved(
+        resolved = _Resolved(
             moves=result.moves,
             left=result.left,
             files=tuple(sorted(change.path for change in result.changes)),
@@ -258,6 +292,8 @@ class EcosystemPlanner:
             notes=result.notes,
             unread=result.unread,
         )
+        self._known.append(resolved)
+        return resolved
 
     def _outlined(self, advisory: Advisory) -> _Resolved:
         outline = self._plugin.outline(advisory, self._repo)
@@ -297,20 +333,28 @@ class EcosystemPlanner:
             return False
         self._alone_left -= len(new)
         self._alone |= new.keys()
-        for group in new.values():
-            self._ask(group, self._together(group))
+        for number, group in enumerate(new.values(), 1):
+            self._ask(group, self._together(group), f"{number} of {len(new)}")
         return True
 
-    def _ask(self, group: Sequence[Advisory], record: Advisory) -> None:
+    def _ask(self, group: Sequence[Advisory], record: Advisory, which: str) -> None:
         names = ", ".join(one.id for one in group)
-        self._observe(f"{self._plugin.name}: {names} alone")
+        self._observe(f"{self._plugin.name}: {names} alone ({which})")
         try:
             resolved = self._resolved(record)
+        except StoppedError as error:
+            self._cut_short = error.problem, error.next_step
         except _RESOLVE_ERRORS as own:
-            if not self._asked_in_parts(group):
+            if own.kind == NOT_RESOLVED:
+                self._cut_short = own.problem, own.next_step
+            elif not self._asked_in_parts(group):
                 why = _refusal_of(own)
                 self._leave([self._whole(one, why, own.next_step) for one in group])
         else:
+            open_one = next((it for it in resolved.left if it.is_not_resolved), None)
+            if open_one is not None:
+                self._cut_short = open_one.sentence, open_one.next_step
+                return
             if resolved.left and self._asked_in_parts(group):
                 return
             ids = tuple(one.id for one in group)
@@ -327,6 +371,104 @@ class EcosystemPlanner:
 
         parts = _groups(group, versions)
         return len(parts) > 1 and self._ask_alone(parts)
+
+    def _stopped(self, sentence: str, next_step: str) -> EcosystemPlan | None:
+        """Return what is known of the targets once clients are stopped. Everything else of them is left as
+        not resolved. A fix that resolves all may take other steps.
+
+        The resolution that clears most targets counts, and of the others what each needs alone, unless the
+        two contradict each other."""
+        cleared = [(self._cleared_by(resolved), resolved) for resolved in self._known]
+        later_first = reversed(cleared)
+        chosen: dict[str, tuple[tuple[Move, ...], _Resolved]] = {}
+        for by_target, resolved in sorted(later_first, key=lambda it: len(it[0]), reverse=True):
+            known = [move for moves, _ in chosen.values() for move in moves]
+            for name, moves in by_target.items():
+                if name not in chosen and (kept := [it for it in moves if self._fits(it, known)]):
+                    chosen[name] = tuple(kept), resolved
+        moved: dict[Move, list[str]] = {}
+        for target in self._targets:
+            for move in chosen[target.id][0] if target.id in chosen else ():
+                moved.setdefault(move, []).append(target.id)
+        fixed = [target for target in self._targets if target.id in chosen]
+        for target in fixed:
+            for item in self._rest_of(target, *chosen[target.id], sentence, next_step):
+                self._staying.add((target.id, self._concern.canonical(item.package)))
+                self._note(item)
+        others = [target for target in self._targets if target not in fixed]
+        self._leave_open(others, sentence, next_step)
+        unread = (it for resolved in self._known for it in resolved.unread)
+        self.unread = _each_once((*self._unread_by_files, *unread))
+        if not fixed:
+            return None
+        together, used = self._together(fixed), [chosen[target.id][1] for target in fixed]
+        levels = {it.proof_level for it in used}
+        return EcosystemPlan(
+            ecosystem=self._plugin.name,
+            advisory_ids=tuple(target.id for target in fixed),
+            proof_level=ProofLevel.PINS if ProofLevel.PINS in levels else ProofLevel.RESOLVED_TREE,
+            files=_each_once(path for it in used for path in it.files),
+            moves=tuple(
+                PlannedMove.model_validate({**dict(move), "advisory_ids": tuple(ids)})
+                for move, ids in moved.items()
+            ),
+            declarations=_each_once(line for it in used for line in it.declarations),
+            cleared=_each_once(path for it in used for path in it.cleared),
+            notes=_each_once(note for it in self._known for note in it.notes),
+            in_part=together.in_part,
+            unread=self.unread,
+            advisory=together,
+        )
+
+    def _cleared_by(self, resolved: _Resolved) -> dict[str, tuple[Move, ...]]:
+        """Return the moves of a resolution that lead out of a target's reach, by target."""
+        found = (
+            (target.id, tuple(it for it in resolved.moves if self._concern.is_cleared(target, it)))
+            for target in self._targets
+        )
+        return {name: moves for name, moves in found if moves}
+
+    def _fits(self, move: Move, known: Sequence[Move]) -> bool:
+        """Return whether a move brings in no version that an advisory covers, and none of these known moves
+        leads the same copies to another version."""
+        if self._concern.brought_in([move], {advisory.id for advisory in self._advisories}):
+            return False
+        package = self._concern.canonical(move.package)
+        return not any(
+            (other.manifest, self._concern.canonical(other.package)) == (move.manifest, package)
+            and other.after != move.after
+            and not set(other.before).isdisjoint(move.before)
+            for other in known
+        )
+
+    def _rest_of(
+        self,
+        target: Advisory,
+        moves: Sequence[Move],
+        resolved: _Resolved,
+        sentence: str,
+        next_step: str,
+    ) -> Iterator[Remaining]:
+        """Yield what a resolution leaves of a target: packages without a move, and those that it moves only
+        in some places."""
+        open_packages = self._held.get(target.id, set()) - {UNKNOWN}
+        open_packages -= {self._concern.canonical(move.package) for move in moves}
+        for item in resolved.left:
+            if target.id not in self._concern.ids(item):
+                continue
+            if item.is_not_resolved:
+                open_packages.add(self._concern.canonical(item.package))
+            else:
+                yield self._remaining(item).model_copy(update={"advisory_ids": (target.id,)})
+        if open_packages:
+            yield from open_items(self._plugin.name, target, sentence, next_step, open_packages)
+
+    def _leave_open(self, group: Sequence[Advisory], sentence: str, next_step: str) -> None:
+        """Leave these as not resolved: there may be a step for each."""
+        for one in group:
+            self._leave(
+                open_items(self._plugin.name, one, sentence, next_step, self._held.get(one.id, ()))
+            )
 
     def _give_up(self, why: NotApplicable, next_step: str) -> None:
         self._leave(self._whole(advisory, why, next_step) for advisory in self._targets)
@@ -397,8 +539,9 @@ class EcosystemPlanner:
         not concern the repository, unless a source that was not read may hold what they name. It is asked
         for each, since ``unread`` is of all."""
         if unread and len(silent) <= MAX_ALONE:
-            for advisory in silent:  # without guards, of which something may be unknown as well
-                self._ask((advisory,), advisory)
+            for number, advisory in enumerate(silent, 1):
+                # Without guards, of which something may be unknown as well.
+                self._ask((advisory,), advisory, f"{number} of {len(silent)}")
         elif unread:
             sentence = (
                 "Whether they concern this repository is unknown: not all of its sources were read."
@@ -418,6 +561,8 @@ class EcosystemPlanner:
         about.update(name for path in resolved.cleared for name in path.advisory_ids)
         silent = [target for target in self._targets if target.id not in about]
         self._settle(silent, resolved.unread)
+        if self._cut_short is not None:
+            return self._stopped(*self._cut_short)
         self._targets = [target for target in self._targets if target.id in about]
         if not self._targets:
             return None
@@ -443,6 +588,32 @@ class EcosystemPlanner:
             tests=self._tests(resolved.files),
             advisory=together,
         )
+
+
+def open_items(
+    ecosystem: str,
+    advisory: Advisory,
+    sentence: str,
+    next_step: str,
+    packages: Collection[str] = (),
+) -> list[Remaining]:
+    """Return what is left of an advisory since clients were stopped, by package: there may be a step."""
+    return [
+        Remaining(
+            ecosystem=ecosystem,
+            package=package,
+            advisory_ids=(advisory.id,),
+            reason=RefusalReason.RESOLVER_FAILED,
+            sentence=sentence,
+            next_step=next_step,
+            kind=NOT_RESOLVED,
+        )
+        for package in sorted(packages) or [UNKNOWN]
+    ]
+
+
+def _each_once(items: Iterable[_Item]) -> tuple[_Item, ...]:
+    return tuple(dict.fromkeys(items))
 
 
 def _groups(

@@ -64,6 +64,13 @@ class ScanRules(Frozen):
 SCHEMA_VERSION: Literal[1] = 1
 
 
+class Stopped(StrEnum):
+    """Why a scan has not looked for all steps (``StoppedError.kind``)."""
+
+    TIME_LIMIT = "time_limit"
+    INTERRUPTED = "interrupted"
+
+
 class FixStep(Frozen):
     """A step that fixes the package, as ``plan`` has it: versions ``before``, and the one ``after`` (None:
     it is no longer installed). ``raised``: other packages that it changes, as ``name version``."""
@@ -80,8 +87,10 @@ class Finding(Frozen):
 
     ``severity``: the highest that a record of it states. ``paths``: one from a root to each affected copy,
     as ``sources`` (locks, manifests) has them. ``fixed``: versions that the records name as fixed.
-    ``steps``: what fixes it; empty: ``why_not`` says why there is none. ``disputed``: versions that the
-    database's answer calls affected and the ranges of its records do not.
+    ``steps``: what fixes it; empty: ``why_not`` says why there is none. ``not_resolved``: the scan was
+    stopped before all steps were found, so that there may be one, or one more; ``why_not`` says how to find
+    it. ``disputed``: versions that the database's answer calls affected and the ranges of its records do
+    not.
     """
 
     id: str
@@ -98,6 +107,7 @@ class Finding(Frozen):
     fixed: tuple[str, ...] = ()
     steps: tuple[FixStep, ...] = ()
     why_not: str = ""
+    not_resolved: bool = False
     disputed: tuple[str, ...] = ()
 
 
@@ -139,7 +149,8 @@ class ScanResult(Frozen):
     looked at. ``packages``: how many installed versions were asked about. ``unread``: what may install
     more, and was not read, resolved or asked about. ``unmatched``: ids of rules that ignore nothing here.
     ``skipped``: answers that gave no record. ``resolved`` False: the steps are predicted from the files
-    alone.
+    alone. ``stopped``: why steps were not looked for to the end (those that are shown may be others then);
+    None: they were.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -158,16 +169,19 @@ class ScanResult(Frozen):
     unread: tuple[UnreadItem, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     resolved: bool
+    stopped: Stopped | None = None
     asked: Answered
     advisory_sources: tuple[AdvisorySource, ...] = ()
 
     @property
     def is_unknown(self) -> bool:
         """Whether something may be vulnerable that could not be found out. What a repository itself leaves
-        out (``paths`` in its file) is something: nobody who scans it decided that."""
+        out (``paths`` in its file) is something: nobody who scans it decided that. So is what a scan would
+        have resolved, had it not been stopped."""
         by_itself = any(it.key == "paths" and it.source is Source.REPOSITORY for it in self.rules)
         return (
             bool(self.unread)
+            or self.stopped is not None
             or any(item.unknown for item in self.skipped)
             or (by_itself and bool(self.outside))
         )

@@ -31,8 +31,9 @@ from fallback_tier.errors import (
     RepositoryError,
     WithdrawnError,
 )
+from fallback_tier.execution import StoppableClients
 from fallback_tier.files.entries import say_nothing
-from fallback_tier.installed import clients_and_plugins, look_at, tags_of
+from fallback_tier.installed import InstalledPlugins, clients_and_plugins, look_at, tags_of
 from fallback_tier.inventory import InstalledPackage
 from fallback_tier.outcome import UnreadItem
 from fallback_tier.planning import Remaining, RemediationPlan, divisible_plan
@@ -45,6 +46,7 @@ from fallback_tier.scan.document import (
     Level,
     ScanResult,
     ScanRules,
+    Stopped,
 )
 from fallback_tier.wiring.places import check_caches
 
@@ -55,32 +57,44 @@ _WORDS["moderate"] = Level.MEDIUM
 #: Paths that a finding names; JSON has no more either.
 MAX_PATHS = 20
 
+#: For the steps of all findings, unless the user gives another limit.
+STEPS_LIMIT_S = 300.0
+
 
 @dataclass(frozen=True)
 class Scanned:
     """A scan's result, and ``to_fix``: the records of those advisories that it shows and that a fix can be
     given, as they were fetched. A record whose ranges cover nothing that is installed, or that has none, is
-    not among them: a fix would call it "not affected", and the database lists it."""
+    not among them: a fix would call it "not affected", and the database lists it. ``interrupt``: what a
+    person raised while steps were looked for, for the caller to raise once the result is shown."""
 
     result: ScanResult
     to_fix: tuple[Advisory, ...]
+    interrupt: KeyboardInterrupt | None = None
 
 
 @dataclass(frozen=True)
 class Scanner:
-    """Scans repositories by one OSV API. ``resolve`` False: steps are predicted from the files alone."""
+    """Scans repositories by one OSV API. ``resolve`` False: steps are predicted from the files alone.
+    ``limit_s``: for all steps; those that are not found until then are marked as not resolved. ``found``:
+    called with the findings that the rules show, without steps, before the first step is looked for."""
 
     lookup: OsvLookup
     settings: Settings
     rules: ScanRules
     today: date
     resolve: bool = True
+    limit_s: float = STEPS_LIMIT_S
     observe: Callable[[str], None] = say_nothing
+    found: Callable[[ScanResult], None] = lambda _result: None
 
     def scan(self, repository: Path) -> ScanResult:
         """Return what is vulnerable in a clean git checkout; nothing is written to it. Raises as
-        ``scan_with_records``."""
-        return self.scan_with_records(repository).result
+        ``scan_with_records``, and KeyboardInterrupt."""
+        scanned = self.scan_with_records(repository)
+        if scanned.interrupt is not None:
+            raise scanned.interrupt
+        return scanned.result
 
     def scan_with_records(self, repository: Path) -> Scanned:
         """As ``scan``, with the records of what is shown.
@@ -88,7 +102,9 @@ class Scanner:
         Raises RepositoryError; StateFolderError if a client can't write its cache; ToolError; and what
         ``query.affecting`` and ``OsvLookup.find`` raise if the database gives no answer.
         """
-        clients, plugins = clients_and_plugins(self.settings.allow_hosts)
+        clients, _ = clients_and_plugins(self.settings.allow_hosts)
+        stoppable = StoppableClients(clients)
+        plugins = InstalledPlugins(stoppable)
         repo = look_at(repository, clients, self.settings)
         here = {
             name: plugins[name] for name in plugins if plugins[name].manifests(repo.tracked_files)
@@ -105,50 +121,69 @@ class Scanner:
         listed = {key: [it for form in _forms(key) for it in by_form[form]] for key in installed}
         records, skipped = self._records({name for ids in answer.ids for name in ids})
         advisories = one_per_flaw(records)
+        findings = [
+            finding
+            for advisory in advisories
+            for finding in _findings(advisory, installed, listed, _level(advisory, records))
+        ]
+        result = ScanResult(
+            repository=repo.root.name,
+            base_commit=repo.base_commit,
+            packages=len(installed),
+            unread=tuple(dict.fromkeys(unread)),
+            paths=repo.settings.paths,
+            outside=tuple(sorted(outside)),
+            skipped=tuple(skipped),
+            resolved=self.resolve,
+            asked=answer,
+            advisory_sources=tuple(self.lookup.sources),
+        )
+        if not advisories:
+            return Scanned(self._ruled(findings, result), ())
+        if self.resolve:
+            self.found(self._ruled(findings, result))
         # 3. What can be done about it.
-        planned = None
-        if advisories:
-            given = AdvisorySet(advisories=advisories)
-            planned = divisible_plan(
-                given,
+        planned, stopped, interrupt = self._planned(advisories, repo, plugins, stoppable)
+        why = {
+            None: "",
+            Stopped.TIME_LIMIT: f"Not resolved within {self.limit_s:g} s",
+            Stopped.INTERRUPTED: "Not resolved before the interruption",
+        }[stopped]
+        findings = [_with_steps(finding, planned, why) for finding in findings]
+        if planned is not None:
+            unread += planned.unread
+            unread += _beyond(planned, findings)
+        update = {"unread": tuple(dict.fromkeys(unread)), "stopped": stopped}
+        result = self._ruled(findings, result.model_copy(update=update))
+        shown = {finding.id for finding in result.findings}
+        if planned is not None:
+            shown -= {*planned.not_affected}
+        to_fix = tuple(it for it in advisories if it.id in shown and not it.says_nothing)
+        return Scanned(result, to_fix, interrupt)
+
+    def _planned(
+        self,
+        advisories: tuple[Advisory, ...],
+        repo: RepoContext,
+        plugins: Mapping[str, EcosystemPlugin],
+        clients: StoppableClients,
+    ) -> tuple[RemediationPlan | None, Stopped | None, KeyboardInterrupt | None]:
+        """Return the plan, why it is not complete (None: it is), and the interruption, if that is why. No
+        plan: it was interrupted before anything of it was known."""
+        clients.begin(self.limit_s)
+        try:
+            plan = divisible_plan(
+                AdvisorySet(advisories=advisories),
                 repo,
                 plugins,
                 resolve=self.resolve,
                 tags=tags_of(repo, clients),
                 observe=self.observe,
             ).plan
-        findings = [
-            finding
-            for advisory in advisories
-            for finding in _findings(
-                advisory, installed, listed, _level(advisory, records), planned
-            )
-        ]
-        if planned is not None:
-            unread += planned.unread
-            unread += _beyond(planned, findings)
-        result = self._ruled(
-            findings,
-            ScanResult(
-                repository=repo.root.name,
-                base_commit=repo.base_commit,
-                packages=len(installed),
-                unread=tuple(dict.fromkeys(unread)),
-                paths=repo.settings.paths,
-                outside=tuple(sorted(outside)),
-                skipped=tuple(skipped),
-                resolved=self.resolve,
-                asked=answer,
-                advisory_sources=tuple(self.lookup.sources),
-            ),
-        )
-        shown = {finding.id for finding in result.findings}
-        if planned is not None:
-            shown -= {*planned.not_affected}
-        return Scanned(
-            result,
-            tuple(it for it in advisories if it.id in shown and not it.says_nothing),
-        )
+        except KeyboardInterrupt as interrupt:
+            return None, Stopped.INTERRUPTED, interrupt
+        stopped = clients.stopped
+        return plan, None if stopped is None else Stopped(stopped.kind), clients.interrupt
 
     def _inventory(
         self, repo: RepoContext, plugins: Mapping[str, EcosystemPlugin]
@@ -252,8 +287,8 @@ def _findings(
     installed: Mapping[PackageVersion, Sequence[InstalledPackage]],
     listed: Mapping[PackageVersion, Sequence[str]],
     severity: Level,
-    planned: RemediationPlan | None,
 ) -> Iterator[Finding]:
+    """Yield an advisory's findings, without steps."""
     ids = {advisory.id, *advisory.aliases}
     by_package: dict[tuple[str, str], list[PackageVersion]] = {}
     disputed: set[PackageVersion] = set()
@@ -267,7 +302,6 @@ def _findings(
     for (ecosystem, name), keys in by_package.items():
         keys.sort(key=lambda key: sort_key(key.ecosystem, key.version))
         copies = [copy for key in keys for copy in installed[key]]
-        steps, why_not = _steps(advisory, ecosystem, name, planned)
         yield Finding(
             id=advisory.id,
             aliases=advisory.aliases,
@@ -281,17 +315,14 @@ def _findings(
             direct=any(copy.direct for copy in copies),
             development=all(copy.development for copy in copies),
             fixed=fixed_versions(advisory, ecosystem, name),
-            steps=steps,
-            why_not=why_not,
             disputed=tuple(key.version for key in keys if key in disputed),
         )
 
 
-def _steps(
-    advisory: Advisory, ecosystem: str, package: str, planned: RemediationPlan | None
-) -> tuple[tuple[FixStep, ...], str]:
-    if planned is None:
-        return (), ""
+def _with_steps(finding: Finding, planned: RemediationPlan | None, stopped: str) -> Finding:
+    """Return a finding with its steps, and why there is none, or not one for each of its places.
+    ``stopped``: a clause on why the plan was not made to its end; empty: it was."""
+    ecosystem, package = finding.ecosystem, finding.package
     steps = tuple(
         FixStep(
             manifest=move.manifest,
@@ -300,23 +331,31 @@ def _steps(
             after=move.after,
             raised=move.raised,
         )
-        for fix in planned.fixes
+        for fix in (planned.fixes if planned is not None else ())
         if fix.ecosystem == ecosystem
         for move in fix.moves
-        if advisory.id in move.advisory_ids and canonical_name(ecosystem, move.package) == package
+        if finding.id in move.advisory_ids and canonical_name(ecosystem, move.package) == package
     )
-    left = next(
-        (
-            item
-            for item in planned.left
-            if advisory.id in item.advisory_ids
-            and (not item.package or canonical_name(ecosystem, item.package) == package)
-        ),
-        None,
+    left = [
+        item
+        for item in (planned.left if planned is not None else ())
+        if finding.id in item.advisory_ids
+        and (not item.package or canonical_name(ecosystem, item.package) == package)
+    ]
+    refused = next((item for item in left if not item.is_not_resolved), None)
+    missing = [path for path in finding.sources if path not in {step.manifest for step in steps}]
+    is_settled = refused is not None or finding.id in (planned.not_affected if planned else ())
+    is_open = any(item.is_not_resolved for item in left) or bool(missing and not is_settled)
+    if stopped and is_open:
+        where = f" in {', '.join(missing)}" if steps and missing else ""
+        why_not = f"{stopped}{where}: `fallback-tier plan REPO --advisory {finding.id}` goes on."
+    elif refused is not None:
+        why_not = _why_not(refused)
+    else:
+        why_not = "" if steps else "The plan has no step for it."
+    return finding.model_copy(
+        update={"steps": steps, "why_not": why_not, "not_resolved": bool(stopped) and is_open}
     )
-    if left is not None:
-        return steps, _why_not(left)
-    return steps, "" if steps else "The plan has no step for it."
 
 
 def _why_not(left: Remaining) -> str:

@@ -1,7 +1,14 @@
 """`scan`: a lock of each client, what the database answers, and what is never called clean."""
 
 import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,11 +18,13 @@ import pytest
 
 from fallback_tier.advisory.query import MAX_QUERIES
 from fallback_tier.cli import exit_codes
-from tests.e2e.command import Ended, repository, run
+from tests.e2e.command import SCRIPT, Ended, repository, run
 from tests.fakes.osv_api import OsvApi, osv_api
+from tests.fakes.repository import commit_all, write
 from tests.registry import Universe, serve
 from tests.unit.advisory.osv_shape import OSV_SCHEMA
 from tests.unit.shared.locks_support import poetry_lock
+from tests.waiting import came, joined
 
 GHSA, CVE = "GHSA-2222-3333-4444", "CVE-2026-1234"
 HIGH = "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:N/I:N/A:H"
@@ -158,6 +167,10 @@ class Scenario:
 
     def commit(self, files: Mapping[str, str]) -> None:
         self.repo = repository(self.place / "repo", files)
+
+    def commit_again(self, files: Mapping[str, str]) -> None:
+        write(self.repo, dict(files))
+        commit_all(self.repo)
 
     def __call__(self, *more: str) -> Ended:
         state = str(self.place / "state")
@@ -589,3 +602,117 @@ def test_a_file_of_settings_that_is_not_committed_is_named(tmp_path: Path) -> No
         assert ".fallback-tier.toml" in ended.err
         given = run("scan", *words, "--config", repo / ".fallback-tier.toml")
         assert ".fallback-tier.toml is not committed" not in given.err
+
+
+@dataclass
+class SilentRegistry:
+    """A registry that takes a connection and never answers. ``asked``: a client has connected."""
+
+    listener: socket.socket
+    asked: threading.Event = field(default_factory=threading.Event)
+    closing: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.listener.getsockname()[1]}/simple"
+
+    def accept(self) -> None:
+        with self.listener.accept()[0]:
+            self.asked.set()
+            came(self.closing)
+
+
+@pytest.fixture
+def registry() -> Iterator[SilentRegistry]:
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        registry = SilentRegistry(listener)
+        accepting = threading.Thread(target=registry.accept)
+        accepting.start()
+        yield registry
+        registry.closing.set()
+        socket.create_connection(listener.getsockname()).close()  # if no client did
+        joined(accepting)
+
+
+@pytest.fixture
+def waiting(scenario: Scenario, registry: SilentRegistry) -> Scenario:
+    """Its lock says what is vulnerable, and no step can be resolved."""
+    address = registry.url
+    scenario.commit_again(
+        {
+            path: text.replace("https://index.example/simple", address)
+            for path, text in PROJECTS["uv"][1].items()
+        }
+    )
+    scenario.env = {"UV_DEFAULT_INDEX": address, "UV_NO_CONFIG": "1", "UV_HTTP_TIMEOUT": "300"}
+    return scenario
+
+
+def test_after_the_time_limit_what_is_vulnerable_is_shown(waiting: Scenario) -> None:
+    """The finding is there before any step is looked for; its step is said to be missing, and how to find
+    it."""
+    text = waiting("--time-limit", "2")
+    assert text.code == exit_codes.VULNERABLE, text
+    row = re.compile(rf"^high +left 1\.0\.0 +{GHSA} +1\.5\.0$", re.MULTILINE)
+    assert row.search(text.err), text.err
+    assert row.search(text.out), text.out
+    shown = " ".join(text.out.split())
+    assert f"not resolved within 2 s: `fallback-tier plan REPO --advisory {GHSA}` goes on." in shown
+    assert "no step" not in shown
+    assert "not resolved: steps of 1 of 1 findings; --time-limit gives more time" in shown
+    assert all(len(line) <= 80 for line in text.out.splitlines()), text.out
+
+
+def test_json_says_which_steps_were_not_resolved(waiting: Scenario) -> None:
+    ended = waiting("--time-limit", "2", "--json")
+    assert ended.code == exit_codes.VULNERABLE, ended
+    (finding,) = ended.json["findings"]
+    assert (ended.json["stopped"], finding["not_resolved"]) == ("time_limit", True)
+    assert finding["steps"] == []
+    assert f"plan REPO --advisory {GHSA}" in finding["why_not"]
+    assert GHSA not in ended.err  # for programs, standard output alone
+
+
+def test_quiet_shows_the_result_alone(waiting: Scenario) -> None:
+    ended = waiting("--time-limit", "2", "-q")
+    assert (ended.code, GHSA in ended.err, GHSA in ended.out) == (11, False, True)
+
+
+def test_a_scan_in_time_is_whole(scenario: Scenario) -> None:
+    ended = scenario.quick("--time-limit", "0.001")  # no client runs
+    (finding,) = ended.json["findings"]
+    assert (ended.json["stopped"], finding["not_resolved"]) == (None, False)
+    assert finding["steps"]
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_an_interrupted_scan_shows_what_it_found(
+    waiting: Scenario,
+    registry: SilentRegistry,
+    form: tuple[str, ...],
+    request: pytest.FixtureRequest,
+) -> None:
+    state = str(waiting.place / "state")
+    words = ["scan", str(waiting.repo), "--advisory-url", waiting.api.url, "--state-dir", state]
+    process = subprocess.Popen(
+        [SCRIPT, *words, *form],
+        env={**os.environ, "COLUMNS": "200", **waiting.env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Where these tests run in the background of a shell, it is ignored, and a program inherits that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    request.addfinalizer(process.kill)
+    came(registry.asked)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == exit_codes.INTERRUPTED, err
+    assert "interrupted; the repository is as it was" in err
+    if form:
+        document = json.loads(out)
+        assert (document["stopped"], document["exit_code"]) == ("interrupted", 130)
+        assert [it["not_resolved"] for it in document["findings"]] == [True]
+    else:
+        assert GHSA in out
+        assert "not resolved before the interruption" in " ".join(out.split())

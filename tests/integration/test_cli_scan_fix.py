@@ -149,6 +149,24 @@ def test_what_is_shown_is_fixed_and_scans_clean_again(scenario: Scenario) -> Non
     scenario.is_clean_now()
 
 
+def test_a_step_that_was_not_resolved_in_time_is_looked_for_by_the_fix(scenario: Scenario) -> None:
+    """It is not "no step": the fix has all the time that it needs, and fixes it."""
+    scenario.commit(python("left"))
+    scenario.lists("left", LEFT)
+    ended = scenario.fix("--time-limit", "0.001")
+    assert ended.code == exit_codes.UNKNOWN, (
+        ended
+    )  # not all that the fix is not given was looked at
+    (finding,) = ended.json["findings"]
+    assert (finding["not_resolved"], finding["steps"], ended.json["stopped"]) == (
+        True,
+        [],
+        "time_limit",
+    )
+    assert (ended.json["not_fixed"], ended.json["fix"]["delivered"]) == ([], True)
+    assert (scenario.repo / "requirements.txt").read_text() == "left==1.5.0\n"
+
+
 def test_one_is_fixed_as_fix_would(scenario: Scenario) -> None:
     """The same patch, outcome and gates as `fix --advisory ID`, in the same form of a document."""
     scenario.commit(python("left"))

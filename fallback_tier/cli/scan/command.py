@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 from fallback_tier.cli import exit_codes
+from fallback_tier.cli.ending import code_of
 from fallback_tier.cli.options import (
     advisory_lookup,
     configuration,
@@ -17,11 +18,11 @@ from fallback_tier.cli.options import (
 )
 from fallback_tier.cli.progress import watch_of
 from fallback_tier.cli.results import print_shown
-from fallback_tier.cli.scan.report import show
+from fallback_tier.cli.scan.report import early_lines, show
 from fallback_tier.errors import InputError
 from fallback_tier.installed import committed_settings
 from fallback_tier.scan.document import ScanResult, ScanRules
-from fallback_tier.scan.scanning import Scanner
+from fallback_tier.scan.scanning import STEPS_LIMIT_S, Scanner
 
 #: Options that promise something which only a fix does.
 _OF_A_FIX = ("dry_run", "output", "commit", "report", "no_sandbox", "require_tests")
@@ -35,7 +36,7 @@ class ScanDocument(ScanResult):
 
 def run(arguments: argparse.Namespace) -> int:
     """Scan, print; with ``--fix``, fix what is shown. The exit code says whether something is vulnerable,
-    or how the fix ended."""
+    or how the fix ended. Raises KeyboardInterrupt once what was found before it is printed."""
     _check_options(arguments)
     repository, says = repository_of(arguments), resolved_settings(arguments)
     configured = configuration(arguments, says) if arguments.fix else None
@@ -46,6 +47,12 @@ def run(arguments: argparse.Namespace) -> int:
         watch.detail(text)
     for text in uncommitted_settings(arguments):
         watch.note(text)
+
+    def found(result: ScanResult) -> None:
+        for text in early_lines(result, limit_s):
+            watch.note(text)
+
+    limit_s = arguments.time_limit or STEPS_LIMIT_S
     with watch.planning() as progress:
         scanner = Scanner(
             advisory_lookup(arguments),
@@ -53,15 +60,22 @@ def run(arguments: argparse.Namespace) -> int:
             ScanRules.of(all_says),
             today=datetime.now(UTC).date(),
             resolve=not arguments.no_resolve,
+            limit_s=limit_s,
             observe=progress,
+            found=found,
         )
         scanned = scanner.scan_with_records(repository)
+    if scanned.interrupt is not None:
+        _print(arguments, scanned.result, code_of(scanned.interrupt))
+        raise scanned.interrupt
     if configured is not None:
         from fallback_tier.cli.scan.fixing import fix_shown
 
         return fix_shown(scanned, repository, configured, arguments, watch)
-    result = scanned.result
-    code = exit_code(result)
+    return _print(arguments, scanned.result, exit_code(scanned.result))
+
+
+def _print(arguments: argparse.Namespace, result: ScanResult, code: int) -> int:
     document = ScanDocument(**dict(result), exit_code=code)
     return print_shown(arguments, document, lambda: show(result, Console()), code)
 

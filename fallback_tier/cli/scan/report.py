@@ -10,7 +10,7 @@ from rich.markup import escape
 from fallback_audit.showing.describe import visible
 from fallback_tier.cli.remediation import line
 from fallback_tier.outcome import UnreadItem
-from fallback_tier.scan.document import Finding, FixStep, NotFixed, ScanResult
+from fallback_tier.scan.document import Finding, FixStep, NotFixed, ScanResult, Stopped
 
 #: Columns of the table, and their widths; with two spaces between them, 80.
 _HEADS = ("severity", "package", "advisory", "fixed in")
@@ -52,6 +52,17 @@ def show_not_fixed(
             line(console, escape(part), verbatim=True)
 
 
+def early_lines(result: ScanResult, limit_s: float) -> Iterator[str]:
+    """Yield what is vulnerable, a row a finding, for while steps are looked for."""
+    if result.findings:
+        yield from _wrapped(
+            f"{_summary(result)}; looking for the steps that fix them, for {limit_s:g} s at most"
+        )
+        yield _row(_HEADS)
+    for finding in result.findings:
+        yield _row(_cells(finding))
+
+
 def lines(result: ScanResult) -> Iterator[str]:
     """Yield the report's lines: plain text, without control characters."""
     commit = result.base_commit[:12]
@@ -64,6 +75,7 @@ def lines(result: ScanResult) -> Iterator[str]:
     for finding in result.findings:
         yield from _finding(finding)
     yield from _wrapped(_summary(result))
+    yield from _wrapped(_open(result))
     if result.paths:
         yield from _wrapped(
             f"limited to {', '.join(result.paths)}{_origins(result).get('paths', '')}"
@@ -85,9 +97,7 @@ def lines(result: ScanResult) -> Iterator[str]:
 
 
 def _finding(finding: Finding) -> Iterator[str]:
-    label = f"{finding.package} {', '.join(finding.versions)}"
-    fixed = ", ".join(finding.fixed) or "none named"
-    yield _row((finding.severity, label, finding.id, fixed))
+    yield _row(_cells(finding))
     yield from _wrapped(_about(finding), "  ")
     how = "direct" if finding.direct else "transitive"
     kind = "development" if finding.development else "production"
@@ -98,13 +108,20 @@ def _finding(finding: Finding) -> Iterator[str]:
         yield f"    and {len(finding.paths) - MAX_PATHS_SHOWN} more paths (--json has them)"
     for step in finding.steps:
         yield from _wrapped(_step(step), "  ")
-    if finding.why_not:
+    if finding.not_resolved:
+        yield from _wrapped(finding.why_not[:1].lower() + finding.why_not[1:], "  ")
+    elif finding.why_not:
         yield from _wrapped(f"no step: {finding.why_not}", "  ")
     if finding.disputed:
         versions = ", ".join(finding.disputed)
         yield from _wrapped(
             f"the database lists {versions}, and the ranges of its records do not", "  "
         )
+
+
+def _cells(finding: Finding) -> tuple[str, str, str, str]:
+    label = f"{finding.package} {', '.join(finding.versions)}"
+    return finding.severity, label, finding.id, ", ".join(finding.fixed) or "none named"
 
 
 def _step(step: FixStep) -> str:
@@ -140,6 +157,18 @@ def _summary(result: ScanResult) -> str:
     if result.is_unknown:
         parts.append("not everything could be decided")
     return ", ".join(parts)
+
+
+def _open(result: ScanResult) -> str:
+    """What it means that the scan was stopped; empty: it was not."""
+    if result.stopped is None:
+        return ""
+    count = sum(finding.not_resolved for finding in result.findings)
+    how = "`fallback-tier plan REPO --advisory ID` looks for one alone"
+    if result.stopped is Stopped.TIME_LIMIT:
+        how = f"--time-limit gives more time, and {how}"
+    message = f"not resolved: steps of {count} of {len(result.findings)} findings; {how}"
+    return f"{message}. The steps shown are those found until then; a fix of all may take others."
 
 
 def _origins(result: ScanResult) -> dict[str, str]:

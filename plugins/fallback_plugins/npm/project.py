@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -36,7 +37,7 @@ from fallback_plugins.npm.manifests.pnpm_workspace import workspace_text
 from fallback_plugins.npm.manifests.specs import admits
 from fallback_plugins.npm.strategies.all_strategies import Strategies
 from fallback_plugins.npm.strategies.pins import pinned, raise_pins
-from fallback_plugins.npm.strategies.resolving import NpmPosition, Resolver, judge_of
+from fallback_plugins.npm.strategies.resolving import Answers, NpmPosition, Resolver, judge_of
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.origins import local_copies
 from fallback_plugins.npm.surveying.projects import Site, files_of, left_out
@@ -62,6 +63,7 @@ from fallback_plugins.shared.ladder import (
     Reached,
     Resolution,
     Strategy,
+    copies,
     ordered,
     unknown,
 )
@@ -69,7 +71,7 @@ from fallback_plugins.shared.resolution import ResolvedBy, unlisted
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import LeftOut
 from fallback_tier.advisory import Advisory, is_affected
-from fallback_tier.errors import RecipeError, ToolError
+from fallback_tier.errors import RecipeError, StoppedError, ToolError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.repo import RepoContext
 
@@ -103,7 +105,9 @@ class InStep:
         text = fix.texts.get(self.path) if fix is not None else None
         text = text or again.command.locked.lock_text
         tree = again.command.client.tree(again.files.with_lock(text))
-        return ProjectFix(texts={self.path: text}, moves=(), before=tree, after=tree)
+        # Whatever else is left was said of the project's first lock.
+        open_ones = tuple(it for it in fix.left if it.is_not_resolved) if fix is not None else ()
+        return ProjectFix({self.path: text}, (), open_ones, before=tree, after=tree)
 
 
 @dataclass(frozen=True)
@@ -326,14 +330,27 @@ class NpmProject:
         if self.files.root_manifest not in self.files.manifests:
             return self._lock_alone(advisory)
         self.check_writable(advisory)
-        strategies = self._strategies(advisory, Resolver(self.command.running))
+        strategies = self._strategies(advisory, self._resolver())
         names = advisory.packages(ECOSYSTEM)
         fix = None
         if self.site.names_any(self.repo, names):
-            fix = self._resolved(strategies, self.files)
+            fix = self._resolved(strategies, self._as_installed(advisory))
         if fix is None and self.command.unanswered and self._is_affected(advisory):
             fix = self._resolved(strategies, self.command.locked)
         return fix or self._only_declared(advisory)
+
+    def _as_installed(self, advisory: Advisory) -> Files:
+        """Return the files with what the client makes of a lock that is out of step, unless that lacks an
+        affected copy of the lock: what it adds anyway, no fix brings in (ADR-0147). Raises ToolError."""
+        if not self.command.unanswered or self.repo.settings.offline:
+            return self.files
+        try:
+            made = self.command.locked
+        except RecipeError:
+            return self.files
+        held, installed = self.command.tree, self.command.client.tree(made)
+        lost = copies(held.affected(advisory, ECOSYSTEM)) - copies(installed.nodes.values())
+        return self.files if lost else made
 
     def _is_affected(self, advisory: Advisory) -> bool:
         """Return whether the install command brings in an affected version. A client may run. Raises
@@ -384,6 +401,12 @@ class NpmProject:
     def _strategies(self, advisory: Advisory, resolver: Resolver) -> Strategies:
         return Strategies(resolver, self._targets(advisory), judge_of(advisory, self.ages))
 
+    def _resolver(self, *, fresh: bool = False, blank: str = "") -> Resolver:
+        """The client, with the answers that it gave in this plan or fix."""
+        key = "npm answers", self.path, self.repo.settings.offline
+        answers = self.repo.once(key, Answers)
+        return Resolver(self.command.running, fresh, blank, answers)
+
     def _targets(self, advisory: Advisory) -> Targets:
         # Offline no registry is asked; a named choice was made with its knowledge.
         choice = self.terms.choice
@@ -402,7 +425,8 @@ class NpmProject:
         else:
             wanted = strategies.refresh_or_bump
         resolve.run([self._where_it_may_ask(strategy) for strategy in wanted])
-        resolve.at = strategies.pruned(resolve.at, self.files.manifests)
+        with suppress(StoppedError):  # more is changed than necessary
+            resolve.at = strategies.pruned(resolve.at, self.files.manifests)
         return self._fix(resolve, strategies)
 
     def _ruled(self, files: Files) -> Files:
@@ -426,9 +450,10 @@ class NpmProject:
 
     def _fix(self, resolve: Resolution[Files], strategies: Strategies) -> ProjectFix:
         at, manifest, moves = resolve.at, self.path, resolve.moves(self.path)
-        texts, old = (it.texts | workspace_text(it) for it in (at.files, self.files))
+        made = at.files if moves else self.files
+        texts, old = (it.texts | workspace_text(it) for it in (made, self.files))
         if strategies.resolver.fresh and at.files.lock is not None:
-            del texts[at.files.lock]  # a scratch lock: the project has none
+            texts.pop(at.files.lock, None)  # a scratch lock: the project has none
             self._remember(at.files)
         brought_up = []
         if at is not resolve.start and self.site.lock and (lacking := self.command.unanswered):
@@ -493,7 +518,7 @@ class NpmProject:
 
     def _fresh(self, resolved: Files, advisory: Advisory) -> ProjectFix | None:
         blank = blank_lock(self.command.running, resolved).lock_text
-        resolver = Resolver(self.command.running, fresh=True, blank=blank)
+        resolver = self._resolver(fresh=True, blank=blank)
         return self._resolved(self._strategies(advisory, resolver), resolved)
 
     # --- a lock without its manifest ------------------------------------------------------------------
@@ -509,11 +534,11 @@ class NpmProject:
         manifests = declared_in(self.files)
         if manifests is None:
             raise self.missing(affected[0])
-        strategies = self._strategies(advisory, Resolver(self.command.running))
+        strategies = self._strategies(advisory, self._resolver())
         files = self._ruled(replace(self.files, manifests=manifests))
         resolve = Resolution(strategies.judge, strategies.resolver.position(files))
         resolve.run([strategies.lock_alone])
-        if resolve.at is resolve.start:
+        if resolve.at is resolve.start and not resolve.is_stopped:
             raise self.missing(affected[0])
         found = self._fix(resolve, strategies)
         return replace(

@@ -24,7 +24,8 @@ from fallback_plugins.shared.identity import OTHER_LOCKS
 from fallback_plugins.shared.tree import DependencyTree, Node, cleared_paths, downgraded, grouped
 from fallback_tier.advisory import Advisory, AdvisoryBundle, compare_versions, is_affected, sort_key
 from fallback_tier.advisory.versions import is_major_step, is_orderable, is_prerelease
-from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.errors import RecipeError, RepositoryError, StoppedError
+from fallback_tier.execution import StepCount, counting_steps
 from fallback_tier.files.source_paths import is_lock
 from fallback_tier.hosts import allow_step, host_in
 from fallback_tier.lazy_patterns import lazy_pattern
@@ -40,6 +41,7 @@ from fallback_tier.outcome import (
     StepDeclined,
     UnreadItem,
     declined_by,
+    not_resolved,
 )
 from fallback_tier.repo import RepoContext
 
@@ -244,9 +246,20 @@ class Resolution(Generic[FilesT]):
         self._fixed: dict[_Copy, _FixedCopies] = {}
         #: Of packages of which a copy is left below other dependents.
         self._partly: dict[str, _FixedCopies] = {}
+        self._stopped: RecipeError | None = None
+        self._count = StepCount(0, len(self.packages))
 
     def run(self, strategies: Iterable[Strategy[FilesT]]) -> None:
-        """Take the strategies in turn. What is affected afterwards is left."""
+        """Take the strategies in turn. What is affected afterwards is left. If clients are stopped, the
+        position that was reached stays, and what is left counts as not resolved."""
+        with counting_steps(lambda: self._count):
+            try:
+                self.climb(strategies)
+            except StoppedError as error:
+                self._stopped = not_resolved(error)
+
+    def climb(self, strategies: Iterable[Strategy[FilesT]]) -> None:
+        """Take the strategies in turn, as a part of another attempt. Raises StoppedError."""
         ladder = tuple(strategies)
         for index, strategy in enumerate(ladder):
             others = ladder[index + 1 :] if strategy.weighed else ()
@@ -254,6 +267,11 @@ class Resolution(Generic[FilesT]):
                 names = tuple(self._may_try(strategy))
                 if not names or not self._use(strategy, names, others):
                     break
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether clients were stopped before all strategies were tried."""
+        return self._stopped is not None
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -366,6 +384,9 @@ class Resolution(Generic[FilesT]):
         self._fixed |= {copy: how[copy[0]] for copy in old - new}
         self._partly |= {name: one for name, one in how.items() if name not in gone}
         self.at = after
+        left = len(self.packages)
+        whole = max(left, self._count.packages)
+        self._count = StepCount(whole - left, whole)
         self.notes += reached.notes
         return True
 
@@ -391,7 +412,7 @@ class Resolution(Generic[FilesT]):
 
         def left(name: str, versions: Iterable[str]) -> Left:
             tried, versions = self.tried(name), self._sorted(versions)
-            error = tried.refusal
+            error = self._stopped or tried.refusal
             return left_behind(*rules, name, versions, manifest=manifest, error=error, tried=tried)
 
         versions = grouped((node.name, node.version) for node in affected)
@@ -540,6 +561,8 @@ class HeldToAges:
         return replace(fix, left=left, notes=(*fix.notes, *ages.notes(fix.brought_in)))
 
     def _explained(self, left: Left) -> Left:
+        if left.is_not_resolved:
+            return left
         error = self.project.ages.reason_behind(left.reason, left.sentence, left.package)
         if error is None:
             return left
@@ -569,7 +592,8 @@ def combined(
     left = tuple(item for fix in fixes for item in fix.left)
     moves = tuple(move for fix in fixes for move in fix.moves)
     if left and (not moves or not isinstance(advisory, AdvisoryBundle)):
-        refuse(left[0])
+        # Nobody knows that there is no step as long as they were not all tried.
+        refuse(next((item for item in left if item.is_not_resolved), left[0]))
     texts = {path: text for fix in fixes for path, text in fix.texts.items()}
     changes = tuple(
         FileChange(path=path, before=before, after=after)
@@ -610,10 +634,11 @@ def resolve_all(
     for project in projects:
         try:
             fix = project.resolve(advisory, patched)
-        except (RecipeError, RepositoryError) as error:
+        except (RecipeError, RepositoryError, StoppedError) as error:
             if not isinstance(advisory, AdvisoryBundle):
                 raise
-            fix = ProjectFix(texts={}, moves=(), left=(whole_project_left(project.path, error),))
+            why = not_resolved(error) if isinstance(error, StoppedError) else error
+            fix = ProjectFix(texts={}, moves=(), left=(whole_project_left(project.path, why),))
         if fix is not None:
             fixes.append(fix)
             patched |= fix.texts

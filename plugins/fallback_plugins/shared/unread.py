@@ -247,6 +247,8 @@ class Lenient:
         is reported by that file: any other reason only follows from it."""
         try:
             fix = self.project.resolve(advisory, patched)
+            if fix is not None and any(item.is_not_resolved for item in fix.left):
+                return fix  # not all steps were tried, so this is no reason to leave it out
             if fix is not None and fix.left:
                 self.left_out.check(self.files)
         except (RecipeError, RepositoryError) as error:

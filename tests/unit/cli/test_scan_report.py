@@ -1,9 +1,13 @@
 """A scan's table: what a row says of an advisory, and of the step that fixes it."""
 
+import pytest
+
 from fallback_audit.vocabulary import LadderStep
 from fallback_tier.advisory.query import Answered
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.scan.command import exit_code
 from fallback_tier.cli.scan.report import MAX_SUMMARY_CHARS, WIDTH, lines
-from fallback_tier.scan.document import Finding, FixStep, Level, ScanResult
+from fallback_tier.scan.document import Finding, FixStep, Level, ScanResult, Stopped
 
 STEP = FixStep(
     manifest="package-lock.json", step=LadderStep.DIRECT_BUMP, before=("1.0.0",), after="2.0.0"
@@ -29,19 +33,23 @@ def finding(**facts: object) -> Finding:
     )
 
 
-def text(one: Finding) -> str:
+def result_of(*findings: Finding, **facts: object) -> ScanResult:
     asked = Answered(ids=(), url="https://osv.example", answered="2026-01-02T00:00:00Z")
-    result = ScanResult(
-        repository="app",
-        base_commit="0" * 40,
-        packages=1,
-        findings=(one,),
-        resolved=True,
-        asked=asked,
-    )
-    shown = [*lines(result)]
+    known = {"repository": "app", "base_commit": "0" * 40, "packages": 1, "resolved": True}
+    return ScanResult.model_validate({**known, "findings": findings, "asked": asked, **facts})
+
+
+def text(one: Finding) -> str:
+    shown = [*lines(result_of(one))]
     assert all(len(line) <= WIDTH for line in shown)
     return "\n".join(shown)
+
+
+@pytest.mark.parametrize("stopped", Stopped)
+def test_stopped_scan_that_shows_nothing_is_unknown(stopped: Stopped) -> None:
+    assert exit_code(result_of()) == exit_codes.OK
+    assert exit_code(result_of(stopped=stopped)) == exit_codes.UNKNOWN
+    assert exit_code(result_of(finding(), stopped=stopped)) == exit_codes.VULNERABLE
 
 
 def test_row_has_summary_and_aliases() -> None:

@@ -27,8 +27,9 @@ def test_what_was_planned_is_not_resolved_again(tmp_path: Path) -> None:
         asked = len(here.clients.calls)
         assert plugin.apply(SELECTED, LEAF, repo) == first
         assert len(here.clients.calls) == asked > 0
-        # Once: whoever comes third asks anew.
-        assert plugin.apply(SELECTED, LEAF, repo) == first
+        # Once: whoever comes third, and does not have the client's answers, asks anew.
+        anew = RepoContext.model_validate(repo.model_dump())
+        assert plugin.apply(SELECTED, LEAF, anew) == first
         assert len(here.clients.calls) == 2 * asked
 
 

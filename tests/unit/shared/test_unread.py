@@ -15,10 +15,11 @@ from fallback_plugins.npm.surveying.survey import survey as npm_survey
 from fallback_plugins.pypi import build_ecosystem as pypi
 from fallback_plugins.pypi.surveying.survey import left_out as pypi_left_out
 from fallback_plugins.pypi.surveying.survey import survey as pypi_survey
-from fallback_plugins.shared.unread import surveyed
+from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix
+from fallback_plugins.shared.unread import Lenient, surveyed
 from fallback_tier.advisory import Advisory, bundle
-from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.outcome import NotApplicable, Selected
+from fallback_tier.errors import RecipeError, RepositoryError, StoppedError
+from fallback_tier.outcome import Left, NotApplicable, Selected, not_resolved
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
 from tests.unit.shared.recipes import FakeClients, advisory
@@ -292,3 +293,26 @@ class TestSurveyed:
         places, why = found(kind, *trees)
         assert places is None
         assert f"'{name}'" in why
+
+
+@dataclass(frozen=True)
+class OfExamples:
+    """A project among examples, of which something is left."""
+
+    left: Left
+    path: str = "examples/package-lock.json"
+
+    def resolve(self, _advisory: Advisory, _patched: Mapping[str, str] = NO_TEXTS, /) -> ProjectFix:
+        return ProjectFix({}, (), (self.left,))
+
+
+def test_examples_whose_steps_were_not_all_tried_are_not_left_out(tmp_path: Path) -> None:
+    repo = repository(tmp_path, {"package.json": NPM_MANIFEST})
+    refused = Left(package="left", reason=RefusalReason.NO_FIXED_VERSION, sentence="It has none.")
+    stopped = not_resolved(StoppedError("Stopped.", next_step="More time.", kind="time_limit"))
+    open_one = refused.model_copy(update={"reason": stopped.reason, "kind": stopped.kind})
+    record = advisory("npm", "left", [("0", "2.0.0")])
+    for left, is_left_out in ((refused, True), (open_one, False)):
+        project = OfExamples(left)
+        found = Lenient(project, [project.path], npm_left_out(("left",), repo)).resolve(record)
+        assert (found is None) is is_left_out

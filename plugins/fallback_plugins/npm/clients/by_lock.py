@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from fallback_plugins.npm.client import Client, Files, OverridePlace, WantedVersions
-from fallback_plugins.npm.locks.yarn_lock import berry_refusal, bun_tree, is_berry
+from fallback_plugins.npm.locks.yarn_lock import Block, berry_refusal, bun_tree, is_berry
 from fallback_plugins.npm.manifests.manifest import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.manifests.specs import admits, raised
 from fallback_plugins.shared.bumping import unsupported
@@ -90,13 +90,16 @@ def only_read(files: Files) -> RecipeError | None:
     return BunClient(str(files.lock)).refusal() if (files.lock or "").endswith("bun.lock") else None
 
 
-def client_for(lock: str | None, clients: ClientRunner) -> Client:
-    """The client for a lock's path; without a lock, npm. Raises RecipeError: no client of ours reads it."""
+def client_for(
+    lock: str | None, clients: ClientRunner, wished: dict[tuple[str, str, str], Block] | None = None
+) -> Client:
+    """The client for a lock's path; without a lock, npm. ``wished``: what yarn was told of versions that it
+    was asked for before. Raises RecipeError: no client of ours reads it."""
     name = PurePosixPath(lock).name if lock else ""
     if name == YARN_LOCK:
         from fallback_plugins.npm.clients.yarn import YarnClient
 
-        return YarnClient(clients)
+        return YarnClient(clients, wished={} if wished is None else wished)
     if name == PNPM_LOCK:
         from fallback_plugins.npm.clients.pnpm import PnpmClient
 

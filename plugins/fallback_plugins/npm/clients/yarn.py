@@ -4,6 +4,7 @@ Yarn 1 has no lock-only mode. Its installer lets every step be replaced (``exper
 resolves and writes the lock, and nothing is fetched, linked or built.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -204,6 +205,9 @@ class YarnClient:
 
     clients: ClientRunner
     store: ClientStore | None = field(default=None)
+    #: Blocks of wished versions that a lock did not hold, by a digest of that lock (line ends are its own),
+    #: package and version.
+    wished: dict[tuple[str, str, str], Block] = field(default_factory=dict, compare=False)
     name: str = field(default="yarn", init=False)
 
     def tree(self, files: Files) -> DependencyTree:
@@ -258,6 +262,7 @@ class YarnClient:
         self, files: Files, lock: YarnLock, draft: Draft, wanted_versions: WantedVersions
     ) -> dict[tuple[str, str], Block]:
         """The block of each wished version; what the lock doesn't hold, yarn is asked for by itself."""
+        form = hashlib.sha256(lock.text.encode("utf-8", "surrogatepass")).hexdigest()
         missing = {
             (package, version): f"w{number}@npm:{package}@{version}"
             for number, (package, version) in enumerate(
@@ -265,16 +270,15 @@ class YarnClient:
                     (package, version) for (package, _), version in wanted_versions.items()
                 )
             )
-            if draft.held(package, version) is None
+            if draft.held(package, version) is None and (form, package, version) not in self.wished
         }
-        found: Mapping[str, Block] = {}
         if missing:
             asks = dict(split_pattern(pattern) for pattern in missing.values())
             manifest = {"name": "wishes", "private": True, "dependencies": asks}
             made = self._run(files, {_MANIFEST: json.dumps(manifest), _LOCK: lock.text})
-            found = made.by_pattern
+            self.wished.update(((form, *it), made.by_pattern[ask]) for it, ask in missing.items())
         return {
-            (package, held): draft.held(package, version) or found[missing[package, version]]
+            (package, held): draft.held(package, version) or self.wished[form, package, version]
             for (package, held), version in wanted_versions.items()
         }
 

@@ -396,7 +396,7 @@ class ParentBump(NpmStep):
         files = changes.made_in(at.files, at.tree, self.resolver.client)
         reached = self.resolver.resolve(files, changes.moves(at.tree))
         after = Resolution(self.judge, reached)
-        after.run(self.refresh_or_bump)
+        after.climb(self.refresh_or_bump)
         return after.at
 
     def _lowered(

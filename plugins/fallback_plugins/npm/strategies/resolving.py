@@ -1,7 +1,10 @@
 """An npm project as positions of a resolution: what its client makes of files, and when a tree is worse."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
 
 from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.client import Client, Files, WantedVersions
@@ -15,10 +18,55 @@ from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.ladder import Position, ResultRules, worse
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import Advisory, sort_key
+from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Blocker
 
 #: Where a resolution over an npm project stands.
 NpmPosition = Position[Files]
+
+
+#: Of the locks that ``Answers`` keeps, compressed (bytes).
+MAX_ANSWERS_BYTES = 64 * 1024 * 1024
+
+#: Refusals of a client that may be others a moment later.
+_PASSING = (BlockerKind.REGISTRY, BlockerKind.CLIENT)
+
+
+class Answers:
+    """What clients made of a project's files. A plan asks the same again: for fewer advisories, and for
+    each alone. What no longer fits is asked again."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[Files, bytes] | RecipeError] = {}
+        self._bytes = 0
+
+    def once(self, question: Sequence[object], files: Files, ask: Callable[[], Files]) -> Files:
+        """Return what ``ask`` returned the first time for this question about these files. Raises
+        RecipeError as it did, but asks again if a registry or the client itself failed; ToolError."""
+        key = _digest(question, files)
+        known = self._kept.get(key)
+        if isinstance(known, RecipeError):
+            raise known.with_traceback(None)
+        if known is not None:
+            made, lock = known
+            return made.with_lock(zlib.decompress(lock).decode("utf-8", "surrogatepass"))
+        try:
+            made = ask()
+        except RecipeError as error:
+            if error.blockers and not any(it.kind in _PASSING for it in error.blockers):
+                self._kept[key] = error
+            raise
+        lock = zlib.compress(made.lock_text.encode("utf-8", "surrogatepass"), level=1)
+        if self._bytes + len(lock) <= MAX_ANSWERS_BYTES:
+            self._bytes += len(lock)
+            self._kept[key] = made.with_lock(""), lock
+        return made
+
+
+def _digest(question: Sequence[object], files: Files) -> str:
+    parts = [question, *(getattr(files, one.name) for one in fields(files))]
+    text = json.dumps(parts, default=lambda content: hashlib.sha256(content).hexdigest())
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -30,6 +78,7 @@ class Resolver:
     fresh: bool = False
     #: What a fresh lock begins as.
     blank: str = ""
+    answers: Answers = field(default_factory=Answers, compare=False)
 
     def position(self, files: Files) -> NpmPosition:
         """Files whose lock is up to date; no client runs."""
@@ -40,12 +89,23 @@ class Resolver:
     def resolve(self, files: Files, wanted_versions: WantedVersions) -> NpmPosition:
         """The client's lock for these manifests."""
         if self.fresh:
-            return self.position(self.client.resolve(files.with_lock(self.blank)))
-        return self.position(self.client.resolve(files, wanted_versions))
+            blank = files.with_lock(self.blank)
+            return self._asked("resolve", [], blank, lambda: self.client.resolve(blank))
+        wishes = [[*copy, version] for copy, version in wanted_versions.items()]
+        return self._asked(
+            "resolve", wishes, files, lambda: self.client.resolve(files, wanted_versions)
+        )
 
     def update(self, files: Files, packages: Sequence[str]) -> NpmPosition:
         """The lock with these packages as high as the ranges allow."""
-        return self.position(self.client.update(files, packages))
+        return self._asked(
+            "update", [*packages], files, lambda: self.client.update(files, packages)
+        )
+
+    def _asked(
+        self, verb: str, words: Sequence[object], files: Files, ask: Callable[[], Files]
+    ) -> NpmPosition:
+        return self.position(self.answers.once([self.client.name, verb, words], files, ask))
 
 
 @dataclass(frozen=True)

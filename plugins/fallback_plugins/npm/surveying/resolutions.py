@@ -22,6 +22,7 @@ from fallback_plugins.npm.clients.scopes import Scopes
 from fallback_plugins.npm.locks.entries import lock_entries, unlisted_bundles
 from fallback_plugins.npm.locks.lockfile import parse_lock
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
+from fallback_plugins.npm.locks.yarn_lock import Block
 from fallback_plugins.npm.manifests.manifest import (
     ECOSYSTEM,
     MANIFEST,
@@ -125,7 +126,9 @@ class CommandResolution:
     @cached_property
     def running(self) -> Client:
         """The client, to ask registries that it may ask: each package once. Raises ToolError."""
-        return client_for(self.lock, self.scopes.over(self.clients))
+        key = "yarn's wishes", self._path, self.repo.settings.offline
+        wished = self.repo.once(key, dict[tuple[str, str, str], Block])
+        return client_for(self.lock, self.scopes.over(self.clients), wished)
 
     @cached_property
     def unanswered(self) -> tuple["Unanswered", ...]:

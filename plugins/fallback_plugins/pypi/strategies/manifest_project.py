@@ -238,6 +238,8 @@ class ManifestProject:
         such as a Python that no fixed release supports."""
         affected = {it.key: it for it in self.resolution.affected(advisory)}
         for one in left:
+            if one.is_not_resolved:
+                return False  # there may be a safe release for each environment
             found = self.resolution.by_name.get(one.package, ())
             held = [affected[it.key] for it in found if it.key in affected]
             if len(held) == len(found) or not all(it.environments for it in held):

@@ -4,7 +4,7 @@ import difflib
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from fallback_plugins.npm.clients.by_lock import own_command
 from fallback_plugins.npm.clients.provision import ClientStore
 from fallback_plugins.npm.clients.yarn import YARN, YarnClient
 from fallback_plugins.npm.installing.installation import BERRY
-from fallback_plugins.npm.locks.yarn_lock import berry_tree, parse_yarn_lock
+from fallback_plugins.npm.locks.yarn_lock import YarnLock, berry_tree, parse_yarn_lock
 from fallback_tier.errors import RecipeError
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.kinds import OfKind
@@ -117,6 +117,29 @@ def test_a_wish_is_granted_by_range_and_only_its_lines_change(
     assert after.manifests == locked.manifests
     other = [line for line in changed(locked, after) if "leaf" not in line]
     assert not any("resolved" in line for line in other)
+
+
+def test_yarn_is_asked_once_for_a_version_that_no_lock_holds(
+    yarn: Yarn, locked: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which block answers it is the registry's word, whatever the lock: the second run has it already."""
+    runs: list[Mapping[str, str]] = []
+    own = YarnClient._run
+
+    def counted(client: YarnClient, files: Files, texts: Mapping[str, str]) -> YarnLock:
+        runs.append(texts)
+        return own(client, files, texts)
+
+    monkeypatch.setattr(YarnClient, "_run", counted)
+    fresh = YarnClient(yarn.clients, yarn.client.store)
+    first = fresh.resolve(locked, {("leaf", "1.0.0"): "1.1.0"})
+    assert len(runs) == 2
+    assert fresh.resolve(locked, {("leaf", "1.0.0"): "1.1.0"}) == first
+    assert len(runs) == 3
+    more = {("leaf", "1.0.0"): "1.1.0", ("extra", "1.0.0"): "1.9.0"}
+    assert versions(yarn, fresh.resolve(locked, more), "leaf") == ["1.0.0", "1.1.0"]
+    assert len(runs) == 5
+    assert "leaf@1.1.0" not in runs[3]["package.json"]
 
 
 def test_a_new_dependency_is_answered_from_the_lock_where_it_can_be(

@@ -19,7 +19,7 @@ from fallback_plugins.npm.project import NpmProject
 from fallback_plugins.npm.surveying import resolutions
 from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.survey import survey
-from fallback_tier.advisory import AdvisorySet
+from fallback_tier.advisory import AdvisorySet, bundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import NotApplicable, Selected
 from fallback_tier.planning import divisible_plan
@@ -675,6 +675,38 @@ def test_an_affected_copy_is_fixed_and_the_lock_answers_again(
     assert reported.ok, reported.output
     assert versions(result) == {"leaf": after, "other": "1.0.0"}
     assert any("is out of step with package.json" in note for note in result.notes)
+
+
+def test_what_the_client_adds_to_a_lock_anyway_stops_no_fix(tmp_path: Path) -> None:
+    """The lock lacks ``new``: each installation adds its pre-release, and another affected package."""
+    found = universe().npm("pre", "1.0.0").npm("pre", "2.0.0-rc.1").npm("worn", "1.0.0")
+    found.npm("new", "1.0.0", {"pre": "2.0.0-rc.1", "worn": "1.0.0"})
+    asked = {"leaf": "^1.0.0", "pre": "^1.0.0"}
+    files = drifted({**asked, "new": "1.0.0"}, {"leaf": "1.0.0", "pre": "1.0.0"})
+    worn = bad("worn", ("0", None)).model_copy(update={"id": "OSV-TEST-2"})
+    for record in (LEAF, bundle([LEAF, worn])):
+        with world(found, tmp_path / record.id) as here:
+            result = here.fix(record, files)
+            reported = here.written(result)
+        assert reported.ok, reported.output
+        assert [(move.package, move.before) for move in result.moves] == [("leaf", ("1.0.0",))]
+        assert [item.package for item in result.left] == ([] if record is LEAF else ["worn"])
+        assert versions(result)["pre"] == "1.0.0"
+
+
+def test_nothing_is_written_where_nothing_is_fixed(tmp_path: Path) -> None:
+    """The lock is brought up with a fix; by itself, that is none."""
+    found = universe().npm("worn", "1.0.0").npm("new", "1.0.0")
+    worn = bad("worn", ("0", None)).model_copy(update={"id": "OSV-TEST-2"})
+    files = drifted({"worn": "1.0.0", "new": "1.0.0"}, {"worn": "1.0.0"})
+    files |= {
+        f"app/{path}": text
+        for path, text in project({"leaf": "^1.0.0"}, {"leaf": at("1.0.0")}).items()
+    }
+    with world(found, tmp_path) as here:
+        result = here.fix(bundle([LEAF, worn]), files)
+    assert [change.path for change in result.changes] == ["app/package-lock.json"]
+    assert [item.package for item in result.left] == ["worn"]
 
 
 def test_a_plan_and_its_json_name_the_file_and_the_command(tmp_path: Path) -> None:

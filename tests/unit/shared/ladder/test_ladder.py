@@ -12,7 +12,10 @@ from fallback_audit.vocabulary import BlockerKind, LadderStep, ProofLevel, Refus
 from fallback_plugins.shared.ladder import (
     Position,
     ProjectFix,
+    Reached,
+    Resolution,
     ResultRules,
+    Strategy,
     Tried,
     admits_already,
     blocked,
@@ -29,8 +32,9 @@ from fallback_plugins.shared.tree import (
     downgraded,
 )
 from fallback_tier.advisory import Advisory, bundle
-from fallback_tier.errors import RecipeError
-from fallback_tier.outcome import Move
+from fallback_tier.errors import RecipeError, StoppedError
+from fallback_tier.execution import steps_so_far
+from fallback_tier.outcome import NOT_RESOLVED, Left, Move, not_resolved
 from fallback_tier.repo import RepoContext
 from tests.unit.shared.recipes import tracked
 
@@ -177,6 +181,18 @@ def test_another_advisory_of_the_bundle_is_not_walked_into(repo: RepoContext) ->
         combined(NPM, both, repo, [walked])
 
 
+def test_that_not_all_steps_were_tried_is_said_before_a_refusal(repo: RepoContext) -> None:
+    refused = Left(
+        package="rc", manifest=LOCK, reason=RefusalReason.NO_FIXED_VERSION, sentence="It has none."
+    )
+    error = not_resolved(StoppedError("Stopped.", next_step="More time.", kind="time_limit"))
+    stopped = refused.model_copy(update={"reason": error.reason, "kind": error.kind})
+    for advisory in (INI, bundle([INI, RC])):
+        with pytest.raises(RecipeError) as caught:
+            combined(NPM, advisory, repo, [ProjectFix({}, (), (refused, stopped))])
+        assert caught.value.kind == NOT_RESOLVED
+
+
 def test_a_partial_fix_of_one_advisory_is_none(repo: RepoContext) -> None:
     error = blocked("ini", "1.3.6", parent="rc 1.2.8", spec="~1.2.0", where=LOCK)
     tried = Tried()
@@ -232,6 +248,61 @@ def test_a_project_that_cant_be_resolved_stops_one_advisory_and_is_left_of_a_bun
     ]
     with pytest.raises(RecipeError, match="Nothing is affected"):
         resolve_all(INI, [Clear()], nothing=nothing)
+
+
+def stop() -> StoppedError:
+    return StoppedError("Not resolved within 5 s.", next_step="More time.", kind="time_limit")
+
+
+class Stopped(Broken):
+    def resolve(self, advisory: Advisory, _patched: object = None, /) -> ProjectFix | None:
+        raise stop()
+
+
+class Fixed(Clear):
+    def resolve(self, advisory: Advisory, _patched: object = None, /) -> ProjectFix | None:
+        return fix(tree(), tree(ini="1.3.6"))
+
+
+def test_a_project_whose_clients_are_stopped_leaves_those_before_it_as_they_are() -> None:
+    fixed, left = resolve_all(bundle([INI, RC]), [Fixed(), Stopped()], nothing=nothing)
+    assert fixed.texts == {LOCK: "new\n"}
+    assert [(item.manifest, item.is_not_resolved) for item in left.left] == [(Stopped.path, True)]
+    with pytest.raises(StoppedError):
+        resolve_all(INI, [Fixed(), Stopped()], nothing=nothing)
+
+
+def stopping(fixed: DependencyTree) -> tuple[Strategy[str], Strategy[str]]:
+    """A step that refuses rc and fixes the others; at the next, clients are stopped."""
+
+    def refresh(_at: Position[str], packages: tuple[str, ...]) -> Reached[str]:
+        if "rc" in packages:
+            raise blocked("rc", "2.0.0", parent="tool 3.0.0", spec="^1.0.0", where=LOCK)
+        return Reached(Position("", fixed))
+
+    def bump(_at: Position[str], _packages: tuple[str, ...]) -> Reached[str]:
+        raise stop()
+
+    return Strategy(LadderStep.LOCK_REFRESH, refresh), Strategy(LadderStep.DIRECT_BUMP, bump)
+
+
+def test_what_was_reached_before_clients_are_stopped_stays() -> None:
+    """rc was refused once, and its other steps were not tried: that is no reason why it has none."""
+    rules = ResultRules[str](NPM, bundle([INI, RC]))
+    resolution = Resolution(rules, Position("", tree()))
+    resolution.run(stopping(tree(ini="1.3.6")))
+    assert [(it.package, it.after) for it in resolution.moves(LOCK)] == [("ini", "1.3.6")]
+    (left,) = resolution.lefts(LOCK)
+    assert (left.package, left.is_not_resolved) == ("rc", True)
+    assert left.sentence == "Not resolved within 5 s."
+    assert steps_so_far() is None
+
+
+def test_a_part_of_an_attempt_is_stopped_as_a_whole() -> None:
+    """Otherwise the attempt would go on with half of it, and its failure would count as the step's."""
+    resolution = Resolution(ResultRules[str](NPM, bundle([INI, RC])), Position("", tree()))
+    with pytest.raises(StoppedError):
+        resolution.climb(stopping(tree(ini="1.3.6")))
 
 
 @given(
