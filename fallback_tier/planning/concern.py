@@ -1,6 +1,6 @@
 """Which advisories a move or something left is about."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from fallback_audit.vocabulary import RefusalReason
@@ -130,6 +130,17 @@ def canonical_text(ecosystem: str, text: str) -> str:
     """A text in which every package name that stands in it stands canonical."""
     rules = rules_of(ecosystem)
     return text if rules is None else rules.canonical_text(text)
+
+
+def by_ecosystem(
+    advisory: Advisory, repo: RepoContext, plugins: Mapping[str, EcosystemPlugin]
+) -> dict[str, Advisory]:
+    """Return the advisory's parts by ecosystem, each narrowed to it: those that a plugin serves, and of
+    several those that the repository has manifests of (if any)."""
+    served = [name for name in advisory.ecosystems if name in plugins]
+    if len(served) > 1:
+        served = [it for it in served if plugins[it].manifests(repo.tracked_files)] or served
+    return {name: narrowed(advisory, name) for name in served}
 
 
 def narrowed(advisory: Advisory, ecosystem: str, packages: Sequence[str] | None = None) -> Advisory:
