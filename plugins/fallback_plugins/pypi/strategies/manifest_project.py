@@ -45,6 +45,7 @@ from fallback_plugins.pypi.resolving.wanted import (
     name_of,
     wanted,
 )
+from fallback_plugins.pypi.strategies.all_strategies import State, Step, cheapest_first
 from fallback_plugins.pypi.strategies.direct import (
     Bump,
     Changes,
@@ -59,7 +60,7 @@ from fallback_plugins.pypi.strategies.direct import (
     plan_raise,
     raised,
 )
-from fallback_plugins.pypi.strategies.locked import State, required_by_others
+from fallback_plugins.pypi.strategies.locked import required_by_others
 from fallback_plugins.pypi.surveying.deciding import DECIDING_LOCKS, METADATA, compiled_for, steps
 from fallback_plugins.pypi.surveying.survey import (
     ECOSYSTEM,
@@ -298,7 +299,7 @@ class ManifestProject:
         resolve = Ladder(search.judge, State(self.texts, self.resolution.tree))
         if not resolve.packages:
             return None
-        resolve.run([search.constraint])
+        resolve.run(search.forced)
         return self._fix_of(resolve, resolve.start.tree)
 
     def _hashes(self, package: str, version: str) -> Sequence[str]:
@@ -673,16 +674,21 @@ class _Search:
     @property
     def strategies(self) -> list[_Strategy]:
         """Cheapest first."""
-        return [
-            Strategy(LadderStep.DIRECT_BUMP, self._raise, self._not_declared),
-            Strategy(LadderStep.PARENT_BUMP, self._raise, self._declared),
-            self.constraint,
-        ]
+        return cheapest_first(
+            direct=Step(self._raise, self._not_declared),
+            parent=Step(self._raise, self._declared),
+            override=self._override,
+        )
 
     @property
-    def constraint(self) -> _Strategy:
+    def forced(self) -> list[_Strategy]:
+        """The override alone."""
+        return cheapest_first(override=self._override)
+
+    @property
+    def _override(self) -> Step:
         """A line for each package itself, within its major version: nothing above it has to move."""
-        return Strategy(LadderStep.OVERRIDE, self._constrain, self._declared)
+        return Step(self._constrain, self._declared)
 
     def _not_declared(self, at: State, package: str) -> RecipeError | None:
         if package in at.tree.asked:
