@@ -88,7 +88,7 @@ def _engine_for(campaign: Campaign, arguments: argparse.Namespace) -> FleetEngin
 
 def _temporal(campaign: Campaign, place: Place) -> FleetEngine:
     check_extra()
-    from fallback_tier.engines.temporal.client import FixWorkflows, TemporalEngine
+    from fallback_tier.engines.temporal.client import TemporalEngine
     from fallback_tier.engines.temporal.connecting import ADDRESS, Cluster
     from fallback_tier.engines.temporal.messages import Limits
 
@@ -100,8 +100,8 @@ def _temporal(campaign: Campaign, place: Place) -> FleetEngine:
         cert=engine.tls_cert,
         key=engine.tls_key,
     )
-    workflows = FixWorkflows(cluster, Limits(fix_s=campaign.limits.fix_s))
-    return TemporalEngine(workflows, open_evidence(place.state_dir))
+    limits = Limits(fix_s=campaign.limits.fix_s)
+    return TemporalEngine(cluster, limits, open_evidence(place.state_dir))
 
 
 def _check(campaign: Campaign, place: Place, secrets: FleetSecrets) -> None:

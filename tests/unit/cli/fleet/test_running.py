@@ -68,7 +68,7 @@ def test_a_fix_on_temporal_has_the_campaigns_time(
         "fallback_tier.engines.temporal.client", reason="the extra `temporal` is not installed"
     )
     made: list[Any] = []
-    monkeypatch.setattr(client, "FixWorkflows", lambda _cluster, limits: made.append(limits))
+    monkeypatch.setattr(client, "TemporalEngine", lambda _c, limits, _e: made.append(limits))
     limits = CAMPAIGN.limits.model_copy(update={"fix_s": 77.0})
     place = Place(state_dir=tmp_path, record=RecordSettings(), fix_s=1.0)
     _temporal(CAMPAIGN.model_copy(update={"limits": limits}), place)
