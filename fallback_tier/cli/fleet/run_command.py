@@ -23,14 +23,14 @@ from fallback_tier.cli.fleet.showing import (
 from fallback_tier.cli.fleet.working import check_extra
 from fallback_tier.cli.options import keys, record, state_dir
 from fallback_tier.cli.results import print_shown
-from fallback_tier.fleet.campaign import Campaign, EngineKind, read_campaign
-from fallback_tier.fleet.campaign_plan import Planner
-from fallback_tier.fleet.engine import FleetEngine
+from fallback_tier.fleet.campaign_file import Campaign, EngineKind, read_campaign
+from fallback_tier.fleet.campaign_list import CampaignState, FixState
+from fallback_tier.fleet.campaign_planner import Planner
+from fallback_tier.fleet.campaign_runner import Runner, alone
+from fallback_tier.fleet.engine_interface import FleetEngine
+from fallback_tier.fleet.errors import CampaignError
+from fallback_tier.fleet.fix_order import FleetSecrets, Place
 from fallback_tier.fleet.local.engine import LocalEngine
-from fallback_tier.fleet.model import CampaignState, FixState
-from fallback_tier.fleet.order import FleetSecrets, Place
-from fallback_tier.fleet.refusals import CampaignError
-from fallback_tier.fleet.running import Runner, alone
 from fallback_tier.fleet.store.store import FleetStore, Planned, check_same_list
 from fallback_tier.installed import clients_and_plugins
 from fallback_tier.wiring import wire

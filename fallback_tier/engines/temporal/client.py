@@ -34,8 +34,8 @@ from fallback_tier.engines.temporal.messages import (
     Terms,
     Ticket,
 )
-from fallback_tier.fleet.engine import EngineState, Phase
-from fallback_tier.fleet.order import FixOrder
+from fallback_tier.fleet.engine_interface import EngineState, Phase
+from fallback_tier.fleet.fix_order import FixOrder
 from fallback_tier.workers.problem import Problem
 
 Got = TypeVar("Got")

@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 
 from fallback_tier.cli.fleet.run_command import _find_or_plan, _temporal
-from fallback_tier.fleet.campaign import Campaign, CampaignRepository
-from fallback_tier.fleet.model import CampaignState, FixFacts, FixState
-from fallback_tier.fleet.order import Place
-from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.campaign_file import Campaign, CampaignRepository
+from fallback_tier.fleet.campaign_list import CampaignState, FixFacts, FixState
+from fallback_tier.fleet.errors import CampaignError
+from fallback_tier.fleet.fix_order import Place
 from fallback_tier.fleet.scheduling import StartLimits
 from fallback_tier.fleet.store.store import FleetStore, open_store
 from fallback_tier.wiring import RecordSettings

@@ -14,7 +14,7 @@ from temporalio.exceptions import TimeoutError as TimedOutError
 from fallback_tier.engines.temporal.client import FixWorkflows
 from fallback_tier.engines.temporal.connecting import Cluster, EngineUnreachableError
 from fallback_tier.engines.temporal.messages import Limits, Terms, Ticket
-from fallback_tier.fleet.engine import EngineState, Phase
+from fallback_tier.fleet.engine_interface import EngineState, Phase
 
 
 class Handle:
