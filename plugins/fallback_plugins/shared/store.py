@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from fallback_plugins.shared.installed import Installed
+from fallback_plugins.shared.installation import Installed
 from fallback_plugins.shared.resolution import MAX_RESOLUTIONS, Resolution, ResolvedBy
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.files import whole

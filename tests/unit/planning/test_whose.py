@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fallback_audit.vocabulary import AffectedCode, DecidedBy, RefusalReason
-from fallback_plugins.npm.ecosystem import NpmEcosystem
+from fallback_plugins.npm.plugin import NpmEcosystem
 from fallback_tier.advisory import AdvisorySet
 from fallback_tier.affected import Affected
 from fallback_tier.outcome import NotApplicable, RecipeSelection, Selected

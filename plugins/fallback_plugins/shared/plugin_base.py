@@ -1,4 +1,4 @@
-"""An ecosystem whose recipe is the ladder: what the plugins of npm and PyPI have in common.
+"""The base of a plugin whose recipe is the ladder: what npm and PyPI have in common.
 
 What a recipe has resolved is resolved once: a plan's result serves the fix that follows it.
 """
