@@ -59,8 +59,8 @@ def ask_recipe(
     believe_version: bool = True,
 ) -> RecipeSelection:
     """Ask the plugin for its recipe, unless the repository's own code is affected, or the recipe would say
-    "not affected" though the record names no version of the package. That refusal is final: no gate could
-    tell that the package is fixed. ``tags`` and ``believe_version`` as for ``settled``."""
+    "not affected" though the advisory names no version of the package. That refusal is final: no gate could
+    show that the package is fixed. ``tags`` and ``believe_version`` as for ``settled``."""
     if repo.affected is not None:
         about_own = settled(
             advisory, plugin.name, repo.affected, tags=tags, believe_version=believe_version
@@ -78,7 +78,7 @@ def ask_recipe(
 
 
 def unnamed_here(ecosystem: str, advisory: Advisory, repo: RepoContext) -> NotApplicable | None:
-    """The refusal where some manifest names a package of which the record names no version."""
+    """Return the refusal if a manifest names a package of which the advisory names no version, or None."""
     silent = [it for it in advisory.packages(ecosystem) if advisory.says_nothing_of(ecosystem, it)]
     if not silent:
         return None
@@ -88,7 +88,8 @@ def unnamed_here(ecosystem: str, advisory: Advisory, repo: RepoContext) -> NotAp
 
 
 def unnamed(ecosystem: str, advisory: Advisory, names: tuple[str, ...]) -> NotApplicable:
-    """The refusal: which package, and why nobody can say."""
+    """Return the refusal of packages of which the advisory names no version: it is unknown whether they are
+    affected."""
     matchers = (advisory.matcher(ecosystem, name) for name in names)
     foreign = sorted({bound for it in matchers if it is not None for bound in it.foreign})
     said = (
