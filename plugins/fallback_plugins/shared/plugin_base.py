@@ -115,7 +115,7 @@ class RecipeEcosystem(ABC):
     @property
     @abstractmethod
     def _recipe(self) -> Recipe:
-        """Imported when it is asked for."""
+        """The ecosystem's module ``recipe``, imported when it is needed."""
 
     def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
         """Select the ladder if an affected version is, or may be, there; or return why there is nothing to
