@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
-from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.pypi.manifests.indexes import has_own_index
 from fallback_plugins.pypi.manifests.kinds import kind_of
 from fallback_plugins.pypi.resolving.registry import (
@@ -26,8 +26,6 @@ from fallback_plugins.pypi.resolving.uv_client import (
 )
 from fallback_plugins.pypi.resolving.wanted import (
     installs_folders,
-    name_of,
-    wanted,
 )
 from fallback_plugins.pypi.strategies.all_strategies import State
 from fallback_plugins.pypi.strategies.direct import (
@@ -46,7 +44,6 @@ from fallback_plugins.shared.ladder import (
     NO_TEXTS,
     ProjectFix,
     copies,
-    does_not_serve,
     left_behind,
     ordered,
 )
@@ -303,31 +300,13 @@ class ManifestProject:
         except (RecipeError, ToolError):
             return None
         else:
-            self._check_named(search, State(bumped, after))
+            search.check_named(State(bumped, after), lambda: self._before(search))
             self._check_ages(search, State(bumped, after))
             return None
         if (before := self._before(search)) is None:
             return None
         found = self._climbed(search, State(self.texts, before), before)
         return replace(found, left=(*fix.left, *found.left), notes=fix.notes)
-
-    def _check_named(self, search: ManifestSearch, bumped: State) -> None:
-        """Raise RecipeError if a closed set would get a package that it does not name: with hashes no
-        installer would take it, and its compiler would write more."""
-        if not self.command.is_compiled:
-            return
-        named = set(map(name_of, wanted(bumped.files, search.reading).requirements))
-        if named.issuperset(bumped.tree.by_name) or (before := self._before(search)) is None:
-            return
-        if message := search.unnamed(State(self.texts, before), bumped):
-            refusal = does_not_serve(message)
-            raise RecipeError(
-                RefusalReason.MANIFEST_MISSING,
-                refusal.problem,
-                next_step="Compile it again, with the package upgraded.",
-                blockers=refusal.blockers,
-                kind="not_named",
-            )
 
     def _resolved(self, search: ManifestSearch, fix: ProjectFix) -> ProjectFix | None:
         """Return the fix with what the set brings in fixed too; None: nothing of that is known to be

@@ -115,6 +115,24 @@ class ManifestSearch:
             else None
         )
 
+    def check_named(self, bumped: State, base_tree: Callable[[], DependencyTree | None]) -> None:
+        """Raise RecipeError if a closed set would get a package that it does not name: with hashes no
+        installer would take it, and its compiler would write more. ``base_tree`` returns the old tree."""
+        if not self.command.is_compiled:
+            return
+        named = set(map(name_of, wanted(bumped.files, self.reading).requirements))
+        if named.issuperset(bumped.tree.by_name) or (before := base_tree()) is None:
+            return
+        if message := self.unnamed(State(self.command.texts, before), bumped):
+            refusal = does_not_serve(message)
+            raise RecipeError(
+                RefusalReason.MANIFEST_MISSING,
+                refusal.problem,
+                next_step="Compile it again, with the package upgraded.",
+                blockers=refusal.blockers,
+                kind="not_named",
+            )
+
     @property
     def strategies(self) -> list[_Strategy]:
         """Cheapest first."""
