@@ -22,8 +22,8 @@
     │   │   └── CassetteMismatch     a recording that was not asked for as it was made (demo.cassette)
     │   ├── HeldError                another process has the fix in hand
     │   ├── UnansweredError          the fix waits for a person
-    │   ├── CampaignError            a campaign's file, or what is asked of one (fleet.refusals)
-    │   ├── OrderError               an order that can't be carried out as it is (fleet.refusals)
+    │   ├── CampaignError            a campaign's file, or what is asked of one (fleet.errors)
+    │   ├── OrderError               an order that can't be carried out as it is (fleet.errors)
     │   ├── ProofError               a proof that can't show anything (gates.builtin.proof_given)
     │   ├── RequestRefusedError      the service does not do what was asked (service.refusals)
     │   │   ├── NotSignedInError
@@ -43,7 +43,7 @@
     │       │   └── NotHadError      the registry gives none that is as its listing says (pypi)
     │       └── MemberTooLargeError  a file in such an archive is larger than is read (pypi)
     ├── StoppedError                 package clients run no more: no time is left, or a person interrupted
-    ├── FleetStoreError              the list of campaigns can't be read or written (fleet.refusals)
+    ├── FleetStoreError              the list of campaigns can't be read or written (fleet.errors)
     ├── EngineUnreachableError       Temporal can't be reached (engines.temporal)
     ├── DevServerError               a Temporal server of one's own could not be started (engines.temporal)
     ├── StateFolderError             the state folder can't be written

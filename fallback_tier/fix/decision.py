@@ -1,6 +1,6 @@
-"""What follows from an attempt's verdicts: pass, retry from a fresh context, refuse, or ask a person.
+"""The decision after an attempt's verdicts: pass, retry from a fresh context, refuse, or ask a person.
 
-Pure: the runner records and carries out what is decided here.
+Pure: the runner records a decision and carries it out.
 """
 
 import re
@@ -41,7 +41,7 @@ SAME_FAILURE_LIMIT = 3
 #: (docs/evaluation/own-code/report.md); a patch that breaks more has broken what they test.
 _FEW_TESTS = 3
 
-#: A test that ends so met a mistake in the patch, whatever it asserts.
+#: An error of a test by which the patch has a mistake, whatever the test asserts.
 _MISTAKE = re.compile(
     r"\b(?:Name|UnboundLocal|Attribute|Type|Import|ModuleNotFound|Syntax|Indentation|Reference|Recursion)"
     r"Error\b"
@@ -101,7 +101,7 @@ class Failure:
     then: EndEscalated | EndRefused | None
 
 
-#: What follows if gates refuse several fixes in one patch.
+#: The next step if gates refuse several fixes in one patch.
 IN_PARTS = "They are proved in smaller parts."
 
 EndDecision = EndVerified | EndPatched | EndRefused | EndEscalated
@@ -116,11 +116,11 @@ def decide(
     recalls: bool = False,
     divisible: bool = False,
 ) -> Decision:
-    """Strict AND of objective signals. The state must hold an application with its verdicts.
+    """Decide by a strict AND of objective signals. The state must hold an application with its verdicts.
 
-    ``fix_id``: the identifier in commands that a question suggests; ``code``: whose is affected;
-    ``recalls``: a failure's summary has a line for each attempt before it; ``divisible``: what gates refuse
-    is proved in smaller parts (ADR-0051), so that there is no retry, and nobody is asked.
+    ``fix_id``: the identifier in commands that a question suggests; ``code``: whose code is affected;
+    ``recalls``: a failure's summary has a line for each attempt before it; ``divisible``: a patch that
+    gates refuse is proved in smaller parts (ADR-0051), without a retry or a question.
     """
     match _decide(state, fix_id, code, recalls=recalls):
         case Failure() as failure if divisible:
@@ -138,18 +138,18 @@ def decide(
 
 
 def _apart(how: str) -> EndRefused:
-    """The end of several fixes in one patch that are to be proved in smaller parts."""
+    """Return the refusal of several fixes in one patch, which are then proved in smaller parts."""
     sentence = f"In one patch these fixes {how} {IN_PARTS}"
     return EndRefused(RefusalReason.FAILS_TOGETHER, sentence)
 
 
 def how_to_answer(fix_id: str) -> str:
-    """The command, for the person who is asked."""
+    """Return the sentence with the command that answers a question."""
     return f"`fallback-tier review show {fix_id}` shows what was tried, and how to answer."
 
 
 def with_command(ask: EndEscalated, fix_id: str) -> EndEscalated:
-    """A question names the command that goes on from it; one about money has its own."""
+    """Return the question with the command that answers it; one about the budget has its own."""
     if ask.reason is EscalationReason.BUDGET_EXHAUSTED:
         return ask
     return replace(ask, question=f"{ask.question} {how_to_answer(fix_id)}")
@@ -184,7 +184,7 @@ def _decide(state: FixProgress, fix_id: str, code: AffectedCode, *, recalls: boo
 
 
 def _undecided(state: FixProgress) -> str:
-    """Gates that could not decide, each with its reason."""
+    """Return the undecided gates, each with its reason, as text."""
     reported = (one for one in state.verdicts if one.status is GateStatus.UNDECIDED)
     return "; ".join(f"gate {one.gate}: {one.detail}" for one in reported)
 
@@ -209,7 +209,7 @@ def _refusal(state: FixProgress, refused: Refused, fix_id: str) -> Decision:
 def _failure(
     state: FixProgress, application: Applied | Refused, code: AffectedCode, *, recalls: bool
 ) -> Failure:
-    if state.failed is not None:  # on record: what was decided about it then is decided again
+    if state.failed is not None:  # recorded by an interrupted run: the same decision follows
         return Failure(*state.failed, _instead_of_a_retry(state, *state.failed, code))
     distilled = distill(
         state.verdicts,
@@ -217,9 +217,9 @@ def _failure(
         attempt=application.attempt,
         earlier=state.prior_attempts if recalls else (),
     )
-    # Before it is signed, stored or handed on: a target's log may print what nobody should keep.
+    # Before it is signed, stored or passed on: a target's log may contain secrets.
     text, _ = redact_secrets(distilled.prior_failure_summary)
-    # Without a proof that passed they have simply found a mistake.
+    # If no proof passed, failing tests show a mistake in the patch.
     shown = PROOF_GATE in state.gates_with(GateStatus.PASSED)
     against = _broken_tests(state) if shown else ()
     summary = distilled.model_copy(
@@ -232,7 +232,7 @@ def _failure(
 def _instead_of_a_retry(
     state: FixProgress, summary: AttemptSummary, signature: Digest, code: AffectedCode
 ) -> EndEscalated | None:
-    """The question that ends the fix here; None: a fresh attempt may do better."""
+    """Return the question that ends the fix; None: it is retried."""
     before = _own_attempts(state)
     attempts = (*before, summary)
     against = _contradicted(before)
@@ -275,7 +275,7 @@ def _instead_of_a_retry(
 
 
 def _only_contradicts(summary: AttemptSummary) -> bool:
-    """Return whether a model's patch closes the flaw and only a few tests object, by what they assert. A
+    """Return whether a model's patch passes the proof and only a few tests fail, by what they assert. A
     retrieved patch was written for other code (ADR-0011)."""
     tests = {name.partition("[")[0] for name in summary.contradicting_tests}
     message = summary.prior_failure_summary.partition(f"\n{TRIED_HEADING}")[0]
@@ -292,13 +292,14 @@ def _contradicted(attempts: Sequence[AttemptSummary]) -> set[str]:
 
 
 def _broken_tests(state: FixProgress) -> tuple[str, ...]:
-    """Tests that pass at the base commit and fail with the patch in hand."""
+    """Return the tests that pass at the base commit and fail with the current patch."""
     failed = (one for one in state.verdicts if one.status is GateStatus.FAILED)
     return tuple(name for one in failed if one.gate == TESTS_GATE for name in one.broken)
 
 
 def _own_attempts(state: FixProgress) -> tuple[AttemptSummary, ...]:
-    """Without the one that a reopened transition began with: its question was asked, and answered."""
+    """Return the attempts without the one that a reopened transition began with, whose question was
+    answered."""
     own = len(state.signatures)
     return state.prior_attempts[len(state.prior_attempts) - own :]
 
@@ -319,7 +320,7 @@ def _contradiction(attempts: Sequence[AttemptSummary]) -> EndEscalated | None:
 
 
 def _last_words(attempt: AttemptSummary) -> str:
-    """How an attempt failed and what it had tried, on one line: who is asked has not seen it."""
+    """Return an attempt's failure and what it tried, on one line, for the person who is asked."""
     return _cut(" ".join(attempt.prior_failure_summary.split()))
 
 
@@ -328,6 +329,6 @@ def _cut(words: str) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    """So many names as a question has room for."""
+    """Return as many names as a question has room for."""
     more = f" and {len(names) - _NAMED_TESTS} more" if len(names) > _NAMED_TESTS else ""
     return f"{', '.join(names[:_NAMED_TESTS])}{more}"

@@ -1,5 +1,5 @@
-"""Where a proved patch goes (the working tree, a branch, a file, a folder for its reviewer), and how a fix
-ended for its caller."""
+"""Delivery of a proved patch to the working tree, a branch, a file, or a folder for its reviewer; and the
+result of a fix for its caller."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -40,32 +40,32 @@ if TYPE_CHECKING:  # most fixes are of one advisory, and pay for no more
     from fallback_tier.fix.batch.outcome import AdvisoryEnd
     from fallback_tier.fix.batch.running import BatchEnd
 
-#: A fix with a patch, and what it is about.
+#: A fix with a patch, and its advisory.
 ProvedFix = tuple[WithPatch, Advisory]
 
-#: Puts a patch on the working tree; or where an earlier process has delivered it, as it is on record.
+#: Puts a patch on the working tree; or the event, if an earlier process has delivered the patch.
 Deliver = Callable[[Applied, RepoContext, ClientRunner], None] | PatchDelivered
 
 
 @dataclass(frozen=True)
 class SeveralFixes:
-    """How the fixes of several advisories ended: by part, by advisory, and what became of the patch."""
+    """The result of a batch: by part, by advisory, and the delivery of its patch."""
 
     end: "BatchEnd"
     advisories: "tuple[AdvisoryEnd, ...]"
     delivery: DeliveryOutcome
 
 
-#: How a fix ended, for its caller.
+#: The result of a fix, for its caller.
 Fixed = OneFix | SeveralFixes
 
 
 class Delivery(Frozen):
-    """Where a proved patch is to go. Nothing given: on the repository's working tree, not committed.
+    """The requested place of a proved patch. By default the repository's working tree, not committed.
 
     ``dry_run``: the repository stays as it is. ``output``: a file for the patch; ``commit``: a branch of
     this name (empty: one that is named after what is fixed); ``report``: a folder for a reviewer.
-    ``into``: the repository that gets the branch, where what is worked on is a passing clone of it.
+    ``into``: the repository that gets the branch, if the fix is made in a temporary clone of it.
     """
 
     dry_run: bool = False
@@ -100,7 +100,8 @@ class Delivery(Frozen):
         )
 
     def instead_of(self, began: Setup) -> Setup:
-        """Return what a resumed fix began with, with what is requested now. Raises ConfigurationError."""
+        """Return the setup that a resumed fix began with, with the options given now. Raises
+        ConfigurationError."""
         if self.commit is not None or self.report is not None:
             raise ConfigurationError(
                 "A resumed fix is delivered as it began: another branch or report can't be chosen.",
@@ -113,12 +114,12 @@ class Delivery(Frozen):
 
 
 def _its(repo: RepoContext, into: str | Path | None) -> RepoContext:
-    """The repository that gets the branch."""
+    """Return the repository that gets the branch."""
     return repo if into is None else repo.model_copy(update={"root": Path(into)})
 
 
 def _absolute(path: Path | None) -> str | None:
-    """The fix may be resumed from another folder."""
+    """Return the absolute path: the fix may be resumed from another folder."""
     return str(path.absolute()) if path else None
 
 
@@ -158,7 +159,7 @@ def _deliver(
     setup: Setup,
     deliver: Callable[[Applied, RepoContext, ClientRunner], None],
 ) -> Committed | None:
-    """To the branch, or else to the working tree; then it goes on record."""
+    """Deliver to the branch, or to the working tree if none is requested, and record it."""
     committed, reference, place = None, None, DeliveryPlace.WORKING_TREE
     if setup.commit is not None:
         its = _its(repo, setup.into)
@@ -169,15 +170,15 @@ def _deliver(
         deliver(patch, repo, services.clients)
     known = frozenset({PatchDelivered.__name__})
     for result, _ in fixes:
-        # A run over several that was killed here has some of them on record.
+        # A batch that was killed here has recorded some of them.
         if not any(services.audit.events(result.fix_id, kinds=known)):
             record_delivery(services.audit, result, place, reference)
     return committed
 
 
 def _branch(fixes: Sequence[ProvedFix], repo: RepoContext, services: Services) -> str:
-    """Named after what was fixed, not after what was asked for; after what was fixed in part only where
-    nothing else was."""
+    """Return a name made of the advisories that were fixed, not of those requested; of those fixed in part
+    only if no other was fixed."""
     ids = tuple(dict.fromkeys(record.id for _, advisory in fixes for record in advisory.records))
     in_part = {name for _, advisory in fixes for name in advisory.in_part}
     whole = tuple(name for name in ids if name not in in_part)
@@ -191,7 +192,7 @@ def _report(
     commit: str | None,
     ends: "Sequence[AdvisoryEnd]",
 ) -> dict[str, str]:
-    """The files of a report; those of several fixes in a folder each, by ecosystem."""
+    """Return the files of a report; if there are several fixes, each has a folder, by ecosystem."""
     proof = services.configuration.proof
     found: dict[str, str] = {}
     for result, advisory in fixes:
@@ -211,7 +212,7 @@ def _report(
     return found
 
 
-#: How an advisory ended that a patch is not about, for the reviewer of the patch: what is open first.
+#: Outcomes of the advisories that a patch is not about, for its reviewer: open ones first.
 _ENDS = {
     "not_fixed": "**not fixed**",
     "unknown": "**unknown**: it may be affected",
@@ -224,7 +225,7 @@ _ENDS = {
 
 
 def _others(ends: "Sequence[AdvisoryEnd]", advisory: Advisory) -> list[OtherAdvisory]:
-    """Return how the advisories of the run ended that ``advisory`` is not about."""
+    """Return the outcomes of the batch's other advisories."""
     order = [*_ENDS]
     others = [end for end in ends if end.id not in advisory.ids]
     found = []
@@ -236,6 +237,6 @@ def _others(ends: "Sequence[AdvisoryEnd]", advisory: Advisory) -> list[OtherAdvi
 
 
 def _was_sandboxed(result: WithPatch, services: Services) -> bool:
-    """A process that had this fix in hand may have done without a sandbox: the record tells."""
+    """Return whether every process ran this gate transition in a sandbox, by the audit trail."""
     waived = services.audit.events(result.fix_id, kinds=frozenset({SandboxDisabled.__name__}))
     return all(one.scope.gate_transition_id != result.gate_transition_id for one in waived)

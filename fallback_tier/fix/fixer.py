@@ -42,7 +42,7 @@ class SeveralFixesError(ConfigurationError):
 
 @dataclass
 class EndedFix:
-    """A fix whose end is on record. What may be missing is the delivery of its proved patch."""
+    """A fix whose end is recorded. Only the delivery of its proved patch may be missing."""
 
     result: FixResult
     state: FixProgress
@@ -59,7 +59,7 @@ class EndedFix:
         raise AssertionError(f"a fix that has ended takes no step, such as {key}")
 
     def deliver(self) -> OneFix:
-        """Put its patch where it was asked for, once, unless that is on record."""
+        """Deliver the patch as requested, once, unless its delivery is recorded."""
         if self._delivered is None:
             self._delivered = OneFix.delivered(self.result, self._advisory, self._put)
         return self._delivered
@@ -71,8 +71,8 @@ class EndedFix:
 
 @dataclass(frozen=True)
 class Fixer:
-    """Opens fixes with these parts, and runs them. Not for two fixes at once in one process; two processes
-    wait for each other where they must."""
+    """Opens and runs fixes. Not for two fixes at once in one process; two processes wait for each other if
+    they must."""
 
     services: Services
     watch: Watch = UNWATCHED
@@ -184,7 +184,7 @@ class Fixer:
         if is_one:
             services.plugin_for(given.advisories[0])  # an ecosystem without a plugin: bad input
         repo = look_at(repository, services.clients, services.configuration.settings)
-        # What is outside of the folders is left, by a plan; an engine has none, and fixes all of it.
+        # A plan leaves what is outside of the chosen folders; an engine has no plan, and fixes all of it.
         is_one = is_one and (for_engine or not repo.settings.paths)
         if fix_id is not None:
             repo = repo.model_copy(update={"fix_id": fix_id})

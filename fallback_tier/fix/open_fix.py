@@ -1,5 +1,5 @@
-"""A fix in a process's hands: one gate transition as keyed steps (``fallback_tier.fix.steps``), and their
-loop, until an attempt is proved, none can be made, or a person must decide.
+"""A fix that is open in a process: one gate transition as keyed steps (``fallback_tier.fix.steps``), and
+their loop, until an attempt is proved, none can be made, or a person must decide.
 
 Per attempt: ``attempt`` → ``isolate`` → ``gate:applies`` → ``gate:…`` in order → ``decide``. If there is no
 patch, ``decide`` follows ``attempt``. A failed attempt is distilled, deterministically, into the next
@@ -106,18 +106,18 @@ class OpenFix:
 
     @property
     def fix_id(self) -> str:
-        """Its identifier."""
+        """The fix's identifier."""
         return self._repo.fix_id
 
     @property
     def result(self) -> FixResult | None:
-        """How it has ended; None: there are steps to take."""
+        """The result of the fix; None: there are steps to take."""
         return self.state.result
 
     def begin(
         self, prior_attempts: Sequence[AttemptSummary] = (), linked: str | None = None
     ) -> None:
-        """Put the beginning of a gate transition on record; ``linked``: the one that it continues."""
+        """Record the beginning of a gate transition; ``linked``: the one that it continues."""
         self._begin(FixProgress(prior_attempts=tuple(prior_attempts)), linked)
 
     def _begin(self, state: FixProgress, linked: str | None) -> None:

@@ -1,5 +1,5 @@
-"""What a fix is made and judged with: the tier, the gates in order (ours, the ecosystem's with a proof
-before its tests, the user's own), a sandbox, the audit trail; and whether the proof can show anything."""
+"""The dependencies of a fix: the tier, the gates in order (ours, the ecosystem's with a proof before its
+tests, the user's own), a sandbox, the audit trail; and the check of the proof at the base commit."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -34,18 +34,18 @@ from fallback_tier.wiring.configuration import Configuration
 #: One gate's wall clock. Long enough for a real test suite, short enough to notice a hang.
 GATE_TIMEOUT_S = 600.0
 
-#: Names that are taken, whether or not a gate of that name is among those of this fix.
+#: Names that no other gate may have, whether or not this fix has a gate of that name.
 _RESERVED = frozenset({APPLIES, PROOF})
 
 
 def _ignore(_event: TierEvent | StepKey) -> None:
-    """Nobody watches."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True)
 class FixParts:
-    """What a fix is made and judged with. ``setup``: evidence for a resumed run; ``report``: called with
-    what takes time; ``layered`` None: layered worktrees if they can be mounted."""
+    """The dependencies of a fix. ``setup``: evidence for a resumed run; ``report``: called with a sentence
+    on work that takes long; ``layered`` None: layered worktrees if they can be mounted."""
 
     tier: FallbackTier
     gates: Sequence[Gate]
@@ -64,7 +64,7 @@ class FixParts:
 
     @property
     def gate_names(self) -> tuple[str, ...]:
-        """In order, without ``applies``."""
+        """The gates' names in order, without ``applies``."""
         return tuple(gate.name for gate in self.gates)
 
 
@@ -129,8 +129,8 @@ def gates_for(
 def check_proof_fails(
     parts: FixParts, inputs: Inputs, report: Callable[[str], None]
 ) -> ProofFailure | None:
-    """Check that the proof fails at the base commit, before anything is spent, and return how; None without
-    a proof, or if nothing here can make a patch. Raises ProofError if it can't prove anything;
+    """Check that the proof fails at the base commit, before anything is spent, and return its failure; None
+    without a proof, or if no tier can make a patch. Raises ProofError if it can't prove anything;
     SandboxError, RepositoryError, ToolError."""
     if not _may_be_patched(parts.tier, inputs.recipe_selection):
         return None

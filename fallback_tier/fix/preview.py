@@ -8,7 +8,8 @@ from fallback_tier.advisory import AdvisorySet
 from fallback_tier.execution import ClientRunner
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.installed import clients_and_plugins, look_at_working_tree, tags_of
-from fallback_tier.planning import RemediationPlan, divisible_plan, parts
+from fallback_tier.planning import RemediationPlan, divisible_plan
+from fallback_tier.planning.concern import by_ecosystem
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext, Settings
 from fallback_tier.wiring.places import check_caches
@@ -41,7 +42,7 @@ def check_clients(
     clients: ClientRunner,
     plugins: Mapping[str, EcosystemPlugin],
 ) -> None:
-    """Can the clients that are about to run write their caches? Raises StateFolderError."""
-    about = {name for advisory in given.advisories for name in parts(advisory, repo, plugins)}
+    """Raise StateFolderError if a client that is about to run can't write its cache."""
+    about = {it for one in given.advisories for it in by_ecosystem(one, repo, plugins)}
     here = [name for name in about if plugins[name].manifests(repo.tracked_files)]
     check_caches(clients, here, offline=repo.settings.offline)

@@ -1,4 +1,4 @@
-"""Several advisories: planned together, proved so that one which fails sinks no other, delivered once.
+"""Several advisories: planned together, proved so that one failure does not fail all, delivered once.
 
 By recipe only: a model's plan raises one dependency, so a model is asked for one advisory at a time.
 """
@@ -35,7 +35,7 @@ def fix_several(
     setup = delivery.checked(ids, repo, services.clients)
     if given.advisories:
         check_clients(given, repo, services.clients, services.plugins)
-        services.sandbox()  # where there is none, that is said before the long work
+        services.sandbox()  # raises before the long work if there is none
     run, is_resumed = _batch_starter(services, watch).begin(given, repo, setup)
     if is_resumed:
         watch.note("resuming an interrupted run: what is on record is not done again")
@@ -51,7 +51,7 @@ def resume_several(
     delivery: Delivery,
     watch: Watch,
 ) -> SeveralFixes:
-    """The run that ``digest`` names goes on to its end; ``fix_id`` is one of its parts."""
+    """Continue the batch that ``digest`` names, of which the fix ``fix_id`` is a part."""
     run = _batch_starter(services, watch).go_on(digest, repository, fix_id)
     return _to_the_end(run, services, complete, delivery.instead_of(run.record.setup))
 

@@ -1,4 +1,4 @@
-"""The keyed steps of a fix, and which one follows: pure, so that any engine can run them."""
+"""The keyed steps of a fix, and their order: pure functions, so that any engine can run them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,19 +16,19 @@ class StepKey:
 
     attempt: int
     name: str
-    #: Of the recipe, on a first attempt.
+    #: The number of the recipe's candidate, on a first attempt.
     candidate: int = 1
 
     @property
     def gate(self) -> str | None:
-        """The gate that this step judges, if it is such a step."""
+        """The name of the gate that this step runs; None for another step."""
         kind, _, name = self.name.partition(":")
         return name if kind == "gate" else None
 
 
 @dataclass(frozen=True)
 class RecordedPatch:
-    """A patch of an earlier gate transition, which ``proposal`` names, under its attempt's number."""
+    """A patch of an earlier gate transition, with the number of its attempt."""
 
     proposal: PatchProposed
     application: Applied
@@ -36,47 +36,47 @@ class RecordedPatch:
 
 @dataclass(frozen=True)
 class FixProgress:
-    """Everything that a step needs from those before it, and nothing else."""
+    """The state of a fix: everything that a step needs from the steps before it."""
 
     prior_attempts: tuple[AttemptSummary, ...] = ()
     signatures: tuple[Digest, ...] = ()
     application: RecipeApplication | None = None
     isolated: bool = False
     verdicts: tuple[GateVerdict, ...] = ()
-    #: The recipe's candidates that gates refused on this first attempt.
+    #: Candidates of the recipe that gates refused on this first attempt.
     failed_candidates: tuple[RecipeCandidateFailed, ...] = ()
-    #: The cap that stopped the attempt in hand.
+    #: The cap that stopped the current attempt.
     reached: BudgetReached | None = None
-    #: Its failure with its signature, if an interrupted run has recorded them already.
+    #: The current attempt's failure and its signature, if an interrupted run has recorded them.
     failed: tuple[AttemptSummary, Digest] | None = None
-    #: Gates alone are run again, on this patch: no tier is asked, and nothing is tried again.
+    #: The patch that only the gates are run on again: no tier is asked, and there is no retry.
     recorded: RecordedPatch | None = None
     result: FixResult | None = None
 
     @property
     def candidate(self) -> int:
-        """Which of the recipe's candidates is in hand (ADR-0048)."""
+        """The number of the recipe's current candidate (ADR-0048)."""
         return len(self.failed_candidates) + 1
 
     @property
     def left_out(self) -> tuple[LadderStep, ...]:
-        """The steps that it does without."""
+        """The ladder's steps that the current candidate may not take."""
         return self.failed_candidates[-1].left_out if self.failed_candidates else ()
 
     @property
     def attempt(self) -> int:
-        """The number of the attempt in hand."""
+        """The number of the current attempt."""
         if self.recorded is not None:
             return self.recorded.application.attempt
         return next_attempt(self.prior_attempts)
 
     def gates_with(self, status: GateStatus) -> tuple[str, ...]:
-        """Names of the gates that gave this verdict on the attempt in hand."""
+        """Return the names of the gates that gave this verdict on the current attempt."""
         return tuple(verdict.gate for verdict in self.verdicts if verdict.status is status)
 
 
 def next_step(state: FixProgress, gates: Sequence[str]) -> StepKey | None:
-    """The step that follows; None where the fix has ended. The first failed gate ends an attempt."""
+    """Return the next step; None if the fix has ended. The first failed gate ends an attempt."""
     if state.result is not None:
         return None
 

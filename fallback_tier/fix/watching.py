@@ -1,4 +1,4 @@
-"""Who follows what a fix does, while it does it."""
+"""Progress of a running fix, for its caller."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -8,8 +8,8 @@ from typing import Protocol
 from fallback_tier.attempt.task import TierEvent
 from fallback_tier.fix.steps import StepKey
 
-#: What is reported to a caller: each step before it is taken, each event as it is recorded, and
-#: sentences for a person about what takes its time.
+#: Progress for a caller: each step before it is taken, each event as it is recorded, and sentences for a
+#: person about work that takes long.
 Progress = TierEvent | StepKey | str
 
 
@@ -17,52 +17,52 @@ class Watcher(Protocol):
     """Progress callbacks of a running fix."""
 
     def __call__(self, event: TierEvent | StepKey, /) -> None:
-        """Each step and event."""
+        """Report a step or an event."""
         ...
 
     def report(self, what: str, /) -> None:
-        """What is waited for."""
+        """Report what takes long."""
         ...
 
     def report_proof(self, what: str, /) -> None:
-        """What is done before there are events: the proof that was given is tried."""
+        """Report how the given proof is tried, before there are events."""
         ...
 
 
 class Watch(Protocol):
-    """Shows work for as long as it lasts: each ``with`` is one piece of it, however that ends."""
+    """Shows progress while work lasts: each ``with`` is one piece of work, whether or not it succeeds."""
 
     def fixing(self) -> AbstractContextManager[Watcher]:
-        """The attempts and gates of one fix."""
+        """Return the callbacks for the attempts and gates of one fix."""
         ...
 
     def planning(self) -> AbstractContextManager[Callable[[str], None]]:
-        """The making of a plan; told each step."""
+        """Return the callback for the steps of a plan."""
         ...
 
     def note(self, what: str, /) -> None:
-        """A sentence before or between."""
+        """Show a sentence before or between these."""
         ...
 
 
 @dataclass(frozen=True)
 class ProgressCallback:
-    """A ``Watch`` that hands everything to one function, in order, in the thread that does the work."""
+    """A ``Watch`` that calls one function with everything, in order, in the thread that does the work."""
 
     to: Callable[[Progress], None]
 
     @contextmanager
     def fixing(self) -> Iterator[Watcher]:
-        """Each step, event and sentence."""
+        """Pass on each step, event and sentence."""
         yield _FixProgress(self.to)
 
     @contextmanager
     def planning(self) -> Iterator[Callable[[str], None]]:
-        """Each step of a plan, as a sentence."""
+        """Pass on each step of a plan, as a sentence."""
         yield self.to
 
     def note(self, what: str, /) -> None:
-        """The sentence."""
+        """Pass on the sentence."""
         self.to(what)
 
 
@@ -81,8 +81,8 @@ class _FixProgress:
 
 
 def ignore_progress(_: Progress, /) -> None:
-    """For who watches nothing."""
+    """Do nothing."""
 
 
-#: Nobody watches.
+#: The ``Watch`` that shows nothing.
 UNWATCHED = ProgressCallback(ignore_progress)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.fleet.model import NOT_DELIVERED, FleetFix, Risk
+from fallback_tier.fleet.campaign_list import NOT_DELIVERED, FleetFix, Risk
 
 #: Points of a priority, 100 together. What is known to be exploited comes before any score.
 KEV_POINTS, SEVERITY_POINTS, EPSS_POINTS = 40.0, 40.0, 20.0

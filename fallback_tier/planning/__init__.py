@@ -12,14 +12,13 @@ from fallback_tier.advisory import Advisory, AdvisorySet, one_per_flaw
 from fallback_tier.errors import StoppedError
 from fallback_tier.limits import MAX_UNREAD_LISTED
 from fallback_tier.outcome import NotApplicable, UnreadItem
-from fallback_tier.planning.concern import narrowed
+from fallback_tier.planning.concern import by_ecosystem
 from fallback_tier.planning.document import EcosystemPlan as EcosystemPlan
 from fallback_tier.planning.document import PlannedMove as PlannedMove
 from fallback_tier.planning.document import Remaining as Remaining
 from fallback_tier.planning.document import RemediationPlan as RemediationPlan
 from fallback_tier.planning.ecosystem import EcosystemPlanner, open_items
 from fallback_tier.planning.whose import Tags, no_tags, settled
-from fallback_tier.planning.whose import ask_recipe as ask_recipe
 from fallback_tier.planning.whose import whose_code as whose_code
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
@@ -60,7 +59,7 @@ def divisible_plan(
     # Whoever limits a fix to some folders wants that part.
     whole = len(advisories) == 1 and not repo.settings.paths
     for advisory in advisories:
-        found = parts(advisory, repo, plugins)
+        found = by_ecosystem(advisory, repo, plugins)
         for name, part in found.items():
             served.setdefault(name, []).append(part)
         if not found:
@@ -118,17 +117,6 @@ def divisible_plan(
         notes=tuple(dict.fromkeys(notes)),
     )
     return DivisiblePlan(found_out, planners)
-
-
-def parts(
-    advisory: Advisory, repo: RepoContext, plugins: Mapping[str, EcosystemPlugin]
-) -> dict[str, Advisory]:
-    """The advisory by ecosystem, each part narrowed to it: those that a plugin serves, and of several
-    those that the repository has manifests of (if any)."""
-    served = [name for name in advisory.ecosystems if name in plugins]
-    if len(served) > 1:
-        served = [it for it in served if plugins[it].manifests(repo.tracked_files)] or served
-    return {name: narrowed(advisory, name) for name in served}
 
 
 def _resolved(planners: Sequence[EcosystemPlanner], *, whole: bool) -> tuple[EcosystemPlan, ...]:

@@ -1,6 +1,6 @@
-"""Which advisories a move or something left is about."""
+"""The advisories that each move, and each item left, is about."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from fallback_audit.vocabulary import RefusalReason
@@ -11,7 +11,7 @@ from fallback_tier.outcome import Left, Move, NotApplicable, RecipeSelection
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
 
-#: The package of something left where nobody can say which one it is.
+#: The package of an item left if it is unknown which package it is.
 UNKNOWN = ""
 
 
@@ -26,7 +26,7 @@ class Concern:
                 self._naming.setdefault(package, []).append(advisory)
 
     def ids(self, item: Move | Left) -> tuple[str, ...]:
-        """The advisories that a move clears, or that something left keeps open."""
+        """Return the ids of the advisories that a move clears, or that an item left keeps open."""
         if isinstance(item, Left) and item.advisory_ids:
             return item.advisory_ids
         if not item.package:
@@ -46,7 +46,7 @@ class Concern:
         return advisory.id in self.ids(move) and not self._covers(advisory, move.package, after)
 
     def canonical(self, package: str) -> str:
-        """The name that identifies a package; UNKNOWN stays it."""
+        """Return the name that identifies a package; UNKNOWN for an unknown one."""
         return canonical_name(self._ecosystem, package) if package else UNKNOWN
 
     def of_silent(
@@ -75,7 +75,7 @@ class Concern:
             yield from self.of_silent(named[middle:], plugin)
 
     def _named_anywhere(self, advisories: Sequence[Advisory]) -> list[Advisory]:
-        """Those whose package some manifest names as a dependency."""
+        """Return the advisories of which a manifest names a package."""
         texts = manifest_texts(self._ecosystem, self._repo)
         return [
             advisory
@@ -84,8 +84,8 @@ class Concern:
         ]
 
     def brought_in(self, moves: Sequence[Move], left: AbstractSet[str]) -> tuple[Left, ...]:
-        """Moves to a version that an advisory of ``left`` covers, from versions that it doesn't: a fix of
-        one place may not bring in what another place has to keep."""
+        """Return the moves to a version that an advisory of ``left`` covers, from versions that it does
+        not: a fix of one manifest may not bring in what another manifest has to keep."""
         found = []
         for move in moves:
             staying = [one for one in self._advisories if one.id in left] if move.after else []
@@ -109,7 +109,7 @@ class Concern:
         return any(advisory.ids_affecting(self._ecosystem, package, one) for one in versions)
 
     def _named_in(self, manifest: str | None) -> tuple[str, ...]:
-        """A project that can't be read keeps open what its text names; without a text, everything."""
+        """Return the ids of the advisories that a manifest's text names; all if there is no text."""
         text = manifest_text(self._ecosystem, self._repo, manifest or "")
         if text is None:
             return tuple(dict.fromkeys(advisory.id for advisory in self._advisories))
@@ -118,13 +118,13 @@ class Concern:
 
 
 def manifest_texts(ecosystem: str, repo: RepoContext) -> list[str]:
-    """The texts of the manifests that can be read."""
+    """Return the texts of the manifests that can be read."""
     found = (manifest_text(ecosystem, repo, path) for path in repo.manifests)
     return [text for text in found if text is not None]
 
 
 def manifest_text(ecosystem: str, repo: RepoContext, path: str) -> str | None:
-    """A manifest's text with names as they are compared; None: it can't be read."""
+    """Return a manifest's text with canonical package names; None: it can't be read."""
     try:
         return canonical_text(ecosystem, repo.read_text(path))
     except RepositoryError:
@@ -132,13 +132,24 @@ def manifest_text(ecosystem: str, repo: RepoContext, path: str) -> str | None:
 
 
 def canonical_text(ecosystem: str, text: str) -> str:
-    """A text in which every package name that stands in it stands canonical."""
+    """Return a text with every package name in its canonical form."""
     rules = rules_of(ecosystem)
     return text if rules is None else rules.canonical_text(text)
 
 
+def by_ecosystem(
+    advisory: Advisory, repo: RepoContext, plugins: Mapping[str, EcosystemPlugin]
+) -> dict[str, Advisory]:
+    """Return the advisory's parts by ecosystem, each narrowed to it: those that a plugin serves, and of
+    several those that the repository has manifests of (if any)."""
+    served = [name for name in advisory.ecosystems if name in plugins]
+    if len(served) > 1:
+        served = [it for it in served if plugins[it].manifests(repo.tracked_files)] or served
+    return {name: narrowed(advisory, name) for name in served}
+
+
 def narrowed(advisory: Advisory, ecosystem: str, packages: Sequence[str] | None = None) -> Advisory:
-    """The record with only an ecosystem's packages, or only these of them (canonical names)."""
+    """Return the advisory with one ecosystem's packages only, or only these of them (canonical names)."""
     kept = tuple(
         entry
         for entry in advisory.affected

@@ -30,7 +30,7 @@ from fallback_tier.outcome import (
 from fallback_tier.patch.admission import check_planned, check_recipe
 from fallback_tier.planning.concern import UNKNOWN, Concern, narrowed
 from fallback_tier.planning.document import EcosystemPlan, PlannedMove, Remaining
-from fallback_tier.planning.whose import unnamed_here
+from fallback_tier.planning.recipe_choice import unnamed_here
 from fallback_tier.ports import EcosystemPlugin, NamesTests
 from fallback_tier.repo import RepoContext
 

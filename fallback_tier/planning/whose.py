@@ -1,6 +1,7 @@
 """Whose code is affected: decided once for an advisory, before recipes, locks and surveys (ADR-0037).
 
-A copy of the package in an example or below a dev dependency says nothing: the flaw is where the source is.
+A copy of the package in an example or below a dev dependency decides nothing: the vulnerability is where
+the source is.
 """
 
 import re
@@ -11,15 +12,14 @@ from urllib.parse import urlsplit
 from fallback_audit.vocabulary import AffectedCode, DecidedBy, RefusalReason
 from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.affected import Affected, OwnPackage
-from fallback_tier.outcome import NotApplicable, RecipeSelection, Selected
-from fallback_tier.planning.concern import manifest_texts
+from fallback_tier.outcome import NotApplicable
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
 
-#: Of a registry's words in a sentence (characters).
+#: Characters of a registry's links that a sentence shows.
 _SHOWN = 100
 
-#: How a person settles it.
+#: The options by which a person decides it.
 _SAY_SO = "--own-code says that it is this source, --dependency that it is not"
 
 #: Words in the host of a forge. Other links are pages about a project, and differ from one to the next.
@@ -32,8 +32,8 @@ _SHORT_LINK = re.compile(r"(?:github:|gitlab:|bitbucket:)?[\w.-]+/([\w.-]+?)(?:\
 def whose_code(
     plugin: EcosystemPlugin, advisory: Advisory, repo: RepoContext, *, ask_registry: bool = True
 ) -> Affected:
-    """Decide whose code is affected. A person's word counts first; the registry is asked only if names are
-    equal, never offline. ``advisory``: one record of the plugin's ecosystem."""
+    """Decide whose code is affected. A person's option counts first; the registry is asked only if names
+    are equal, never offline. ``advisory``: one record of the plugin's ecosystem."""
     called = plugin.own_packages(repo, frozenset(advisory.packages(plugin.name)))
     users_word = repo.settings.whose_code
     if users_word is not None:
@@ -52,12 +52,12 @@ def whose_code(
     return _doubted(called, witness)
 
 
-#: The tags that a base commit contains: which releases are in it.
+#: Returns the tags that a base commit contains: which releases are in it.
 Tags = Callable[[], Sequence[str]]
 
 
 def no_tags() -> tuple[str, ...]:
-    """Nobody can tell."""
+    """Return no tag: the releases in the base commit are unknown."""
     return ()
 
 
@@ -69,8 +69,8 @@ def settled(
     tags: Tags = no_tags,
     believe_version: bool = True,
 ) -> NotApplicable | None:
-    """Return why no recipe is to be asked, or None for a dependency's flaw. ``believe_version`` False: a
-    proof that fails here will tell."""
+    """Return why no recipe is to be asked, or None if a dependency is affected. ``believe_version`` False:
+    the version here decides nothing, since a proof shows whether the code is affected."""
     match affected.code:
         case AffectedCode.DEPENDENCY:
             return None
@@ -88,14 +88,15 @@ def settled(
 
 @dataclass
 class _Witness:
-    """The registry's link to a package's source, beside the one in the repository's own manifest."""
+    """The registry's link to a package's source, to compare with the one in the repository's manifest."""
 
     plugin: EcosystemPlugin
     may_ask: bool
     theirs: frozenset[str] = frozenset()
 
     def agrees(self, package: OwnPackage) -> bool | None:
-        """None: one of the two names no source, or the registry was not to be asked."""
+        """Return whether both links name one source; None: one of them is missing, or the registry may not
+        be asked."""
         ours = _sources(package.links)
         if not (ours and self.may_ask):
             return None
@@ -108,7 +109,7 @@ class _Witness:
 
 
 def _own_or_unclear(own: tuple[OwnPackage, ...], witness: _Witness) -> Affected:
-    """The names say that it is this source, unless the registry contradicts them."""
+    """Return that the repository's own code is affected, unless the registry links another source."""
     for package in own:
         if witness.agrees(package) is False:
             here = ", ".join(sorted(_sources(package.links)))[:_SHOWN]
@@ -121,7 +122,8 @@ def _own_or_unclear(own: tuple[OwnPackage, ...], witness: _Witness) -> Affected:
 
 
 def _doubted(called: tuple[OwnPackage, ...], witness: _Witness) -> Affected:
-    """Something here is called so, and may be another thing. Only two witnesses settle that."""
+    """Decide about a package of the affected name that may be another package: only if the registry's link
+    and the manifest's agree."""
     for package in called:
         agrees = witness.agrees(package)
         if agrees and not package.doubt:
@@ -149,8 +151,9 @@ def _unclear(called: tuple[OwnPackage, ...], witness: _Witness, why: str) -> Aff
 
 
 def _is_fixed(advisory: Advisory, ecosystem: str, own: Sequence[OwnPackage], tags: Tags) -> bool:
-    """The record names no version here as affected, and each was released in a commit that this one
-    contains. Projects raise the number before they release; a clone without tags tells nothing.
+    """Return whether the advisory names no version here as affected, and each was released in a commit that
+    the base commit contains. Projects raise the number before they release; in a clone without tags it is
+    unknown, so False.
     """
 
     def is_clear(package: OwnPackage) -> bool:
@@ -167,7 +170,7 @@ def _is_fixed(advisory: Advisory, ecosystem: str, own: Sequence[OwnPackage], tag
 
 
 def _release_tags(package: OwnPackage) -> Iterator[str]:
-    """How a release of exactly this version is tagged: with the package's name, or without one."""
+    """Yield the tags that a release of this version may have: with the package's name, or without it."""
     short = package.name.rpartition("/")[2]
     for version in (f"v{package.version}", package.version):
         yield from (f"{package.name}@{version}", f"{short}@{version}", f"{short}-{version}")
@@ -186,7 +189,7 @@ def _fixed(advisory: Advisory, own: Iterable[OwnPackage]) -> NotApplicable:
 
 
 def _sources(links: Iterable[str]) -> frozenset[str]:
-    """What identifies a source wherever it moved: the repository's own name, without its owner and host."""
+    """Return the repository names of links, without owner and host: they stay if a source moves."""
     return frozenset(filter(None, map(_source, links)))
 
 
@@ -205,56 +208,3 @@ def _source(link: str) -> str:
     if len(path) < 2 or not any(word in parts.netloc.lower() for word in _FORGES):
         return ""
     return path[1].removesuffix(".git").lower()
-
-
-def ask_recipe(
-    plugin: EcosystemPlugin,
-    advisory: Advisory,
-    repo: RepoContext,
-    *,
-    tags: Tags = no_tags,
-    believe_version: bool = True,
-) -> RecipeSelection:
-    """Ask the plugin for its recipe, unless the repository's own code is affected, or the recipe would say
-    "not affected" though the record names no version of the package. That refusal is final: no gate could
-    tell that the package is fixed. ``tags`` and ``believe_version`` as for ``settled``."""
-    if repo.affected is not None:
-        about_own = settled(
-            advisory, plugin.name, repo.affected, tags=tags, believe_version=believe_version
-        )
-        if about_own is not None:
-            return about_own
-    selection = plugin.select(advisory, repo)
-    match selection:
-        case Selected() if advisory.says_nothing:
-            return unnamed(plugin.name, advisory, advisory.packages(plugin.name))
-        case NotApplicable(reason=RefusalReason.NOT_AFFECTED | RefusalReason.NO_FIXED_VERSION):
-            found = unnamed_here(plugin.name, advisory, repo)
-            return found or selection
-        case _:
-            return selection
-
-
-def unnamed_here(ecosystem: str, advisory: Advisory, repo: RepoContext) -> NotApplicable | None:
-    """The refusal where some manifest names a package of which the record names no version."""
-    silent = [it for it in advisory.packages(ecosystem) if advisory.says_nothing_of(ecosystem, it)]
-    if not silent:
-        return None
-    texts = manifest_texts(ecosystem, repo)
-    named = tuple(name for name in silent if any(name in text for text in texts))
-    return unnamed(ecosystem, advisory, named) if named else None
-
-
-def unnamed(ecosystem: str, advisory: Advisory, names: tuple[str, ...]) -> NotApplicable:
-    """The refusal: which package, and why nobody can say."""
-    matchers = (advisory.matcher(ecosystem, name) for name in names)
-    foreign = sorted({bound for it in matchers if it is not None for bound in it.foreign})
-    said = (
-        f"numbers {', '.join(names)} otherwise than {ecosystem} does ({', '.join(foreign)[:80]})"
-        if foreign
-        else f"names no version of {', '.join(names)} ({ecosystem}) as affected or fixed (commits, at most)"
-    )
-    return NotApplicable(
-        reason=RefusalReason.NO_FIXED_VERSION,
-        sentence=f"{advisory.id} {said}, so it does not show whether this repository is affected.",
-    )

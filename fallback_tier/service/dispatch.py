@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fallback_tier.errors import FallbackError
-from fallback_tier.fleet.engine import Becomes, EngineState, Phase, settle
+from fallback_tier.fleet.engine_interface import Becomes, EngineState, Phase, settle
+from fallback_tier.fleet.fix_order import FixOrder, FleetSecrets, Place
 from fallback_tier.fleet.local.engine import LocalEngine
-from fallback_tier.fleet.order import FixOrder, FleetSecrets, Place
 from fallback_tier.observing.health.running import Finding, failed, ok
 from fallback_tier.service.database import service_dir
 from fallback_tier.service.queue import Order, OrderLine, OrderQueue

@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, ParamSpec
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.events import BudgetRaised
 from fallback_audit.ports import AuditStore, EvidenceStore
-from fallback_audit.vocabulary import RefusalReason
-from fallback_tier.advisory import Advisory, AdvisoryBundle
+from fallback_tier.advisory import Advisory
 from fallback_tier.affected import Affected
 from fallback_tier.errors import AdvisoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.installed import clients_and_plugins, look_at, new_id, tags_of
-from fallback_tier.outcome import NotApplicable
-from fallback_tier.planning import ask_recipe, parts, whose_code
+from fallback_tier.planning.recipe_choice import (
+    NO_RECIPE_ASKED,
+    ask_recipe,
+    concerning_parts,
+    for_plugin,
+)
 from fallback_tier.ports import EcosystemPlugin, LanguageModel, NonceSource
 from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier
@@ -96,22 +99,15 @@ class Services:
         )
 
     def concerned(self, advisory: Advisory, repo: RepoContext) -> tuple[Advisory, ...]:
-        """The advisory's parts, by ecosystem, that concern the repository; the first where none does.
-
-        Raises ConfigurationError where no plugin serves any of them.
-        """
+        """Return the advisory's parts, one per ecosystem, that concern the repository; the first if none
+        does. Raises ConfigurationError if no plugin serves any of them."""
         self.plugin_for(advisory)
-        found = tuple(parts(advisory, repo, self.plugins).values())
-        if len(found) == 1:
-            return found
-        return tuple(part for part in found if self._affected(part, repo)) or found[:1]
-
-    def _affected(self, advisory: Advisory, repo: RepoContext) -> bool:
-        match self.choose_recipe(repo, advisory).recipe_selection:
-            case NotApplicable(reason=RefusalReason.NOT_AFFECTED):
-                return False
-            case _:
-                return True
+        return concerning_parts(
+            advisory,
+            repo,
+            self.plugins,
+            lambda part: self.choose_recipe(repo, part).recipe_selection,
+        )
 
     def choose_recipe(
         self,
@@ -123,37 +119,26 @@ class Services:
         affected: Affected | None = None,
         makes: bool = True,
     ) -> Inputs:
-        """Choose the recipe, as ``inputs``, on a repository that was looked at already.
+        """Choose the recipe, as ``inputs``, for a repository that ``look_at`` returned.
 
         Raises ConfigurationError, and StateFolderError if the ecosystem's client can't write its cache.
 
-        ``affected``: whose code it is about, where that was decided already (a fix that is resumed).
-        ``makes`` False: a patch on record is judged again, so no recipe is looked for.
+        ``affected``: whose code it is, if that was decided before (a fix that is resumed). ``makes`` False:
+        a patch on record is judged again, so no recipe is needed.
         """
         plugin = self.plugin_for(advisory)
-        # A bundle is a plan's, and only a plan leaves something.
-        if repo.settings.paths and not isinstance(advisory, AdvisoryBundle):
-            whole = repo.settings.model_copy(update={"paths": ()})
-            repo = repo.model_copy(update={"settings": whole})
-        own = repo.model_copy(
-            update={
-                "manifests": plugin.manifests(repo.tracked_files),
-                "fix_id": fix_id or new_id("fix"),
-                "gate_transition_id": gate_transition_id or new_id("gate"),
-            }
-        )
-        own = own.model_copy(update={"affected": affected or whose_code(plugin, advisory, own)})
+        ids = {
+            "fix_id": fix_id or new_id("fix"),
+            "gate_transition_id": gate_transition_id or new_id("gate"),
+        }
+        own = for_plugin(plugin, advisory, repo.model_copy(update=ids), affected)
         if own.manifests:
             check_caches(self.clients, (plugin.name,), offline=repo.settings.offline)
         if not makes:
-            no_recipe = NotApplicable(
-                reason=RefusalReason.RECIPE_UNSUPPORTED,
-                sentence="No recipe is asked: a patch on record is judged again.",
-            )
-            return Inputs(advisory, own, no_recipe)
+            return Inputs(advisory, own, NO_RECIPE_ASKED)
+        tags = tags_of(repo, self.clients)
         # A proof that fails here shows the flaw, whatever number the manifest has.
         believed = self.configuration.proof is None
-        tags = tags_of(repo, self.clients)
         chosen = ask_recipe(plugin, advisory, own, tags=tags, believe_version=believed)
         return Inputs(advisory, own, chosen)
 

@@ -20,7 +20,7 @@ from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import EscalationReason, GateStatus, RefusalReason, ReviewVerdict
 from fallback_tier.advisory import Advisory
 from fallback_tier.fix.journal.inputs import FixInputs
-from fallback_tier.fleet.model import CampaignState, FleetFix, Said
+from fallback_tier.fleet.campaign_list import CampaignState, FleetFix, Said
 from fallback_tier.fleet.store.store import open_store
 from fallback_tier.wiring import audit_db, evidence_dir
 from tests.browser.driver import Browser

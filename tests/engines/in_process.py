@@ -31,7 +31,7 @@ from fallback_tier.engines.temporal.session import SessionOverError
 from fallback_tier.engines.temporal.worker import WorkerSettings, run_worker
 from fallback_tier.fix.steps import FixProgress, StepKey
 from fallback_tier.fix_result import OneFix
-from fallback_tier.fleet.engine import EngineState, Phase
+from fallback_tier.fleet.engine_interface import EngineState, Phase
 from fallback_tier.outcome import AttemptSummary, RecipeApplication, RecipeSelection
 from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier

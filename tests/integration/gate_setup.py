@@ -18,7 +18,7 @@ from fallback_audit.vocabulary import PromptShape, ProofLevel, Tier
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.manifests import pythons
 from fallback_plugins.shared.gates.gating import relative_log
-from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.shared.installation import Installed, Level
 from fallback_tier.advisory import Advisory, parse_advisory
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import CommandResult, Sandbox

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_plugins.pypi.ecosystem import PyPIEcosystem
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.manifests import pythons
+from fallback_plugins.pypi.plugin import PyPIEcosystem
 from fallback_tier.gates.builtin.proof import Proof, ProofError, ProofGate
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration.gate_setup import Case, advisory, needs_sandbox, patched

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.shared.installation import Installed, Level
 from fallback_plugins.shared.store import MAX_BYTES, MAX_ENTRIES, InstalledStore
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.main import main

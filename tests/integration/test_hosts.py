@@ -28,7 +28,7 @@ from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.installing.installation import BERRY, Installation
 from fallback_plugins.pypi import build_ecosystem as build_pypi
 from fallback_plugins.pypi.installing.environment import Environment
-from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.shared.installation import Installed, Level
 from fallback_tier.errors import RecipeError, ToolFailedError
 from fallback_tier.execution import allowing
 from fallback_tier.outcome import Selected

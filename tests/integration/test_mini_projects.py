@@ -18,7 +18,8 @@ from fallback_tier.errors import InputError
 from fallback_tier.gates.builtin.proof import ProofGate, check_proof
 from fallback_tier.installed import clients_and_plugins, look_at
 from fallback_tier.outcome import NotApplicable
-from fallback_tier.planning import ask_recipe, whose_code
+from fallback_tier.planning import whose_code
+from fallback_tier.planning.recipe_choice import ask_recipe
 from fallback_tier.repo import RepoContext, Settings
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.sandbox.runners import BubblewrapSandbox

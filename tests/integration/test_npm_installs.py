@@ -14,12 +14,12 @@ from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
 from fallback_plugins.npm.clients.yarn import YARN
-from fallback_plugins.npm.ecosystem import NpmEcosystem
 from fallback_plugins.npm.gates.all_gates import ResolvesGate, TestsGate, beside_base
 from fallback_plugins.npm.installing import installation
 from fallback_plugins.npm.installing.installation import BERRY, Commands, Installation
+from fallback_plugins.npm.plugin import NpmEcosystem
 from fallback_plugins.shared.gates.gating import failed, passed
-from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.shared.installation import Installed, Level
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateVerdict, TargetRun

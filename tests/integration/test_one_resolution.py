@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import GateStatus
-from fallback_plugins.pypi.ecosystem import PyPIEcosystem
 from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.pypi.plugin import PyPIEcosystem
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.resolution import SharedResolutions
 from fallback_tier.execution import CommandResult

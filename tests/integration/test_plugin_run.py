@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.npm.ecosystem import NpmEcosystem
-from fallback_plugins.pypi.ecosystem import PyPIEcosystem
+from fallback_plugins.npm.plugin import NpmEcosystem
+from fallback_plugins.pypi.plugin import PyPIEcosystem
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration.gate_setup import Case, advisory, needs_sandbox, patched

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_plugins.pypi.ecosystem import PyPIEcosystem
+from fallback_plugins.pypi.plugin import PyPIEcosystem
 from fallback_tier.gates.builtin.proof import Proof, ProofGate
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.choice import a_choice

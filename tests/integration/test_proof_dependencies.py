@@ -10,8 +10,8 @@ from shutil import rmtree
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_plugins.npm.ecosystem import NpmEcosystem
-from fallback_plugins.pypi.ecosystem import PyPIEcosystem
+from fallback_plugins.npm.plugin import NpmEcosystem
+from fallback_plugins.pypi.plugin import PyPIEcosystem
 from fallback_tier.gates.builtin.proof import Proof, ProofError, ProofGate, check_proof
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.sandbox.runners import BubblewrapSandbox

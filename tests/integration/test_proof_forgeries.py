@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import GateStatus
-from fallback_plugins.npm.ecosystem import NpmEcosystem
-from fallback_plugins.pypi.ecosystem import PyPIEcosystem
+from fallback_plugins.npm.plugin import NpmEcosystem
+from fallback_plugins.pypi.plugin import PyPIEcosystem
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.builtin.proof import Proof, ProofGate
 from fallback_tier.sandbox.clients import SubprocessClients

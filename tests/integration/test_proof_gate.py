@@ -9,7 +9,7 @@ import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.npm import build_ecosystem as npm_ecosystem
-from fallback_plugins.pypi.ecosystem import PyPIEcosystem
+from fallback_plugins.pypi.plugin import PyPIEcosystem
 from fallback_tier.errors import InputError
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.gates.builtin.common import common_gates

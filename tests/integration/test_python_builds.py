@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from fallback_audit.vocabulary import GateStatus
-from fallback_plugins.pypi.ecosystem import PyPIEcosystem
 from fallback_plugins.pypi.gates.checks import lacks_by_the_patch
 from fallback_plugins.pypi.gates.testing import TestsGate
 from fallback_plugins.pypi.installing import building
@@ -27,7 +26,8 @@ from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.manifests import pythons
 from fallback_plugins.pypi.manifests.indexes import Indexes
 from fallback_plugins.pypi.manifests.pythons import minor_of, ours
-from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.pypi.plugin import PyPIEcosystem
+from fallback_plugins.shared.installation import Installed, Level
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext

@@ -8,10 +8,10 @@ from types import MappingProxyType
 
 import pytest
 
-from fallback_plugins.pypi.ecosystem import PyPIEcosystem
 from fallback_plugins.pypi.installing import plan as install_plan
 from fallback_plugins.pypi.installing.environment import Environment
-from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.pypi.plugin import PyPIEcosystem
+from fallback_plugins.shared.installation import Installed, Level
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.choice import a_choice
 from tests.integration.gate_setup import advisory, needs_sandbox, patched

@@ -18,7 +18,7 @@ from fallback_plugins.pypi.installing import environment
 from fallback_plugins.pypi.installing.environment import MAX_APART, Environment
 from fallback_plugins.pypi.manifests import pythons
 from fallback_plugins.shared.gates.suite_run import SuiteRun
-from fallback_plugins.shared.installed import Level
+from fallback_plugins.shared.installation import Level
 from fallback_tier.affected import Affected
 from fallback_tier.execution import CommandResult
 from fallback_tier.sandbox.clients import SubprocessClients

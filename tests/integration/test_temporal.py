@@ -122,11 +122,11 @@ def test_a_decision_alone_starts_nothing_in_a_campaign_that_is_paused(fleet: Fle
     fleet.scenario.decide(name)
     becomes(asked.exists, "the worker has seen the decision")
     for looks in (2, 3):  # one that went on would not look a second time
-        fleet.client.hint(name)
+        fleet.client.wake(name)
         becomes(partial(_has_lines, asked, looks), "the hint was looked at")
     assert fleet.phase(name) == "waiting"
     paused.unlink()
-    fleet.client.hint(name)
+    fleet.client.wake(name)
     fleet.reach("ended", [name])
     fleet.scenario.check()
 
@@ -305,7 +305,7 @@ def test_another_order_holds_from_the_next_step_on(fleet: Fleet) -> None:
     fleet.worker()
     fleet.start(name)
     becomes(lambda: "ModelCalled" in fleet.scenario.kinds_so_far(name), "the model is asked")
-    fleet.client.renew(Ticket(name, "1" * 64))
+    fleet.client.send_terms(Ticket(name, "1" * 64))
     fleet.client.start(Ticket(name, "2" * 64))
     fleet.scenario.let_model_answer(name)
     fleet.reach("ended", [name])
@@ -363,7 +363,7 @@ def test_what_was_terminated_has_failed_and_can_be_begun_again(fleet: Fleet) -> 
 
 def test_an_unknown_fix_is_unknown_and_nobody_minds_a_hint(fleet: Fleet) -> None:
     assert fleet.phase("nobody") == "unknown"
-    fleet.client.hint("nobody")
+    fleet.client.wake("nobody")
     fleet.client.cancel("nobody")
 
 

@@ -39,7 +39,7 @@ from fallback_tier.cli.scan.command import ScanDocument
 from fallback_tier.fix.batch.outcome import AdvisoryEnd
 from fallback_tier.fix.journal.questions import Review
 from fallback_tier.fix_result import Committed, Escalated, Patched, RefusedFix, Verified
-from fallback_tier.fleet.model import CampaignState, FixState, FleetFix, LeftOut
+from fallback_tier.fleet.campaign_list import CampaignState, FixState, FleetFix, LeftOut
 from fallback_tier.observing.health.running import Health
 from fallback_tier.outcome import RecipeApplication, UnreadItem
 from fallback_tier.planning import RemediationPlan

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from fallback_tier.fleet.model import FleetFix
+from fallback_tier.fleet.campaign_list import FleetFix
 from fallback_tier.fleet.store.store import open_store
 from tests.unit.fleet.made import fix, planned
 

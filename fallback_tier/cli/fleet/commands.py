@@ -22,12 +22,12 @@ from fallback_tier.cli.fleet.showing import (
 )
 from fallback_tier.cli.options import FLEET_STORE, record, state_dir
 from fallback_tier.cli.output import print_json
-from fallback_tier.fleet import steering
-from fallback_tier.fleet.model import CampaignLine
-from fallback_tier.fleet.record import FleetRecord
-from fallback_tier.fleet.refusals import CampaignError
-from fallback_tier.fleet.reporting import report_document, report_page
-from fallback_tier.fleet.steering import refresh
+from fallback_tier.fleet import campaign_control
+from fallback_tier.fleet.audit_facts import FleetRecord
+from fallback_tier.fleet.campaign_control import refresh
+from fallback_tier.fleet.campaign_list import CampaignLine
+from fallback_tier.fleet.campaign_report import report_document, report_page
+from fallback_tier.fleet.errors import CampaignError
 from fallback_tier.fleet.store.store import FleetStore, open_store
 
 
@@ -86,12 +86,12 @@ def _follow(store: FleetStore, name: str, console: Console) -> None:
 
 def pause(arguments: argparse.Namespace) -> int:
     """Nothing more starts."""
-    return _stopped(arguments, steering.pause)
+    return _stopped(arguments, campaign_control.pause)
 
 
 def cancel(arguments: argparse.Namespace) -> int:
     """Nothing more starts, and what runs is ended by its runner."""
-    return _stopped(arguments, steering.cancel)
+    return _stopped(arguments, campaign_control.cancel)
 
 
 def _stopped(arguments: argparse.Namespace, how: Callable[[FleetStore, str], None]) -> int:
@@ -105,7 +105,7 @@ def resume(arguments: argparse.Namespace) -> int:
     """It starts fixes again, those too that failed or were cancelled."""
     with opened(arguments) as (store, facts):
         name = arguments.campaign
-        again = steering.resume(store, name, facts)
+        again = campaign_control.resume(store, name, facts)
         line = store.campaign(name)
         _say(arguments, line, _what_follows(line, again))
     return exit_codes.OK

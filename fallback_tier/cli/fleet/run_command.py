@@ -23,14 +23,14 @@ from fallback_tier.cli.fleet.showing import (
 from fallback_tier.cli.fleet.working import check_extra
 from fallback_tier.cli.options import keys, record, state_dir
 from fallback_tier.cli.results import print_shown
-from fallback_tier.fleet.campaign import Campaign, EngineKind, read_campaign
-from fallback_tier.fleet.campaign_plan import Planner
-from fallback_tier.fleet.engine import FleetEngine
+from fallback_tier.fleet.campaign_file import Campaign, EngineKind, read_campaign
+from fallback_tier.fleet.campaign_list import CampaignState, FixState
+from fallback_tier.fleet.campaign_planner import Planner
+from fallback_tier.fleet.campaign_runner import Runner, alone
+from fallback_tier.fleet.engine_interface import FleetEngine
+from fallback_tier.fleet.errors import CampaignError
+from fallback_tier.fleet.fix_order import FleetSecrets, Place
 from fallback_tier.fleet.local.engine import LocalEngine
-from fallback_tier.fleet.model import CampaignState, FixState
-from fallback_tier.fleet.order import FleetSecrets, Place
-from fallback_tier.fleet.refusals import CampaignError
-from fallback_tier.fleet.running import Runner, alone
 from fallback_tier.fleet.store.store import FleetStore, Planned, check_same_list
 from fallback_tier.installed import clients_and_plugins
 from fallback_tier.wiring import wire
@@ -88,7 +88,7 @@ def _engine_for(campaign: Campaign, arguments: argparse.Namespace) -> FleetEngin
 
 def _temporal(campaign: Campaign, place: Place) -> FleetEngine:
     check_extra()
-    from fallback_tier.engines.temporal.client import FixWorkflows, TemporalEngine
+    from fallback_tier.engines.temporal.client import TemporalEngine
     from fallback_tier.engines.temporal.connecting import ADDRESS, Cluster
     from fallback_tier.engines.temporal.messages import Limits
 
@@ -100,8 +100,8 @@ def _temporal(campaign: Campaign, place: Place) -> FleetEngine:
         cert=engine.tls_cert,
         key=engine.tls_key,
     )
-    workflows = FixWorkflows(cluster, Limits(fix_s=campaign.limits.fix_s))
-    return TemporalEngine(workflows, open_evidence(place.state_dir))
+    limits = Limits(fix_s=campaign.limits.fix_s)
+    return TemporalEngine(cluster, limits, open_evidence(place.state_dir))
 
 
 def _check(campaign: Campaign, place: Place, secrets: FleetSecrets) -> None:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from fallback_audit.showing.describe import visible
 from fallback_tier.budget.tally import in_dollars
-from fallback_tier.fleet.model import CampaignLine, FixState, FleetFix, LeftOut
+from fallback_tier.fleet.campaign_list import CampaignLine, FixState, FleetFix, LeftOut
 from fallback_tier.fleet.store.store import FleetStore, Planned
 from fallback_tier.fleet.store.summing import reasons
 

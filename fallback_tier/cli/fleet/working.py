@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fallback_tier.engines.temporal.messages import Ticket
     from fallback_tier.engines.temporal.reconciling import OpenRecord
     from fallback_tier.engines.temporal.session import FixProcess
-    from fallback_tier.fleet.order import Place
+    from fallback_tier.fleet.fix_order import Place
     from fallback_tier.wiring.trail import ReadOnlyTrail
 
 #: A campaign's limit on a fix's time is its workflow's here; so long a fix waits for a checkout at most.
@@ -63,7 +63,7 @@ def check_extra() -> None:
 
 async def _work(arguments: argparse.Namespace, name: str) -> None:
     from fallback_tier.engines.temporal.worker import WorkerSettings, run_worker
-    from fallback_tier.fleet.order import Place
+    from fallback_tier.fleet.fix_order import Place
     from fallback_tier.wiring.trail import open_trail
 
     settings = WorkerSettings(
@@ -131,7 +131,7 @@ def _reading(at: "Place") -> "OpenRecord":
 
 
 def _claims(at: "Place", url: str | None) -> Callable[[str], bool]:
-    from fallback_tier.fleet.steering import is_claimed
+    from fallback_tier.fleet.campaign_control import is_claimed
     from fallback_tier.fleet.store.store import open_store
 
     def may_go_on(fix_id: str) -> bool:

@@ -34,8 +34,8 @@ from fallback_tier.engines.temporal.messages import (
     Terms,
     Ticket,
 )
-from fallback_tier.fleet.engine import EngineState, Phase
-from fallback_tier.fleet.order import FixOrder
+from fallback_tier.fleet.engine_interface import EngineState, Phase
+from fallback_tier.fleet.fix_order import FixOrder
 from fallback_tier.workers.problem import Problem
 
 Got = TypeVar("Got")
@@ -50,7 +50,8 @@ TERMINATED, TIMED_OUT = "terminated", "timed_out"
 
 
 class FixWorkflows:
-    """Raises EngineUnreachableError from every call, also after ``close``. Threads may share it."""
+    """A client of the cluster's workflows. Every call raises EngineUnreachableError, also after ``close``.
+    Threads may share it."""
 
     def __init__(self, cluster: Cluster, limits: Limits | None = None) -> None:
         self._cluster = cluster
@@ -61,30 +62,30 @@ class FixWorkflows:
         self._client: Client | None = None
 
     def start(self, ticket: Ticket) -> None:
-        """One that runs already goes on, by this ticket from its next step on; one that is over begins
-        again, by the record."""
+        """Start the fix's workflow. A running one continues, by this ticket from its next step on; one that
+        is over is restarted, by the record."""
         self._call(self._start(ticket))
 
-    def renew(self, ticket: Ticket) -> None:
-        """What it was started with may have changed: this holds from its next step on, and ``limits.fix_s``
-        with it. Unknown or over: nothing."""
+    def send_terms(self, ticket: Ticket) -> None:
+        """Send a workflow its order and ``limits.fix_s``, which may have changed: they hold from its next
+        step on. Unknown or over: nothing."""
         terms = self._terms(ticket)
         self._call(self._tell(ticket.fix_id, lambda it: it.signal(RENEWED, terms)))
 
     def state(self, fix_id: str) -> EngineState:
-        """Where the workflow is. How a fix ended is read from the record."""
+        """Return the workflow's state. How a fix ended is read from the record."""
         return self._call(self._state(fix_id))
 
     def cancel(self, fix_id: str) -> None:
-        """End it in good order; what is on record stays. Unknown or over: nothing."""
+        """End the workflow in good order; what is on record stays. Unknown or over: nothing."""
         self._call(self._tell(fix_id, lambda it: it.cancel()))
 
-    def hint(self, fix_id: str) -> None:
-        """Somebody has decided: the workflow is to look at the record. Unknown or over: nothing."""
+    def wake(self, fix_id: str) -> None:
+        """Have the workflow read the record, since a person has decided. Unknown or over: nothing."""
         self._call(self._tell(fix_id, lambda it: it.signal(HINT)))
 
     def close(self) -> None:
-        """Idempotent."""
+        """Disconnect; workers go on, for any campaign. Idempotent."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
@@ -173,11 +174,11 @@ def _failed(cause: BaseException) -> EngineState:
 _NEXT = "Repair what is named, then have the campaign go on: `fallback-tier fleet resume NAME`."
 
 
-class TemporalEngine:
-    """Implements ``FleetEngine``. ``evidence``: where orders are kept, which the workers read."""
+class TemporalEngine(FixWorkflows):
+    """Implements ``FleetEngine``. ``evidence``: the store of orders, which the workers read."""
 
-    def __init__(self, workflows: FixWorkflows, evidence: EvidenceStore) -> None:
-        self._workflows = workflows
+    def __init__(self, cluster: Cluster, limits: Limits, evidence: EvidenceStore) -> None:
+        super().__init__(cluster, limits)
         self._evidence = evidence
 
     @property
@@ -186,31 +187,15 @@ class TemporalEngine:
         return None
 
     def submit(self, order: FixOrder) -> None:
-        """Raises EngineUnreachableError, EvidenceError."""
-        self._workflows.start(self._ticket(order))
+        """Start the order's workflow. Raises EngineUnreachableError, EvidenceError."""
+        self.start(self._ticket(order))
 
     def renew(self, order: FixOrder) -> None:
-        """Raises EngineUnreachableError, EvidenceError."""
-        self._workflows.renew(self._ticket(order))
-
-    def state(self, fix_id: str) -> EngineState:
-        """Raises EngineUnreachableError."""
-        return self._workflows.state(fix_id)
-
-    def cancel(self, fix_id: str) -> None:
-        """Raises EngineUnreachableError."""
-        self._workflows.cancel(fix_id)
-
-    def wake(self, fix_id: str) -> None:
-        """Raises EngineUnreachableError."""
-        self._workflows.hint(fix_id)
+        """Send the order to its workflow. Raises EngineUnreachableError, EvidenceError."""
+        self.send_terms(self._ticket(order))
 
     def forget(self, fix_id: str) -> None:
         """Nothing of it is kept here."""
-
-    def close(self) -> None:
-        """Workers go on: they belong to nobody's campaign. Idempotent."""
-        self._workflows.close()
 
     def _ticket(self, order: FixOrder) -> Ticket:
         return Ticket(order.fix_id, put_document(self._evidence, order))

@@ -33,7 +33,9 @@ from fallback_tier.engines.temporal.messages import (
 )
 from fallback_tier.errors import HeldError, UnansweredError
 from fallback_tier.fix.steps import StepKey
-from fallback_tier.fleet.order import (
+from fallback_tier.fleet.errors import CampaignError
+from fallback_tier.fleet.fix_opening import ordered_fix
+from fallback_tier.fleet.fix_order import (
     DatabaseSecrets,
     FixOrder,
     FleetSecrets,
@@ -41,8 +43,6 @@ from fallback_tier.fleet.order import (
     listed_order,
     store_at,
 )
-from fallback_tier.fleet.ordered_fix import ordered_fix
-from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.outcome import Applied
 from fallback_tier.wiring.trail import open_evidence
 from fallback_tier.workers.ending import ending_in_order

@@ -1,1 +1,1 @@
-"""A run over several advisories: what holds is proved and delivered, what doesn't is named (ADR-0051)."""
+"""A batch of several advisories: fixes that gates accept are delivered, the others named (ADR-0051)."""

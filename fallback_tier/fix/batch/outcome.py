@@ -1,4 +1,4 @@
-"""The parts of a run over several advisories, and the outcome of each advisory with its reason."""
+"""The parts of a batch, and the outcome of each advisory with its reason."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ class Part:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The advisories whose end it is."""
+        """The ids of the part's advisories."""
         return self.advisory.ids if self.speaks_for is None else self.speaks_for
 
     @property
@@ -41,14 +41,14 @@ class Part:
 
     @property
     def fixed(self) -> tuple[WithPatch, Advisory] | None:
-        """The fix that is handed over with it."""
+        """The fix that is handed over with the patch."""
         if isinstance(self.result, WithPatch) and self.held_back is None:
             return self.result, self.advisory
         return None
 
 
 def held_back(parts: Sequence[Part], *, whole: bool) -> list[Part]:
-    """Return the parts, with why a proved one is held back: it changes a file that another patch changes,
+    """Return the parts, with the reason if a proved one is held back: it changes a file that another does,
     or (``whole``) the one advisory given isn't fixed in both ecosystems."""
     done: list[Part] = []
     for part in parts:
@@ -82,7 +82,7 @@ def _unless_partial(part: Part, parts: Sequence[Part]) -> Part:
 
 
 def merged(applications: Sequence[Applied]) -> Applied | None:
-    """One patch of several that touch different files, so that git applies all of it or nothing."""
+    """Return one patch of several that change different files, so that git applies all of it or nothing."""
     if not applications:
         return None
     files = sorted(path for application in applications for path in application.files)
@@ -91,9 +91,9 @@ def merged(applications: Sequence[Applied]) -> Applied | None:
 
 
 class Outcome(StrEnum):
-    """``patched``: the tests pass, and nothing shows the flaw gone. ``fixed_in_part``: something of it is
-    fixed (or patched), something stays affected or is unknown. ``unknown``: whether it concerns the
-    repository could not be found out."""
+    """An advisory's outcome. ``patched``: the tests pass, and nothing shows the vulnerability gone.
+    ``fixed_in_part``: some of it is fixed (or patched), some stays affected or is unknown. ``unknown``:
+    whether it concerns the repository could not be found out."""
 
     FIXED = "fixed"
     PATCHED = "patched"
@@ -105,8 +105,8 @@ class Outcome(StrEnum):
 
 
 class Why(Frozen):
-    """Why something of an advisory stays. ``reason``: how its patch failed, or why there is none.
-    ``failing_gates``: those that refused it; ``fix_id``: where that is on record; both empty where there
+    """The reason why some of an advisory stays. ``reason``: how its patch failed, or why there is none.
+    ``failing_gates``: the gates that refused it; ``fix_id``: the fix with that record; both empty if there
     was no patch to prove."""
 
     ecosystem: str
@@ -117,7 +117,7 @@ class Why(Frozen):
 
 
 class AdvisoryEnd(Frozen):
-    """One advisory. ``fix_ids``: the fixes on record whose patch is delivered for it."""
+    """An advisory's outcome. ``fix_ids``: the recorded fixes whose patch is delivered for it."""
 
     id: str
     outcome: Outcome
@@ -126,7 +126,7 @@ class AdvisoryEnd(Frozen):
 
 
 def advisory_ends(planned: RemediationPlan, parts: Sequence[Part]) -> tuple[AdvisoryEnd, ...]:
-    """Every advisory that was given, once; what could be done for it first."""
+    """Return the end of each given advisory once, in the order of what could be done for them."""
     ids = [name for fix in planned.fixes for name in fix.advisory_ids]
     ids += [name for item in planned.left for name in item.advisory_ids]
     ends = [
@@ -139,7 +139,7 @@ def advisory_ends(planned: RemediationPlan, parts: Sequence[Part]) -> tuple[Advi
 
 
 def ends_of(part: Part) -> tuple[AdvisoryEnd, ...]:
-    """Every advisory of a fix that was made without a plan of several."""
+    """Return the end of each advisory of a fix that is not part of a batch."""
     result = part.result
     if isinstance(result, RefusedFix) and result.reason is RefusalReason.NOT_AFFECTED:
         return tuple(AdvisoryEnd(id=name, outcome=Outcome.NOT_AFFECTED) for name in part.ids)
@@ -156,7 +156,7 @@ def partial_fix_message(parts: Sequence[Part], ends: Sequence[AdvisoryEnd]) -> t
 
 
 def why_not(part: Part) -> Why | None:
-    """Why a part's patch is not delivered; None: it is."""
+    """Return the reason why a part's patch is not delivered; None: it is delivered."""
     if part.fixed is not None:
         return None
     reason, sentence = _reason(part)
@@ -170,7 +170,7 @@ def why_not(part: Part) -> Why | None:
 
 
 def failing_gates(result: FixResult) -> tuple[str, ...]:
-    """The gates that refused a fix's last patch that was judged."""
+    """Return the gates that refused the last judged patch of a fix."""
     if isinstance(result, WithPatch) or not result.prior_attempts:
         return ()
     return result.prior_attempts[-1].failing_gates

@@ -1,4 +1,4 @@
-"""A run over several advisories in one process: its parts are run, or found on record (ADR-0051).
+"""A batch in one process: its parts are run, or read from the audit trail (ADR-0051).
 
 What it began with is evidence. Each part is a fix of its own and names this document, so the audit trail is
 the run's journal as well (ADR-0028).
@@ -49,7 +49,7 @@ from fallback_tier.wiring import Services
 
 _STARTS = frozenset({FixStarted.__name__})
 
-#: A part by what it is about: its ecosystem, and the advisories that it is to fix.
+#: The key of a part: its ecosystem, and the advisories that it is to fix.
 _PartKey = tuple[str, frozenset[str]]
 
 #: Advisories that a progress message names: what fits on a line.
@@ -57,13 +57,13 @@ _NAMED = 4
 
 _DELIVERIES = frozenset({PatchDelivered.__name__})
 
-#: Stands for the evidence of a run that has no parts.
+#: In place of the digest of evidence, for a batch without parts.
 _NOTHING_TO_PROVE = "0" * 64
 
 
 class BatchRecord(Frozen):
-    """``batch_id``: unique. ``given``: all advisories, for a smaller plan; ``plan``: what is to be
-    proved, whose bundles are in ``bundles``, by ecosystem."""
+    """The beginning of a batch, as evidence. ``given``: all advisories, for a smaller plan; ``plan``: the
+    fixes to prove, whose advisories are in ``bundles``, by ecosystem."""
 
     batch_id: str
     repository: Path
@@ -76,7 +76,7 @@ class BatchRecord(Frozen):
 
     @property
     def begun_with(self) -> Digest:
-        """Equal for the same command on the same commit, by the same version."""
+        """A digest that is equal for the same command on the same commit, by the same version."""
         reported: Any = self.model_dump(mode="json", exclude={"batch_id", "plan", "bundles"})
         return hashlib.sha256(json.dumps(reported, sort_keys=True).encode()).hexdigest()
 
@@ -104,7 +104,7 @@ def _parts_on_record(audit: AuditReader, batch: Digest) -> dict[_PartKey, str]:
 def _latest_like(
     audit: AuditReader, evidence: EvidenceStore, like: BatchRecord
 ) -> tuple[Digest, BatchRecord] | None:
-    """The latest run on record that began with the same; None: there is none that can be read."""
+    """Return the latest recorded batch that began like this one; None: there is none that can be read."""
     digests = (
         start.batch_sha256
         for _, start in reversed([*_starts(audit)])
@@ -128,7 +128,7 @@ def _starts(audit: AuditReader) -> Iterator[tuple[str, FixStarted]]:
 
 @dataclass(frozen=True)
 class BatchEnd:
-    """How a run ended. ``planned``: with what could not be planned without something that gates refused;
+    """The end of a batch. ``planned``: with what could not be planned without something that gates refused;
     ``taken_apart``: fixes on record that were proved in smaller parts; ``trials``: patches put to gates."""
 
     planned: RemediationPlan
@@ -181,7 +181,8 @@ def most_that_hold(
 
 @dataclass(frozen=True)
 class ProofTrial:
-    """Some advisories in one patch. ``result`` None: there is none without the others; ``left``: why."""
+    """The trial of some advisories in one patch. ``result`` None: no patch is possible without the others,
+    for the reasons in ``left``."""
 
     advisory: Advisory | None
     result: FixResult | None
@@ -189,15 +190,15 @@ class ProofTrial:
 
     @property
     def holds(self) -> bool:
-        """Its patch was proved."""
+        """Whether the patch was proved."""
         return isinstance(self.result, WithPatch)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How an ecosystem ended. ``parts``: first the patch to deliver, if there is one, then what gates
-    refused, package by package. ``taken_apart``: fixes that were proved in smaller parts; ``trials``: how
-    many patches were put to gates."""
+    """The end of an ecosystem's fixes. ``parts``: first the patch to deliver, if there is one, then those
+    that gates refused, package by package. ``taken_apart``: fixes that were proved in smaller parts;
+    ``trials``: the number of patches put to gates."""
 
     parts: tuple[Part, ...]
     left: tuple[Remaining, ...] = ()
@@ -215,7 +216,7 @@ class _StoppedError(Exception):
 
 @dataclass
 class EcosystemProof:
-    """One ecosystem's fixes, proved."""
+    """Proves the fixes of one ecosystem."""
 
     plan: EcosystemPlan
     prove: Prove
@@ -319,7 +320,7 @@ class EcosystemProof:
 
 
 def units_of(plan: EcosystemPlan) -> tuple[Unit, ...]:
-    """The planned advisories, those together that one package's move clears; in the plan's order."""
+    """Return the planned advisories in the plan's order, grouped if one package's move clears several."""
     groups: dict[str, set[str]] = {name: {name} for name in plan.advisory_ids}
     by_package: dict[str, set[str]] = {}
     for move in plan.moves:
@@ -343,13 +344,13 @@ def _is_in_the_way(result: FixResult | None) -> bool:
 
 
 class _NotOnRecordError(Exception):
-    """Something of the run is still to be done."""
+    """The audit trail does not have the whole batch: some of it is still to be done."""
 
 
 @dataclass
 class BatchRun:
-    """The run that ``record`` began (evidence ``digest``), held by its caller. ``services``: recipes only;
-    ``replan`` plans all of it again."""
+    """The batch that ``record`` began (evidence ``digest``), held by its caller. ``services``: recipes
+    only; ``replan`` makes the plan of all advisories again."""
 
     record: BatchRecord
     digest: Digest
@@ -363,7 +364,7 @@ class BatchRun:
         self._on_record = _parts_on_record(self.services.audit, self.digest)
 
     def run(self) -> BatchEnd:
-        """Prove what is not proved yet. Raises as the gate runner does: the run can be resumed.
+        """Prove the other parts. Raises as the gate runner does: the batch can be resumed.
 
         An interruption between two parts has a note on how; within a part, that fix adds its own.
         """
@@ -375,20 +376,20 @@ class BatchRun:
             raise
 
     def on_record(self) -> BatchEnd | None:
-        """The end, where all of it is on record; None: something is still to be proved."""
+        """Return the end if all of it is recorded; None: a part is still to be proved."""
         try:
             return self._through(self._proved_before, self._planned_before)
         except _NotOnRecordError:
             return None
 
     def delivery(self, part: Part) -> PatchDelivered | None:
-        """Where its patch was put, as it is on record."""
+        """Return the recorded delivery of a part's patch, or None."""
         events = self.services.audit.events(part.result.fix_id, kinds=_DELIVERIES)
         found = [stored.payload for stored in events if isinstance(stored.payload, PatchDelivered)]
         return found[-1] if found else None
 
     def is_over(self) -> bool:
-        """Nothing is left to prove or to deliver."""
+        """Return whether nothing is left to prove or to deliver."""
         end = self.on_record()
         if end is None:
             return False
@@ -513,7 +514,7 @@ def _key(advisory: Advisory) -> _PartKey:
 
 @dataclass(frozen=True)
 class BatchStarter:
-    """Begins or continues runs. ``services``: recipes only; ``watch``: progress of a part while it runs;
+    """Begins or continues batches. ``services``: recipes only; ``watch``: progress of a part while it runs;
     ``planning``: called with each step of a plan while it is made."""
 
     services: Services

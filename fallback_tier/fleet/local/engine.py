@@ -13,8 +13,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from fallback_tier.files.folders import remove_tree, writing_below
-from fallback_tier.fleet.engine import EngineState, Phase
-from fallback_tier.fleet.order import FixOrder, FleetSecrets, PipedJob, Place
+from fallback_tier.fleet.engine_interface import EngineState, Phase
+from fallback_tier.fleet.fix_order import FixOrder, FleetSecrets, PipedJob, Place
 from fallback_tier.workers.checkouts import checkout, remove_unused
 from fallback_tier.workers.problem import not_started, took_too_long, without_a_word
 from fallback_tier.workers.processes import WorkerProcesses

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from fallback_tier.files.folders import writing_below
 from fallback_tier.fix.document import document
 from fallback_tier.fix_result import OneFix, RefusedFix
-from fallback_tier.fleet.engine import Phase
+from fallback_tier.fleet.engine_interface import Phase
+from fallback_tier.fleet.fix_opening import ordered_fix
 from fallback_tier.fleet.local.engine import Job, WorkerStatus, document_path, write_status
-from fallback_tier.fleet.ordered_fix import ordered_fix
 from fallback_tier.workers.ending import carry_out, end_late, ending_in_order, not_late
 from fallback_tier.workers.problem import Problem
 from fallback_tier.workers.processes import write_holder

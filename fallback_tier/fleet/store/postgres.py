@@ -16,7 +16,7 @@ from psycopg.rows import DictRow, dict_row
 from fallback_audit.errors import RequestError
 from fallback_audit.stores.postgres_connection import SERVER_KEEPALIVES, noticing
 from fallback_audit.stores.postgres_location import PostgresLocation
-from fallback_tier.fleet.refusals import FleetStoreError
+from fallback_tier.fleet.errors import FleetStoreError
 from fallback_tier.fleet.store.tables import STEPS, Row, Session
 
 #: The schema, unless the address names one (``?schema=``).

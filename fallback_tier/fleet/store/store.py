@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from fallback_audit.frozen import Frozen
 from fallback_audit.stores.postgres_location import require_driver
-from fallback_tier.fleet.model import (
+from fallback_tier.fleet.campaign_list import (
     NOT_DELIVERED,
     CampaignLine,
     CampaignState,
@@ -24,7 +24,7 @@ from fallback_tier.fleet.model import (
     LeftOut,
     Said,
 )
-from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.errors import CampaignError
 from fallback_tier.fleet.scheduling import StartLimits, cap_of, may_start
 from fallback_tier.fleet.store.tables import Row, Session, SqliteTables, Tables
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from statistics import median
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.fleet.model import FixState, FleetFix
+from fallback_tier.fleet.campaign_list import FixState, FleetFix
 from fallback_tier.fleet.store.store import FleetStore, fixes_of
 
 #: Reasons that are told; the vocabulary and the codes of errors are fewer.

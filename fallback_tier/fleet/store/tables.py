@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fallback_tier.errors import StateFolderError
-from fallback_tier.fleet.refusals import FleetStoreError
+from fallback_tier.fleet.errors import FleetStoreError
 from fallback_tier.workers.sqlite_file import SqliteFile
 
 #: A row, by column.

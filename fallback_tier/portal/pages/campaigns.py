@@ -8,7 +8,7 @@ from fastapi import APIRouter, Form, Query
 from fastapi.responses import RedirectResponse, Response
 
 from fallback_tier.errors import InputError
-from fallback_tier.fleet.model import CampaignState, FixState
+from fallback_tier.fleet.campaign_list import CampaignState, FixState
 from fallback_tier.portal.routing import PREFIX, PageRoute, ReadersVisit, SentByDecider, Visit
 from fallback_tier.service.http.given import CampaignPath
 from fallback_tier.service.operations.campaigns import Because, Spend

@@ -26,7 +26,7 @@ from fallback_tier.errors import (
     StateFolderError,
     ToolError,
 )
-from fallback_tier.fleet.refusals import FleetStoreError
+from fallback_tier.fleet.errors import FleetStoreError
 from fallback_tier.service.refusals import NotSignedInError, RequestRefusedError, TooManyError
 
 MEDIA_TYPE = "application/problem+json"

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Query
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.fleet.model import FixState
+from fallback_tier.fleet.campaign_list import FixState
 from fallback_tier.service.http.given import (
     BECAUSE,
     CampaignPath,

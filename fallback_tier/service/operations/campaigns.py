@@ -12,8 +12,9 @@ from pydantic import ConfigDict, Field, SecretStr
 from fallback_audit.events import MAX_WORDS_CHARS
 from fallback_audit.frozen import Frozen
 from fallback_tier.budget.tally import in_dollars
-from fallback_tier.fleet import steering
-from fallback_tier.fleet.model import (
+from fallback_tier.fleet import campaign_control
+from fallback_tier.fleet.audit_facts import facts_of
+from fallback_tier.fleet.campaign_list import (
     CampaignLine,
     CampaignState,
     FixFacts,
@@ -21,8 +22,7 @@ from fallback_tier.fleet.model import (
     FleetFix,
     Said,
 )
-from fallback_tier.fleet.record import facts_of
-from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.errors import CampaignError
 from fallback_tier.fleet.store.store import FleetStore, fleet_db, open_store
 from fallback_tier.fleet.store.summing import Reason, StuckKind, reasons, stuck
 from fallback_tier.service.operations.record import TrailAndEvidence
@@ -159,7 +159,7 @@ class Campaigns:
         """Nothing more starts. Raises ConflictError: it is over."""
         store = self._having(name)
         try:
-            steering.pause(store, name, Said(by=caller.name, because=because.because))
+            campaign_control.pause(store, name, Said(by=caller.name, because=because.because))
         except CampaignError as error:
             raise ConflictError(
                 error.problem,
@@ -172,7 +172,9 @@ class Campaigns:
         """It may start fixes again, those too that failed or were cancelled; ``fleet run`` does so. Raises
         AuditStoreError: the record tells where they stand."""
         store = self._having(name)
-        steering.resume(store, name, self._facts, Said(by=caller.name, because=because.because))
+        campaign_control.resume(
+            store, name, self._facts, Said(by=caller.name, because=because.because)
+        )
         return _campaign(store.campaign(name))
 
     def _facts(self, fix_id: str) -> FixFacts | None:

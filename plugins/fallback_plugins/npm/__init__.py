@@ -18,7 +18,7 @@ class _Factory:
         return NpmRules()
 
     def __call__(self, clients: "ClientRunner") -> "EcosystemPlugin":
-        from fallback_plugins.npm.ecosystem import NpmEcosystem
+        from fallback_plugins.npm.plugin import NpmEcosystem
 
         return NpmEcosystem(clients)
 

@@ -19,7 +19,7 @@ class _Factory:
         return PyPIRules()
 
     def __call__(self, clients: "ClientRunner") -> "EcosystemPlugin":
-        from fallback_plugins.pypi.ecosystem import PyPIEcosystem
+        from fallback_plugins.pypi.plugin import PyPIEcosystem
 
         return PyPIEcosystem(clients)
 

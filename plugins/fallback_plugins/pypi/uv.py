@@ -1,6 +1,6 @@
 """A uv project (lock, manifest, workspace members), fixed by the real uv.
 
-The project's resolver lists the ladder's steps; each makes a lock by uv. uv keeps a locked version if it
+Each step of the ladder makes a lock by uv. uv keeps a locked version if it
 can, and otherwise takes the highest, so that a parent raised to an old release could get a child of this
 year, a combination that was never tested. So what has to move with a fix moves as little as possible.
 Edits of ``[tool.uv]`` keep every other byte.
@@ -19,7 +19,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from fallback_audit.vocabulary import BlockerKind, LadderStep, RefusalReason
+from fallback_audit.vocabulary import BlockerKind, RefusalReason
 from fallback_plugins.pypi.locks.uv_lock import (
     MANIFEST,
     declared,
@@ -52,13 +52,14 @@ from fallback_plugins.pypi.resolving.uv_client import (
     uv_lock,
 )
 from fallback_plugins.pypi.strategies import locked
+from fallback_plugins.pypi.strategies.all_strategies import Step
 from fallback_plugins.pypi.strategies.locked import (
     LockedProject,
     LockResolver,
     State,
     admits,
     not_admitting,
-    strategy,
+    one_by_one,
 )
 from fallback_plugins.pypi.surveying.deciding import LockStep, asked_in_arrays
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
@@ -216,52 +217,50 @@ class _UvResolver(LockResolver[LockedProject]):
         scratch_files(self._project.texts, self._path, self._project.text)
         if not self._project.declares:
             self._check_rebuilt()
-            return [strategy(LadderStep.LOCK_EDIT, self._aimed(self._refreshed))]
-        return [
-            strategy(LadderStep.LOCK_REFRESH, self._aimed(self._refreshed)),
-            strategy(LadderStep.DIRECT_BUMP, self._aimed(self._directly), self._not_held_back),
-            strategy(LadderStep.PARENT_BUMP, self._aimed(self._by_parents), self._not_brought_in),
-            *self.forced,
-        ]
+        return super().strategies
 
     @property
-    def forced(self) -> list[Strategy[Mapping[str, str]]]:
-        """The override alone."""
-        return [strategy(LadderStep.OVERRIDE, self._aimed(self._overridden))]
+    def _override(self) -> Step | None:
+        return one_by_one(partial(self._aimed, self._overridden))
 
-    def _aimed(self, step: Callable[[State, str, str], State]) -> locked.StepFunction:
-        """Return the step with the version that the record names: uv itself reports one that is yanked or
-        not published. Only if that doesn't serve is the registry asked for another."""
+    def _refresh(self, state: State, package: str) -> State:
+        return self._aimed(self._refreshed, state, package)
 
-        def aimed(state: State, package: str) -> State:
-            held = locked.affected_versions(state.tree, self._advisory)[package][-1]
-            offered = partial(self.releases.lowest_safe, package, held)
-            try:
-                named = self.releases.named(package, held)
-            except RecipeError:
-                return step(state, package, offered())
-            is_candidate = is_prerelease(ECOSYSTEM, named) and not is_prerelease(ECOSYSTEM, held)
-            if is_candidate or "+" in held:
-                return step(state, package, offered())
-            try:
-                return step(state, package, named)
-            except RecipeError as error:
-                if error.reason is RefusalReason.BLOCKED_BY_CONSTRAINT:
-                    raise
-                target = offered()
-                if target == named:
-                    raise
-                return step(state, package, target)
+    def _direct(self, state: State, package: str) -> State:
+        return self._aimed(self._directly, state, package)
 
-        return aimed
+    def _parent(self, state: State, package: str) -> State:
+        return self._aimed(self._by_parents, state, package)
 
-    def _not_held_back(self, state: State, package: str) -> RecipeError | None:
+    def _aimed(self, step: Callable[[State, str, str], State], state: State, package: str) -> State:
+        """Take a step with the version that the record names: uv itself reports one that is yanked or not
+        published. Only if that doesn't serve is the registry asked for another."""
+        held = locked.affected_versions(state.tree, self._advisory)[package][-1]
+        offered = partial(self.releases.lowest_safe, package, held)
+        try:
+            named = self.releases.named(package, held)
+        except RecipeError:
+            return step(state, package, offered())
+        is_candidate = is_prerelease(ECOSYSTEM, named) and not is_prerelease(ECOSYSTEM, held)
+        if is_candidate or "+" in held:
+            return step(state, package, offered())
+        try:
+            return step(state, package, named)
+        except RecipeError as error:
+            if error.reason is RefusalReason.BLOCKED_BY_CONSTRAINT:
+                raise
+            target = offered()
+            if target == named:
+                raise
+            return step(state, package, target)
+
+    def _not_declared(self, state: State, package: str) -> RecipeError | None:
         if any(locked.declared(self._manifests(state), package)):
             return None
         problem = f"No manifest of {self._path} holds {package} back."
         return locked.required_by_others(state, package, problem, partial(self._place, state))
 
-    def _not_brought_in(self, state: State, package: str) -> RecipeError | None:
+    def _no_parent(self, state: State, package: str) -> RecipeError | None:
         if self._ancestors(state, package):
             return None
         problem = f"No declared package of {self._path} brings in {package}."

@@ -348,7 +348,7 @@ _SETTINGS = {
 
 
 def _rules(repo: RepoContext, ecosystem: str, folder: str) -> Iterator[AgeRule]:
-    """Of each kind of file the nearest one above that has a rule."""
+    """Yield, for each kind of file, the rules of the nearest one in or above the folder that has any."""
     for name, settings in _SETTINGS[ecosystem].items():
         at = folder
         while True:

@@ -20,7 +20,7 @@ _STEP_PARAMETER = "rung"
 
 @dataclass(frozen=True)
 class Choice:
-    """A version that somebody else chose (a model), and no other may be taken.
+    """A version that a model chose: no other may be taken.
 
     ``forced``: by an override, for a package that the project does not ask for itself.
     """
@@ -32,8 +32,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a resolution is held to: a choice (None: the ladder chooses), and the steps that it does
-    without."""
+    """The terms of a resolution: a choice (None: the ladder chooses), and the steps that are excluded."""
 
     choice: Choice | None = None
     left_out: tuple[LadderStep, ...] = ()
@@ -85,7 +84,7 @@ def _is_override(selection: Selected) -> bool:
 
 @contextmanager
 def reason_for_a_model(selection: Selected) -> Iterator[None]:
-    """A bump that a model chose and that can't be: the next step is the model's, not a person's."""
+    """Give the refusal of a model's bump a next step for the model, not for a person."""
     try:
         yield
     except RecipeError as error:
@@ -129,7 +128,7 @@ def unneeded_override(where: str, package: str) -> str:
 def check_target(
     ecosystem: str, advisory: Advisory, package: str, version: str, current: str | None
 ) -> None:
-    """A version that somebody else chose (a model): real, not affected, no downgrade. Or RecipeError.
+    """Raise RecipeError if a version that a model chose is not a version, is affected, or is a downgrade.
 
     ``current`` None: only a resolver can tell what is installed.
     """

@@ -1,4 +1,4 @@
-"""What both ecosystems ask of a manifest before it says whose source a repository is."""
+"""Checks of a manifest, in both ecosystems, before it shows whose source a repository is."""
 
 from collections.abc import Callable
 from pathlib import PurePosixPath
@@ -6,7 +6,7 @@ from typing import TypeGuard
 
 from fallback_tier.repo import RepoContext
 
-#: Folders whose manifests describe something else than what the repository publishes: examples, fixtures,
+#: Folders whose manifests are not of a package that the repository publishes: examples, fixtures,
 #: documentation, other people's code.
 _ASIDE = frozenset(
     {"test", "tests", "__tests__", "testing", "testdata", "spec", "specs", "e2e", "integration"}
@@ -29,7 +29,7 @@ OTHER_LOCKS = {
     "RubyGems": frozenset({"Gemfile", "Gemfile.lock", "gems.rb", "gems.locked"}),
 }
 
-#: Versions that a release tool puts another in place of.
+#: Versions that a release tool replaces.
 _PLACEHOLDERS = frozenset(
     {"0.0.0", "0.0.0-development", "0.0.0-semantically-released", "0.0.0-semantic-release"}
 )
@@ -37,19 +37,19 @@ _PLACEHOLDERS = frozenset(
 #: Longest version or address that a manifest or a registry is believed (characters).
 _MAX_CHARS = 300
 
-#: What is said of a manifest that may name the repository's own package, and may not.
+#: Doubts about a manifest that may or may not name the repository's own package.
 ASIDE = "it lies among examples, tests or other people's code"
 UNPUBLISHED = "it is private or has no version, as an application's"
 UNREADABLE = "its own name is computed, or can't be read"
 
 
 def is_aside(path: str) -> bool:
-    """Does the manifest lie in such a folder, at whatever depth?"""
+    """Return whether the manifest is in or below a folder of examples, tests or other people's code."""
     return not _ASIDE.isdisjoint(part.lower() for part in PurePosixPath(path).parts[:-1])
 
 
 def has_source(repo: RepoContext, manifest: str, is_code: Callable[[str], bool]) -> bool:
-    """Is there code in or below the manifest's folder? Without any, the manifest only names something."""
+    """Return whether code is in or below the manifest's folder. Without code, it only names a package."""
     folder = PurePosixPath(manifest).parent
     return any(
         is_code(path) and PurePosixPath(path).is_relative_to(folder) for path in repo.tracked_files
@@ -57,13 +57,13 @@ def has_source(repo: RepoContext, manifest: str, is_code: Callable[[str], bool])
 
 
 def declared_version(version: object) -> str | None:
-    """A version that a person wrote; None for a placeholder, and for what is no such text."""
+    """Return a version that a person wrote; None for a placeholder or a value that is not a text."""
     messages = texts(version)
     return messages[0].strip() if messages and messages[0].strip() not in _PLACEHOLDERS else None
 
 
 def texts(*values: object) -> tuple[str, ...]:
-    """Those of the values that are texts of a believable length that can be recorded, each once."""
+    """Return the values that are texts of a plausible length and can be recorded, each once."""
     return tuple(dict.fromkeys(one for one in values if _is_text(one)))
 
 

@@ -16,7 +16,7 @@ from fallback_tier.outcome import OUTSIDE, Left, Outline, UnreadItem
 @dataclass(frozen=True)
 class LeftAsItIs:
     """A project that no step is tried for. What of it is affected (``found``), or unknown, is left by name,
-    so that nobody calls the repository fixed, or not affected."""
+    so that the repository is not called fixed, or not affected."""
 
     path: str
     ecosystem: str

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from fallback_plugins.shared.installed import Installed
+from fallback_plugins.shared.installation import Installed
 from fallback_plugins.shared.resolution import MAX_RESOLUTIONS, Resolution, ResolvedBy
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.files import whole
@@ -326,8 +326,8 @@ def _last_first(folder: bytes) -> list[os.DirEntry[bytes]]:
 
 
 def _stats(_path: bytes, found: os.stat_result) -> object:
-    """Of a folder nothing: all that is in it is looked at. Not the time at which a file's own facts
-    changed: a client's cache links it in further places."""
+    """Return a file's size, modification time and inode; nothing of a folder, whose files are compared. The
+    change time is not used: it changes if a client's cache makes another link to the file."""
     if stat.S_ISDIR(found.st_mode):
         return ""
     return found.st_size, found.st_mtime_ns, found.st_ino

@@ -25,7 +25,7 @@ from fallback_tier.limits import MAX_UNREAD_LISTED
 from fallback_tier.outcome import Blocker, Left, UnreadItem
 from fallback_tier.repo import RepoContext
 
-#: What is raised of a file that can't be read, or can't be parsed.
+#: The errors of a file that can't be read, or can't be parsed.
 Unreadable = RecipeError | RepositoryError
 
 #: Files left out that a fix names one by one; a repository of test data can have thousands.
@@ -70,9 +70,9 @@ class Unread:
 
 @dataclass(frozen=True)
 class Reader:
-    """Tells what of a repository can't be read, for someone who looks for these packages.
+    """Finds the files of a repository that can't be read, in a search for these packages.
 
-    ``kind``: what a path is, None for no manifest. ``naming``: does a text name one of the packages?
+    ``kind``: the kind of a path, None if it is not a manifest; ``naming``: whether a text names a package.
     ``parse`` raises RecipeError for a text (of a path) that its client could not read either.
     """
 
@@ -119,13 +119,13 @@ class Reader:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """The files that were left out while projects were looked at."""
+    """The files that were left out of the projects."""
 
     reader: Reader
     found: dict[str, Unread] = field(default_factory=dict)
     #: Projects among tests and examples that can't be fixed, by path: they stop no fix of another.
     aside: dict[str, Unread] = field(default_factory=dict)
-    #: What a client refuses of tests and examples, by path: they install nothing, and are named in notes.
+    #: Refusals by a client of tests and examples, by path: they install nothing, and are named in notes.
     refused: dict[str, Unreadable] = field(default_factory=dict)
 
     def refusal(self, paths: Iterable[str], error: Unreadable) -> Unreadable | None:
@@ -237,7 +237,7 @@ class Lenient:
 
     @property
     def path(self) -> str:
-        """The project's own."""
+        """The project's path."""
         return self.project.path
 
     def resolve(

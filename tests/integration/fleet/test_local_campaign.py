@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from fallback_audit.stores.sqlite import open_readonly
 from fallback_tier.demo.projects import copy_project
-from fallback_tier.fleet.model import FixState
+from fallback_tier.fleet.campaign_list import FixState
 from fallback_tier.fleet.store.store import open_store
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.wiring import RecordSettings

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.fleet.model import CampaignLine, CampaignState
+from fallback_tier.fleet.campaign_list import CampaignLine, CampaignState
 from fallback_tier.fleet.store.store import open_store
 from fallback_tier.portal.pages.campaigns import ROWS
 from fallback_tier.service.roles import Role

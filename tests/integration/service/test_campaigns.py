@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from fallback_tier.fleet.model import CampaignState, FixState
+from fallback_tier.fleet.campaign_list import CampaignState, FixState
 from fallback_tier.fleet.store.store import fleet_db, open_store
 from fallback_tier.service.roles import Role
 from fallback_tier.service.settings import Secrets

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from fallback_tier.fleet.model import FleetFix, Risk
+from fallback_tier.fleet.campaign_list import FleetFix, Risk
 from fallback_tier.fleet.store.store import Planned, PlannedFix, PlannedRepository
 
 NAME = "spring"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.fleet.refusals import CampaignError
-from fallback_tier.fleet.running import alone
+from fallback_tier.fleet.campaign_runner import alone
+from fallback_tier.fleet.errors import CampaignError
 from tests.kinds import OfKind
 
 

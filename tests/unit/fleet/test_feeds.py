@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.advisory.osv import advisory_from
-from fallback_tier.fleet.campaign_plan import Feeds, read_feeds, severity
-from fallback_tier.fleet.model import Risk
-from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.campaign_list import Risk
+from fallback_tier.fleet.campaign_planner import Feeds, read_feeds, severity
+from fallback_tier.fleet.errors import CampaignError
 from tests.kinds import OfKind
 
 EPSS = (

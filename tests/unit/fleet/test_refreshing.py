@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from fallback_tier.fleet.campaign_control import is_claimed
 from fallback_tier.fleet.scheduling import StartLimits
-from fallback_tier.fleet.steering import is_claimed
 from fallback_tier.fleet.store.store import open_store
 from tests.unit.fleet.made import NAME, fix, planned
 

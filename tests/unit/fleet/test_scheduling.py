@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fallback_tier.fleet.model import NOT_DELIVERED, FixState, FleetFix, Risk
+from fallback_tier.fleet.campaign_list import NOT_DELIVERED, FixState, FleetFix, Risk
 from fallback_tier.fleet.scheduling import (
     SHARE_POINTS,
     Candidate,

@@ -3,7 +3,7 @@
 import pytest
 
 from fallback_audit.errors import DiskError
-from fallback_tier.fleet.engine import Becomes, EngineState, Phase, Settlement, settle
+from fallback_tier.fleet.engine_interface import Becomes, EngineState, Phase, Settlement, settle
 from fallback_tier.workers.problem import MAX_TAKES, Problem, took_too_long
 
 BROKE = Problem(code="tool", problem="It broke.", next_step="Mend it.")

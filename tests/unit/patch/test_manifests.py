@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from fallback_plugins.npm.ecosystem import NpmEcosystem
-from fallback_plugins.pypi.ecosystem import PyPIEcosystem
+from fallback_plugins.npm.plugin import NpmEcosystem
+from fallback_plugins.pypi.plugin import PyPIEcosystem
 from fallback_tier.patch.manifests import lies_in, manifest_problems
 from fallback_tier.patch.policy import recipe_only_reason
 from fallback_tier.sandbox.clients import SubprocessClients

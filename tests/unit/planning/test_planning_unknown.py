@@ -19,8 +19,9 @@ from fallback_tier.outcome import (
     Selected,
     UnreadItem,
 )
-from fallback_tier.planning import Remaining, ask_recipe, divisible_plan, whose_code
+from fallback_tier.planning import Remaining, divisible_plan, whose_code
 from fallback_tier.planning.ecosystem import MAX_ALONE
+from fallback_tier.planning.recipe_choice import ask_recipe
 from fallback_tier.repo import RepoContext
 from tests.fakes.ecosystem import LadderEcosystem
 from tests.fakes.repository import context

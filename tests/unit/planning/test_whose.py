@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from fallback_audit.vocabulary import AffectedCode, DecidedBy, RefusalReason
-from fallback_plugins.npm.ecosystem import NpmEcosystem
+from fallback_plugins.npm.plugin import NpmEcosystem
 from fallback_tier.advisory import AdvisorySet
 from fallback_tier.affected import Affected
 from fallback_tier.outcome import NotApplicable, RecipeSelection, Selected
-from fallback_tier.planning import ask_recipe, divisible_plan, whose_code
+from fallback_tier.planning import divisible_plan, whose_code
+from fallback_tier.planning.recipe_choice import ask_recipe
 from fallback_tier.planning.whose import settled
 from fallback_tier.repo import Settings
 from tests.unit.shared.recipes import FakeClients, advisory, repository

@@ -14,7 +14,7 @@ import pytest
 from pydantic import SecretStr
 
 from fallback_tier.errors import StateFolderError
-from fallback_tier.fleet.engine import Phase
+from fallback_tier.fleet.engine_interface import Phase
 from fallback_tier.fleet.local import engine
 from fallback_tier.fleet.local.engine import WorkerStatus, document_path, write_status
 from fallback_tier.observing.health.running import CheckState

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.shared.installation import Installed, Level
 
 FOUND = Installed(Level.IN_PART, (("a==1", "no wheel"), ("b==1", "gone")), step="all of it")
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from fallback_plugins.shared import store as store_module
-from fallback_plugins.shared.installed import RECORD, Installed, Level
+from fallback_plugins.shared.installation import RECORD, Installed, Level
 from fallback_plugins.shared.resolution import (
     InstallCommand,
     Resolution,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fallback_plugins.shared import resolution
-from fallback_plugins.shared.ecosystem import MAX_AGE_S, MAX_KEPT, KeptResults
+from fallback_plugins.shared.plugin_base import MAX_AGE_S, MAX_KEPT, KeptResults
 from fallback_plugins.shared.resolution import KeptResolution
 from fallback_tier.outcome import RecipeResult, Selected
 from fallback_tier.repo import RepoContext, Settings

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
-from fallback_plugins.shared.ecosystem import next_candidate
+from fallback_plugins.shared.plugin_base import next_candidate
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import FileChange, Move, RecipeResult, Selected
 

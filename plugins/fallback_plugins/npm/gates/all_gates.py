@@ -68,7 +68,7 @@ from fallback_plugins.shared.gates.comparing import (
 )
 from fallback_plugins.shared.gates.suites import judge_tests
 from fallback_plugins.shared.gates.test_commands import TestCommand
-from fallback_plugins.shared.installed import LEFT_OUT, Installed, Level, NotInstalled
+from fallback_plugins.shared.installation import LEFT_OUT, Installed, Level, NotInstalled
 from fallback_plugins.shared.unread import surveyed
 from fallback_tier.advisory import is_affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError

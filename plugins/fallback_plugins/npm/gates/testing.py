@@ -67,7 +67,7 @@ from fallback_plugins.shared.gates.test_commands import (
     own_commands,
     suites_of,
 )
-from fallback_plugins.shared.installed import NotInstalled, interpreters
+from fallback_plugins.shared.installation import NotInstalled, interpreters
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import CommandResult
 from fallback_tier.files.whole import write_whole

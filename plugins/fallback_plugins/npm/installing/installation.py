@@ -59,7 +59,7 @@ from fallback_plugins.npm.manifests.pnpm_workspace import settings
 from fallback_plugins.npm.surveying.projects import Site, manifest_folders, matching, site_of
 from fallback_plugins.npm.surveying.resolutions import CommandResolution
 from fallback_plugins.shared.gates import gating
-from fallback_plugins.shared.installed import (
+from fallback_plugins.shared.installation import (
     Installed,
     Level,
     interpreters,

@@ -63,7 +63,7 @@ from fallback_plugins.shared.gates.comparing import (
     still_installed,
 )
 from fallback_plugins.shared.gates.gating import in_folder
-from fallback_plugins.shared.installed import Installed, NotInstalled
+from fallback_plugins.shared.installation import Installed, NotInstalled
 from fallback_plugins.shared.unread import surveyed
 from fallback_tier.advisory import is_affected
 from fallback_tier.errors import RecipeError, ToolFailedError

@@ -44,7 +44,7 @@ from fallback_plugins.shared.gates.test_commands import (
     own_commands,
     suites_of,
 )
-from fallback_plugins.shared.installed import Level, NotInstalled
+from fallback_plugins.shared.installation import Level, NotInstalled
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun
 from fallback_tier.repo import RepoContext

@@ -32,7 +32,7 @@ from fallback_plugins.pypi.probes.observed import source_of
 from fallback_plugins.pypi.uv_words import one_line, release_before
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.base_runs import keep, kept
-from fallback_plugins.shared.installed import Installed, Level, this_python, today, version_of
+from fallback_plugins.shared.installation import Installed, Level, this_python, today, version_of
 from fallback_plugins.shared.scratch import scratch_folder
 from fallback_plugins.shared.store import InstalledStore
 from fallback_tier.errors import RecipeError, ToolFailedError

@@ -49,7 +49,7 @@ from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.gates import gating, services
 from fallback_plugins.shared.gates.base_runs import keep, kept
 from fallback_plugins.shared.gates.gating import in_folder, run_as_given
-from fallback_plugins.shared.installed import (
+from fallback_plugins.shared.installation import (
     Installed,
     Level,
     interpreters,

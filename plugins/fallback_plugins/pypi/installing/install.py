@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 from fallback_plugins.pypi.installing.declared import Source
 from fallback_plugins.pypi.manifests import indexes
 from fallback_plugins.shared.gates import gating
-from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.shared.installation import Installed, Level
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 

@@ -29,6 +29,8 @@ from fallback_plugins.pypi.resolving.registry import (
     as_options,
     lowest_safe,
 )
+from fallback_plugins.pypi.strategies.all_strategies import State as State
+from fallback_plugins.pypi.strategies.all_strategies import Step, cheapest_first
 from fallback_plugins.pypi.strategies.direct import not_raised, places_of
 from fallback_plugins.pypi.surveying.deciding import DecidedByLock, LockStep
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, only_affected
@@ -37,7 +39,6 @@ from fallback_plugins.shared.bumping import FREE, Terms, no_override, unsupporte
 from fallback_plugins.shared.ladder import (
     NO_TEXTS,
     PROJECT,
-    Position,
     ProjectFix,
     Reached,
     ResultRules,
@@ -62,9 +63,6 @@ from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import Left, Move, Outline
 from fallback_tier.repo import RepoContext
 
-#: The project's texts by path, and the tree that its lock holds.
-State = Position[Mapping[str, str]]
-
 #: One way to bring a package out of reach. Raises RecipeError if it doesn't serve.
 StepFunction = Callable[[State, str], State]
 
@@ -78,19 +76,18 @@ def affected_versions(tree: DependencyTree, advisory: Advisory) -> dict[str, tup
     }
 
 
-def strategy(
-    step: LadderStep,
-    ladder_step: StepFunction,
+def one_by_one(
+    take: StepFunction,
     refusal: Callable[[State, str], RecipeError | None] = lambda _at, _package: None,
-) -> Strategy[Mapping[str, str]]:
-    """Return a strategy over a Python lock: one package at a time, and all of its copies."""
+) -> Step:
+    """Return a step over a Python lock: one package at a time, and all of its copies."""
 
     def attempt(at: State, packages: tuple[str, ...]) -> Reached[Mapping[str, str]]:
         (package,) = packages
-        after = ladder_step(at, package)
+        after = take(at, package)
         return Reached(after, {package: _raised(at.tree, after.tree, package)})
 
-    return Strategy(step, attempt, refusal, together=False)
+    return Step(attempt, refusal, together=False)
 
 
 def resolve(
@@ -251,14 +248,44 @@ class LockResolver(ABC, Generic[ProjectT]):
         self._index = PackageIndex(project.clients, ages)
 
     @property
-    @abstractmethod
     def strategies(self) -> list[Strategy[Mapping[str, str]]]:
-        """Cheapest first. Raises RecipeError: no resolution can begin from these files."""
+        """Cheapest first. Without a manifest nothing can be raised, the lock alone is edited. Raises
+        RecipeError: no resolution can begin from these files."""
+        refresh = one_by_one(self._refresh)
+        if not self._project.declares:
+            return cheapest_first(edit=refresh)
+        return cheapest_first(
+            refresh=refresh,
+            direct=one_by_one(self._direct, self._not_declared),
+            parent=one_by_one(self._parent, self._no_parent),
+            override=self._override,
+        )
 
     @property
     def forced(self) -> list[Strategy[Mapping[str, str]]]:
         """The override alone, if the client has one."""
-        return []
+        return cheapest_first(override=self._override)
+
+    @property
+    def _override(self) -> Step | None:
+        return None
+
+    @abstractmethod
+    def _refresh(self, state: State, package: str) -> State: ...
+
+    @abstractmethod
+    def _direct(self, state: State, package: str) -> State: ...
+
+    @abstractmethod
+    def _not_declared(self, state: State, package: str) -> RecipeError | None:
+        """Return why no declaration can be raised; None: one can."""
+
+    @abstractmethod
+    def _parent(self, state: State, package: str) -> State: ...
+
+    def _no_parent(self, _state: State, _package: str) -> RecipeError | None:
+        """Return why no parent can be raised; None: one can."""
+        return None
 
     def notes_on(self, _fix: ProjectFix) -> Iterator[str]:
         """Yield what is to be said beside a fix."""
@@ -274,17 +301,6 @@ class LockResolver(ABC, Generic[ProjectT]):
 
 class EditResolver(LockResolver[ProjectT]):
     """The steps over a lock that is edited: a refresh, a direct and a parent bump. There is no override."""
-
-    @property
-    def strategies(self) -> list[Strategy[Mapping[str, str]]]:
-        """Cheapest first. Without a manifest nothing can be raised, the lock alone is edited."""
-        if not self._project.declares:
-            return [strategy(LadderStep.LOCK_EDIT, self._refresh)]
-        return [
-            strategy(LadderStep.LOCK_REFRESH, self._refresh),
-            strategy(LadderStep.DIRECT_BUMP, self._direct, self._not_declared),
-            strategy(LadderStep.PARENT_BUMP, self._parent),
-        ]
 
     @abstractmethod
     def _moved(self, state: State, package: str, may_raise: MayRaise) -> State:

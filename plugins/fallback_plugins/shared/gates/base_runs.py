@@ -28,7 +28,7 @@ from fallback_audit.vocabulary import GateStatus
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.gating import content_key, some_of
 from fallback_plugins.shared.gates.suite_run import Act, Report, SuiteRun, last_line, steady_lines
-from fallback_plugins.shared.installed import NotInstalled
+from fallback_plugins.shared.installation import NotInstalled
 from fallback_tier.files import whole
 from fallback_tier.gate_ports import GateContext, GateVerdict, SuiteTime
 from fallback_tier.limits import MAX_TESTS_S

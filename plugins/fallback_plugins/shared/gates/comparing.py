@@ -22,7 +22,7 @@ from fallback_audit.vocabulary import TESTS_GATE, FailureKind, GateStatus, Proof
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.base_runs import keep, kept, patient, place_of, run_at_base
 from fallback_plugins.shared.identity import is_aside
-from fallback_plugins.shared.installed import NotInstalled
+from fallback_plugins.shared.installation import NotInstalled
 from fallback_plugins.shared.resolution import STILL_INSTALLED
 from fallback_tier.advisory import Advisory, canonical_name, lets_stay
 from fallback_tier.errors import RecipeError, RepositoryError

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from fallback_audit.event_types import JudgedTests
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel, TestsLevel
-from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.shared.installation import Installed, Level
 from fallback_tier.affected import Affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolFailedError
 from fallback_tier.execution import CommandResult

@@ -46,7 +46,7 @@ from fallback_plugins.shared.gates.gating import (
 )
 from fallback_plugins.shared.gates.reaching import Reaching
 from fallback_plugins.shared.gates.suite_run import Act, Report, SuiteRun, error_lines, last_line
-from fallback_plugins.shared.installed import NotInstalled
+from fallback_plugins.shared.installation import NotInstalled
 from fallback_tier.gate_ports import GateContext, GateVerdict
 
 #: Runs of such tests, on either side. A test that fails by chance, however often, fails in the suite and in

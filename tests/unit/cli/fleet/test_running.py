@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 
 from fallback_tier.cli.fleet.run_command import _find_or_plan, _temporal
-from fallback_tier.fleet.campaign import Campaign, CampaignRepository
-from fallback_tier.fleet.model import CampaignState, FixFacts, FixState
-from fallback_tier.fleet.order import Place
-from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.campaign_file import Campaign, CampaignRepository
+from fallback_tier.fleet.campaign_list import CampaignState, FixFacts, FixState
+from fallback_tier.fleet.errors import CampaignError
+from fallback_tier.fleet.fix_order import Place
 from fallback_tier.fleet.scheduling import StartLimits
 from fallback_tier.fleet.store.store import FleetStore, open_store
 from fallback_tier.wiring import RecordSettings
@@ -68,7 +68,7 @@ def test_a_fix_on_temporal_has_the_campaigns_time(
         "fallback_tier.engines.temporal.client", reason="the extra `temporal` is not installed"
     )
     made: list[Any] = []
-    monkeypatch.setattr(client, "FixWorkflows", lambda _cluster, limits: made.append(limits))
+    monkeypatch.setattr(client, "TemporalEngine", lambda _c, limits, _e: made.append(limits))
     limits = CAMPAIGN.limits.model_copy(update={"fix_s": 77.0})
     place = Place(state_dir=tmp_path, record=RecordSettings(), fix_s=1.0)
     _temporal(CAMPAIGN.model_copy(update={"limits": limits}), place)

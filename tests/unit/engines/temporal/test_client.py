@@ -14,7 +14,7 @@ from temporalio.exceptions import TimeoutError as TimedOutError
 from fallback_tier.engines.temporal.client import FixWorkflows
 from fallback_tier.engines.temporal.connecting import Cluster, EngineUnreachableError
 from fallback_tier.engines.temporal.messages import Limits, Terms, Ticket
-from fallback_tier.fleet.engine import EngineState, Phase
+from fallback_tier.fleet.engine_interface import EngineState, Phase
 
 
 class Handle:
@@ -92,5 +92,5 @@ def test_only_what_was_cancelled_is_cancelled(workflows: FixWorkflows, handle: H
 
 def test_new_terms_have_the_order_and_the_time(workflows: FixWorkflows, handle: Handle) -> None:
     workflows.limits = Limits(fix_s=77.0)
-    workflows.renew(Ticket("fix-1", "1" * 64))
+    workflows.send_terms(Ticket("fix-1", "1" * 64))
     assert handle.signalled == [("renewed", Terms("1" * 64, 77.0))]

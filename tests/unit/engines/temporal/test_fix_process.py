@@ -7,8 +7,8 @@ import pytest
 from fallback_audit.errors import EvidenceError
 from fallback_audit.evidence.store import put_document
 from fallback_tier.engines.temporal.fix_process import Job, WorkerKeys, read_order
-from fallback_tier.fleet.campaign import Campaign
-from fallback_tier.fleet.order import Place, listed_order
+from fallback_tier.fleet.campaign_file import Campaign
+from fallback_tier.fleet.fix_order import Place, listed_order
 from fallback_tier.fleet.store.store import open_store
 from fallback_tier.wiring import RecordSettings
 from fallback_tier.wiring.trail import open_evidence

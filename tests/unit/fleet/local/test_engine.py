@@ -11,7 +11,8 @@ from pydantic import SecretStr, ValidationError
 
 from fallback_tier.errors import StateFolderError
 from fallback_tier.files.locks import try_hold
-from fallback_tier.fleet.engine import EngineState, Phase
+from fallback_tier.fleet.engine_interface import EngineState, Phase
+from fallback_tier.fleet.fix_order import FixOrder, FleetSecrets, Place
 from fallback_tier.fleet.local.engine import (
     Job,
     LocalEngine,
@@ -21,7 +22,6 @@ from fallback_tier.fleet.local.engine import (
     write_status,
 )
 from fallback_tier.fleet.local.main import work
-from fallback_tier.fleet.order import FixOrder, FleetSecrets, Place
 from fallback_tier.wiring import RecordSettings
 from fallback_tier.workers import processes
 from fallback_tier.workers.checkouts import lock_path

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.fleet.model import CampaignState, FixFacts, FixState, Said
-from fallback_tier.fleet.refusals import CampaignError, FleetStoreError
+from fallback_tier.fleet.campaign_list import CampaignState, FixFacts, FixState, Said
+from fallback_tier.fleet.errors import CampaignError, FleetStoreError
 from fallback_tier.fleet.scheduling import StartLimits
 from fallback_tier.fleet.store import postgres, tables
 from fallback_tier.fleet.store import store as list_store

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.fleet.model import FixState, FleetFix
+from fallback_tier.fleet.campaign_list import FixState, FleetFix
 from fallback_tier.fleet.store.store import FleetStore, open_store
 from fallback_tier.fleet.store.summing import LEAST, StuckKind, reasons, stuck, usual_seconds
 from tests.unit.fleet.made import NAME, fix, planned

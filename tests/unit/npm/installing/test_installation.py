@@ -11,7 +11,7 @@ import pytest
 
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.shared import store
-from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.shared.installation import Installed, Level
 from fallback_plugins.shared.resolution import InstallCommand, Resolution, ResolvedBy
 from fallback_tier.execution import CommandResult
 from fallback_tier.files.tree import FileTree

@@ -1,6 +1,6 @@
 import pytest
 
-from fallback_tier.fleet.model import FixState
+from fallback_tier.fleet.campaign_list import FixState
 from fallback_tier.portal.pages.campaigns import TONES, WIDTH, money, progress
 from fallback_tier.service.operations.campaigns import Spend
 

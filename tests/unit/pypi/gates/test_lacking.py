@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from fallback_plugins.pypi.gates.checks import lacked_at_base, lacks_by_the_patch
-from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.shared.installation import Installed, Level
 
 NO_WHEEL = "Because {} has no usable wheels and you require it, your requirements are unsatisfiable"
 

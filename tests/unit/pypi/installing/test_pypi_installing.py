@@ -18,7 +18,7 @@ from fallback_plugins.pypi.installing.install import (
     reason,
 )
 from fallback_plugins.pypi.manifests.pyproject import of_extra
-from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.shared.installation import Installed, Level
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from fallback_plugins.pypi.ecosystem import mentions
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.pyproject import (
     is_excluded,
@@ -23,6 +22,7 @@ from fallback_plugins.pypi.manifests.requirements import (
     edits_for,
     poetry_specifier_in,
 )
+from fallback_plugins.pypi.plugin import mentions
 from fallback_plugins.pypi.surveying.survey import pinned_versions
 from fallback_tier.errors import RecipeError
 from tests.kinds import OfKind

@@ -4,7 +4,8 @@ import pytest
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.strategies import locked
-from fallback_plugins.pypi.strategies.locked import State, strategy
+from fallback_plugins.pypi.strategies.all_strategies import State, cheapest_first
+from fallback_plugins.pypi.strategies.locked import one_by_one
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import bundle
 from fallback_tier.errors import RecipeError
@@ -40,7 +41,7 @@ def test_a_step_that_does_what_none_may_is_declined(after: DependencyTree, messa
     def good(state: State, package: str) -> State:
         return State({"x.lock": "good"}, _tree(leaf="1.2", b="1"))
 
-    steps = [strategy(LadderStep.LOCK_REFRESH, bad), strategy(LadderStep.DIRECT_BUMP, good)]
+    steps = cheapest_first(refresh=one_by_one(bad), direct=one_by_one(good))
     fix = locked.resolve(both, "x.lock", start, steps)
     assert fix is not None
     assert fix.texts == {"x.lock": "good"}
@@ -60,7 +61,7 @@ def test_what_another_packages_step_cleared_is_not_resolved_again() -> None:
         return State({"x.lock": "new"}, _tree(leaf="1.2", twin="1.2"))
 
     fix = locked.resolve(
-        bundle([record, other]), "x.lock", start, [strategy(LadderStep.LOCK_REFRESH, step)]
+        bundle([record, other]), "x.lock", start, cheapest_first(refresh=one_by_one(step))
     )
     assert fix is not None
     assert len(calls) == 1
@@ -79,10 +80,7 @@ def test_the_refusal_names_the_constraint_although_a_later_step_failed_otherwise
 
         return step
 
-    steps = [
-        strategy(LadderStep.PARENT_BUMP, failing(blocked)),
-        strategy(LadderStep.OVERRIDE, failing(other)),
-    ]
+    steps = cheapest_first(parent=one_by_one(failing(blocked)), override=one_by_one(failing(other)))
     fix = locked.resolve(ADVISORY, "x.lock", State({}, _tree(leaf="1.0")), steps)
     assert fix is not None
     assert fix.left[0].sentence == "p asks for leaf <1.2."
@@ -100,7 +98,7 @@ def test_parents_that_were_raised_on_the_way_are_named() -> None:
         ADVISORY,
         "x.lock",
         State({}, tree("1", "1.0")),
-        [strategy(LadderStep.LOCK_EDIT, lambda *_: State({"x.lock": ""}, tree("2", "1.2")))],
+        cheapest_first(edit=one_by_one(lambda *_: State({"x.lock": ""}, tree("2", "1.2")))),
     )
     assert fix is not None
     assert fix.moves[0].raised == ("p 2",)

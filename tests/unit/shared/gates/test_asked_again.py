@@ -11,7 +11,7 @@ from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.shared.gates.base_runs import BASE_RUNS, PATCHED_RERUNS, Run
 from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_plugins.shared.gates.suites import ALONE_RUNS, MAX_ALONE, judge_tests, run_alone
-from fallback_plugins.shared.installed import NotInstalled
+from fallback_plugins.shared.installation import NotInstalled
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.repo import RepoContext
 from tests.unit.shared.gates.test_flaky import Project, context, unnamed

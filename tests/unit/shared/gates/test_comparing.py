@@ -7,7 +7,7 @@ import pytest
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.comparing import Check, Finding, judge_check, together
-from fallback_plugins.shared.installed import NotInstalled
+from fallback_plugins.shared.installation import NotInstalled
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.repo import RepoContext

@@ -11,7 +11,7 @@ import pytest
 from fallback_plugins.npm.gates import testing as npm_testing
 from fallback_plugins.pypi.installing import building, environment
 from fallback_plugins.pypi.installing.environment import Environment
-from fallback_plugins.shared.installed import interpreters
+from fallback_plugins.shared.installation import interpreters
 from fallback_plugins.shared.store import MARK
 from fallback_tier.execution import CommandResult
 from fallback_tier.files.tree import FileTree

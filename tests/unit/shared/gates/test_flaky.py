@@ -19,7 +19,7 @@ from fallback_plugins.shared.gates.base_runs import (
 )
 from fallback_plugins.shared.gates.suite_run import SuiteRun, Summary
 from fallback_plugins.shared.gates.suites import judge_tests
-from fallback_plugins.shared.installed import NotInstalled
+from fallback_plugins.shared.installation import NotInstalled
 from fallback_tier.execution import CommandResult
 from fallback_tier.files.tree import FileTree
 from fallback_tier.gate_ports import GateContext, GateVerdict

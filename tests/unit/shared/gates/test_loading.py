@@ -3,7 +3,7 @@
 import pytest
 
 from fallback_plugins.shared.gates.comparing import Finding, Loading, failures
-from fallback_plugins.shared.installed import NotInstalled
+from fallback_plugins.shared.installation import NotInstalled
 
 URL_QUOTE = "ImportError: cannot import name 'url_quote' from 'werkzeug.urls' ({}/urls.py)"
 

@@ -11,7 +11,7 @@ from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.shared.gates.base_runs import BASE_RUNS, Run
 from fallback_plugins.shared.gates.suite_run import Report, SuiteRun, Summary
 from fallback_plugins.shared.gates.suites import judge_tests
-from fallback_plugins.shared.installed import NotInstalled
+from fallback_plugins.shared.installation import NotInstalled
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 from tests.unit.shared.gates.test_flaky import Project, context, judge

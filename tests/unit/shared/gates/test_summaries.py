@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.npm.ecosystem import NpmEcosystem
 from fallback_plugins.npm.gates import all_gates
 from fallback_plugins.npm.gates.summaries import summary
-from fallback_plugins.pypi.ecosystem import PyPIEcosystem
+from fallback_plugins.npm.plugin import NpmEcosystem
 from fallback_plugins.pypi.gates.checks import findings, is_blocked
 from fallback_plugins.pypi.gates.testing import pytest_summary, unittest_summary
+from fallback_plugins.pypi.plugin import PyPIEcosystem
 from fallback_plugins.shared.gates.suite_run import Summary
 from fallback_tier.execution import CommandResult
 from fallback_tier.sandbox.clients import SubprocessClients

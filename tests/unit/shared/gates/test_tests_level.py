@@ -19,7 +19,7 @@ from fallback_plugins.shared.gates.gating import (
 )
 from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_plugins.shared.gates.test_commands import TestCommand as Command
-from fallback_plugins.shared.installed import NotInstalled
+from fallback_plugins.shared.installation import NotInstalled
 from fallback_tier.gate_ports import GateVerdict
 from tests.unit.shared.gates.test_flaky import Project, judge, run, unnamed
 from tests.unit.shared.gates.test_suites_by_name import ended, late

@@ -1,4 +1,4 @@
-"""What of a project's dependencies could be installed, why the rest could not (ADR-0039), and the
+"""Which of a project's dependencies could be installed, why the others could not (ADR-0039), and the
 versions of the programs that install and run it."""
 
 import json

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from fallback_tier.fleet.model import (
+from fallback_tier.fleet.campaign_list import (
     NOT_DELIVERED,
     CampaignState,
     FixFacts,
@@ -10,7 +10,7 @@ from fallback_tier.fleet.model import (
     FleetFix,
     Said,
 )
-from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.errors import CampaignError
 from fallback_tier.fleet.store.store import FleetStore
 from fallback_tier.workers.problem import Problem
 

@@ -1,4 +1,4 @@
-"""An ecosystem whose recipe is the ladder: what the plugins of npm and PyPI have in common.
+"""The base of a plugin whose recipe is the ladder: what npm and PyPI have in common.
 
 What a recipe has resolved is resolved once: a plan's result serves the fix that follows it.
 """
@@ -115,7 +115,7 @@ class RecipeEcosystem(ABC):
     @property
     @abstractmethod
     def _recipe(self) -> Recipe:
-        """Imported when it is asked for."""
+        """The ecosystem's module ``recipe``, imported when it is needed."""
 
     def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
         """Select the ladder if an affected version is, or may be, there; or return why there is nothing to

@@ -1,4 +1,4 @@
-"""What came of a campaign: sums by state and ecosystem, why, cost and time; JSON, and one HTML page."""
+"""The report of a campaign: sums by state and ecosystem, why, cost and time; JSON, and one HTML page."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from fallback_tier.budget.tally import in_dollars
-from fallback_tier.fleet.model import CampaignLine, FixState, FleetFix, LeftOut
+from fallback_tier.fleet.campaign_list import CampaignLine, FixState, FleetFix, LeftOut
 
 #: Fixes whose rows the page has; the JSON has all.
 MAX_ROWS = 5_000

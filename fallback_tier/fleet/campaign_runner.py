@@ -1,4 +1,5 @@
-"""One runner of a campaign: it starts what may start, looks at what runs, and writes down what ended.
+"""The runner of a campaign: it starts fixes that may start, looks at those that run, and records how they
+ended.
 
 Nothing of it is in memory alone: a runner that is killed is followed by another one (the same command). It
 finds its fixes in the store, their workers by the engine, and how they ended in the record.
@@ -13,12 +14,7 @@ from pathlib import Path
 from fallback_tier.errors import FallbackError
 from fallback_tier.files.folders import writing_below
 from fallback_tier.files.locks import try_hold
-from fallback_tier.fleet.campaign import Campaign
-from fallback_tier.fleet.engine import Becomes, FleetEngine, Phase, settle
-from fallback_tier.fleet.model import NOT_DELIVERED, CampaignState, FixFacts, FixState, FleetFix
-from fallback_tier.fleet.order import RESUME, FixOrder, order_of
-from fallback_tier.fleet.refusals import CampaignError
-from fallback_tier.fleet.steering import (
+from fallback_tier.fleet.campaign_control import (
     CANCELLED,
     CUT_OFF,
     Facts,
@@ -27,6 +23,17 @@ from fallback_tier.fleet.steering import (
     refresh,
     undelivered,
 )
+from fallback_tier.fleet.campaign_file import Campaign
+from fallback_tier.fleet.campaign_list import (
+    NOT_DELIVERED,
+    CampaignState,
+    FixFacts,
+    FixState,
+    FleetFix,
+)
+from fallback_tier.fleet.engine_interface import Becomes, FleetEngine, Phase, settle
+from fallback_tier.fleet.errors import CampaignError
+from fallback_tier.fleet.fix_order import RESUME, FixOrder, order_of
 from fallback_tier.fleet.store.store import LEASE_S, FleetStore
 from fallback_tier.workers.problem import Problem, problem_of
 

@@ -1,4 +1,4 @@
-"""A campaign and its fixes as the store has them: the list, refreshed from the record."""
+"""A campaign's list as the store has it: the campaign and its fixes, refreshed from the audit trail."""
 
 from enum import StrEnum
 from typing import Annotated

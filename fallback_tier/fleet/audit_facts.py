@@ -1,4 +1,4 @@
-"""What the record says of a campaign's fix: the truth that the list is refreshed from."""
+"""Facts of a campaign's fix in the audit trail, which its list is refreshed from."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ from fallback_tier.budget.audited import effective
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.budget.prices import Prices
 from fallback_tier.budget.tally import Tally, microdollars
-from fallback_tier.fleet.model import FixFacts, FixState
+from fallback_tier.fleet.campaign_list import FixFacts, FixState
 from fallback_tier.handover.branch import committed_as
 from fallback_tier.observing.record import open_record
 from fallback_tier.wiring import RecordSettings

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ConfigDict, Field, JsonValue, SecretStr
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.fleet.campaign import Campaign, Deliver
+from fallback_tier.fleet.campaign_file import Campaign, Deliver
 from fallback_tier.fleet.store.store import FleetStore, Ordered, open_store
 from fallback_tier.fleet.store_limiter import ProviderLimits
 from fallback_tier.wiring import Configuration, RecordSettings

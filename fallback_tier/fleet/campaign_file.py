@@ -24,8 +24,8 @@ from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.budget.tally import microdollars
 from fallback_tier.errors import first_fault
 from fallback_tier.files.inputs import open_named, parse_toml
-from fallback_tier.fleet.model import CampaignName
-from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.campaign_list import CampaignName
+from fallback_tier.fleet.errors import CampaignError
 from fallback_tier.fleet.scheduling import StartLimits
 from fallback_tier.fleet.store_limiter import ProviderLimits
 from fallback_tier.gates.builtin.proof_given import PROOF_TIMEOUT_S, Proof

@@ -1,4 +1,4 @@
-"""The npm ecosystem as the tier sees it (ports.EcosystemPlugin)."""
+"""The npm plugin, as the tier sees it (``ports.EcosystemPlugin``)."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from fallback_plugins.npm.manifests.manifest import ECOSYSTEM, MANIFEST, SECTIONS, is_manifest
 from fallback_plugins.npm.manifests.pnpm_workspace import FILE as WORKSPACE
 from fallback_plugins.npm.rules import mentions
-from fallback_plugins.shared.ecosystem import Recipe, RecipeEcosystem
+from fallback_plugins.shared.plugin_base import Recipe, RecipeEcosystem
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
 from fallback_tier.gate_ports import Gate, GateContext, TargetRun

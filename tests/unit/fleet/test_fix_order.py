@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from fallback_tier.budget.meter import BudgetLimits
-from fallback_tier.fleet.order import FixOrder
+from fallback_tier.fleet.fix_order import FixOrder
 from fallback_tier.wiring import Configuration, RecordSettings
 from fallback_tier.workers.tables import RepositorySettings
 

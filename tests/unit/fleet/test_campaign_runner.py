@@ -7,20 +7,20 @@ import pytest
 
 from fallback_audit.errors import AuditStoreError, DiskError, OvertakenError
 from fallback_tier.errors import HeldError, StateFolderError
-from fallback_tier.fleet import running, steering
-from fallback_tier.fleet.campaign import (
+from fallback_tier.fleet import campaign_control, campaign_runner
+from fallback_tier.fleet.campaign_control import refresh
+from fallback_tier.fleet.campaign_file import (
     Campaign,
     CampaignRepository,
     Deliver,
     DeliveryTable,
     LimitTable,
 )
-from fallback_tier.fleet.engine import EngineState, Phase
-from fallback_tier.fleet.model import NOT_DELIVERED, CampaignState, FixFacts, FixState
-from fallback_tier.fleet.order import FixOrder, order_of
-from fallback_tier.fleet.refusals import FleetStoreError
-from fallback_tier.fleet.running import PAUSE_S, RENEW_S, Runner
-from fallback_tier.fleet.steering import refresh
+from fallback_tier.fleet.campaign_list import NOT_DELIVERED, CampaignState, FixFacts, FixState
+from fallback_tier.fleet.campaign_runner import PAUSE_S, RENEW_S, Runner
+from fallback_tier.fleet.engine_interface import EngineState, Phase
+from fallback_tier.fleet.errors import FleetStoreError
+from fallback_tier.fleet.fix_order import FixOrder, order_of
 from fallback_tier.fleet.store import store as store_module
 from fallback_tier.fleet.store.store import FleetStore, open_store
 from fallback_tier.workers.problem import MAX_TAKES, Problem, problem_of
@@ -235,7 +235,7 @@ def test_a_pause_lets_what_runs_end_and_waits(bench: Bench) -> None:
 
 def test_a_runner_that_ends_in_a_cancelled_campaign_leaves_nothing_queued(bench: Bench) -> None:
     bench.runner.step()
-    steering.cancel(bench.store, NAME)
+    campaign_control.cancel(bench.store, NAME)
     bench.runner._leave()
     assert bench.states() == ["cancelled"] * 3
 
@@ -447,7 +447,7 @@ def test_thousands_of_fixes_do_not_make_it_sleep_its_lease_away(
         slept.append(seconds)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running, "TICK_OF_ONE_S", 3_000.0)
+    monkeypatch.setattr(campaign_runner, "TICK_OF_ONE_S", 3_000.0)
     bench.runner.sleep = stop
     with pytest.raises(KeyboardInterrupt):
         bench.runner.run()
@@ -581,7 +581,7 @@ def test_what_is_not_delivered_is_said_and_can_be_tried_again(delivering: Bench)
     assert bench.states() == ["queued", "fixed", "fixed"]
     (found,) = bench.store.undelivered(NAME)
     assert (found.fix_id, found.sentence) == ("fix-1", "Not committed. Look.")
-    assert steering.resume(bench.store, NAME, bench.record.get) == 1
+    assert campaign_control.resume(bench.store, NAME, bench.record.get) == 1
     assert bench.states() == ["queued", "queued", "fixed"]
 
 
@@ -638,12 +638,12 @@ def test_what_waits_for_its_delivery_stays_undelivered_in_a_cancelled_campaign(
         bench.engine.room, bench.engine.fails = 1, True
         with pytest.raises(FleetStoreError):
             bench.runner.step()
-    steering.cancel(bench.store, NAME)
+    campaign_control.cancel(bench.store, NAME)
     refresh(bench.store, NAME, bench.record.get, only=frozenset({"fix-0"}))
     (found,) = bench.store.undelivered(NAME)
     assert (found.fix_id, found.state) == ("fix-0", FixState.FIXED)
     bench.record["fix-1"] = FixFacts()
-    assert steering.resume(bench.store, NAME, bench.record.get) == 2  # fix-2 as well
+    assert campaign_control.resume(bench.store, NAME, bench.record.get) == 2  # fix-2 as well
     assert bench.states() == ["queued", "running", "queued"]
 
 
@@ -654,11 +654,11 @@ def test_a_cancelled_fix_that_waited_for_its_delivery_is_resumed(delivering: Ben
     bench.say("fix-0", Phase.UNKNOWN)
     bench.engine.room = 0
     bench.runner.step()
-    steering.cancel(bench.store, NAME)
-    steering.resume(bench.store, NAME, bench.record.get)
+    campaign_control.cancel(bench.store, NAME)
+    campaign_control.resume(bench.store, NAME, bench.record.get)
     assert bench.states()[0] == "queued"
     # Somebody has done it by hand: it is on record.
-    steering.cancel(bench.store, NAME)
+    campaign_control.cancel(bench.store, NAME)
     bench.record["fix-0"] = FIXED.model_copy(update={"branch": "fallback-tier/TEST-0"})
     refresh(bench.store, NAME, bench.record.get, only=frozenset({"fix-0"}))
     assert bench.store.undelivered(NAME) == ()

@@ -10,11 +10,11 @@ import pytest
 from fallback_audit.evidence.store import MAX_EVIDENCE_BYTES
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.cli.fleet.showing import status_document
-from fallback_tier.fleet.campaign import MAX_PROOF_BYTES, Campaign, parse_campaign
-from fallback_tier.fleet.campaign_plan import Planner
-from fallback_tier.fleet.order import listed_order, order_of
-from fallback_tier.fleet.refusals import CampaignError
-from fallback_tier.fleet.reporting import report_document, report_page
+from fallback_tier.fleet.campaign_file import MAX_PROOF_BYTES, Campaign, parse_campaign
+from fallback_tier.fleet.campaign_planner import Planner
+from fallback_tier.fleet.campaign_report import report_document, report_page
+from fallback_tier.fleet.errors import CampaignError
+from fallback_tier.fleet.fix_order import listed_order, order_of
 from fallback_tier.fleet.store.store import Planned, open_store
 from fallback_tier.gates.builtin.proof_given import Proof, ProofError
 from fallback_tier.installed import clients_and_plugins

@@ -1,4 +1,4 @@
-"""From a campaign's file to its list: which advisories may concern which repository, and in which order.
+"""The planner of a campaign's list: which advisories may concern which repository, and in which order.
 
 No checkout is made, and no package client runs: a repository's manifests are read at its commit. A pair is
 left out only if no manifest or lock names any of the advisory's packages. The order follows the advisories'
@@ -23,9 +23,9 @@ from fallback_tier.ecosystem_rules import rules_of
 from fallback_tier.errors import FallbackError
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.files.inputs import open_named, parse_json
-from fallback_tier.fleet.campaign import Campaign, CampaignRepository, ProofTable
-from fallback_tier.fleet.model import FleetFix, LeftOut, Risk
-from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.campaign_file import Campaign, CampaignRepository, ProofTable
+from fallback_tier.fleet.campaign_list import FleetFix, LeftOut, Risk
+from fallback_tier.fleet.errors import CampaignError
 from fallback_tier.fleet.scheduling import Candidate, in_order, priority
 from fallback_tier.fleet.store.store import Planned, PlannedFix, PlannedRepository
 from fallback_tier.gates.builtin.proof_given import Proof

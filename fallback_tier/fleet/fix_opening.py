@@ -11,8 +11,8 @@ from fallback_tier.files.locks import hold
 from fallback_tier.fix.delivery import Delivery
 from fallback_tier.fix.fixer import EndedFix, SeveralFixesError, open_fixer
 from fallback_tier.fix.open_fix import OpenFix
-from fallback_tier.fleet.order import FixOrder, FleetSecrets, Place, store_at
-from fallback_tier.fleet.refusals import OrderError
+from fallback_tier.fleet.errors import OrderError
+from fallback_tier.fleet.fix_order import FixOrder, FleetSecrets, Place, store_at
 from fallback_tier.fleet.store_limiter import StoreLimiter
 from fallback_tier.installed import clients_and_plugins
 from fallback_tier.workers.checkouts import Checkouts, lock_path

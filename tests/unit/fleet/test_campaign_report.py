@@ -1,7 +1,7 @@
 """A report: its sums, and a page that carries nothing in."""
 
-from fallback_tier.fleet.model import CampaignLine, CampaignState, FixState
-from fallback_tier.fleet.reporting import report_document, report_page
+from fallback_tier.fleet.campaign_list import CampaignLine, CampaignState, FixState
+from fallback_tier.fleet.campaign_report import report_document, report_page
 from tests.unit.fleet.made import NAME, fix
 
 LINE = CampaignLine(

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.fleet.order import FixOrder
+from fallback_tier.fleet.fix_order import FixOrder
 from fallback_tier.workers.problem import MAX_TAKES, PASSING, TIME_LIMIT, Problem
 
 

@@ -16,8 +16,8 @@ from fallback_audit.events import (
 )
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import DeliveryPlace, EscalationReason, ReviewVerdict
-from fallback_tier.fleet.model import FixState
-from fallback_tier.fleet.record import ABANDONED, APPROVED, NOT_SHOWN, FleetRecord, facts_of
+from fallback_tier.fleet.audit_facts import ABANDONED, APPROVED, NOT_SHOWN, FleetRecord, facts_of
+from fallback_tier.fleet.campaign_list import FixState
 from fallback_tier.wiring import RecordSettings, audit_db
 from tests.fakes.audit import MemoryAudit
 from tests.unit.audit import trails

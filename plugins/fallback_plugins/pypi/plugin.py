@@ -1,4 +1,4 @@
-"""The PyPI ecosystem as the tier sees it (ports.EcosystemPlugin)."""
+"""The PyPI plugin, as the tier sees it (``ports.EcosystemPlugin``)."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -11,7 +11,7 @@ from fallback_plugins.pypi import identity, recipe
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.pyproject import NO_CATEGORIES, OTHER_ARRAYS, UV_ARRAYS
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
-from fallback_plugins.shared.ecosystem import Recipe, RecipeEcosystem
+from fallback_plugins.shared.plugin_base import Recipe, RecipeEcosystem
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
 from fallback_tier.gate_ports import Gate, GateContext, TargetRun

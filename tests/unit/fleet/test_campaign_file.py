@@ -4,8 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.fleet.campaign import MAX_FILE_BYTES, Campaign, parse_campaign, read_campaign
-from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.campaign_file import (
+    MAX_FILE_BYTES,
+    Campaign,
+    parse_campaign,
+    read_campaign,
+)
+from fallback_tier.fleet.errors import CampaignError
 from tests.kinds import OfKind
 
 SMALL = """

@@ -1,4 +1,4 @@
-"""Why a fleet does not do what was asked of it."""
+"""Errors of the fleet."""
 
 from fallback_tier.errors import FallbackError, InputError
 
