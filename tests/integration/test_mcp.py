@@ -361,9 +361,9 @@ def test_errors_are_typed(agent: Agent) -> None:
 
 
 def test_a_large_answer_is_cut_and_says_so(agent: Agent) -> None:
-    """Hundreds of findings with long summaries: the client holds what is left against the schema."""
+    """A hundred findings with long summaries: the client holds what is left against the schema."""
     agent.commit()
-    names = [f"CVE-2026-{10_000 + number}" for number in range(300)]
+    names = [f"CVE-2026-{10_000 + number}" for number in range(100)]
     for name in names:
         agent.api.records[name] = record(name, summary="long " * 200)
     agent.api.affected["PyPI", "left", "1.0.0"] = names
