@@ -6,13 +6,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
@@ -25,6 +27,7 @@ from fallback_tier.cli.mcp.command import GRACE_S, run
 from fallback_tier.cli.mcp.tools import MAX_ANSWER_BYTES, TOOLS
 from fallback_tier.errors import ToolFailedError, ToolMissingError
 from tests.e2e.command import SCRIPT, Snapshot, repository, snapshot
+from tests.e2e.command import run as command_run
 from tests.fakes.osv_api import OsvApi, osv_api
 from tests.integration.gate_setup import needs_sandbox
 from tests.integration.test_cli_scan import CVE, GHSA, record
@@ -44,12 +47,19 @@ FILES = {
 
 @dataclass
 class Agent:
-    """A root with one repository, and a client that starts a server for each conversation."""
+    """A root with one repository, and a client.
+
+    All calls of one test with the same options are one conversation, with one server: a start takes longer
+    than most calls.
+    """
 
     root: Path
     api: OsvApi
     environ: dict[str, str]
+    portal: BlockingPortal
+    opened: ExitStack
     steps: list[str] = field(default_factory=list)
+    clients: dict[tuple[str | Path, ...], Client] = field(default_factory=dict)
 
     @property
     def repo(self) -> Path:
@@ -89,14 +99,11 @@ class Agent:
         return await client.call_tool(tool, arguments, progress_callback=progress)
 
     def call(self, tool: str, *options: str | Path, **arguments: Any) -> CallToolResult:
-        """One call in a conversation. The client holds an answer against the tool's output schema."""
-        answers = []
-
-        async def one(client: Client) -> None:
-            answers.append(await self.ask(client, tool, **arguments))
-
-        self.talk(one, *options)
-        return answers[0]
+        """The client holds an answer against the tool's output schema."""
+        if options not in self.clients:
+            client = self.portal.wrap_async_context_manager(Client(self.server(*options)))
+            self.clients[options] = self.opened.enter_context(client)
+        return self.portal.call(partial(self.ask, self.clients[options], tool, **arguments))
 
     def fix(self, *options: str | Path, **arguments: Any) -> Any:
         call = {"repository": str(self.repo), "advisories": [GHSA], **arguments}
@@ -105,7 +112,9 @@ class Agent:
         return answer.structured_content
 
     def log(self) -> Any:
-        return self.call("audit_log").structured_content["fixes"]
+        """What is on record, by the command: no server starts for it."""
+        words = ("--state-dir", self.root.parent / "state", "--json")
+        return command_run("audit", "log", *words).json["fixes"]
 
     def processes(self) -> list[str]:
         """Command lines of what works for this state folder or repository."""
@@ -126,9 +135,14 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
     for version in ("1.0.0", "1.5.0"):
         universe.pypi("left", version)
     (tmp_path / "root").mkdir()
-    with osv_api({GHSA: record()}) as api, serve(universe) as served:
+    with (
+        osv_api({GHSA: record()}) as api,
+        serve(universe) as served,
+        start_blocking_portal() as portal,
+        ExitStack() as opened,
+    ):
         api.affected["PyPI", "left", "1.0.0"] = [GHSA]
-        yield Agent(tmp_path / "root", api, dict(served.environ))
+        yield Agent(tmp_path / "root", api, dict(served.environ), portal, opened)
 
 
 def error(answer: CallToolResult) -> dict[str, str]:
@@ -192,7 +206,8 @@ def test_a_dry_run_is_proved_and_leaves_the_repository(agent: Agent) -> None:
     assert snapshot(agent.repo) == before
     shown = agent.call("audit_show", fix_id=fix["fix_id"]).structured_content
     assert {"FixStarted", "FixVerified"} <= {event["kind"] for event in shown["events"]}
-    assert [it["outcome"] for it in agent.log()] == [shown["transitions"][0]["outcome"]]
+    log = agent.call("audit_log").structured_content["fixes"]
+    assert [it["outcome"] for it in log] == [shown["transitions"][0]["outcome"]]
     verified = agent.call("audit_verify").structured_content
     assert (verified["ok"], verified["exit_code"]) == (True, exit_codes.OK)
     assert agent.call("review_list").structured_content["questions"] == []
@@ -321,7 +336,7 @@ def test_a_checkout_above_the_root_may_not_be_named(agent: Agent) -> None:
     (agent.repo / "part").mkdir()
     answer = agent.call("scan", "--root", agent.repo / "part", repository=str(agent.repo / "part"))
     assert not answer.is_error, "the first root has the checkout"
-    alone = Agent(agent.repo / "part", agent.api, agent.environ)
+    alone = replace(agent, root=agent.repo / "part", clients={})
     assert error(alone.call("scan", repository="."))["kind"] == "outside_roots"
 
 
@@ -346,9 +361,9 @@ def test_errors_are_typed(agent: Agent) -> None:
 
 
 def test_a_large_answer_is_cut_and_says_so(agent: Agent) -> None:
-    """Hundreds of findings with long summaries: the client holds what is left against the schema."""
+    """A hundred findings with long summaries: the client holds what is left against the schema."""
     agent.commit()
-    names = [f"CVE-2026-{10_000 + number}" for number in range(300)]
+    names = [f"CVE-2026-{10_000 + number}" for number in range(100)]
     for name in names:
         agent.api.records[name] = record(name, summary="long " * 200)
     agent.api.affected["PyPI", "left", "1.0.0"] = names

@@ -1,9 +1,9 @@
 // Called before npm is loaded, whose path is process.argv[1]: npm's modules are compiled, and looked for, once in a
 // run of the tests. What npm runs, and in which order, stays what it is.
 //
-// What is kept lies in two files a subcommand, in a folder of the run: nothing of it can be old. A run that loads
+// What is kept lies in four files a subcommand, in a folder of the run: nothing of it can be old. A run that loads
 // modules which are in none says so; the next one compiles all of them as one script, and keeps what V8 made of what
-// was run.
+// was run. Modules with letters beyond Latin-1 are a script of their own: V8 takes two bytes for each of its letters.
 'use strict'
 const fs = require('node:fs')
 const Module = require('node:module')
@@ -20,28 +20,34 @@ module.exports = function (folder) {
   const verb = process.argv.slice(2).find((word) => /^[a-z-]+$/.test(word)) ?? 'none'
   const text = path.join(folder, verb)
   const found = new Map() // file of a module → its text, of those that are not in the script
-  let kept = { files: [], places: {}, body: '' } // places: folder, NUL and what is required there → file of the module
-  let script // all of these modules together
-  let made = new Map() // file of a module → its function
+  // places: folder, NUL and what is required there → file of the module
+  let kept = { narrow: [], wide: [], places: {}, bodies: { narrow: '', wide: '' } }
+  let scripts = {} // all of these modules together, by width
+  const made = new Map() // file of a module → its function
   let isLarger = false
   let isNew = false
 
-  // The first line is what else is known; the rest is the script: Latin-1, or V8 would take two bytes a letter.
+  // The first line is what else is known; the rest is the script of Latin-1.
   function read() {
     const all = fs.readFileSync(text, 'latin1')
     const end = all.indexOf('\n')
-    const known = { ...JSON.parse(all.slice(0, end)), body: all.slice(end + 1) }
-    const data = dataOf(known)
-    const cachedData = fs.existsSync(data) ? fs.readFileSync(data) : undefined
-    script = new vm.Script(`[${known.body}]`, { filename: text, cachedData })
-    isNew = !cachedData || script.cachedDataRejected
-    const functions = script.runInThisContext()
-    made = new Map(known.files.map((file, number) => [file, functions[number]]))
+    const known = JSON.parse(all.slice(0, end))
+    known.bodies = { narrow: all.slice(end + 1), wide: fs.readFileSync(wideOf(known), 'utf16le') }
+    for (const [width, body] of Object.entries(known.bodies)) {
+      const data = dataOf(known, width)
+      const cachedData = fs.existsSync(data) ? fs.readFileSync(data) : undefined
+      const script = new vm.Script(`[${body}]`, { filename: `${text}.${width}`, cachedData })
+      if (!cachedData || script.cachedDataRejected) isNew = true
+      const functions = script.runInThisContext()
+      known[width].forEach((file, number) => made.set(file, functions[number]))
+      scripts[width] = script
+    }
     kept = known
   }
 
+  const wideOf = (known) => `${text}.${known.id}.wide`
   // V8 itself knows a script by its length alone.
-  const dataOf = (known) => `${text}.${known.id}`
+  const dataOf = (known, width) => `${text}.${known.id}.${width}.data`
 
   function replace(file, content, encoding) {
     const temporary = `${file}.part-${process.pid}`
@@ -50,17 +56,26 @@ module.exports = function (folder) {
   }
 
   function write() {
-    if (!isLarger) return replace(dataOf(kept), script.createCachedData())
-    const functions = [...found.values()].map((content) => Module.wrap(content.replace(/^#!.*/, '')).replace(/;$/, ''))
+    if (!isLarger) {
+      for (const width of Object.keys(scripts)) replace(dataOf(kept, width), scripts[width].createCachedData())
+      return
+    }
     const id = `${process.pid}-${process.hrtime.bigint()}`
-    const head = JSON.stringify({ id, files: [...kept.files, ...found.keys()], places: kept.places })
-    replace(text, `${head}\n${kept.body}${functions.map((one) => `${one},\n`).join('')}`, 'latin1')
+    const next = { id, narrow: [...kept.narrow], wide: [...kept.wide], places: kept.places }
+    const bodies = { ...kept.bodies }
+    for (const [file, content] of found) {
+      const width = /[^\0-\xff]/.test(content) ? 'wide' : 'narrow'
+      next[width].push(file)
+      bodies[width] += `${Module.wrap(content.replace(/^#!.*/, '')).replace(/;$/, '')},\n`
+    }
+    replace(wideOf(next), bodies.wide, 'utf16le')
+    replace(text, `${JSON.stringify(next)}\n${bodies.narrow}`, 'latin1')
   }
 
   try {
     read()
   } catch {
-    script = undefined // the first of its subcommand
+    scripts = {} // the first of its subcommand
     made.clear()
   }
 
@@ -117,7 +132,7 @@ module.exports = function (folder) {
   const compile = Module.prototype._compile
   Module.prototype._compile = function (content, filename, ...more) {
     // V8 forgets, in what it keeps, how `import()` finds its modules.
-    if (filename.startsWith(npm) && more[0] !== 'module' && !/\bimport\s*\(|[^\0-\xff]/.test(content)) {
+    if (filename.startsWith(npm) && more[0] !== 'module' && !/\bimport\s*\(/.test(content)) {
       found.set(filename, content)
       isLarger = true
     }

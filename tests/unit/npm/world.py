@@ -15,7 +15,7 @@ from fallback_tier.outcome import RecipeResult, RecipeSelection, Selected
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext, Settings
 from fallback_tier.sandbox.clients import SubprocessClients
-from tests.registry import Universe, serve
+from tests.registry import Registry, Universe, serve
 from tests.unit.shared.recipes import advisory, repository
 
 Packages = Mapping[str, Mapping[str, Any]]
@@ -39,6 +39,56 @@ class Counting:
     ) -> CommandResult:
         self.calls.append((tool, *args))
         return self.inner.run(tool, args, cwd=cwd, timeout_s=timeout_s, env=env)
+
+
+#: What npm answered: one question about one document of a registry is asked once.
+_ANSWERS: dict[str, CommandResult] = {}
+
+
+@dataclass
+class Asking(Counting):
+    """The same, and an answer of ``npm view`` is npm's own to an equal question before: the same words,
+    settings and files, about the same releases. Not of ``npm pack``, which leaves in npm's cache what it
+    fetched: a later run needs that."""
+
+    registry: Registry | None = None
+
+    def run(
+        self,
+        tool: str,
+        args: Sequence[str],
+        *,
+        cwd: Path,
+        timeout_s: float,
+        env: Mapping[str, str] | None = None,
+    ) -> CommandResult:
+        key = self._key(tool, args, cwd, env)
+        if key is None:
+            return super().run(tool, args, cwd=cwd, timeout_s=timeout_s, env=env)
+        if key in _ANSWERS:
+            self.calls.append((tool, *args))
+            return _ANSWERS[key]
+        result = super().run(tool, args, cwd=cwd, timeout_s=timeout_s, env=env)
+        if result.ok:
+            _ANSWERS[key] = result
+        return result
+
+    def _key(
+        self, tool: str, args: Sequence[str], cwd: Path, env: Mapping[str, str] | None
+    ) -> str | None:
+        """None: the answer may depend on what else is there, or name the registry, which is another one
+        each time."""
+        if self.registry is None or tool != "npm" or args[0] != "view":
+            return None
+        name = args[1].rpartition("@")[0] or args[1]
+        document = self.registry.universe.packument(name, "", abbreviated=False)
+        if document is None or any("dist." in word for word in args):
+            return None
+        files = {path.name: path.read_bytes().decode() for path in cwd.iterdir()}
+        environ = {**self.inner._environ, **(env or {})}
+        settings = {k: v for k, v in environ.items() if k.lower().startswith(("npm_", "git_"))}
+        key = json.dumps([*args, document, sorted(files.items()), sorted(settings.items())])
+        return key.replace(self.registry.url, "").replace(str(self.registry.scratch), "")
 
 
 @dataclass
@@ -95,7 +145,8 @@ class World:
 @contextmanager
 def world(universe: Universe, root: Path) -> Iterator[World]:
     with serve(universe) as registry:
-        clients = Counting(SubprocessClients({**os.environ, **registry.environ}))
+        real = SubprocessClients({**os.environ, **registry.environ})
+        clients = Asking(real, registry=registry)
         yield World(universe, clients, root / "repo")
 
 
