@@ -2,6 +2,7 @@
 
 import errno
 import posixpath
+import secrets
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
@@ -172,6 +173,15 @@ class ProofFailure(Frozen):
     files: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
+
+
+#: Random bytes of an identifier (64 bit).
+ID_BYTES = 8
+
+
+def new_id(kind: str) -> str:
+    """Return an identifier that nobody has used."""
+    return f"{kind}-{secrets.token_hex(ID_BYTES)}"
 
 
 class RepoContext(Frozen):

@@ -14,7 +14,7 @@ from fallback_plugins.shared.gates.base_runs import _kept_form
 from fallback_tier.answers.blocks import plan_schema
 from fallback_tier.ecosystem_rules import ECOSYSTEMS_GROUP
 from fallback_tier.entry_points import mounted
-from fallback_tier.installed import GATES_GROUP
+from fallback_tier.installed_plugins import GATES_GROUP
 from fallback_tier.patch.policy import forbidden_reason
 from fallback_tier.prompt.redact import redact_secrets
 from fallback_tier.prompt.render import _compile

@@ -26,7 +26,7 @@ from fallback_tier.configured import (
     Source,
     schema,
 )
-from fallback_tier.installed import committed_settings
+from fallback_tier.inspection import committed_settings
 from fallback_tier.wiring.configuration import without_password
 
 #: Settings whose value may hold a password.

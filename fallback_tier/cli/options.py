@@ -200,7 +200,7 @@ def resolved_settings(arguments: argparse.Namespace, *more: SettingsFile) -> Res
 def uncommitted_settings(arguments: argparse.Namespace) -> Iterator[str]:
     """Yield a sentence if a file of settings lies in the repository and git doesn't track it: only what is
     committed counts. Raises RepositoryError."""
-    from fallback_tier.installed import is_tracked
+    from fallback_tier.inspection import is_tracked
 
     repository = repository_of(arguments)
     if getattr(arguments, "config", None) or not (repository / OWN_FILE).is_file():

@@ -36,7 +36,7 @@ from fallback_tier.fix.journal.questions import (
 from fallback_tier.fix.journal.questions import review as read_review
 from fallback_tier.fix.journal.review import raise_budget as record_raise
 from fallback_tier.handover.working_tree import check_output, write_patch
-from fallback_tier.installed import new_id
+from fallback_tier.repo import new_id
 from fallback_tier.wiring.trail import open_evidence, open_trail, read_trail
 
 #: Lines of the last failure that are shown; the evidence has all of them.

@@ -25,7 +25,7 @@ from fallback_tier.fix_result import DeliveryOutcome, FixResult, OneFix, WithPat
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.gates.trees.worktrees import remove_leftovers
 from fallback_tier.handover.working_tree import complete, put_on_working_tree
-from fallback_tier.installed import as_found, look_at
+from fallback_tier.inspection import as_found, look_at
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Configuration, Services, open_services
 

@@ -23,7 +23,7 @@ from fallback_tier.gates.builtin.custom import CustomGate
 from fallback_tier.gates.builtin.proof import ProofGate, check_proof
 from fallback_tier.gates.builtin.proof_given import PROOF
 from fallback_tier.gates.failure_summary.proof_failure import proof_failure
-from fallback_tier.installed import installed_gates
+from fallback_tier.installed_plugins import installed_gates
 from fallback_tier.outcome import RecipeSelection, Selected
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import ProofFailure, RepoContext

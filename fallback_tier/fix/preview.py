@@ -7,7 +7,8 @@ from pathlib import Path
 from fallback_tier.advisory import AdvisorySet
 from fallback_tier.execution import ClientRunner
 from fallback_tier.files.entries import say_nothing
-from fallback_tier.installed import clients_and_plugins, look_at_working_tree, tags_of
+from fallback_tier.inspection import look_at_working_tree, tags_of
+from fallback_tier.installed_plugins import clients_and_plugins
 from fallback_tier.planning import RemediationPlan, divisible_plan
 from fallback_tier.planning.concern import by_ecosystem
 from fallback_tier.ports import EcosystemPlugin

@@ -29,9 +29,9 @@ from fallback_tier.fleet.errors import CampaignError
 from fallback_tier.fleet.scheduling import Candidate, in_order, priority
 from fallback_tier.fleet.store.store import Planned, PlannedFix, PlannedRepository
 from fallback_tier.gates.builtin.proof_given import Proof
-from fallback_tier.installed import new_id
 from fallback_tier.planning.concern import narrowed
 from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.repo import new_id
 from fallback_tier.workers.checkouts import Checkouts
 from fallback_tier.workers.tables import RepositorySettings
 

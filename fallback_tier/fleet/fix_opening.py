@@ -14,7 +14,7 @@ from fallback_tier.fix.open_fix import OpenFix
 from fallback_tier.fleet.errors import OrderError
 from fallback_tier.fleet.fix_order import FixOrder, FleetSecrets, Place, store_at
 from fallback_tier.fleet.store_limiter import StoreLimiter
-from fallback_tier.installed import clients_and_plugins
+from fallback_tier.installed_plugins import clients_and_plugins
 from fallback_tier.workers.checkouts import Checkouts, lock_path
 
 #: Of a commit, in a folder's name.

@@ -33,7 +33,8 @@ from fallback_tier.errors import (
 )
 from fallback_tier.execution import StoppableClients
 from fallback_tier.files.entries import say_nothing
-from fallback_tier.installed import InstalledPlugins, clients_and_plugins, look_at, tags_of
+from fallback_tier.inspection import look_at, tags_of
+from fallback_tier.installed_plugins import InstalledPlugins, clients_and_plugins
 from fallback_tier.inventory import InstalledPackage
 from fallback_tier.outcome import UnreadItem
 from fallback_tier.planning import Remaining, RemediationPlan, divisible_plan

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from fallback_tier.files.folders import remove_tree, writing_below
-from fallback_tier.installed import clients_and_plugins
+from fallback_tier.installed_plugins import clients_and_plugins
 from fallback_tier.service.database import Database, service_db, service_dir
 from fallback_tier.service.dispatch import Dispatcher
 from fallback_tier.service.keys import KeyStore

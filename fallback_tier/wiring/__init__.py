@@ -17,7 +17,8 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.affected import Affected
 from fallback_tier.errors import AdvisoryError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.installed import clients_and_plugins, look_at, new_id, tags_of
+from fallback_tier.inspection import look_at, tags_of
+from fallback_tier.installed_plugins import clients_and_plugins
 from fallback_tier.planning.recipe_choice import (
     NO_RECIPE_ASKED,
     ask_recipe,
@@ -25,7 +26,7 @@ from fallback_tier.planning.recipe_choice import (
     for_plugin,
 )
 from fallback_tier.ports import EcosystemPlugin, LanguageModel, NonceSource
-from fallback_tier.repo import RepoContext
+from fallback_tier.repo import RepoContext, new_id
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring.configuration import Configuration as Configuration
 from fallback_tier.wiring.models import (

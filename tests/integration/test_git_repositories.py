@@ -15,7 +15,7 @@ import pytest
 
 from fallback_tier.cli import exit_codes
 from fallback_tier.errors import RepositoryError
-from fallback_tier.installed import look_at
+from fallback_tier.inspection import look_at
 from fallback_tier.repo import Settings
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.workers.checkouts import Checkouts

@@ -16,7 +16,8 @@ from fallback_eval.fixes.projects import (
 from fallback_eval.fixes.report import HINTED
 from fallback_tier.errors import InputError
 from fallback_tier.gates.builtin.proof import ProofGate, check_proof
-from fallback_tier.installed import clients_and_plugins, look_at
+from fallback_tier.inspection import look_at
+from fallback_tier.installed_plugins import clients_and_plugins
 from fallback_tier.outcome import NotApplicable
 from fallback_tier.planning import whose_code
 from fallback_tier.planning.recipe_choice import ask_recipe

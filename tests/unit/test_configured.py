@@ -28,7 +28,7 @@ from fallback_tier.configured import (
     variable_of,
 )
 from fallback_tier.errors import ConfigurationError, RepositoryError, SettingError
-from fallback_tier.installed import look_at
+from fallback_tier.inspection import look_at
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
 from fallback_tier.repo import RepoContext, Settings
 from fallback_tier.sandbox.clients import SubprocessClients

@@ -32,7 +32,7 @@ from fallback_tier.fleet.errors import CampaignError
 from fallback_tier.fleet.fix_order import FleetSecrets, Place
 from fallback_tier.fleet.local.engine import LocalEngine
 from fallback_tier.fleet.store.store import FleetStore, Planned, check_same_list
-from fallback_tier.installed import clients_and_plugins
+from fallback_tier.installed_plugins import clients_and_plugins
 from fallback_tier.wiring import wire
 from fallback_tier.wiring.trail import open_evidence
 from fallback_tier.workers.checkouts import Checkouts

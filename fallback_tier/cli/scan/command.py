@@ -20,7 +20,7 @@ from fallback_tier.cli.progress import watch_of
 from fallback_tier.cli.results import print_shown
 from fallback_tier.cli.scan.report import early_lines, show
 from fallback_tier.errors import InputError
-from fallback_tier.installed import committed_settings
+from fallback_tier.inspection import committed_settings
 from fallback_tier.scan.document import ScanResult, ScanRules
 from fallback_tier.scan.scanning import STEPS_LIMIT_S, Scanner
 

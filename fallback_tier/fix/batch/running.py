@@ -35,7 +35,7 @@ from fallback_tier.fix.watching import Watcher
 from fallback_tier.fix_result import Escalated, FixResult, RefusedFix, WithPatch
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.gates.trees.worktrees import remove_leftovers
-from fallback_tier.installed import as_found, look_at, new_id, tags_of
+from fallback_tier.inspection import as_found, look_at, tags_of
 from fallback_tier.planning import (
     DivisiblePlan,
     EcosystemPlan,
@@ -44,7 +44,7 @@ from fallback_tier.planning import (
     divisible_plan,
 )
 from fallback_tier.prompt.redact import without_secrets
-from fallback_tier.repo import RepoContext
+from fallback_tier.repo import RepoContext, new_id
 from fallback_tier.wiring import Services
 
 _STARTS = frozenset({FixStarted.__name__})

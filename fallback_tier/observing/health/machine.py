@@ -15,7 +15,8 @@ from pathlib import Path
 from fallback_tier.ecosystem_rules import PackageClient, rules_of
 from fallback_tier.errors import FallbackError, ToolError, ToolFailedError
 from fallback_tier.execution import ClientRunner, KnowsHosts
-from fallback_tier.installed import clients_and_plugins, look_at
+from fallback_tier.inspection import look_at
+from fallback_tier.installed_plugins import clients_and_plugins
 from fallback_tier.observing.health.checks import first_answer
 from fallback_tier.observing.health.running import (
     DEAR_FRESH_S,

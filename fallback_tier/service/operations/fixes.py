@@ -12,7 +12,7 @@ from fallback_audit.evidence.checking import kept_digests, private_digests
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import AffectedCode
 from fallback_tier.advisory import parse_advisory
-from fallback_tier.installed import new_id
+from fallback_tier.repo import new_id
 from fallback_tier.service.operations.record import TrailAndEvidence
 from fallback_tier.service.queue import (
     NewOrder,

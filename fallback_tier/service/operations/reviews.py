@@ -22,7 +22,7 @@ from fallback_tier.fix.journal.holding import holding
 from fallback_tier.fix.journal.questions import Question, Questions, Review
 from fallback_tier.fix.journal.questions import review as read_review
 from fallback_tier.fix.journal.review import raise_budget
-from fallback_tier.installed import new_id
+from fallback_tier.repo import new_id
 from fallback_tier.service.operations.record import TrailAndEvidence
 from fallback_tier.service.refusals import ConflictError, NotFoundError
 from fallback_tier.service.roles import Caller

@@ -20,7 +20,8 @@ from fallback_tier.advisory import Advisory, parse_advisory
 from fallback_tier.affected import Affected
 from fallback_tier.gates.builtin.proof import Proof, ProofError, ProofGate, check_proof
 from fallback_tier.gates.failure_summary.proof_failure import proof_failure
-from fallback_tier.installed import clients_and_plugins, look_at
+from fallback_tier.inspection import look_at
+from fallback_tier.installed_plugins import clients_and_plugins
 from fallback_tier.prompt.builder import PromptBuilder
 from fallback_tier.repo import ProofFailure, RepoContext, Settings
 from fallback_tier.wiring import Configuration, RecordSettings, open_services

@@ -17,7 +17,7 @@ from fallback_tier.fleet.errors import CampaignError
 from fallback_tier.fleet.fix_order import listed_order, order_of
 from fallback_tier.fleet.store.store import Planned, open_store
 from fallback_tier.gates.builtin.proof_given import Proof, ProofError
-from fallback_tier.installed import clients_and_plugins
+from fallback_tier.installed_plugins import clients_and_plugins
 from fallback_tier.wiring import RecordSettings
 from fallback_tier.workers.checkouts import Checkouts
 from tests.kinds import OfKind

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fallback_tier.errors import RepositoryError
 from fallback_tier.gates.trees.isolation import inspect_repository, odd_name, printable, unquoted
-from fallback_tier.installed import look_at
+from fallback_tier.inspection import look_at
 from fallback_tier.repo import Settings
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.fakes.repository import git

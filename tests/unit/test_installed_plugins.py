@@ -11,7 +11,7 @@ import pytest
 from fallback_tier.entry_points import Mounted
 from fallback_tier.errors import PluginError, ToolFailedError
 from fallback_tier.gate_ports import GateContext, TargetRun
-from fallback_tier.installed import _guarded_plugin
+from fallback_tier.installed_plugins import _guarded_plugin
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.unit.shared.gates.test_flaky import context
 
