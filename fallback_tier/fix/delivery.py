@@ -168,10 +168,10 @@ def _deliver(
     else:
         deliver(patch, repo, services.clients)
     known = frozenset({PatchDelivered.__name__})
-    for result, _ in fixes:
+    for result, advisory in fixes:
         # A run over several that was killed here has some of them on record.
         if not any(services.audit.events(result.fix_id, kinds=known)):
-            record_delivery(services.audit, result, place, reference)
+            record_delivery(services.audit, result, place, reference, advisory.in_part)
     return committed
 
 

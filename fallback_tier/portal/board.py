@@ -28,6 +28,7 @@ from fallback_audit.events import (
     LowConfidenceFlagged,
     ModelAnswered,
     ModelCalled,
+    PatchDelivered,
     PatchProposed,
     RagSkippedOnRetry,
     RetrievalQueried,
@@ -39,7 +40,7 @@ from fallback_audit.events import (
 )
 from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe import tests_lines
-from fallback_audit.showing.headline import headline_of
+from fallback_audit.showing.headline import Headline
 from fallback_audit.vocabulary import EscalationReason, RefusalReason, TestsLevel
 from fallback_tier.fix.journal.questions import WhyAsked, why_asked
 from fallback_tier.observing.following import Follower, Position, Taker
@@ -92,10 +93,8 @@ class FixLine:
     tests: tuple[JudgedTests, ...] = ()
     #: Evidence: the whole output of these tests.
     tests_log: str | None = None
-    #: How it ended with a patch, as ``fix`` says it; empty: otherwise.
-    headline: str = ""
-    #: The verdicts on the last patch, until the fix ends.
-    verdicts: list[GateJudged] = field(default_factory=list)
+    #: What its headline is made of.
+    told: Headline = field(default_factory=Headline)
     asked_seq: int = 0
     asked_at: str = ""
     answer: str | None = None
@@ -107,9 +106,24 @@ class FixLine:
     influences: dict[str, str] = field(default_factory=dict)
 
     @property
+    def headline(self) -> str:
+        """How it ended with a patch, as the audit trail says it; empty: otherwise."""
+        return self.told.words
+
+    @property
     def shown(self) -> str:
         """What gates saw of a patch that they accepted, as the headline of ``fix`` has it."""
         return self.headline.partition("; ")[2]
+
+    @property
+    def proved(self) -> bool:
+        """It has ended with a patch that its gates took, proved or not."""
+        return self.outcome in (VERIFIED, PATCHED)
+
+    @property
+    def is_held(self) -> bool:
+        """That patch is not delivered."""
+        return self.proved and self.told.is_held
 
     @property
     def waits(self) -> bool:
@@ -133,8 +147,8 @@ class FixLine:
 
     @property
     def fixed(self) -> bool:
-        """It has ended with a patch that its gates took, proved or not."""
-        return self.outcome in (VERIFIED, PATCHED)
+        """It has ended with a patch that its gates took, proved or not, and that is delivered."""
+        return self.proved and not self.is_held
 
     @property
     def standing(self) -> tuple[str, ...]:
@@ -144,8 +158,8 @@ class FixLine:
 
     @property
     def unfixed(self) -> bool:
-        """It has ended without a patch that gates or a person took."""
-        if self.outcome in (REFUSED, UNKNOWN, ABANDONED):
+        """It has ended without a patch that gates or a person took, or that is not delivered."""
+        if self.outcome in (REFUSED, UNKNOWN, ABANDONED) or self.is_held:
             return True
         return self.outcome == ESCALATED and not (self.answer or "").startswith("approved")
 
@@ -173,7 +187,7 @@ class Board:
         self._takers: dict[str, Callable[[FixLine, Any, StoredEvent], None]] = {
             FixStarted.__name__: self._started,
             AttemptStarted.__name__: self._attempt,
-            PatchProposed.__name__: self._proposed,
+            PatchProposed.__name__: self._for_headline,
             GateJudged.__name__: self._judged,
             AttemptFailed.__name__: self._failed,
             AttemptRefused.__name__: self._no_patch,
@@ -185,6 +199,7 @@ class Board:
             LowConfidenceFlagged.__name__: self._flagged,
             FixVerified.__name__: self._accepted(VERIFIED),
             FixPatched.__name__: self._accepted(PATCHED),
+            PatchDelivered.__name__: self._for_headline,
             FixRefused.__name__: self._refused,
             FixEscalated.__name__: self._escalated,
             FixAbandoned.__name__: self._abandoned,
@@ -227,6 +242,8 @@ class Board:
             if (known := self.fixes.get(stored.scope.fix_id)) is not None:
                 self.standing.subtract(known.standing)
             line = self._line(stored)
+            if stored.scope.gate_transition_id == line.transition:
+                line.told.add(stored)
             self._takers[stored.kind](line, stored.payload, stored)
             line.changed_at, line.last_seq = stored.recorded_at, stored.seq
             self.fixes[line.fix_id] = self.fixes.pop(line.fix_id)  # what changed last stands last
@@ -258,8 +275,7 @@ class Board:
             line.transition, line.attempts = transition, {}
             line.transitions += 1
             line.outcome, line.reason, line.sentence, line.answer = OPEN, "", "", None
-            line.unread, line.headline = (), ""
-            line.verdicts.clear()
+            line.unread, line.told = (), Headline()
             line.tests_level, line.tests, line.tests_log = None, (), None
         return line
 
@@ -280,12 +296,11 @@ class Board:
         self._day(stored).retries += bool(event.prior_attempt_count)
 
     @staticmethod
-    def _proposed(line: FixLine, _: PatchProposed, __: StoredEvent) -> None:
-        line.verdicts.clear()
+    def _for_headline(_: FixLine, __: PatchProposed | PatchDelivered, ___: StoredEvent) -> None:
+        """Its headline alone takes it (``take``)."""
 
     @staticmethod
     def _judged(line: FixLine, event: GateJudged, _: StoredEvent) -> None:
-        line.verdicts.append(event)
         if event.tests_level is not None:
             line.tests_level, line.tests = event.tests_level, event.tests
             line.tests_log = event.evidence_sha256
@@ -326,10 +341,6 @@ class Board:
     def _accepted(self, outcome: str) -> Callable[[FixLine, Any, StoredEvent], None]:
         def take(line: FixLine, event: FixVerified | FixPatched, stored: StoredEvent) -> None:
             line.tier = event.tier.value
-            is_shown = outcome == VERIFIED
-            line.headline = headline_of(
-                line.verdicts, is_shown=is_shown, level=event.proof_level if is_shown else None
-            )
             self.by_tier[line.tier, outcome] += 1
             self._ended(line, outcome, stored)
 
@@ -358,7 +369,6 @@ class Board:
 
     def _ended(self, line: FixLine, outcome: str, stored: StoredEvent) -> None:
         line.outcome, line.answer = outcome, None
-        line.verdicts.clear()
         self._day(stored).ended[outcome] += 1
         self.by_ecosystem[line.ecosystem or "not said", outcome] += 1
 

@@ -17,7 +17,7 @@ from fallback_tier.portal.board import ABANDONED, TAKEN_APART, Board
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
-from tests.unit.audit.batch_trails import fails_together
+from tests.unit.audit.batch_trails import delivered_in_part, fails_together, fixed_in_part
 from tests.unit.fix.journal.review_record import Record
 
 TRAILS: list[Callable[[], t.Events]] = [
@@ -110,13 +110,32 @@ def test_what_is_taken_apart_is_no_refusal(store: SqliteAuditStore, place: Path)
 def test_fixed_stands_beside_what_gates_saw(store: SqliteAuditStore, place: Path) -> None:
     """In the words of the audit trail's own headline, of the last patch."""
     board = Board(lambda: open_readonly(place))
-    for trail in (t.verified_on_retry, t.recipe_verified):
+    for trail in (
+        *(t.verified_on_retry, t.recipe_verified, h.verified_and_delivered),
+        *(fixed_in_part, delivered_in_part),
+    ):
         write(store, trail, trail.__name__)
     board.catch_up()
     with closing(open_readonly(place)) as reader:
         told = {one.fix_id: one.headline for one in summarise(reader.events())}
     assert {line.fix_id: line.headline for line in board.newest()} == told
-    assert all(line.shown and not line.verdicts for line in board.newest())
+    assert all(line.shown for line in board.newest())
+    in_part = {line.fix_id for line in board.newest() if line.headline.endswith("; in part: A")}
+    assert in_part == {"fixed_in_part", "delivered_in_part"}
+
+
+def test_a_patch_that_is_not_delivered_is_not_fixed(store: SqliteAuditStore, place: Path) -> None:
+    """Held back, of a dry run, or not delivered yet: nothing of the repository has changed."""
+    board = Board(lambda: open_readonly(place))
+    write(store, t.recipe_verified, "held")
+    board.catch_up()
+    (line,) = board.newest()
+    assert (line.is_held, line.fixed, line.unfixed) == (True, False, True)
+    Record(store).write([h.delivered(1)], Scope(fix_id="held", gate_transition_id="gate-held"))
+    board.catch_up()
+    (line,) = board.newest()
+    assert (line.is_held, line.fixed, line.unfixed) == (False, True, False)
+    assert_counted(board)
 
 
 def test_it_tells_how_far_a_patch_was_tested(store: SqliteAuditStore, place: Path) -> None:
