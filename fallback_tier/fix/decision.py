@@ -101,8 +101,8 @@ class Failure:
     then: EndEscalated | EndRefused | None
 
 
-#: What follows if gates refuse several fixes in one patch.
-IN_PARTS = "They are proved in smaller parts."
+#: What follows if several fixes are not proved in one patch.
+IN_PARTS = "They are to be proved in smaller parts."
 
 EndDecision = EndVerified | EndPatched | EndRefused | EndEscalated
 Decision = EndDecision | Failure

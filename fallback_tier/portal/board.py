@@ -56,7 +56,8 @@ ABANDONED = "abandoned"
 #: Whether it is affected could not be found out: there is no question, and ``unread`` lists what to repair.
 UNKNOWN = "unknown"
 
-#: Gates refused several advisories in one patch: its parts are fixes of their own.
+#: Several advisories were not proved in one patch: they are to be, in smaller parts that are fixes of
+#: their own.
 TAKEN_APART = "taken apart"
 
 #: What a gate transition begins with.
@@ -78,6 +79,10 @@ class FixLine:
     advisory_ids: tuple[str, ...] = ()
     repository: str = ""
     ecosystem: str = ""
+    #: The run over several advisories that it is a part of.
+    batch: str | None = None
+    #: Of one that is taken apart: its advisories that no later fix of the same run is about.
+    no_part_of: tuple[str, ...] = ()
     inputs_sha256: str | None = None
     changed_at: str = ""
     last_seq: int = 0
@@ -158,8 +163,9 @@ class FixLine:
 
     @property
     def unfixed(self) -> bool:
-        """It has ended without a patch that gates or a person took, or that is not delivered."""
-        if self.outcome in (REFUSED, UNKNOWN, ABANDONED) or self.is_held:
+        """It has ended without a patch that gates or a person took, or with one that is not delivered; or
+        it was taken apart, and not all of it has a part on record."""
+        if self.outcome in (REFUSED, UNKNOWN, ABANDONED) or self.is_held or self.no_part_of:
             return True
         return self.outcome == ESCALATED and not (self.answer or "").startswith("approved")
 
@@ -212,6 +218,7 @@ class Board:
 
     def _clear(self) -> None:
         self.fixes: dict[str, FixLine] = {}
+        self._apart: dict[str, list[FixLine]] = defaultdict(list)
         self.standing: Counter[str] = Counter()
         self.days: dict[str, Day] = defaultdict(Day)
         self.by_tier: Counter[tuple[str, str]] = Counter()
@@ -275,7 +282,7 @@ class Board:
             line.transition, line.attempts = transition, {}
             line.transitions += 1
             line.outcome, line.reason, line.sentence, line.answer = OPEN, "", "", None
-            line.unread, line.told = (), Headline()
+            line.unread, line.told, line.no_part_of = (), Headline(), ()
             line.tests_level, line.tests, line.tests_log = None, (), None
         return line
 
@@ -286,6 +293,20 @@ class Board:
         line.advisory_id, line.repository = event.advisory_id, event.repository
         line.advisory_ids = event.advisory_ids or (event.advisory_id,)
         line.ecosystem, line.inputs_sha256 = event.ecosystem, event.inputs_sha256
+        line.batch = event.batch_sha256
+        if line.batch is not None:
+            self._is_part_of(line.batch, frozenset(line.advisory_ids), line.ecosystem)
+
+    def _is_part_of(self, batch: str, ids: frozenset[str], ecosystem: str) -> None:
+        """What was taken apart of the same run has a part about these advisories now."""
+        apart = self._apart.pop(batch, [])
+        for whole in apart:
+            if whole.ecosystem == ecosystem:
+                self.standing.subtract(whole.standing)
+                whole.no_part_of = tuple(name for name in whole.no_part_of if name not in ids)
+                self.standing.update(whole.standing)
+        if missing := [whole for whole in apart if whole.no_part_of]:
+            self._apart[batch] = missing
 
     def _attempt(self, line: FixLine, event: AttemptStarted, stored: StoredEvent) -> None:
         line.attempts.setdefault(event.attempt, stored.seq)
@@ -351,6 +372,9 @@ class Board:
         if event.reason is RefusalReason.FAILS_TOGETHER:
             # Its parts say how often fixes of its ecosystem work.
             line.outcome, line.answer = TAKEN_APART, None
+            line.no_part_of = line.advisory_ids
+            if line.batch is not None:
+                self._apart[line.batch].append(line)
             self._day(stored).ended[TAKEN_APART] += 1
             return
         self._ended(line, UNKNOWN if event.reason is RefusalReason.UNKNOWN else REFUSED, stored)

@@ -89,7 +89,7 @@ def _without_patch(event: events.AuditEvent, outcome: str) -> str:
     """How a gate transition without a patch stands after this event."""
     match event:
         case events.FixRefused(reason=RefusalReason.FAILS_TOGETHER):
-            return "taken apart: gates refused it in one patch; its parts are fixes of their own"
+            return "taken apart: not proved in one patch; to be proved in smaller parts"
         case _:
             return outcome
 

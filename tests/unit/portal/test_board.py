@@ -17,7 +17,14 @@ from fallback_tier.portal.board import ABANDONED, TAKEN_APART, Board
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
-from tests.unit.audit.batch_trails import delivered_in_part, fails_together, fixed_in_part
+from tests.unit.audit.batch_trails import (
+    delivered_in_part,
+    fails_together,
+    fixed_in_part,
+    nothing_proved_together,
+    part,
+    undecided_together,
+)
 from tests.unit.fix.journal.review_record import Record
 
 TRAILS: list[Callable[[], t.Events]] = [
@@ -95,13 +102,39 @@ def test_an_abandoned_fix_has_ended_and_waits_for_nobody(
     assert not any(end == ABANDONED for _, end in board.by_ecosystem)
 
 
-def test_what_is_taken_apart_is_no_refusal(store: SqliteAuditStore, place: Path) -> None:
-    """Its parts are fixes of their own, and say what became of each advisory."""
+@pytest.mark.parametrize("whole", [fails_together, nothing_proved_together, undecided_together])
+def test_what_is_taken_apart_is_no_refusal(
+    store: SqliteAuditStore, place: Path, whole: Callable[[], t.Events]
+) -> None:
+    """Its parts are fixes of their own, and say what became of each advisory: once they are on record."""
+    board = Board(lambda: open_readonly(place))
+    write(store, whole, "both")
+    board.catch_up()
+    (line,) = board.newest()
+    assert (line.outcome, line.waits, line.unfixed) == (TAKEN_APART, False, True)
+    assert_counted(board)
+    for name, unfixed in (("A", True), ("B", False)):
+        write(store, lambda name=name: [part(name), *fixed_in_part()[1:]], name)
+        board.catch_up()
+        assert board.fixes["both"].unfixed == unfixed
+        assert_counted(board)
+
+
+def test_a_part_of_another_run_or_ecosystem_is_none_of_what_is_taken_apart(
+    store: SqliteAuditStore, place: Path
+) -> None:
+    board = Board(lambda: open_readonly(place))
+    write(store, fails_together, "both")
+    for name, other in (("run", {"batch_sha256": t.digest("2")}), ("eco", {"ecosystem": "x"})):
+        write(store, lambda other=other: [part("A", "B").model_copy(update=other)], name)
+    board.catch_up()
+    assert board.fixes["both"].no_part_of == ("A", "B")
+
+
+def test_what_is_taken_apart_counts_once(store: SqliteAuditStore, place: Path) -> None:
     board = Board(lambda: open_readonly(place))
     write(store, fails_together, "both")
     board.catch_up()
-    (line,) = board.newest()
-    assert (line.outcome, line.waits, line.unfixed) == (TAKEN_APART, False, False)
     assert [day.ended for day in board.days.values()] == [{TAKEN_APART: 1}]
     assert not board.by_ecosystem
     assert_counted(board)

@@ -30,7 +30,13 @@ from tests.unit.audit import human_trails as h
 from tests.unit.audit import maintenance_trails as u
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
-from tests.unit.audit.batch_trails import delivered_in_part, fails_together, part
+from tests.unit.audit.batch_trails import (
+    delivered_in_part,
+    fails_together,
+    nothing_proved_together,
+    part,
+    undecided_together,
+)
 from tests.unit.audit.proof_trails import own_code_patched
 from tests.unit.audit.tamper import build, report
 from tests.unit.audit.trails import digest
@@ -133,10 +139,15 @@ def test_a_trail_from_before_deliveries_is_told_as_it_was(tmp_path: Path) -> Non
     assert fix["headline"].startswith("fixed; ")
 
 
-def test_the_status_of_what_is_taken_apart_is_no_refusal(tmp_path: Path) -> None:
-    (fix,) = log_json(stored(tmp_path, fails_together()))
+@pytest.mark.parametrize("whole", [fails_together, nothing_proved_together, undecided_together])
+def test_the_status_of_what_is_taken_apart_says_no_more_than_the_trail(
+    tmp_path: Path, whole: Callable[[], t.Events]
+) -> None:
+    """Gates may have refused nothing, and no part may be on record."""
+    (fix,) = log_json(stored(tmp_path, whole()))
     assert fix["outcome"] == "refused: fails_together"
-    assert "refused:" not in fix["headline"]
+    assert "refused" not in fix["headline"]
+    assert "to be proved" in fix["headline"]
 
 
 def test_an_empty_log() -> None:
