@@ -205,28 +205,33 @@ def _report(
             proof=None if proof is None else shlex.join(proof.command),
             sandboxed=_was_sandboxed(result, services),
             others=_others(ends, advisory),
+            together=[
+                end.id for end in ends if end.outcome in _TOGETHER and end.id not in advisory.ids
+            ],
         )
         folder = f"{advisory.ecosystems[0].lower()}/" if len(fixes) > 1 else ""
         found |= {f"{folder}{name}": text for name, text in files.items()}
     return found
 
 
-#: How an advisory ended that a patch is not about, for the reviewer of the patch: what is open first.
+#: How an advisory ended that another part of the delivery fixes, all of it.
+_TOGETHER = frozenset({"fixed", "patched"})
+
+#: How one ended that the delivery does not fix, for the reviewer of a patch: what is open first.
 _ENDS = {
     "not_fixed": "**not fixed**",
     "unknown": "**unknown**: it may be affected",
     "undecided": "**undecided**: whether it concerns this repository was not found out",
-    "fixed_in_part": "**fixed in part** by another part of this run",
-    "patched": "patched by another part of this run",
-    "fixed": "fixed by another part of this run",
+    "fixed_in_part": "**fixed in part** by another part that is delivered together with this",
     "not_affected": "not affected",
 }
 
 
 def _others(ends: "Sequence[AdvisoryEnd]", advisory: Advisory) -> list[OtherAdvisory]:
-    """Return how the advisories of the run ended that ``advisory`` is not about."""
+    """Return how the advisories of the run ended that ``advisory`` is not about, and of which something
+    stays or may stay with the delivery."""
     order = [*_ENDS]
-    others = [end for end in ends if end.id not in advisory.ids]
+    others = [end for end in ends if end.id not in advisory.ids and end.outcome not in _TOGETHER]
     found = []
     for end in sorted(others, key=lambda end: order.index(end.outcome)):
         parts = f" ({', '.join(end.fix_ids)})" if end.fix_ids else ""
