@@ -103,6 +103,10 @@ class FixLine:
     asked_seq: int = 0
     asked_at: str = ""
     answer: str | None = None
+    #: This program's own: another orchestrator's gate transitions have no beginning on record.
+    is_ours: bool = False
+    #: A person had it reopened, and its next gate transition has not begun.
+    is_reopened: bool = False
     tier: str = ""
     failure_kind: str = ""
     failing_gates: tuple[str, ...] = ()
@@ -134,6 +138,11 @@ class FixLine:
     def waits(self) -> bool:
         """A person is asked, and has not answered."""
         return self.outcome == ESCALATED and self.answer is None
+
+    @property
+    def can_be_abandoned(self) -> bool:
+        """It has not ended, or goes on with a gate transition that has not begun (ADR-0138)."""
+        return self.is_ours and (self.outcome == OPEN or self.is_reopened)
 
     @property
     def untested(self) -> list[list[str]]:
@@ -283,6 +292,7 @@ class Board:
             line.transitions += 1
             line.outcome, line.reason, line.sentence, line.answer = OPEN, "", "", None
             line.unread, line.told, line.no_part_of = (), Headline(), ()
+            line.is_ours, line.is_reopened = False, False
             line.tests_level, line.tests, line.tests_log = None, (), None
         return line
 
@@ -293,7 +303,7 @@ class Board:
         line.advisory_id, line.repository = event.advisory_id, event.repository
         line.advisory_ids = event.advisory_ids or (event.advisory_id,)
         line.ecosystem, line.inputs_sha256 = event.ecosystem, event.inputs_sha256
-        line.batch = event.batch_sha256
+        line.batch, line.is_ours = event.batch_sha256, True
         if line.batch is not None:
             self._is_part_of(line.batch, frozenset(line.advisory_ids), line.ecosystem)
 
@@ -386,7 +396,7 @@ class Board:
 
     def _abandoned(self, line: FixLine, event: FixAbandoned, stored: StoredEvent) -> None:
         line.reason, line.sentence, line.unread = "", event.reason, ()
-        line.outcome, line.answer = ABANDONED, abandoned_words(event)
+        line.outcome, line.answer, line.is_reopened = ABANDONED, abandoned_words(event), False
         self._day(stored).ended[ABANDONED] += (
             1  # says nothing of how often fixes of its ecosystem work
         )
@@ -408,7 +418,7 @@ class Board:
     @staticmethod
     def _reopened(line: FixLine, event: TransitionReopened, stored: StoredEvent) -> None:
         if stored.scope.gate_transition_id == line.transition:
-            line.answer = reopened_words(event)
+            line.answer, line.is_reopened = reopened_words(event), True
 
 
 class Read:
