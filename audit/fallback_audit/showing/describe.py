@@ -136,7 +136,7 @@ def _update(summary: FixSummary, link: StoredEvent) -> dict[str, object]:
         case events.FixVerified() as verified:
             return {"outcome": "verified", "proof_level": verified.proof_level}
         case events.FixPatched():
-            return {"outcome": "patched: tests pass, nothing shows the flaw"}
+            return {"outcome": "patched: tests pass, nothing shows the flaw gone"}
         case events.FixRefused() as event:
             return {"outcome": f"refused: {event.reason}"}
         case events.FixEscalated() as event:

@@ -23,7 +23,7 @@ from fallback_audit.ports import StoredEvent
 from fallback_audit.vocabulary import PROOF_GATE, TESTS_GATE, GateStatus, ProofLevel, TestsLevel
 
 #: Nothing was seen of the flaw itself.
-UNSHOWN = "patched; tests pass; nothing shows the flaw"
+UNSHOWN = "patched; tests pass; nothing shows the flaw gone"
 
 _VERSIONS = {ProofLevel.RESOLVED_TREE, ProofLevel.PINS}
 
@@ -53,7 +53,7 @@ class _Verdict(Protocol):
 def headline_of(
     verdicts: Sequence[_Verdict], *, is_shown: bool, level: ProofLevel | None = None
 ) -> str:
-    """``fixed; versions proved, tests not run``, ``patched; tests pass; nothing shows the flaw`` …
+    """``fixed; versions proved, tests not run``, ``patched; tests pass; nothing shows the flaw gone``
 
     ``verdicts``: those on the last patch. ``is_shown``: a gate saw the flaw gone; ``level``: what that is,
     if no verdict tells, as in old trails."""

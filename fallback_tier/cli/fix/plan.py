@@ -106,6 +106,8 @@ def show(
         _show_tests(fix, console)
     show_left(console, planned.left)
     show_rest(console, planned)
+    told = {it for part in (*planned.fixes, *planned.left) for it in part.unread}
+    show_unread(console, [it for it in planned.unread if it not in told])
 
 
 def show_rest(console: Console, planned: RemediationPlan) -> None:
