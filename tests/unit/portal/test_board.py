@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from fallback_audit.event_types import JudgedTests
-from fallback_audit.events import GateJudged
+from fallback_audit.events import AuditEvent, GateJudged
 from fallback_audit.ports import Scope
 from fallback_audit.showing.describe import summarise
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
@@ -68,6 +69,10 @@ def write(store: SqliteAuditStore, trail: Callable[[], t.Events], name: str) -> 
     Record(store).write(trail(), Scope(fix_id=name, gate_transition_id=f"gate-{name}"))
 
 
+def begun_as(begun: AuditEvent, trail: Callable[[], t.Events]) -> t.Events:
+    return [begun, *trail()[1:]]
+
+
 def test_it_asks_what_the_record_asks(store: SqliteAuditStore, place: Path) -> None:
     board = Board(lambda: open_readonly(place))
     for trail in TRAILS:
@@ -114,7 +119,7 @@ def test_what_is_taken_apart_is_no_refusal(
     assert (line.outcome, line.waits, line.unfixed) == (TAKEN_APART, False, True)
     assert_counted(board)
     for name, unfixed in (("A", True), ("B", False)):
-        write(store, lambda name=name: [part(name), *fixed_in_part()[1:]], name)
+        write(store, partial(begun_as, part(name), fixed_in_part), name)
         board.catch_up()
         assert board.fixes["both"].unfixed == unfixed
         assert_counted(board)
@@ -126,7 +131,8 @@ def test_a_part_of_another_run_or_ecosystem_is_none_of_what_is_taken_apart(
     board = Board(lambda: open_readonly(place))
     write(store, fails_together, "both")
     for name, other in (("run", {"batch_sha256": t.digest("2")}), ("eco", {"ecosystem": "x"})):
-        write(store, lambda other=other: [part("A", "B").model_copy(update=other)], name)
+        begun = part("A", "B").model_copy(update=other)
+        write(store, partial(begun_as, begun, fails_together), name)
     board.catch_up()
     assert board.fixes["both"].no_part_of == ("A", "B")
 

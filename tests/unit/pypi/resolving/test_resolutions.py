@@ -1,5 +1,6 @@
 """What decides whether a Python project is affected: its resolution and its declarations (ADR-0099)."""
 
+import io
 import os
 import sys
 from collections import Counter
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi import build_ecosystem
