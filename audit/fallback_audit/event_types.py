@@ -184,8 +184,8 @@ class JudgedTests(Frozen):
     ``reason``: what kept them from being compared test by test; of such a part, and if CI tests in other
     ways too, which one it is; empty if all were. ``command``: the line; ``source``: what names it, for
     people. ``last_line``: the last line of its output that tells anything. ``exit_code``: the command's;
-    ``output``: the lines of its output that look like the error. Neither is written of tests that were
-    compared, nor if unknown. Since schema version 19.
+    ``output``: the lines of its output that look like the error. Gates leave both out of tests that were
+    compared, though no rule holds that, and if unknown. Since schema version 19.
     """
 
     project: str

@@ -329,7 +329,7 @@ _PROOF_LABELS = {
     ProofLevel.PINS: "only declared versions proved",
     ProofLevel.SOURCE: "source changed",
     ProofLevel.PROOF_TEST: "the proof passes",
-    ProofLevel.TESTS_ONLY: "nothing shows the flaw",
+    ProofLevel.TESTS_ONLY: "nothing shows the flaw gone",
 }
 
 

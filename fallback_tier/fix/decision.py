@@ -101,8 +101,8 @@ class Failure:
     then: EndEscalated | EndRefused | None
 
 
-#: The next step if gates refuse several fixes in one patch.
-IN_PARTS = "They are proved in smaller parts."
+#: The next step if several fixes are not proved in one patch.
+IN_PARTS = "They are to be proved in smaller parts."
 
 EndDecision = EndVerified | EndPatched | EndRefused | EndEscalated
 Decision = EndDecision | Failure

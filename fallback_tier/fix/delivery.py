@@ -169,10 +169,10 @@ def _deliver(
     else:
         deliver(patch, repo, services.clients)
     known = frozenset({PatchDelivered.__name__})
-    for result, _ in fixes:
+    for result, advisory in fixes:
         # A batch that was killed here has recorded some of them.
         if not any(services.audit.events(result.fix_id, kinds=known)):
-            record_delivery(services.audit, result, place, reference)
+            record_delivery(services.audit, result, place, reference, advisory.in_part)
     return committed
 
 
@@ -206,28 +206,32 @@ def _report(
             proof=None if proof is None else shlex.join(proof.command),
             sandboxed=_was_sandboxed(result, services),
             others=_others(ends, advisory),
+            together=[
+                end.id for end in ends if end.outcome in _TOGETHER and end.id not in advisory.ids
+            ],
         )
         folder = f"{advisory.ecosystems[0].lower()}/" if len(fixes) > 1 else ""
         found |= {f"{folder}{name}": text for name, text in files.items()}
     return found
 
 
-#: Outcomes of the advisories that a patch is not about, for its reviewer: open ones first.
+#: Outcomes of advisories that another part of the same delivery fixes as a whole.
+_TOGETHER = frozenset({"fixed", "patched"})
+
+#: Outcomes of advisories that the delivery does not fix, for the reviewer of its patch: open ones first.
 _ENDS = {
     "not_fixed": "**not fixed**",
     "unknown": "**unknown**: it may be affected",
     "undecided": "**undecided**: whether it concerns this repository was not found out",
-    "fixed_in_part": "**fixed in part** by another part of this run",
-    "patched": "patched by another part of this run",
-    "fixed": "fixed by another part of this run",
+    "fixed_in_part": "**fixed in part** by another part that is delivered together with this",
     "not_affected": "not affected",
 }
 
 
 def _others(ends: "Sequence[AdvisoryEnd]", advisory: Advisory) -> list[OtherAdvisory]:
-    """Return the outcomes of the batch's other advisories."""
+    """Return the outcomes of the batch's other advisories of which something stays, or may stay."""
     order = [*_ENDS]
-    others = [end for end in ends if end.id not in advisory.ids]
+    others = [end for end in ends if end.id not in advisory.ids and end.outcome not in _TOGETHER]
     found = []
     for end in sorted(others, key=lambda end: order.index(end.outcome)):
         parts = f" ({', '.join(end.fix_ids)})" if end.fix_ids else ""

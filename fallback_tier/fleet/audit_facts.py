@@ -163,6 +163,8 @@ def _end(found: list[StoredEvent]) -> tuple[FixState | None, str | None, str | N
                 state, why, sentence = FixState.REFUSED, ABANDONED, abandoned.reason
             case TransitionReopened() | BudgetRaised():
                 state, why, sentence = None, None, None
+            case PatchDelivered() as delivered if delivered.in_part and state is FixState.FIXED:
+                state, why, sentence = FixState.PARTLY, IN_PART, "Something of it stays affected."
             case PatchDelivered():
                 pass
     return state, why, sentence, since if state is not None else None

@@ -48,8 +48,14 @@ MAX_BODY_CHARS = 65_536
 #: Of a failed attempt's summary: enough to see why it failed; the audit trail has all of it.
 _SUMMARY_CHARS = 1_500
 
-#: Advisories of a run that the body of one patch names: the rest is counted.
-_MAX_OTHERS = 100
+#: Of the list of a run's other advisories, which stands last: a body is never cut because of it.
+_OTHERS_CHARS = 16_000
+
+#: Reasons of one of them.
+_MAX_REASONS = 2
+
+#: Advisories that are delivered together with it, by name.
+_MAX_TOGETHER = 20
 
 _CUT = "\n\n*(cut: the audit trail has all of it)*\n"
 
@@ -91,7 +97,8 @@ class OtherAdvisory(NamedTuple):
 @dataclass(frozen=True)
 class Subject:
     """What a body is about. ``proof``: the command line of the proof test, where one was given.
-    ``sandboxed``: all gates ran in a sandbox. ``others``: advisories of the run that it is not about."""
+    ``sandboxed``: all gates ran in a sandbox. ``others``: advisories of the run that its delivery does not
+    fix; ``together``: those that another part of its delivery fixes."""
 
     result: WithPatch
     advisory: Advisory
@@ -99,6 +106,23 @@ class Subject:
     proof: str | None = None
     sandboxed: bool = True
     others: Sequence[OtherAdvisory] = ()
+    together: Sequence[str] = ()
+
+
+def _other_lines(others: Sequence[OtherAdvisory]) -> list[str]:
+    """Those of which there is room for a line, in their order."""
+    lines: list[str] = []
+    room = _OTHERS_CHARS
+    for other in others:
+        reasons = "; ".join(map(inline, other.reasons[:_MAX_REASONS]))
+        more = len(other.reasons) - _MAX_REASONS
+        why = f", {reasons}" + (f" and {more} more" if more > 0 else "") if reasons else ""
+        line = f"{inline(other.id)}: {other.end}{why}"
+        room -= len(line)
+        if room < 0:
+            break
+        lines.append(line)
+    return lines
 
 
 def pull_request_body(subject: Subject) -> str:
@@ -106,10 +130,13 @@ def pull_request_body(subject: Subject) -> str:
     result = subject.result
     remediation = result.application.remediation
     of_recipe = remediation.notes if remediation is not None else ()
+    others = _other_lines(subject.others)
     text = _template().render(
         subject=subject,
-        others=subject.others[:_MAX_OTHERS],
-        more_others=max(0, len(subject.others) - _MAX_OTHERS),
+        others=others,
+        more_others=len(subject.others) - len(others),
+        together=subject.together[:_MAX_TOGETHER],
+        more_together=max(0, len(subject.together) - _MAX_TOGETHER),
         result=result,
         application=result.application,
         new_files=new_files(result.application.diff),
@@ -180,10 +207,12 @@ def handover_files(
     proof: str | None = None,
     sandboxed: bool = True,
     others: Sequence[OtherAdvisory] = (),
+    together: Sequence[str] = (),
 ) -> dict[str, str]:
     """Return the files by name: patch, pull request's body, VEX in both formats. ``commit``: of the patch;
     ``proof``: its command line; ``at``: UTC; ``sandboxed``: all gates ran in a sandbox; ``others``:
-    advisories of the same run that the body names, since the patch is not about them."""
+    advisories of the same run that the body names, since its delivery does not fix them; ``together``:
+    those that another part of its delivery fixes."""
     product = product_of(
         result.application,
         repository=repo.root.name,
@@ -195,7 +224,7 @@ def handover_files(
     return {
         PATCH: result.application.diff,
         BODY: pull_request_body(
-            Subject(result, advisory, repo.base_commit, proof, sandboxed, others)
+            Subject(result, advisory, repo.base_commit, proof, sandboxed, others, together)
         ),
         OPENVEX: _json(openvex(statement)),
         CYCLONEDX: _json(cyclonedx(statement)),

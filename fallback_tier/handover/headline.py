@@ -14,7 +14,7 @@ _READ = {
 
 
 def headline(result: WithPatch) -> str:
-    """``fixed; versions proved, tests not run``, ``patched; tests pass; nothing shows the flaw`` …"""
+    """``fixed; versions proved, tests not run``, ``patched; tests pass; nothing shows the flaw gone``"""
     return headline_of(result.verdicts, is_shown=not isinstance(result, Patched))
 
 

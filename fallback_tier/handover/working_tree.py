@@ -95,11 +95,16 @@ def record_delivery(
     result: WithPatch,
     place: DeliveryPlace = DeliveryPlace.WORKING_TREE,
     reference: str | None = None,
+    in_part: tuple[str, ...] = (),
 ) -> None:
-    """Record the place to which the proved patch was delivered. Raises AuditStoreError."""
+    """Record the place to which the proved patch was delivered, and of which advisories something stays
+    (``in_part``). Raises AuditStoreError."""
     scope = Scope(fix_id=result.fix_id, gate_transition_id=result.gate_transition_id)
     digest = result.application.patch_sha256
-    audit.append(scope, PatchDelivered(patch_sha256=digest, place=place, reference=reference))
+    delivered = PatchDelivered(
+        patch_sha256=digest, place=place, reference=reference, in_part=in_part
+    )
+    audit.append(scope, delivered)
 
 
 def check_output(path: Path) -> None:

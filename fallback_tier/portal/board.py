@@ -28,6 +28,7 @@ from fallback_audit.events import (
     LowConfidenceFlagged,
     ModelAnswered,
     ModelCalled,
+    PatchDelivered,
     PatchProposed,
     RagSkippedOnRetry,
     RetrievalQueried,
@@ -39,7 +40,7 @@ from fallback_audit.events import (
 )
 from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe import tests_lines
-from fallback_audit.showing.headline import headline_of
+from fallback_audit.showing.headline import Headline
 from fallback_audit.vocabulary import EscalationReason, RefusalReason, TestsLevel
 from fallback_tier.fix.journal.questions import WhyAsked, why_asked
 from fallback_tier.observing.following import Follower, Position, Taker
@@ -55,7 +56,8 @@ ABANDONED = "abandoned"
 #: Whether it is affected could not be found out: there is no question, and ``unread`` lists what to repair.
 UNKNOWN = "unknown"
 
-#: Gates refused several advisories in one patch: its parts are fixes of their own.
+#: Several advisories were not proved in one patch: they are to be, in smaller parts that are fixes of
+#: their own.
 TAKEN_APART = "taken apart"
 
 #: What a gate transition begins with.
@@ -77,6 +79,10 @@ class FixLine:
     advisory_ids: tuple[str, ...] = ()
     repository: str = ""
     ecosystem: str = ""
+    #: The run over several advisories that it is a part of.
+    batch: str | None = None
+    #: Of one that is taken apart: its advisories that no later fix of the same run is about.
+    no_part_of: tuple[str, ...] = ()
     inputs_sha256: str | None = None
     changed_at: str = ""
     last_seq: int = 0
@@ -92,13 +98,15 @@ class FixLine:
     tests: tuple[JudgedTests, ...] = ()
     #: Evidence: the whole output of these tests.
     tests_log: str | None = None
-    #: How it ended with a patch, as ``fix`` says it; empty: otherwise.
-    headline: str = ""
-    #: The verdicts on the last patch, until the fix ends.
-    verdicts: list[GateJudged] = field(default_factory=list)
+    #: What its headline is made of.
+    told: Headline = field(default_factory=Headline)
     asked_seq: int = 0
     asked_at: str = ""
     answer: str | None = None
+    #: This program's own: another orchestrator's gate transitions have no beginning on record.
+    is_ours: bool = False
+    #: A person had it reopened, and its next gate transition has not begun.
+    is_reopened: bool = False
     tier: str = ""
     failure_kind: str = ""
     failing_gates: tuple[str, ...] = ()
@@ -107,14 +115,34 @@ class FixLine:
     influences: dict[str, str] = field(default_factory=dict)
 
     @property
+    def headline(self) -> str:
+        """How it ended with a patch, as the audit trail says it; empty: otherwise."""
+        return self.told.words
+
+    @property
     def shown(self) -> str:
         """What gates saw of a patch that they accepted, as the headline of ``fix`` has it."""
         return self.headline.partition("; ")[2]
 
     @property
+    def proved(self) -> bool:
+        """It has ended with a patch that its gates took, proved or not."""
+        return self.outcome in (VERIFIED, PATCHED)
+
+    @property
+    def is_held(self) -> bool:
+        """That patch is not delivered."""
+        return self.proved and self.told.is_held
+
+    @property
     def waits(self) -> bool:
         """A person is asked, and has not answered."""
         return self.outcome == ESCALATED and self.answer is None
+
+    @property
+    def can_be_abandoned(self) -> bool:
+        """It has not ended, or goes on with a gate transition that has not begun (ADR-0138)."""
+        return self.is_ours and (self.outcome == OPEN or self.is_reopened)
 
     @property
     def untested(self) -> list[list[str]]:
@@ -133,8 +161,8 @@ class FixLine:
 
     @property
     def fixed(self) -> bool:
-        """It has ended with a patch that its gates took, proved or not."""
-        return self.outcome in (VERIFIED, PATCHED)
+        """It has ended with a patch that its gates took, proved or not, and that is delivered."""
+        return self.proved and not self.is_held
 
     @property
     def standing(self) -> tuple[str, ...]:
@@ -144,8 +172,9 @@ class FixLine:
 
     @property
     def unfixed(self) -> bool:
-        """It has ended without a patch that gates or a person took."""
-        if self.outcome in (REFUSED, UNKNOWN, ABANDONED):
+        """It has ended without a patch that gates or a person took, or with one that is not delivered; or
+        it was taken apart, and not all of it has a part on record."""
+        if self.outcome in (REFUSED, UNKNOWN, ABANDONED) or self.is_held or self.no_part_of:
             return True
         return self.outcome == ESCALATED and not (self.answer or "").startswith("approved")
 
@@ -173,7 +202,7 @@ class Board:
         self._takers: dict[str, Callable[[FixLine, Any, StoredEvent], None]] = {
             FixStarted.__name__: self._started,
             AttemptStarted.__name__: self._attempt,
-            PatchProposed.__name__: self._proposed,
+            PatchProposed.__name__: self._for_headline,
             GateJudged.__name__: self._judged,
             AttemptFailed.__name__: self._failed,
             AttemptRefused.__name__: self._no_patch,
@@ -185,6 +214,7 @@ class Board:
             LowConfidenceFlagged.__name__: self._flagged,
             FixVerified.__name__: self._accepted(VERIFIED),
             FixPatched.__name__: self._accepted(PATCHED),
+            PatchDelivered.__name__: self._for_headline,
             FixRefused.__name__: self._refused,
             FixEscalated.__name__: self._escalated,
             FixAbandoned.__name__: self._abandoned,
@@ -197,6 +227,7 @@ class Board:
 
     def _clear(self) -> None:
         self.fixes: dict[str, FixLine] = {}
+        self._apart: dict[str, list[FixLine]] = defaultdict(list)
         self.standing: Counter[str] = Counter()
         self.days: dict[str, Day] = defaultdict(Day)
         self.by_tier: Counter[tuple[str, str]] = Counter()
@@ -227,6 +258,8 @@ class Board:
             if (known := self.fixes.get(stored.scope.fix_id)) is not None:
                 self.standing.subtract(known.standing)
             line = self._line(stored)
+            if stored.scope.gate_transition_id == line.transition:
+                line.told.add(stored)
             self._takers[stored.kind](line, stored.payload, stored)
             line.changed_at, line.last_seq = stored.recorded_at, stored.seq
             self.fixes[line.fix_id] = self.fixes.pop(line.fix_id)  # what changed last stands last
@@ -258,8 +291,8 @@ class Board:
             line.transition, line.attempts = transition, {}
             line.transitions += 1
             line.outcome, line.reason, line.sentence, line.answer = OPEN, "", "", None
-            line.unread, line.headline = (), ""
-            line.verdicts.clear()
+            line.unread, line.told, line.no_part_of = (), Headline(), ()
+            line.is_ours, line.is_reopened = False, False
             line.tests_level, line.tests, line.tests_log = None, (), None
         return line
 
@@ -270,6 +303,20 @@ class Board:
         line.advisory_id, line.repository = event.advisory_id, event.repository
         line.advisory_ids = event.advisory_ids or (event.advisory_id,)
         line.ecosystem, line.inputs_sha256 = event.ecosystem, event.inputs_sha256
+        line.batch, line.is_ours = event.batch_sha256, True
+        if line.batch is not None:
+            self._is_part_of(line.batch, frozenset(line.advisory_ids), line.ecosystem)
+
+    def _is_part_of(self, batch: str, ids: frozenset[str], ecosystem: str) -> None:
+        """What was taken apart of the same run has a part about these advisories now."""
+        apart = self._apart.pop(batch, [])
+        for whole in apart:
+            if whole.ecosystem == ecosystem:
+                self.standing.subtract(whole.standing)
+                whole.no_part_of = tuple(name for name in whole.no_part_of if name not in ids)
+                self.standing.update(whole.standing)
+        if missing := [whole for whole in apart if whole.no_part_of]:
+            self._apart[batch] = missing
 
     def _attempt(self, line: FixLine, event: AttemptStarted, stored: StoredEvent) -> None:
         line.attempts.setdefault(event.attempt, stored.seq)
@@ -280,12 +327,11 @@ class Board:
         self._day(stored).retries += bool(event.prior_attempt_count)
 
     @staticmethod
-    def _proposed(line: FixLine, _: PatchProposed, __: StoredEvent) -> None:
-        line.verdicts.clear()
+    def _for_headline(_: FixLine, __: PatchProposed | PatchDelivered, ___: StoredEvent) -> None:
+        """Its headline alone takes it (``take``)."""
 
     @staticmethod
     def _judged(line: FixLine, event: GateJudged, _: StoredEvent) -> None:
-        line.verdicts.append(event)
         if event.tests_level is not None:
             line.tests_level, line.tests = event.tests_level, event.tests
             line.tests_log = event.evidence_sha256
@@ -326,10 +372,6 @@ class Board:
     def _accepted(self, outcome: str) -> Callable[[FixLine, Any, StoredEvent], None]:
         def take(line: FixLine, event: FixVerified | FixPatched, stored: StoredEvent) -> None:
             line.tier = event.tier.value
-            is_shown = outcome == VERIFIED
-            line.headline = headline_of(
-                line.verdicts, is_shown=is_shown, level=event.proof_level if is_shown else None
-            )
             self.by_tier[line.tier, outcome] += 1
             self._ended(line, outcome, stored)
 
@@ -340,6 +382,9 @@ class Board:
         if event.reason is RefusalReason.FAILS_TOGETHER:
             # Its parts say how often fixes of its ecosystem work.
             line.outcome, line.answer = TAKEN_APART, None
+            line.no_part_of = line.advisory_ids
+            if line.batch is not None:
+                self._apart[line.batch].append(line)
             self._day(stored).ended[TAKEN_APART] += 1
             return
         self._ended(line, UNKNOWN if event.reason is RefusalReason.UNKNOWN else REFUSED, stored)
@@ -351,14 +396,13 @@ class Board:
 
     def _abandoned(self, line: FixLine, event: FixAbandoned, stored: StoredEvent) -> None:
         line.reason, line.sentence, line.unread = "", event.reason, ()
-        line.outcome, line.answer = ABANDONED, abandoned_words(event)
+        line.outcome, line.answer, line.is_reopened = ABANDONED, abandoned_words(event), False
         self._day(stored).ended[ABANDONED] += (
             1  # says nothing of how often fixes of its ecosystem work
         )
 
     def _ended(self, line: FixLine, outcome: str, stored: StoredEvent) -> None:
         line.outcome, line.answer = outcome, None
-        line.verdicts.clear()
         self._day(stored).ended[outcome] += 1
         self.by_ecosystem[line.ecosystem or "not said", outcome] += 1
 
@@ -374,7 +418,7 @@ class Board:
     @staticmethod
     def _reopened(line: FixLine, event: TransitionReopened, stored: StoredEvent) -> None:
         if stored.scope.gate_transition_id == line.transition:
-            line.answer = reopened_words(event)
+            line.answer, line.is_reopened = reopened_words(event), True
 
 
 class Read:

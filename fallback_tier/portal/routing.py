@@ -17,6 +17,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from pydantic import BeforeValidator
 from starlette.exceptions import HTTPException
 
 from fallback_audit.errors import AuditError
@@ -286,6 +287,15 @@ def check_form(signed_in: SignedIn, form_token: str) -> None:
 
 
 FormToken = Annotated[str, Form(max_length=100)]
+
+
+def _bare_line_ends(text: object) -> object:
+    """A browser counts a line end as one character, and sends two."""
+    return text.replace("\r\n", "\n") if isinstance(text, str) else text
+
+
+#: A person's reason, as long as its field takes.
+Because = Annotated[str, BeforeValidator(_bare_line_ends), Form(max_length=2_000)]
 
 Reader = Annotated[SignedIn, Depends(may(Role.READ))]
 

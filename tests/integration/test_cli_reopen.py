@@ -50,7 +50,7 @@ def test_a_reopened_fix_starts_with_the_last_failure_and_ends_with_a_patch(tmp_p
     log = run("audit", "log", *state, "--json").json["fixes"]
     assert [fix["outcome"] for fix in log] == [
         "reopened by Ada",
-        "patched: tests pass, nothing shows the flaw",
+        "patched: tests pass, nothing shows the flaw gone",
     ]
     assert log[1]["linked_transition"] == log[0]["gate_transition_id"]
     assert {attempt["shape"] for attempt in log[1]["attempts"]} == {"fresh LLM run, no RAG"}

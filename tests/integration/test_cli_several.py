@@ -4,7 +4,7 @@ dropped silently. The ecosystems are small ones of ours; the trail, git and the 
 import argparse
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 
 from fallback_audit.events import AuditEvent, FixStarted
 from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.showing.describe import summarise
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.verifying.verify import verify
 from fallback_audit.vocabulary import RefusalReason
@@ -97,6 +98,12 @@ class Scenario:
         found = [stored.payload for stored in store.events()]
         store.close()
         return found
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """The headline of each fix by its id, as `audit show` has it."""
+        with closing(SqliteAuditStore(audit_db(self.state))) as store:
+            return {one.fix_id: one.headline for one in summarise(store.events())}
 
     @property
     def kinds(self) -> list[str]:
@@ -262,6 +269,8 @@ def test_what_holds_by_itself_and_not_with_another_is_named(
     assert "failed at gate proof" in alone["held_back"]
     assert "`fallback-tier fix REPO --advisory B`" in alone["held_back"]
     assert document["advisories"][1]["why"][0]["reason"] == "held_back"
+    for headline in (alone["headline"], scenario.shown[alone["fix_id"]]):
+        assert headline.startswith("not delivered")
 
 
 def test_a_person_sees_that_each_works_alone_and_how_to_go_on(
@@ -367,6 +376,9 @@ def test_what_one_ecosystem_refuses_of_an_advisory_another_delivers_in_part(
     message = git(scenario.repo, "log", "-1", "--format=%B", "fallback-tier/B")
     assert message.startswith("Fix A+B in part\n\nA: in part only, something of it stays affected;")
     assert "\nB: fixed; the proof passes" in message
+    (fixed,) = (fix for fix in document["fixes"] if fix["delivered"])
+    assert fixed["headline"].endswith("; in part: A")
+    assert scenario.shown[fixed["fix_id"]] == fixed["headline"]
 
 
 def test_what_holds_already_is_delivered_where_the_gates_cannot_go_on(

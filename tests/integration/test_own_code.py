@@ -221,12 +221,12 @@ def test_a_harmless_edit_on_a_green_suite_is_not_called_fixed(tmp_path: Path) ->
     assert ended.code == exit_codes.PATCHED, ended
     assert reported["outcome"] == "patched"
     assert reported["proof_level"] == "tests_only"
-    assert reported["headline"] == "patched; tests pass; nothing shows the flaw"
+    assert reported["headline"] == "patched; tests pass; nothing shows the flaw gone"
     vex = json.loads((tmp_path / "report" / "openvex.json").read_text())
     assert [one["status"] for one in vex["statements"]] == ["under_investigation"]
     body = (tmp_path / "report" / "pull-request.md").read_text()
     assert body.startswith(
-        "**Patched; tests pass; nothing shows the flaw.** Whether the flaw is gone"
+        "**Patched; tests pass; nothing shows the flaw gone.** Whether the flaw is gone"
     )
     assert "not shown: proof" in body
     assert scenario.is_intact()

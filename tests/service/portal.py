@@ -17,18 +17,25 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.service.roles import Role
 from fallback_tier.wiring import audit_db, evidence_dir
 from tests.service.scenario import ServiceScenario, service_scenario
+from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
 from tests.unit.fix.journal.review_record import Record
 
 #: Every kind of question, and fixes that ask nothing.
+
+
+def _delivered() -> t.Events:
+    return [*t.verified_on_retry(), h.delivered(2)]
+
+
 TRAILS = {
     "fix-cap": t.cap_reached,
     "fix-same": t.same_failure_three_times,
     "fix-gates": t.infrastructure_failed,
     "fix-budget": m.stopped_at_budget,
     "fix-model": t.model_unavailable,
-    "fix-verified": t.verified_on_retry,
+    "fix-verified": _delivered,
     "fix-raised": m.raised_and_verified,
     "fix-refused": t.not_affected,
 }

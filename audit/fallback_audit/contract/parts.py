@@ -13,6 +13,7 @@ from fallback_audit.events import (
     FixStarted,
     GateJudged,
     ModelCalled,
+    PatchDelivered,
     PatchProposed,
     RecipeCandidateFailed,
     RetrievalQueried,
@@ -136,8 +137,12 @@ def _could_not_be_proved(trail: Trail, last: object) -> bool:
 @rule(
     "Only a part of a batch fixes an advisory in part, and names it among those that it is about.",
     "ADR-0051",
-    breaches=(Altered(FixStarted, "in_part"), Altered(FixStarted, "batch_sha256")),
-    sees={FixStarted},
+    breaches=(
+        Altered(FixStarted, "in_part"),
+        Altered(FixStarted, "batch_sha256"),
+        Altered(PatchDelivered, "in_part"),
+    ),
+    sees={FixStarted, PatchDelivered},
 )
 def in_part_is_said_of_a_batch(trail: Trail) -> Iterator[Finding]:
     for seq, start in trail.of(FixStarted):
@@ -145,3 +150,8 @@ def in_part_is_said_of_a_batch(trail: Trail) -> Iterator[Finding]:
             yield seq, "an advisory is fixed in part, and this is no part of a batch"
         if alien := set(start.in_part) - set(start.advisory_ids):
             yield seq, f"fixed in part, and not among its advisories: {min(alien)}"
+    of_batches = [it.event for it in trail.of(FixStarted) if it.event.batch_sha256 is not None]
+    known = {name for start in of_batches for name in start.advisory_ids}
+    for seq, delivered in trail.of(PatchDelivered):
+        if alien := set(delivered.in_part) - known:
+            yield seq, f"delivered as fixed in part, and of no batch's advisories: {min(alien)}"

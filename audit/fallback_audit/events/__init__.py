@@ -44,7 +44,7 @@ METRICS: tuple[Metric, ...] = tuple(
 
 #: Readers accept every version up to this one. A change to an event's fields raises the number here; a new
 #: event has its own (``Event.since``).
-SCHEMA_VERSION = max(19, *(kind.since for kind in KINDS))
+SCHEMA_VERSION = max(20, *(kind.since for kind in KINDS))
 
 if TYPE_CHECKING:
     AuditEvent = Event

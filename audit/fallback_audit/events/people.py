@@ -102,16 +102,22 @@ class TransitionReopened(Event):
 
 
 class PatchDelivered(Event):
-    """A verified or approved patch was put where a user wanted it. ``reference``: branch and commit."""
+    """A verified or approved patch was put where a user wanted it. ``reference``: branch and commit.
+
+    ``in_part``: advisories of which something stays affected, since another part of the same run did not
+    fix it; not written if empty. Since schema version 20.
+    """
 
     kind: Literal["PatchDelivered"] = "PatchDelivered"
     role = Role.AFTER_THE_END
     patch_sha256: Digest
     place: DeliveryPlace
     reference: Prose | None = None
+    in_part: tuple[Structural, ...] = Field(default=(), exclude_if=lambda it: not it)
 
     def in_words(self) -> str:
-        return f"patch {self.patch_sha256[:12]} {delivered_words(self)}"
+        part = f"; in part only: {', '.join(self.in_part)}" if self.in_part else ""
+        return f"patch {self.patch_sha256[:12]} {delivered_words(self)}{part}"
 
 
 def abandoned_words(event: FixAbandoned) -> str:

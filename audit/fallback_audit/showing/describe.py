@@ -3,7 +3,6 @@
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 from fallback_audit import events
@@ -13,7 +12,7 @@ from fallback_audit.events import AuditEvent
 from fallback_audit.events.fix import UNCOMPARED
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import StoredEvent
-from fallback_audit.showing.headline import headline_of
+from fallback_audit.showing.headline import Headline
 from fallback_audit.vocabulary import PromptShape, ProofLevel, RefusalReason, TestsLevel, Tier
 
 # Control, format (bidi overrides, zero width), surrogate, private use, unassigned, line and
@@ -69,7 +68,8 @@ class AttemptLine(Frozen):
 
 class FixSummary(Frozen):
     """One gate transition in one row. ``proof_level``: what was shown of one that is verified;
-    ``delivered``: where its patch is, in words; ``headline``: how it ended, as ``fix`` says it."""
+    ``delivered``: where its patch is, in words; ``headline``: how it ended, as ``fix`` says it; a patch
+    without a delivery on record is "not delivered"."""
 
     fix_id: str
     gate_transition_id: str
@@ -85,45 +85,22 @@ class FixSummary(Frozen):
     headline: str = "open"
 
 
-@dataclass
-class _Seen:
-    """What a headline says of a gate transition's last patch: its verdicts, and what it fixes in part."""
-
-    verdicts: list[events.GateJudged] = field(default_factory=list)
-    in_part: tuple[str, ...] = ()
-
-    def add(self, event: events.AuditEvent) -> None:
-        match event:
-            case events.FixStarted():
-                self.in_part = event.in_part
-            case events.PatchProposed():
-                self.verdicts.clear()
-            case events.GateJudged():
-                self.verdicts.append(event)
-
-    def headline(self, event: events.AuditEvent, outcome: str) -> str:
-        """Return how it ended with this event."""
-        match event:
-            case events.FixVerified():
-                words = headline_of(self.verdicts, is_shown=True, level=event.proof_level)
-            case events.FixPatched():
-                words = headline_of(self.verdicts, is_shown=False)
-            case events.FixRefused(reason=RefusalReason.FAILS_TOGETHER):
-                return (
-                    "taken apart: gates refused it in one patch; its parts are fixes of their own"
-                )
-            case _:
-                return outcome
-        return f"{words}; in part: {', '.join(self.in_part)}" if self.in_part else words
+def _without_patch(event: events.AuditEvent, outcome: str) -> str:
+    """How a gate transition without a patch stands after this event."""
+    match event:
+        case events.FixRefused(reason=RefusalReason.FAILS_TOGETHER):
+            return "taken apart: not proved in one patch; to be proved in smaller parts"
+        case _:
+            return outcome
 
 
 def summarise(stored: Iterable[StoredEvent]) -> list[FixSummary]:
     """One summary a gate transition, in the order of their first events."""
     building: dict[tuple[str, str], FixSummary] = {}
-    seen: dict[tuple[str, str], _Seen] = defaultdict(_Seen)
+    told: dict[tuple[str, str], Headline] = defaultdict(Headline)
     for link in stored:
         key = (link.scope.fix_id, link.scope.gate_transition_id)
-        seen[key].add(link.payload)
+        told[key].add(link)
         summary = building.get(key) or FixSummary(
             fix_id=key[0],
             gate_transition_id=key[1],
@@ -135,8 +112,10 @@ def summarise(stored: Iterable[StoredEvent]) -> list[FixSummary]:
             last_seq=link.seq,
         )
         changes = _update(summary, link)
-        if isinstance(outcome := changes.get("outcome"), str):
-            changes["headline"] = seen[key].headline(link.payload, outcome)
+        if words := told[key].words:
+            changes["headline"] = words
+        elif isinstance(outcome := changes.get("outcome"), str):
+            changes["headline"] = _without_patch(link.payload, outcome)
         building[key] = summary.model_copy(update={"last_seq": link.seq, **changes})
     return list(building.values())
 
@@ -157,7 +136,7 @@ def _update(summary: FixSummary, link: StoredEvent) -> dict[str, object]:
         case events.FixVerified() as verified:
             return {"outcome": "verified", "proof_level": verified.proof_level}
         case events.FixPatched():
-            return {"outcome": "patched: tests pass, nothing shows the flaw"}
+            return {"outcome": "patched: tests pass, nothing shows the flaw gone"}
         case events.FixRefused() as event:
             return {"outcome": f"refused: {event.reason}"}
         case events.FixEscalated() as event:

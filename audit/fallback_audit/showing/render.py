@@ -188,7 +188,8 @@ def _minute(recorded_at: str) -> str:
 
 
 def _style_of(fix: FixSummary) -> str:
-    return "green" if fix.outcome == "verified" else "yellow"
+    is_delivered = fix.headline.startswith("fixed")
+    return "green" if fix.outcome == "verified" and is_delivered else "yellow"
 
 
 def _how(attempt: AttemptLine) -> str:

@@ -106,6 +106,9 @@ def show(
         _show_tests(fix, console)
     show_left(console, planned.left)
     show_rest(console, planned)
+    told = {item for fix in planned.fixes for item in fix.unread}
+    told |= {item for remaining in planned.left for item in remaining.unread}
+    show_unread(console, [it for it in planned.unread if it not in told])
 
 
 def show_rest(console: Console, planned: RemediationPlan) -> None:

@@ -53,12 +53,16 @@ from fallback_tier.fix_result import (
 )
 from fallback_tier.gate_ports import APPLIES, GateVerdict
 from fallback_tier.outcome import Applied, AttemptSummary, Selected, shared_fields
-from fallback_tier.prompt.redact import excerpt, redact_secrets
+from fallback_tier.prompt.characters import drop_hidden
+from fallback_tier.prompt.redact import REDACTED, excerpt, redact_secrets
 from fallback_tier.repo import RepoContext
 from fallback_tier.verdict_logs import cut
 
 #: Tests that one verdict names: beyond them it is no question of a test or two.
 MAX_NAMED_TESTS = 100
+
+#: Characters of a line that is a part of a secret: fewer give nothing away, and may be any word.
+_MIN_PART = 8
 
 #: Projects that one verdict names: a repository can have hundreds.
 MAX_NAMED_PROJECTS = 100
@@ -157,19 +161,18 @@ class FixRecord:
         """Return the verdict as it is on record: what follows is the same after a resume.
         ``refused_hosts``: those that clients were kept from asking since the last gate; ``resolutions``:
         those that were made since then."""
-        # A target's tests may print what nobody should keep.
-        safe = redact_secrets(verdict.log)[0]
-        log = cut(safe, MAX_EVIDENCE_BYTES).encode("utf-8", "replace")
+        output = _Output(verdict.log)
+        log = cut(output.safe, MAX_EVIDENCE_BYTES).encode("utf-8", "replace")
         kept = verdict.model_copy(
             update={
-                "detail": excerpt(verdict.detail, MAX_EXCERPT_CHARS),
+                "detail": output.excerpt(verdict.detail),
                 "broken": _some(verdict.broken),
                 "failing_before": _some(verdict.failing_before),
                 "projects": verdict.projects[:MAX_NAMED_PROJECTS],
-                "notes": _some(verdict.notes),
+                "notes": _some([output.without_parts(note) for note in verdict.notes]),
                 "kinds": frozenset(),
                 "tests_level": _level_of(verdict),
-                "tests": tuple(_safe(it, safe) for it in verdict.tests[:MAX_NAMED_PROJECTS]),
+                "tests": tuple(_safe(it, output) for it in verdict.tests[:MAX_NAMED_PROJECTS]),
                 "log": log.decode(),
                 "evidence_sha256": self.evidence.put(log) if log else None,
             }
@@ -259,14 +262,70 @@ def _level_of(verdict: GateVerdict) -> TestsLevel | None:
     return TestsLevel.RAN if ran else TestsLevel.NOT_JUDGED
 
 
-def _safe(tests: JudgedTests, log: str) -> JudgedTests:
-    """Return it without secrets: a target chooses its commands, and what they print. ``log``: the whole
-    output without secrets; a line that is not in it is a part of one."""
+class _Output:
+    """What a gate printed, ``safe`` without secrets: a target's tests may print what nobody should keep. A
+    text that quotes a line of it may have a part of a secret that only the whole output shows to be one."""
+
+    def __init__(self, log: str) -> None:
+        self.safe = redact_secrets(log)[0]
+        self._shown = drop_hidden(self.safe)
+        self._secret: list[str] = []
+        if self.safe != log:
+            shown = set(map(_bare, self.safe.splitlines()))
+            told = dict.fromkeys(map(_bare, log.splitlines()))
+            self._secret = [it for it in told if it not in shown and len(it) >= _MIN_PART]
+
+    def has(self, line: str) -> bool:
+        """A line that it does not have is a part of a secret. Colours don't count: a gate leaves them out
+        where it quotes, as it does other sequences."""
+        return drop_hidden(line) in self._shown
+
+    def without_parts(self, text: str) -> str:
+        """Return a text without secrets and without lines that are parts of one, quoted whole or cut."""
+        text = redact_secrets(text)[0]
+        bare = drop_hidden(text) if self._secret else ""
+        for line in self._secret:
+            if line[:_MIN_PART] in bare:
+                text = bare = _without_part(bare, line)
+        return text
+
+    def excerpt(self, text: str) -> str:
+        """As much as an event has room for."""
+        return excerpt(self.without_parts(text), MAX_EXCERPT_CHARS)
+
+
+def _bare(line: str) -> str:
+    return drop_hidden(line).strip()
+
+
+def _without_part(text: str, line: str) -> str:
+    """A line that shows no secret by itself is a part of one; of another, what a cut left of one goes."""
+    itself = redact_secrets(line)[0]
+    begins = 0 if itself == line else _common(itself, line)
+    part = line[: begins + _MIN_PART]
+    at = text.find(part)
+    while at >= 0:
+        end = at + _common(text[at:], line)
+        text = f"{text[: at + begins]}{REDACTED}{text[end:]}"
+        at = text.find(part, at + begins + len(REDACTED))
+    return text
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    both = min(len(one), len(other))
+    return next((at for at in range(both) if one[at] != other[at]), both)
+
+
+def _safe(tests: JudgedTests, output: _Output) -> JudgedTests:
+    """Return it without secrets: a target chooses its commands, and what they print."""
     names = ("project", "reason", "command", "source", "last_line")
-    texts = {name: excerpt(getattr(tests, name), MAX_EXCERPT_CHARS) for name in names}
+    texts = {name: output.excerpt(getattr(tests, name)) for name in names}
+    if output.safe and not output.has(redact_secrets(tests.last_line)[0]):
+        texts["last_line"] = ""
     lines = redact_secrets(tests.output)[0].splitlines()
-    output = "\n".join(line for line in lines if line in log)
-    return tests.model_copy(update={**texts, "output": excerpt(output, MAX_EXCERPT_CHARS)})
+    shown = "\n".join(line for line in lines if output.has(line))
+    return tests.model_copy(update={**texts, "output": excerpt(shown, MAX_EXCERPT_CHARS)})
 
 
 def _some(names: Sequence[str]) -> tuple[str, ...]:

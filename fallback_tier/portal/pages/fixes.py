@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
@@ -33,6 +33,7 @@ from fallback_tier.portal.board import (
 from fallback_tier.portal.pages.verification import chain_state
 from fallback_tier.portal.routing import (
     PREFIX,
+    Because,
     PageRoute,
     Reader,
     ReadersVisit,
@@ -118,9 +119,7 @@ def fix(visit: ReadersVisit, fix_id: FixId, after: _After = 0, part: bool = Fals
 
 
 @router.post("/fixes/{fix_id}/abandon")
-def abandon(
-    visit: SentByDecider, fix_id: FixId, because: Annotated[str, Form(max_length=2_000)] = ""
-) -> Response:
+def abandon(visit: SentByDecider, fix_id: FixId, because: Because = "") -> Response:
     """End a fix that was interrupted and that nobody is to continue, in the signed-in person's name."""
     if not because.strip():
         message = "It needs a reason, which goes on record. Nothing was recorded."

@@ -18,7 +18,14 @@ from fallback_tier.fix.journal.inputs import FixInputs, recorded_vulnerabilities
 from fallback_tier.portal.board import FixLine
 from fallback_tier.portal.pages.fixes import line_of
 from fallback_tier.portal.pages.verification import chain_state
-from fallback_tier.portal.routing import PREFIX, PageRoute, ReadersVisit, SentByDecider, Visit
+from fallback_tier.portal.routing import (
+    PREFIX,
+    Because,
+    PageRoute,
+    ReadersVisit,
+    SentByDecider,
+    Visit,
+)
 from fallback_tier.portal.views.triage import choices, triage
 from fallback_tier.service.http.given import FixId
 from fallback_tier.service.http.security import SignedIn
@@ -154,7 +161,7 @@ def decide(
     visit: SentByDecider,
     fix_id: FixId,
     verdict: Annotated[Verdict, Form()],
-    because: Annotated[str, Form(max_length=2_000)] = "",
+    because: Because = "",
     usd_per_fix: Annotated[str, Form(max_length=20)] = "",
     tokens_per_fix: Annotated[str, Form(max_length=20)] = "",
 ) -> Response:
@@ -261,7 +268,7 @@ def decide_alike(
     visit: SentByDecider,
     fix_id: FixId,
     verdict: Annotated[Verdict, Form()],
-    because: Annotated[str, Form(max_length=2_000)] = "",
+    because: Because = "",
     fix: Annotated[tuple[str, ...], Form(max_length=MAX_ALIKE)] = (),
 ) -> Response:
     """Decide each chosen fix, in order. One that can't be decided so stays as it is, with its reason."""

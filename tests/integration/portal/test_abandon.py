@@ -16,6 +16,7 @@ from fallback_tier.wiring import audit_db, evidence_dir
 from tests.service.portal import SAME_ORIGIN, Visitor, portal_scenario, text_of, visit
 from tests.service.scenario import ServiceScenario
 from tests.unit.audit import human_trails as h
+from tests.unit.audit import trails as t
 from tests.unit.fix.journal.review_record import Record
 
 PAGE = "/fixes/fix-open"
@@ -25,17 +26,20 @@ WHY = "the project <b>is</b> archived"
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[ServiceScenario]:
     with portal_scenario(tmp_path) as opened:
-        state = opened.service.state_dir
-        with closing(SqliteAuditStore(audit_db(state))) as store:
-            record = Record(store, FileEvidenceStore(evidence_dir(state)))
-            scope = Scope(fix_id="fix-open", gate_transition_id="t")
-            record.write(h.abandoned_between_gates()[:-1], scope)
+        written(opened, h.abandoned_between_gates()[:-1], "fix-open")
         yield opened
 
 
 @pytest.fixture
 def operator(service: ServiceScenario) -> Visitor:
     return visit(service, Role.READ, Role.DECIDE)
+
+
+def written(service: ServiceScenario, events: t.Events, fix_id: str) -> None:
+    state = service.service.state_dir
+    with closing(SqliteAuditStore(audit_db(state))) as store:
+        record = Record(store, FileEvidenceStore(evidence_dir(state)))
+        record.write(events, Scope(fix_id=fix_id, gate_transition_id="t"))
 
 
 def abandonments(service: ServiceScenario, fix_id: str = "fix-open") -> list[FixAbandoned]:
@@ -93,6 +97,37 @@ def test_one_that_has_ended_is_neither_offered_nor_taken(
     page = operator.get(PAGE)
     assert operator.send(f"/fixes/{fix_id}/abandon", page, because=WHY).status_code == 422
     assert abandonments(service, fix_id) == []
+
+
+def test_one_that_was_reopened_and_has_not_begun_is_offered_and_taken(
+    service: ServiceScenario, operator: Visitor
+) -> None:
+    written(service, h.cap_then_reopened(), "fix-reopened")
+    page = operator.get("/fixes/fix-reopened")
+    assert "fix-reopened/abandon" in page
+    path = "/fixes/fix-reopened/abandon"
+    assert operator.send(path, page, because=WHY).status_code == 303
+    assert len(abandonments(service, "fix-reopened")) == 1
+    assert path not in operator.get("/fixes/fix-reopened")
+
+
+def test_another_orchestrators_fix_is_neither_offered_nor_taken(
+    service: ServiceScenario, operator: Visitor
+) -> None:
+    written(service, t.foreign_orchestrator(), "fix-foreign")
+    assert "fix-foreign/abandon" not in operator.get("/fixes/fix-foreign")
+    page = operator.get(PAGE)
+    assert operator.send("/fixes/fix-foreign/abandon", page, because=WHY).status_code == 422
+
+
+def test_a_line_end_counts_as_in_the_browser(service: ServiceScenario, operator: Visitor) -> None:
+    """Which sends two characters for it."""
+    page = operator.get(PAGE)
+    because = "x\r\n" * 999 + "yz"
+    assert operator.send(f"{PAGE}/abandon", page, because=because + "!").status_code == 422
+    assert operator.send(f"{PAGE}/abandon", page, because=because).status_code == 303
+    (event,) = abandonments(service)
+    assert event.reason == because.replace("\r\n", "\n")
 
 
 def test_only_who_may_decide_abandons(service: ServiceScenario) -> None:

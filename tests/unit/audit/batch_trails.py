@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from fallback_audit.events import AuditEvent, FixRefused, FixStarted
-from fallback_audit.vocabulary import GateStatus, RefusalReason, Tier
+from fallback_audit.events import AuditEvent, FixRefused, FixStarted, PatchDelivered
+from fallback_audit.vocabulary import DeliveryPlace, GateStatus, RefusalReason, Tier
 from tests.unit.audit import trails as t
 from tests.unit.audit.trails import Events, changed, digest
 
@@ -39,7 +39,23 @@ def fixed_in_part() -> Events:
     return [part("A", in_part=("A",)), *t.first_by_recipe(), *gates, t.verified(1, Tier.RECIPE)]
 
 
-BATCH_VALID = (fails_together, nothing_proved_together, undecided_together, fixed_in_part)
+def delivered_in_part() -> Events:
+    """Planned whole; another part of the run did not fix A."""
+    gates = t.passing_gates(1)
+    delivered = PatchDelivered(
+        patch_sha256=digest("patch 1"), place=DeliveryPlace.WORKING_TREE, in_part=("A",)
+    )
+    end = t.verified(1, Tier.RECIPE)
+    return [part("A", "B"), *t.first_by_recipe(), *gates, end, delivered]
+
+
+BATCH_VALID = (
+    fails_together,
+    nothing_proved_together,
+    undecided_together,
+    fixed_in_part,
+    delivered_in_part,
+)
 
 BATCH_MUTANTS: dict[str, list[Callable[[], Events]]] = {
     "fails-together-is-of-a-batch": [
@@ -55,5 +71,7 @@ BATCH_MUTANTS: dict[str, list[Callable[[], Events]]] = {
     "in-part-is-said-of-a-batch": [
         lambda: changed(fixed_in_part(), FixStarted, batch_sha256=None),
         lambda: changed(fixed_in_part(), FixStarted, in_part=("B",)),
+        lambda: changed(delivered_in_part(), FixStarted, batch_sha256=None),
+        lambda: changed(delivered_in_part(), PatchDelivered, in_part=("C",)),
     ],
 }

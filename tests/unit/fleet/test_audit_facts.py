@@ -21,6 +21,7 @@ from fallback_tier.fleet.campaign_list import FixState
 from fallback_tier.wiring import RecordSettings, audit_db
 from tests.fakes.audit import MemoryAudit
 from tests.unit.audit import trails
+from tests.unit.audit.batch_trails import delivered_in_part
 
 
 def recorded(events: Sequence[AuditEvent]) -> MemoryAudit:
@@ -119,6 +120,13 @@ def test_the_branch_of_a_delivery_is_named(
     again = facts_of(recorded(anew), trails.SCOPE.fix_id)
     assert again is not None
     assert (again.branch, again.delivered) == (branch, False)
+
+
+def test_what_another_part_left_makes_it_partly_fixed() -> None:
+    """It is known at the delivery."""
+    facts = facts_of(recorded(delivered_in_part()), trails.SCOPE.fix_id)
+    assert facts is not None
+    assert facts.state is FixState.PARTLY
 
 
 def test_what_nobody_has_begun_is_not_on_record() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.errors import ConfigurationError, PatchError
-from fallback_tier.handover.branch import check_branch, commit_to_branch
+from fallback_tier.handover.branch import branch_for, check_branch, commit_to_branch
 from fallback_tier.outcome import FileChange
 from fallback_tier.patch.diff import unified_diff
 from fallback_tier.repo import RepoContext
@@ -135,3 +135,15 @@ def test_gits_remarks_are_no_part_of_its_answers(repo: RepoContext) -> None:
     made = commit_to_branch(applied(diff, ("b.txt",)), "m", "x", repo, CLIENTS)
     again = commit_to_branch(applied(diff, ("b.txt",)), "m", "x", repo, CLIENTS)
     assert again == made.model_copy(update={"existed": True})
+
+
+def test_the_digest_of_a_branch_is_of_all_its_advisories(repo: RepoContext) -> None:
+    """As many, with the same first one."""
+    names = [f"GHSA-{number}-{'x' * 20}" for number in range(6)]
+    one, same, other = (
+        branch_for(ids, "fix-1", repo, CLIENTS)
+        for ids in (names[:5], names[4::-1], [*names[:4], names[5]])
+    )
+    assert one == same
+    assert one != other
+    assert one[:-8] == other[:-8]

@@ -72,5 +72,5 @@ def test_a_patch_whose_flaw_nobody_saw_gone_is_not_called_fixed() -> None:
 def test_tests_that_failed_before_are_named_beside_those_that_pass() -> None:
     """One of them may be the test that shows the flaw."""
     patched = Patched.model_validate({**ENDED, "verdicts": (SOME_RED,)})
-    message = "patched; tests pass, but for 2 that failed before; nothing shows the flaw"
+    message = "patched; tests pass, but for 2 that failed before; nothing shows the flaw gone"
     assert headline(patched) == message

@@ -1,15 +1,20 @@
 """The body: everything a reviewer needs, and no byte of it that a renderer would act on."""
 
+import re
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from fallback_audit.event_types import JudgedTests
 from fallback_audit.vocabulary import GateStatus, PromptShape, Tier
+from fallback_audit.vocabulary import TestsLevel as Level
 from fallback_tier.handover.folder import (
     MAX_BODY_CHARS,
     MAX_INLINE_CHARS,
+    OtherAdvisory,
     Subject,
     block,
     inline,
@@ -70,6 +75,46 @@ def test_a_reviewer_finds_everything() -> None:
         "python proof.py", "fallback-tier audit show fix-1", BASE, "No judge looked",
     ):  # fmt: skip
         assert wanted in body, wanted
+
+
+@pytest.mark.parametrize("many", [1, 80])
+def test_what_is_not_in_a_change_keeps_nothing_else_out(many: int) -> None:
+    """Reasons quote a target, and there may be hundreds: it stands last, and is cut by itself."""
+    reasons = tuple(f"{number} {'x' * MAX_INLINE_CHARS}" for number in range(20))
+    others = [OtherAdvisory(f"GHSA-{at}", "**not fixed**", reasons) for at in range(many)]
+    untested = JudgedTests(project=".", tests_level=Level.NOT_JUDGED, reason="no test ran")
+    result = verified(
+        gate("tests", GateStatus.SKIPPED, "none").model_copy(
+            update={"tests_level": Level.NOT_JUDGED, "tests": (untested,)}
+        )
+    )
+    body = pull_request_body(Subject(result, advisory(), BASE, sandboxed=False, others=others))
+    assert len(body) < MAX_BODY_CHARS
+    assert "merging this merges an untested change" in body
+    assert "**Without a sandbox**" in body
+    for title in ("What shows it", "What was checked", "How to verify", "Not in this change"):
+        assert f"\n## {title}\n" in body
+    *before, section = body.partition("\n## Not in this change\n")
+    assert "\n## How to verify\n" in before[0]
+    named = sum(line.startswith("- `GHSA-") for line in section.splitlines())
+    assert 0 < named <= many
+    assert (f"\n- and {many - named} more: " in section) == (named < many)
+    assert section.count(" and 18 more\n") == named
+
+
+@pytest.mark.parametrize(
+    "reason", ["](http://evil.example)", "@team", "closes #1", "`", "a ``` b", HOSTILE, "\n# x"]
+)
+def test_a_reason_of_what_is_not_in_a_change_is_text(reason: str) -> None:
+    other = OtherAdvisory(f"[A{reason}", "**not fixed**", (f"[x{reason}",) * 2)
+    body = pull_request_body(replace(by_model(), others=[other], together=[f"[B{reason}"]))
+    tokens = MarkdownIt("commonmark", {"html": True}).parse(body)
+    every = [*tokens, *(child for token in tokens for child in token.children or ())]
+    assert not {it.type for it in every} & {"html_block", "html_inline", "link_open", "image"}
+    prose = "".join(it.content for it in every if it.type == "text")
+    assert not re.search("@team|@everyone|closes|evil|Approved|# x", prose)
+    headings = [tokens[at + 1].content for at, it in enumerate(tokens) if it.type == "heading_open"]
+    assert headings[-1] == "Not in this change"
 
 
 def test_a_recipes_body_has_its_moves_and_no_model() -> None:

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from fallback_audit.event_types import JudgedTests
-from fallback_audit.events import GateJudged
+from fallback_audit.events import AuditEvent, GateJudged
 from fallback_audit.ports import Scope
 from fallback_audit.showing.describe import summarise
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
@@ -17,7 +18,14 @@ from fallback_tier.portal.board import ABANDONED, TAKEN_APART, Board
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
-from tests.unit.audit.batch_trails import fails_together
+from tests.unit.audit.batch_trails import (
+    delivered_in_part,
+    fails_together,
+    fixed_in_part,
+    nothing_proved_together,
+    part,
+    undecided_together,
+)
 from tests.unit.fix.journal.review_record import Record
 
 TRAILS: list[Callable[[], t.Events]] = [
@@ -61,6 +69,10 @@ def write(store: SqliteAuditStore, trail: Callable[[], t.Events], name: str) -> 
     Record(store).write(trail(), Scope(fix_id=name, gate_transition_id=f"gate-{name}"))
 
 
+def begun_as(begun: AuditEvent, trail: Callable[[], t.Events]) -> t.Events:
+    return [begun, *trail()[1:]]
+
+
 def test_it_asks_what_the_record_asks(store: SqliteAuditStore, place: Path) -> None:
     board = Board(lambda: open_readonly(place))
     for trail in TRAILS:
@@ -95,13 +107,40 @@ def test_an_abandoned_fix_has_ended_and_waits_for_nobody(
     assert not any(end == ABANDONED for _, end in board.by_ecosystem)
 
 
-def test_what_is_taken_apart_is_no_refusal(store: SqliteAuditStore, place: Path) -> None:
-    """Its parts are fixes of their own, and say what became of each advisory."""
+@pytest.mark.parametrize("whole", [fails_together, nothing_proved_together, undecided_together])
+def test_what_is_taken_apart_is_no_refusal(
+    store: SqliteAuditStore, place: Path, whole: Callable[[], t.Events]
+) -> None:
+    """Its parts are fixes of their own, and say what became of each advisory: once they are on record."""
+    board = Board(lambda: open_readonly(place))
+    write(store, whole, "both")
+    board.catch_up()
+    (line,) = board.newest()
+    assert (line.outcome, line.waits, line.unfixed) == (TAKEN_APART, False, True)
+    assert_counted(board)
+    for name, unfixed in (("A", True), ("B", False)):
+        write(store, partial(begun_as, part(name), fixed_in_part), name)
+        board.catch_up()
+        assert board.fixes["both"].unfixed == unfixed
+        assert_counted(board)
+
+
+def test_a_part_of_another_run_or_ecosystem_is_none_of_what_is_taken_apart(
+    store: SqliteAuditStore, place: Path
+) -> None:
+    board = Board(lambda: open_readonly(place))
+    write(store, fails_together, "both")
+    for name, other in (("run", {"batch_sha256": t.digest("2")}), ("eco", {"ecosystem": "x"})):
+        begun = part("A", "B").model_copy(update=other)
+        write(store, partial(begun_as, begun, fails_together), name)
+    board.catch_up()
+    assert board.fixes["both"].no_part_of == ("A", "B")
+
+
+def test_what_is_taken_apart_counts_once(store: SqliteAuditStore, place: Path) -> None:
     board = Board(lambda: open_readonly(place))
     write(store, fails_together, "both")
     board.catch_up()
-    (line,) = board.newest()
-    assert (line.outcome, line.waits, line.unfixed) == (TAKEN_APART, False, False)
     assert [day.ended for day in board.days.values()] == [{TAKEN_APART: 1}]
     assert not board.by_ecosystem
     assert_counted(board)
@@ -110,13 +149,32 @@ def test_what_is_taken_apart_is_no_refusal(store: SqliteAuditStore, place: Path)
 def test_fixed_stands_beside_what_gates_saw(store: SqliteAuditStore, place: Path) -> None:
     """In the words of the audit trail's own headline, of the last patch."""
     board = Board(lambda: open_readonly(place))
-    for trail in (t.verified_on_retry, t.recipe_verified):
+    for trail in (
+        *(t.verified_on_retry, t.recipe_verified, h.verified_and_delivered),
+        *(fixed_in_part, delivered_in_part),
+    ):
         write(store, trail, trail.__name__)
     board.catch_up()
     with closing(open_readonly(place)) as reader:
         told = {one.fix_id: one.headline for one in summarise(reader.events())}
     assert {line.fix_id: line.headline for line in board.newest()} == told
-    assert all(line.shown and not line.verdicts for line in board.newest())
+    assert all(line.shown for line in board.newest())
+    in_part = {line.fix_id for line in board.newest() if line.headline.endswith("; in part: A")}
+    assert in_part == {"fixed_in_part", "delivered_in_part"}
+
+
+def test_a_patch_that_is_not_delivered_is_not_fixed(store: SqliteAuditStore, place: Path) -> None:
+    """Held back, of a dry run, or not delivered yet: nothing of the repository has changed."""
+    board = Board(lambda: open_readonly(place))
+    write(store, t.recipe_verified, "held")
+    board.catch_up()
+    (line,) = board.newest()
+    assert (line.is_held, line.fixed, line.unfixed) == (True, False, True)
+    Record(store).write([h.delivered(1)], Scope(fix_id="held", gate_transition_id="gate-held"))
+    board.catch_up()
+    (line,) = board.newest()
+    assert (line.is_held, line.fixed, line.unfixed) == (False, True, False)
+    assert_counted(board)
 
 
 def test_it_tells_how_far_a_patch_was_tested(store: SqliteAuditStore, place: Path) -> None:

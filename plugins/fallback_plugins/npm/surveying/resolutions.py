@@ -174,7 +174,7 @@ class CommandResolution:
         if known is not None:
             return known
         if self.repo.settings.offline:
-            raise self._unknown("no registry is asked (--offline), and no resolution was kept", "")
+            raise self._unknown("no registry is asked, and no resolution was kept", "")
         try:
             start = self.files if self.files.lock else blank_lock(self.client, self.files)
             made = self._by_client(start)
@@ -235,7 +235,7 @@ class CommandResolution:
         if not self.repo.settings.offline or self.known is None or self.known is self.files:
             return ""
         made = f"{self.client.name} resolved it on {self._cached.made_on:%Y-%m-%d}"
-        return f"{self._path} was not resolved again (--offline): {made}, from the same files."
+        return f"{self._path} was not resolved again: {made}, from the same files."
 
     @property
     def _path(self) -> str:

@@ -10,7 +10,13 @@ from typing import get_args
 import pytest
 from rich.console import Console
 
-from fallback_audit.events import AuditEvent, FixStarted, GateJudged, event_adapter
+from fallback_audit.events import (
+    AuditEvent,
+    FixStarted,
+    GateJudged,
+    PatchDelivered,
+    event_adapter,
+)
 from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe import sentence, visible
 from fallback_audit.showing.headline import headline_of
@@ -24,7 +30,14 @@ from tests.unit.audit import human_trails as h
 from tests.unit.audit import maintenance_trails as u
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
-from tests.unit.audit.batch_trails import fails_together, part
+from tests.unit.audit.batch_trails import (
+    delivered_in_part,
+    fails_together,
+    nothing_proved_together,
+    part,
+    undecided_together,
+)
+from tests.unit.audit.proof_trails import own_code_patched
 from tests.unit.audit.tamper import build, report
 from tests.unit.audit.trails import digest
 
@@ -54,7 +67,8 @@ def told(found: VerificationReport) -> str:
 
 
 def test_the_log_has_a_row_a_fix_with_its_shapes(tmp_path: Path) -> None:
-    events = stored(tmp_path, t.verified_on_retry(), t.model_with_examples(), t.cap_reached()[:-1])
+    proved = [[*t.verified_on_retry(), h.delivered(2)], [*t.model_with_examples(), h.delivered(1)]]
+    events = stored(tmp_path, *proved, t.cap_reached()[:-1])
     text = shown("render_log", events)
     assert "GHSA-xxxx-yyyy-zzzz" in text
     assert "shop" in text
@@ -71,7 +85,7 @@ def test_the_log_has_dates(tmp_path: Path) -> None:
 
 
 def test_the_status_is_that_of_the_last_transition(tmp_path: Path) -> None:
-    status = shown("render_status", stored(tmp_path, t.verified_on_retry()))
+    status = shown("render_status", stored(tmp_path, [*t.verified_on_retry(), h.delivered(2)]))
     assert status.startswith("fixed; versions proved, tests ")
     assert status.count("\n") == 1
     assert shown("render_status", stored(tmp_path / "2", t.cap_reached()[:-1])).startswith("open  ")
@@ -82,7 +96,7 @@ def test_the_status_has_the_level_of_the_tests(tmp_path: Path) -> None:
     told = {"tests_level": Level.RAN}
     verdicts = [
         one.model_copy(update=told) if isinstance(one, GateJudged) and one.gate == "tests" else one
-        for one in t.verified_on_retry()
+        for one in [*t.verified_on_retry(), h.delivered(2)]
     ]
     (fix,) = log_json(stored(tmp_path, verdicts))
     seen = [one for one in verdicts if isinstance(one, GateJudged) and one.attempt == 2]
@@ -99,10 +113,41 @@ def test_the_status_names_what_is_fixed_in_part(tmp_path: Path) -> None:
     assert fix["headline"].endswith("; in part: A")
 
 
-def test_the_status_of_what_is_taken_apart_is_no_refusal(tmp_path: Path) -> None:
-    (fix,) = log_json(stored(tmp_path, fails_together()))
+def test_the_status_names_what_another_part_left(tmp_path: Path) -> None:
+    """It is known at the delivery, and not before."""
+    (fix,) = log_json(stored(tmp_path, delivered_in_part()))
+    assert fix["headline"].startswith("fixed; ")
+    assert fix["headline"].endswith("; in part: A")
+
+
+@pytest.mark.parametrize("trail", [t.recipe_verified, own_code_patched, delivered_in_part])
+def test_a_patch_is_not_fixed_before_its_delivery(
+    tmp_path: Path, trail: Callable[[], t.Events]
+) -> None:
+    """Held back, of a dry run, or not delivered yet."""
+    events = [one for one in trail() if not isinstance(one, PatchDelivered)]
+    (fix,) = log_json(stored(tmp_path, events))
+    assert fix["headline"].startswith("not delivered; ")
+    assert "fixed" not in fix["headline"]
+    for how in ("render_status", "render_log"):
+        assert "not delivered" in shown(how, stored(tmp_path / how, events))
+
+
+def test_a_trail_from_before_deliveries_is_told_as_it_was(tmp_path: Path) -> None:
+    old = [one.model_copy(update={"schema_version": 4}) for one in stored(tmp_path, t.replayed())]
+    (fix,) = log_json(old)
+    assert fix["headline"].startswith("fixed; ")
+
+
+@pytest.mark.parametrize("whole", [fails_together, nothing_proved_together, undecided_together])
+def test_the_status_of_what_is_taken_apart_says_no_more_than_the_trail(
+    tmp_path: Path, whole: Callable[[], t.Events]
+) -> None:
+    """Gates may have refused nothing, and no part may be on record."""
+    (fix,) = log_json(stored(tmp_path, whole()))
     assert fix["outcome"] == "refused: fails_together"
-    assert "refused:" not in fix["headline"]
+    assert "refused" not in fix["headline"]
+    assert "to be proved" in fix["headline"]
 
 
 def test_an_empty_log() -> None:

@@ -29,6 +29,7 @@ from fallback_audit.events import (
     ModelAnswered,
     ModelCalled,
     ModelFailed,
+    PatchDelivered,
     PatchProposed,
     RecipeEvaluated,
     RetrievalQueried,
@@ -366,6 +367,16 @@ def test_what_version_19_added_is_absent_not_invented(version: int) -> None:
         payload = read_row(row).payload
         if isinstance(payload, GateJudged):
             assert {(one.exit_code, one.output) for one in payload.tests} <= {(None, "")}
+
+
+@pytest.mark.parametrize("version", range(1, 20))
+def test_what_version_20_added_is_absent_not_invented(version: int) -> None:
+    """Before, no delivery said what another part of its run had left."""
+    for row in Export(TRAILS / f"schema-{version}.jsonl").rows():
+        payload = read_row(row).payload
+        if isinstance(payload, PatchDelivered):
+            assert payload.in_part == ()
+            assert "in_part" not in payload.model_dump(mode="json")
 
 
 def test_what_version_15_wrote_is_read_as_it_was() -> None:

@@ -91,3 +91,68 @@ def test_an_excerpt_has_no_part_of_a_secret_of_several_lines(tmp_path: Path) -> 
     (judged,) = [stored.payload for stored in audit.stored]
     assert isinstance(judged, GateJudged)
     assert judged.tests == (kept,)
+
+
+KEY = ["MIIE" + "Ab1x" * 15, "MIIF" + "Cd2y" * 15, "Q3zerror" + "Ef3z" * 9]
+
+
+def test_the_last_line_of_a_cut_key_stands_nowhere(tmp_path: Path) -> None:
+    """A log that ends inside a private key: by itself its last line is a word like any other."""
+    repo = context(tmp_path / "repo", FILES)
+    audit = MemoryAudit()
+    record = FixRecord(
+        audit, MemoryEvidence(), parse_advisory(ADVISORY, "test"), repo, lambda _: None
+    )
+    log = "error: no database\n-----BEGIN RSA PRIVATE KEY-----\n" + "\n".join(KEY) + "\n"
+    detail = f"no test ran; the output ends: {KEY[-1]}"
+    tests = JudgedTests(project=".", tests_level=Level.NOT_JUDGED, reason=detail, last_line=KEY[-1])
+    verdict = GateVerdict(
+        gate="tests", status=GateStatus.SKIPPED, detail=detail, log=log, tests=(tests,)
+    )
+    kept = record.judged(verdict, 1)
+    (stored,) = audit.stored
+    for text in (kept.model_dump_json(), stored.payload.model_dump_json()):
+        assert not any(line in text for line in KEY)
+    assert kept.detail.startswith("no test ran")
+    assert kept.tests[0].last_line == ""
+
+
+def test_a_secret_that_a_quote_has_cut_stands_nowhere(tmp_path: Path) -> None:
+    """What is left of it has no format any more."""
+    repo = context(tmp_path / "repo", FILES)
+    record = FixRecord(
+        MemoryAudit(), MemoryEvidence(), parse_advisory(ADVISORY, "test"), repo, lambda _: None
+    )
+    line = f"error: {'x' * 180} {SECRET}"
+    detail = f"no test ran; the output ends: {line[:200]}"
+    verdict = GateVerdict(gate="tests", status=GateStatus.SKIPPED, detail=detail, log=f"{line}\n")
+    kept = record.judged(verdict, 1)
+    assert SECRET[:8] in detail
+    assert SECRET[:8] not in kept.detail
+    assert f"error: {'x' * 180} [REDACTED]" in kept.detail
+
+
+def test_lines_that_were_printed_in_colour_are_kept(tmp_path: Path) -> None:
+    """A gate leaves the colours out where it quotes."""
+    repo = context(tmp_path / "repo", FILES)
+    record = FixRecord(
+        MemoryAudit(), MemoryEvidence(), parse_advisory(ADVISORY, "test"), repo, lambda _: None
+    )
+    lines = ["Error: Cannot find module 'foo'", "TypeError: a is not a function"]
+    log = (
+        "\x1b[31mError\x1b[0m: Cannot find module '\x1b[36mfoo\x1b[0m'\r\n    at x\n"
+        "\x1b[1mTypeError\x1b[22m: a is not \x1b[33ma function\x1b[0m\n"
+    )
+    tests = JudgedTests(
+        project=".",
+        tests_level=Level.NOT_JUDGED,
+        exit_code=1,
+        output="\n".join(lines),
+        last_line=lines[-1],
+    )
+    verdict = GateVerdict(
+        gate="tests", status=GateStatus.SKIPPED, detail="", log=log, tests=(tests,)
+    )
+    (kept,) = record.judged(verdict, 1).tests
+    assert kept.output.splitlines() == lines
+    assert kept.last_line == lines[-1]

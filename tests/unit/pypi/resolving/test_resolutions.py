@@ -1,5 +1,6 @@
 """What decides whether a Python project is affected: its resolution and its declarations (ADR-0099)."""
 
+import io
 import os
 import sys
 from collections import Counter
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi import build_ecosystem
@@ -19,7 +21,7 @@ from fallback_plugins.pypi.resolving.resolutions import MAX_WITHOUT_WHEEL
 from fallback_plugins.shared.resolution import Resolution, ResolvedBy
 from fallback_tier.advisory import AdvisorySet
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.fix.plan import exit_code
+from fallback_tier.cli.fix.plan import exit_code, show
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult
 from fallback_tier.outcome import NotApplicable, RecipeResult
@@ -670,7 +672,12 @@ def test_offline_takes_what_was_kept_with_its_date(registry: Registry, tmp_path:
     assert any("requirements.txt was resolved on 20" in note for note in plan.notes)
     assert from_files(registry, tmp_path / "q", files, RIGHT).fixes
     other = {"requirements.txt": "asks\nright<1.0.1\n"}
-    assert from_files(registry, tmp_path / "r", other, LEFT).undecided == (LEFT.id,)
+    plan = from_files(registry, tmp_path / "r", other, LEFT)
+    assert plan.undecided == (LEFT.id,)
+    out = io.StringIO()
+    show(plan, Console(file=out, width=200))
+    assert plan.unread
+    assert all(item.path in out.getvalue() for item in plan.unread)
     ranged = {"requirements.txt": "right>=1.0\n"}
     assert planned(registry, tmp_path / "e", ranged, RIGHT).result is not None
     fixed = planned(registry, tmp_path / "f", ranged, RIGHT, offline=True)
