@@ -56,7 +56,7 @@ def test_the_overview_has_the_queue_the_figures_and_what_is_unfixed(reader: Visi
         "How fixes ended 9 in 14 days",
         "Estimated cost",
         "unsigned no checkpoint covers the 149 events yet",
-        "Advisories without a fix 7",
+        "Advisories without a delivered fix 7",
         "not delivered its patch: ",
         "refused not affected Not affected.",
     ):
