@@ -4,16 +4,19 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fallback_eval.retrieval.results import EvaluationError
+from fallback_eval.retry import study
 from fallback_eval.retry.calls import Calls
+from fallback_eval.retry.policies import Policy
 from fallback_eval.retry.study import CALLS_NAME
 from fallback_eval.retry.tasks import load_tasks
+from tests.campaigns.retry.__main__ import FOLDER as STUDY
 from tests.campaigns.retry.__main__ import TASKS
 from tests.campaigns.retry.peers import programs
 from tests.campaigns.retry.peers.__main__ import CAMPAIGN, FOLDER, ROWS, missing_answers
@@ -275,6 +278,48 @@ def test_campaign_resumes_checks_and_judges_again(tmp_path: Path) -> None:
     assert "product, fresh-context against bare | 1 |" in ROWS.shown(tmp_path)
     ROWS.write([row.model_copy(update={"stricter": False})], tmp_path)
     assert CAMPAIGN.main(["--folder", str(tmp_path), "--check"]) == 1
+
+
+def test_readme_and_adr_have_the_figures_of_the_committed_rows() -> None:
+    rows, product = ROWS.read(FOLDER), [it for it in study.ROWS.read(STUDY) if it.seed == 1]
+    tasks = {row.task for row in rows}
+
+    def counts(found: Iterable[tuple[bool, bool]]) -> list[int]:
+        fixed, stricter = zip(*found, strict=True)
+        return [sum(fixed), sum(stricter)]
+
+    def of(peer: Peer) -> list[int]:
+        return counts((it.is_fixed, it.stricter is True) for it in rows if it.peer is peer)
+
+    def ours(policy: Policy) -> list[study.Row]:
+        return [it for it in product if it.task in tasks and it.policy is policy]
+
+    fresh, without = ours(Policy.FRESH_CONTEXT), ours(Policy.FIRST_WITHOUT)
+    retried = counts((it.fixed_at is not None, it.stricter is True) for it in fresh)
+    first = counts((it.is_first_try, it.is_first_try and it.stricter is True) for it in fresh)
+    bare, aider, mini = map(of, Peer)
+    alone = counts((it.is_first_try, it.stricter is True) for it in without)
+    invalid = sum(it.attempts[0].failure_kind == "plan_invalid" for it in without)
+    root = STUDY.parents[2]
+    readme, adr = (
+        " ".join((root / path).read_text("utf-8").split())
+        for path in ("README.md", "docs/adr/0011-rag-bypass-on-retry.md")
+    )
+    both = "{} ({})".format
+    others = (
+        f"one bare prompt fixed {both(*bare)}, aider {both(*aider)}, mini-swe-agent {both(*mini)}"
+    )
+    own = f"this tool with a misleading example {both(*retried)}."
+    assert f"on {len(tasks)} programs (and with hidden checks): {others}, {own}" in readme
+    both = "{} and {}".format
+    for part in (
+        f"on {len(tasks)} of the programs, one seed",
+        f"whole new file {both(*bare)}, aider {both(*aider)}, mini-swe-agent {both(*mini)}",
+        f"the product with a fresh context {both(*retried)}",
+        f"which the example misleads, {both(*first)}",
+        f"fixes {both(*alone)}, and {invalid} of its answers are no valid plan",
+    ):
+        assert part in adr
 
 
 def test_committed_page_is_made_from_the_committed_rows() -> None:
