@@ -37,7 +37,8 @@ BODY_BYTES = 8 * 1024 * 1024 + 65_536
 #: What a fix needs on the disk, at least: a checkout, an environment, logs.
 MIN_FREE_BYTES = 1024**3
 
-_MAX_CONFIG_BYTES = 1024 * 1024
+#: Of a service's configuration: some thousands of repositories.
+MAX_CONFIG_BYTES = 1024 * 1024
 
 _Seconds = Annotated[float, Field(gt=0, le=7 * 86_400, allow_inf_nan=False)]
 
@@ -228,7 +229,8 @@ def parse_settings(text: str, source: str) -> ServiceSettings:
 def _content(path: Path) -> str:
     try:
         with open_named(path) as file:
-            return file.read(_MAX_CONFIG_BYTES).decode()
+            data = file.read(MAX_CONFIG_BYTES + 1)
+        text = data.decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(
@@ -236,6 +238,13 @@ def _content(path: Path) -> str:
             next_step="Name a TOML file that can be read.",
             kind="unreadable",
         ) from error
+    if len(data) > MAX_CONFIG_BYTES:
+        raise ConfigurationError(
+            f"--config {path} is larger than {MAX_CONFIG_BYTES:,} bytes.",
+            next_step="Run several services, each with some of the repositories.",
+            kind="too_large",
+        )
+    return text
 
 
 class Secrets(Frozen):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.errors import ConfigurationError
-from fallback_tier.service.settings import LOOPBACK, parse_settings, read_settings
+from fallback_tier.service.settings import LOOPBACK, MAX_CONFIG_BYTES, parse_settings, read_settings
 from tests.kinds import OfKind
 
 WHOLE = """
@@ -73,3 +73,13 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b"# \xe4")
     with pytest.raises(ConfigurationError, check=OfKind("unreadable"), match="UTF-8"):
         read_settings(tmp_path / "latin.toml")
+
+
+def test_a_file_that_is_too_large_is_not_read_in_part(tmp_path: Path) -> None:
+    """What stands behind the limit may be a limit of the service."""
+    path = tmp_path / "large.toml"
+    path.write_text("#" * (MAX_CONFIG_BYTES - 1) + "\n[limits]\nconcurrent_fixes = 4\n", "utf-8")
+    with pytest.raises(ConfigurationError, check=OfKind("too_large")):
+        read_settings(path)
+    path.write_text("#" * (MAX_CONFIG_BYTES - 1) + "\n", "utf-8")
+    assert read_settings(path).limits.concurrent_fixes != 4
