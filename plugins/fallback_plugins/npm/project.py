@@ -348,6 +348,8 @@ class NpmProject:
             made = self.command.locked
         except RecipeError:
             return self.files
+        if made.settings != self.files.settings:
+            return self.files  # it conflicts, and was made without peers
         held, installed = self.command.tree, self.command.client.tree(made)
         lost = copies(held.affected(advisory, ECOSYSTEM)) - copies(installed.nodes.values())
         return self.files if lost else made
