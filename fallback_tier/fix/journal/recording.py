@@ -1,8 +1,10 @@
 """What the gate runner puts on record, and the results that follow: the record first, then the act."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from fallback_audit.event_types import JudgedTests
@@ -63,6 +65,10 @@ MAX_NAMED_TESTS = 100
 
 #: Characters of a line that is a part of a secret: fewer give nothing away, and may be any word.
 _MIN_PART = 8
+
+#: Lines of an output that are compared with what quotes it. Of an output with more lines that hold a
+#: secret, nothing that begins like one is quoted: a target chooses how many there are.
+MAX_SECRET_LINES = 1_000
 
 #: Projects that one verdict names: a repository can have hundreds.
 MAX_NAMED_PROJECTS = 100
@@ -169,7 +175,7 @@ class FixRecord:
                 "broken": _some(verdict.broken),
                 "failing_before": _some(verdict.failing_before),
                 "projects": verdict.projects[:MAX_NAMED_PROJECTS],
-                "notes": _some([output.without_parts(note) for note in verdict.notes]),
+                "notes": tuple(map(output.excerpt, verdict.notes[:MAX_NAMED_TESTS])),
                 "kinds": frozenset(),
                 "tests_level": _level_of(verdict),
                 "tests": tuple(_safe(it, output) for it in verdict.tests[:MAX_NAMED_PROJECTS]),
@@ -269,11 +275,17 @@ class _Output:
     def __init__(self, log: str) -> None:
         self.safe = redact_secrets(log)[0]
         self._shown = drop_hidden(self.safe)
-        self._secret: list[str] = []
+        #: Lines that hold a secret, by their first characters.
+        self._secret: dict[str, list[str]] = defaultdict(list)
+        self._safe_lines: dict[str, str] = {}
+        lines: list[str] = []
         if self.safe != log:
             shown = set(map(_bare, self.safe.splitlines()))
             told = dict.fromkeys(map(_bare, log.splitlines()))
-            self._secret = [it for it in told if it not in shown and len(it) >= _MIN_PART]
+            lines = [it for it in told if it not in shown and len(it) >= _MIN_PART]
+        for line in lines:
+            self._secret[line[:_MIN_PART]].append(line)
+        self._are_many = len(lines) > MAX_SECRET_LINES
 
     def has(self, line: str) -> bool:
         """A line that it does not have is a part of a secret. Colours don't count: a gate leaves them out
@@ -284,9 +296,14 @@ class _Output:
         """Return a text without secrets and without lines that are parts of one, quoted whole or cut."""
         text = redact_secrets(text)[0]
         bare = drop_hidden(text) if self._secret else ""
-        for line in self._secret:
-            if line[:_MIN_PART] in bare:
-                text = bare = _without_part(bare, line)
+        windows = {bare[at : at + _MIN_PART] for at in range(len(bare))}
+        begun = [start for start in self._secret if start in windows]
+        if begun and self._are_many:
+            return REDACTED
+        for line in chain.from_iterable(self._secret[start] for start in begun):
+            if line not in self._safe_lines:
+                self._safe_lines[line] = redact_secrets(line)[0]
+            text = bare = _without_part(bare, line, self._safe_lines[line])
         return text
 
     def excerpt(self, text: str) -> str:
@@ -298,9 +315,9 @@ def _bare(line: str) -> str:
     return drop_hidden(line).strip()
 
 
-def _without_part(text: str, line: str) -> str:
-    """A line that shows no secret by itself is a part of one; of another, what a cut left of one goes."""
-    itself = redact_secrets(line)[0]
+def _without_part(text: str, line: str, itself: str) -> str:
+    """A line that shows no secret by itself is a part of one; of another, what a cut left of one goes.
+    ``itself``: the line without secrets."""
     begins = 0 if itself == line else _common(itself, line)
     part = line[: begins + _MIN_PART]
     at = text.find(part)

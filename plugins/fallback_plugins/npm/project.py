@@ -350,9 +350,11 @@ class NpmProject:
             return self.files
         if made.settings != self.files.settings:
             return self.files  # it conflicts, and was made without peers
-        held, installed = self.command.tree, self.command.client.tree(made)
-        lost = copies(held.affected(advisory, ECOSYSTEM)) - copies(installed.nodes.values())
-        return self.files if lost else made
+        held, installed = self.command.tree, copies(self.command.client.tree(made).nodes.values())
+        is_lost = bool(copies(held.affected(advisory, ECOSYSTEM)) - installed)
+        # The client was not held to the user's rule on ages, and knows not each rule of the project.
+        too_new = self.ages.first_problem(installed - copies(held.nodes.values()))
+        return self.files if is_lost or too_new is not None else made
 
     def _is_affected(self, advisory: Advisory) -> bool:
         """Return whether the install command brings in an affected version. A client may run. Raises
@@ -515,7 +517,11 @@ class NpmProject:
         if fix is None:
             return replace(pins, before=None, after=None)
         return replace(
-            fix, moves=(*pins.moves, *fix.moves), cleared=pins.cleared, left=(*pins.left, *fix.left)
+            fix,
+            texts={**pins.texts, **fix.texts},
+            moves=(*pins.moves, *fix.moves),
+            cleared=pins.cleared,
+            left=(*pins.left, *fix.left),
         )
 
     def _fresh(self, resolved: Files, advisory: Advisory) -> ProjectFix | None:

@@ -2,15 +2,19 @@
 
 from pathlib import Path
 
+import pytest
+
 from fallback_audit.event_types import JudgedTests
 from fallback_audit.events import GateJudged
 from fallback_audit.evidence.store import MAX_EVIDENCE_BYTES, FileEvidenceStore
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_audit.vocabulary import TestsLevel as Level
 from fallback_tier.advisory import parse_advisory
+from fallback_tier.fix.journal import recording
 from fallback_tier.fix.journal.history import _verdict
-from fallback_tier.fix.journal.recording import MAX_NAMED_TESTS, FixRecord
+from fallback_tier.fix.journal.recording import MAX_NAMED_TESTS, MAX_SECRET_LINES, FixRecord
 from fallback_tier.gate_ports import GateVerdict
+from fallback_tier.prompt.redact import REDACTED, redact_secrets
 from tests.fakes.audit import MemoryAudit, MemoryEvidence
 from tests.fakes.repository import context
 from tests.fixtures.fallback_tier_callable import ADVISORY, FILES
@@ -130,6 +134,37 @@ def test_a_secret_that_a_quote_has_cut_stands_nowhere(tmp_path: Path) -> None:
     assert SECRET[:8] in detail
     assert SECRET[:8] not in kept.detail
     assert f"error: {'x' * 180} [REDACTED]" in kept.detail
+
+
+def test_what_a_target_prints_decides_how_often_a_line_is_looked_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each line that holds a secret is looked through once, for all texts; of too many, none is quoted."""
+    looked: list[str] = []
+
+    def counted(text: str) -> tuple[str, int]:
+        looked.append(text)
+        return redact_secrets(text)
+
+    monkeypatch.setattr(recording, "redact_secrets", counted)
+    repo = context(tmp_path / "repo", FILES)
+    for count, detail in ((50, "Error: connect refused"), (MAX_SECRET_LINES + 1, REDACTED)):
+        looked.clear()
+        record = FixRecord(
+            MemoryAudit(), MemoryEvidence(), parse_advisory(ADVISORY, "test"), repo, lambda _: None
+        )
+        lines = [f"Error: connect postgres://app:pw{n:06}Xq@db/x" for n in range(count)]
+        verdict = GateVerdict(
+            gate="tests",
+            status=GateStatus.SKIPPED,
+            detail="Error: connect refused",
+            log="\n".join(lines),
+            notes=("Error: connect failed",) * 20,
+        )
+        kept = record.judged(verdict, 1)
+        assert kept.detail == detail
+        assert not any(f"pw{n:06}" in kept.model_dump_json() for n in range(count))
+        assert len([it for it in looked if it in lines]) == (count if count == 50 else 0)
 
 
 def test_lines_that_were_printed_in_colour_are_kept(tmp_path: Path) -> None:

@@ -694,6 +694,29 @@ def test_what_the_client_adds_to_a_lock_anyway_stops_no_fix(tmp_path: Path) -> N
         assert versions(result)["pre"] == "1.0.0"
 
 
+def test_what_the_client_adds_may_not_be_too_new(tmp_path: Path) -> None:
+    """Without the rule npm would add dep 1.1.0; the fix is held to it."""
+    found = universe().npm("dep", "1.0.0").npm("dep", "1.1.0", published="1 day ago")
+    found.npm("new", "1.0.0", {"dep": "^1.0.0"})
+    files = drifted({"leaf": "^1.0.0", "new": "1.0.0"}, {"leaf": "1.0.0"})
+    with world(found, tmp_path) as here:
+        here.settings = Settings(release_age_days=7)
+        result = here.fix(LEAF, files)
+    assert versions(result)["dep"] == "1.0.0"
+
+
+def test_a_raised_declaration_is_written_beside_what_is_left(tmp_path: Path) -> None:
+    """No lock: leaf is raised in package.json, and what mid brings in has no fix."""
+    found = universe().npm("stuck", "1.0.0").npm("mid", "1.0.0", {"stuck": "1.0.0"})
+    stuck = bad("stuck", ("0", None)).model_copy(update={"id": "OSV-TEST-2"})
+    files = {"package.json": manifest(dependencies={"leaf": "1.0.0", "mid": "^1.0.0"})}
+    with world(found, tmp_path) as here:
+        result = here.fix(bundle([LEAF, stuck]), files)
+    assert [(move.package, move.before) for move in result.moves] == [("leaf", ("1.0.0",))]
+    assert [change.path for change in result.changes] == ["package.json"]
+    assert [item.package for item in result.left] == ["stuck"]
+
+
 def test_nothing_is_written_where_nothing_is_fixed(tmp_path: Path) -> None:
     """The lock is brought up with a fix; by itself, that is none."""
     found = universe().npm("worn", "1.0.0").npm("new", "1.0.0")
