@@ -29,8 +29,9 @@ _DEFERRED = ConfigDict(defer_build=True)
 #: The kind of what is left of a project that a person left out (``Settings.paths``).
 OUTSIDE = "outside_paths"
 
-#: The kind of what is left since clients were stopped (``StoppedError``): its steps were not all tried.
-NOT_RESOLVED = "not_resolved"
+#: The kind of what is left since clients were stopped (``StoppedError``): its steps were not all tried. No
+#: other error has it.
+NOT_RESOLVED = "clients_stopped"
 
 RelativePath = Annotated[str, Field(min_length=1, max_length=4096)]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
+from fallback_plugins.pypi.manifests.requirements import unresolvable
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, StoppedError, ToolFailedError
 from fallback_tier.outcome import (
@@ -309,6 +310,17 @@ def test_other_ecosystems_are_as_ever(tmp_path: Path) -> None:
     plan = planned(tmp_path, A, other, pypi=StoppingEcosystem(), files=files)
     assert moves(plan) == {"center": "2.0.0"}
     assert open_ones(plan) == {("A", "left")}
+
+
+def test_a_line_that_no_resolver_is_given_is_a_refusal(tmp_path: Path) -> None:
+    """Its kind reads alike, and no client was stopped: the others are fixed without it."""
+    error = unresolvable("requirements.txt", "git+https://example.org/a")
+    assert error.kind != NOT_RESOLVED
+    plugin = LadderEcosystem(failing={"right": error})
+    plan = planned(tmp_path, A, B, pypi=plugin)
+    assert moves(plan) == {"left": "2.0.0"}
+    assert {item.reason for item in plan.left} == {RefusalReason.RECIPE_UNSUPPORTED}
+    assert open_ones(plan) == set()
 
 
 def test_the_refusal_names_its_kind() -> None:
