@@ -215,14 +215,9 @@ class EcosystemPlanner:
             except StoppedError as error:
                 return self._stopped(error.problem, error.next_step)
             except _RESOLVE_ERRORS as error:
-                if error.kind == NOT_RESOLVED:
-                    return self._stopped(error.problem, error.next_step)
                 rounds += 1
                 self._one_by_one(error)
                 continue
-            open_one = next((it for it in resolved.left if it.is_not_resolved), None)
-            if open_one is not None:
-                return self._stopped(open_one.sentence, open_one.next_step)
             stuck = tuple(
                 item for item in resolved.left if not self._is_known(self._remaining(item))
             )
@@ -266,6 +261,7 @@ class EcosystemPlanner:
         return [item.model_copy(update={"advisory_ids": others})] if others else []
 
     def _resolved(self, advisory: Advisory) -> _Resolved:
+        """Return a resolution, and keep it. Raises StoppedError, too, if it was not made to its end."""
         if not self._resolve:
             outline, self._outline = self._outline, None
             found = outline or self._outlined(advisory)
@@ -280,7 +276,12 @@ class EcosystemPlanner:
                 unread=selection.unread,
                 declined=selection.declined,
             )
-        result = self._plugin.apply(selection, advisory, self._repo)
+        try:
+            result = self._plugin.apply(selection, advisory, self._repo)
+        except RecipeError as error:
+            if error.kind == NOT_RESOLVED:
+                raise _stop(error.problem, error.next_step) from error
+            raise
         check_recipe(result.changes, self._plugin, self._repo)
         resolved = _Resolved(
             moves=result.moves,
@@ -293,6 +294,9 @@ class EcosystemPlanner:
             unread=result.unread,
         )
         self._known.append(resolved)
+        open_one = next((item for item in result.left if item.is_not_resolved), None)
+        if open_one is not None:
+            raise _stop(open_one.sentence, open_one.next_step)
         return resolved
 
     def _outlined(self, advisory: Advisory) -> _Resolved:
@@ -345,16 +349,10 @@ class EcosystemPlanner:
         except StoppedError as error:
             self._cut_short = error.problem, error.next_step
         except _RESOLVE_ERRORS as own:
-            if own.kind == NOT_RESOLVED:
-                self._cut_short = own.problem, own.next_step
-            elif not self._asked_in_parts(group):
+            if not self._asked_in_parts(group):
                 why = _refusal_of(own)
                 self._leave([self._whole(one, why, own.next_step) for one in group])
         else:
-            open_one = next((it for it in resolved.left if it.is_not_resolved), None)
-            if open_one is not None:
-                self._cut_short = open_one.sentence, open_one.next_step
-                return
             if resolved.left and self._asked_in_parts(group):
                 return
             ids = tuple(one.id for one in group)
@@ -588,6 +586,10 @@ class EcosystemPlanner:
             tests=self._tests(resolved.files),
             advisory=together,
         )
+
+
+def _stop(problem: str, next_step: str) -> StoppedError:
+    return StoppedError(problem, next_step=next_step, kind=NOT_RESOLVED)
 
 
 def open_items(
