@@ -34,12 +34,13 @@ from fallback_tier.errors import (
 from fallback_tier.execution import StoppableClients
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.inspection import look_at, tags_of
-from fallback_tier.installed_plugins import InstalledPlugins, clients_and_plugins
+from fallback_tier.installed_plugins import InstalledPlugins
 from fallback_tier.inventory import InstalledPackage
 from fallback_tier.outcome import UnreadItem
 from fallback_tier.planning import Remaining, RemediationPlan, divisible_plan
 from fallback_tier.ports import EcosystemPlugin, ListsPackages
 from fallback_tier.repo import RepoContext, Settings
+from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.scan.document import (
     Finding,
     FixStep,
@@ -103,7 +104,7 @@ class Scanner:
         Raises RepositoryError; StateFolderError if a client can't write its cache; ToolError; and what
         ``query.affecting`` and ``OsvLookup.find`` raise if the database gives no answer.
         """
-        clients, _ = clients_and_plugins(self.settings.allow_hosts)
+        clients = SubprocessClients(allow_hosts=self.settings.allow_hosts)
         stoppable = StoppableClients(clients)
         plugins = InstalledPlugins(stoppable)
         repo = look_at(repository, clients, self.settings)
