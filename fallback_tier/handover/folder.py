@@ -7,8 +7,9 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -48,14 +49,20 @@ MAX_BODY_CHARS = 65_536
 #: Of a failed attempt's summary: enough to see why it failed; the audit trail has all of it.
 _SUMMARY_CHARS = 1_500
 
-#: Of the list of a run's other advisories, which stands last: a body is never cut because of it.
-_OTHERS_CHARS = 16_000
+#: One list of a body. All that one body can have fit together, so that no list pushes another section out.
+_LIST_CHARS = 3_000
 
-#: Reasons of one of them.
+#: The gates' list, and that of a run's other advisories.
+_LONG_LIST_CHARS = 6_000
+
+#: Reasons of an advisory that is not part of a change.
 _MAX_REASONS = 2
 
-#: Advisories that are delivered together with it, by name.
-_MAX_TOGETHER = 20
+#: Files, and advisories that are delivered together, by name.
+_MAX_NAMED = 10
+
+#: Projects whose tests were not judged, each with its last output and the setting that would judge them.
+_MAX_UNJUDGED = 3
 
 _CUT = "\n\n*(cut: the audit trail has all of it)*\n"
 
@@ -79,6 +86,17 @@ def block(text: str, language: str = "") -> str:
     shown = visible(text, lines=True)
     fence = "`" * max(3, _longest(shown) + 1)
     return f"{fence}{language}\n{shown.rstrip()}\n{fence}"
+
+
+def cut_list(lines: str, rest: str, limit: int = _LIST_CHARS) -> str:
+    """Return a list's first lines, at most ``limit`` characters, then how many more there are. ``rest``:
+    where they are."""
+    every = lines.splitlines(keepends=True)
+    ends = accumulate(map(len, every))
+    fitting = sum(end <= limit for end in ends)
+    if fitting == len(every):
+        return lines
+    return f"{''.join(every[:fitting])}- and {len(every) - fitting} more: {rest}\n"
 
 
 def _longest(text: str) -> int:
@@ -109,20 +127,11 @@ class Subject:
     together: Sequence[str] = ()
 
 
-def _other_lines(others: Sequence[OtherAdvisory]) -> list[str]:
-    """Those of which there is room for a line, in their order."""
-    lines: list[str] = []
-    room = _OTHERS_CHARS
-    for other in others:
-        reasons = "; ".join(map(inline, other.reasons[:_MAX_REASONS]))
-        more = len(other.reasons) - _MAX_REASONS
-        why = f", {reasons}" + (f" and {more} more" if more > 0 else "") if reasons else ""
-        line = f"{inline(other.id)}: {other.end}{why}"
-        room -= len(line)
-        if room < 0:
-            break
-        lines.append(line)
-    return lines
+def _other_line(other: OtherAdvisory) -> str:
+    reasons = "; ".join(map(inline, other.reasons[:_MAX_REASONS]))
+    more = len(other.reasons) - _MAX_REASONS
+    why = f", {reasons}" + (f" and {more} more" if more > 0 else "") if reasons else ""
+    return f"{inline(other.id)}: {other.end}{why}"
 
 
 def pull_request_body(subject: Subject) -> str:
@@ -130,24 +139,27 @@ def pull_request_body(subject: Subject) -> str:
     result = subject.result
     remediation = result.application.remediation
     of_recipe = remediation.notes if remediation is not None else ()
-    others = _other_lines(subject.others)
+    unjudged = [
+        (lines, entry_for(one.command or "YOUR TEST COMMAND", one.project))
+        for one in tests_of(result.verdicts)
+        if (lines := tests_lines(one))
+    ]
     text = _template().render(
         subject=subject,
-        others=others,
-        more_others=len(subject.others) - len(others),
-        together=subject.together[:_MAX_TOGETHER],
-        more_together=max(0, len(subject.together) - _MAX_TOGETHER),
+        others=map(_other_line, subject.others),
+        together=subject.together[:_MAX_NAMED],
+        more_together=max(0, len(subject.together) - _MAX_NAMED),
         result=result,
         application=result.application,
+        files=result.application.files[:_MAX_NAMED],
+        more_files=max(0, len(result.application.files) - _MAX_NAMED),
         new_files=new_files(result.application.diff),
         signals=signals(result),
         headline=headline(result),
         shown=not isinstance(result, Patched),
-        untested=[
-            (lines, entry_for(one.command or "YOUR TEST COMMAND", one.project))
-            for one in tests_of(result.verdicts)
-            if (lines := tests_lines(one))
-        ],
+        unjudged=unjudged[:_MAX_UNJUDGED],
+        more_unjudged=max(0, len(unjudged) - _MAX_UNJUDGED),
+        trail=f"`fallback-tier audit show {result.fix_id}`",
         tests_level=tests_level_of(result.verdicts),
         projects=[proof_of(project) for project in projects_of(result.verdicts)],
         notes=tuple(dict.fromkeys((*of_recipe, *notes_of(result.verdicts)))),
@@ -187,6 +199,8 @@ def _template() -> "Template":
     )
     environment.filters["code"] = inline
     environment.filters["block"] = block
+    environment.filters["cut_list"] = cut_list
+    environment.filters["cut_long_list"] = partial(cut_list, limit=_LONG_LIST_CHARS)
     source = files("fallback_tier.handover") / "templates" / "pull-request.md"
     return environment.from_string(source.read_text(encoding="utf-8"))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from fallback_audit.event_types import JudgedTests
-from fallback_audit.vocabulary import GateStatus, PromptShape, Tier
+from fallback_audit.vocabulary import GateStatus, PromptShape, RefusalReason, Tier
 from fallback_audit.vocabulary import TestsLevel as Level
 from fallback_tier.handover.folder import (
     MAX_BODY_CHARS,
@@ -20,7 +20,7 @@ from fallback_tier.handover.folder import (
     inline,
     pull_request_body,
 )
-from fallback_tier.outcome import FileChange, LowConfidence
+from fallback_tier.outcome import ChangedDeclaration, FileChange, Left, LowConfidence
 from fallback_tier.patch.diff import unified_diff
 from tests.unit.handover.verified import (
     BASE,
@@ -178,10 +178,57 @@ def test_hostile_words_render_as_words() -> None:
     assert not [heading for heading in headings if "Approved" in heading]
 
 
+def test_no_list_pushes_another_section_out() -> None:
+    many = tuple(f"{number} {'x' * MAX_INLINE_CHARS}" for number in range(400))
+    moved = remediation()
+    declared = ChangedDeclaration(package="p", file="a.txt", line=1, before="", after=many[0])
+    left = Left(package="p", reason=RefusalReason.NO_FIXED_VERSION, sentence=many[0])
+    recipe = moved.model_copy(
+        update={
+            "moves": moved.moves * 400,
+            "declarations": (declared,) * 400,
+            "left": (left,) * 400,
+            "notes": many,
+        }
+    )
+    projects = tuple(
+        JudgedTests(project=f"p{at}", tests_level=Level.NOT_JUDGED, reason=many[0])
+        for at in range(40)
+    )
+    unjudged = gate("tests", GateStatus.SKIPPED, many[0]).model_copy(
+        update={"tests_level": Level.NOT_JUDGED, "tests": projects}
+    )
+    others = [OtherAdvisory(f"GHSA-{at}", "**not fixed**", many) for at in range(400)]
+    result = verified(
+        *(gate(f"custom-{at}", detail=many[0]) for at in range(40)),
+        unjudged,
+        result={"prior_attempts": (FAILED,) * 3, "usage": (USAGE,)},
+        notes=many,
+        loose_edits=many,
+        files=many,
+        remediation=recipe,
+        low_confidence=LowConfidence(reason="unsupported", attempts=2, double_check=many),
+    )
+    body = pull_request_body(
+        Subject(result, advisory(), BASE, proof="python proof.py", others=others, together=many)
+    )
+    assert len(body) < MAX_BODY_CHARS
+    assert "(cut:" not in body
+    for title in (
+        "What this fixes", "What shows it", "Please double-check", "What was checked",
+        "How it came about", "Cost", "How to verify", "Not in this change",
+    ):  # fmt: skip
+        assert f"\n## {title}\n" in body
+    assert "merging this merges an untested change" in body
+    assert "**not fixed**: `p`" in body
+    assert "**something more was not fixed**" in body
+    assert re.search(r"^- and \d{3} more: `fallback-tier audit show fix-1`$", body, re.MULTILINE)
+
+
 def test_a_body_is_bounded() -> None:
-    notes = tuple("x" * 290 + str(number) for number in range(400))
-    body = pull_request_body(Subject(verified(TESTS, notes=notes), advisory(), BASE))
-    assert len(body) == MAX_BODY_CHARS
+    proof = "x" * MAX_BODY_CHARS
+    subject = replace(by_model(), base_commit=proof)
+    assert len(body := pull_request_body(subject)) == MAX_BODY_CHARS
     assert body.endswith("has all of it)*\n")
 
 
