@@ -20,6 +20,7 @@ from functools import lru_cache
 
 from packaging.utils import canonicalize_name
 
+from fallback_plugins.pypi.manifests.install_options import client_of, takes_word
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set
 from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_at
 from fallback_plugins.shared.commands import SHELL_CELL, code_cells
@@ -36,7 +37,8 @@ _GAP = r"""(?:["',]*[ \t]+["']?|["'][ \t]*,[ \t]*["'])"""
 _QUOTED = r"\"[^\"\r\n]*\"|'[^'\r\n]*'"
 #: A command that installs what its arguments name, up to the end of the command; one that runs a package's
 #: program; and one that adds packages to the project's own (``uv run --with``).
-_OPTIONS = rf"(?:{_GAP}-[\w-]+(?:=[^\s\"',]+)?){{0,20}}"
+_VALUE = rf"{_GAP}(?!(?:install|wheel|download|inject|run|pip|tool)\b)[^\s\"',;&|-][^\s\"',;&|]*"
+_OPTIONS = rf"(?:{_GAP}-[\w-]+(?:=[^\s\"',]+|{_VALUE})?){{0,20}}"
 _COMMAND = lazy_pattern(
     rf"(?<![\w.-])(?:(?:pip(?:[23](?:\.\d+)?)?|pipx|uv{_OPTIONS}{_GAP}(?:pip|tool))"
     rf"{_OPTIONS}{_GAP}(?P<verb>install|wheel|download|inject|run)\b"
@@ -85,17 +87,9 @@ _REQUIREMENT = lazy_pattern(
     rf"[ \t]*{_OPERATOR}[ \t]*[\w.!*+-]+(?:[ \t]*,[ \t]*{_OPERATOR}[ \t]*[\w.!*+-]+)*(?=[\s\"',;)\]]|\Z)"
 )
 
-#: Words of a command, whatever they are quoted by; options of pip and uv that take the next word; a package
-#: by its name alone; what comes with every environment; a line that only prints a command.
+#: Words of a command, whatever they are quoted by; a package by its name alone; what comes with every
+#: environment; a line that only prints a command.
 _TOKEN = lazy_pattern(r"[^\s\"',]+")
-_TAKES_WORD = lazy_pattern(
-    r"-[rcietfdwpbC]|--(?:requirements?|constraints?|overrides?|editable|index-url|extra-index-url|find-links"
-    r"|(?:default-)?index|target|prefix|root|python(?:-version|-platform)?|platform|abi|implementation|src"
-    r"|dest|wheel-dir|no-binary|only-binary|cache-dir|timeout|retries|proxy|cert|trusted-host|group|report"
-    r"|upgrade-strategy|progress-bar|log|config-settings?|exclude-newer|resolution|prerelease|index-strategy"
-    r"|keyring-provider|link-mode|suffix|pip-args|spec|with-requirements|with-editable|extra"
-    r"|package|env-file|directory|project|module)|-m"
-)
 _BARE = lazy_pattern(
     r"[A-Za-z0-9][\w.-]*(?:\[[\w,.-]*\])?(?<!\.txt)(?<!\.in)(?<!\.whl)(?<!\.toml)(?<!\.gz)"
 )
@@ -237,11 +231,12 @@ def _may_install(text: str) -> bool:
 @dataclass(frozen=True)
 class _Area:
     """Where a command names packages. ``command``: all of its arguments. ``is_python``: names are strings
-    there."""
+    there. ``client``: as ``client_of`` returns it."""
 
     span: tuple[int, int]
     command: tuple[int, int]
     is_python: bool = False
+    client: str = "pip"
 
 
 def _requirements(text: str, area: _Area) -> list[tuple[str, str]]:
@@ -263,13 +258,15 @@ def _requirements(text: str, area: _Area) -> list[tuple[str, str]]:
         if release is not None:
             exact = "" if release["version"] == "latest" else f"=={release['version']}"
             written.append(release["name"] + exact)
-        elif _BARE.fullmatch(word) and not _TAKES_WORD.fullmatch(before):
+        elif _BARE.fullmatch(word) and not takes_word(area.client, before):
             written.append(word)
     names = ((canonicalize_name(re.split(r"[^\w.-]", it, maxsplit=1)[0]), it) for it in written)
     return [(name, it) for name, it in names if name != it or name not in _ALWAYS_THERE]
 
 
-def _run(text: str, span: tuple[int, int], *, has_tool: bool) -> Iterator[tuple[int, int]]:
+def _run(
+    text: str, span: tuple[int, int], client: str, *, has_tool: bool
+) -> Iterator[tuple[int, int]]:
     """Where a command that runs a program names packages: the values of its options, and, if it has a tool,
     the first other word, unless an option names that. What follows are the program's own arguments."""
     start, end = span
@@ -277,14 +274,14 @@ def _run(text: str, span: tuple[int, int], *, has_tool: bool) -> Iterator[tuple[
     option = before = ""
     for match in _ARGUMENT.finditer(text, start + is_item, end):
         word, place = match[match.lastgroup or 0], match.span(match.lastgroup or 0)
-        named = _NAMES_PACKAGE.fullmatch(word)
+        named = _NAMES_PACKAGE.fullmatch("--with" if word == "-w" and client == "uv" else word)
         if before in {"with", "from", "spec"}:
             yield place
             option = before if before != "with" else option
         elif named and named["value"]:
             yield place[1] - len(named["value"]), place[1]
             option = named["option"] if named["option"] != "with" else option
-        elif has_tool and not word.startswith("-") and not _TAKES_WORD.fullmatch(before):
+        elif has_tool and not word.startswith("-") and not takes_word(client, before):
             if not option:
                 yield place
             return
@@ -297,11 +294,13 @@ def _areas(name: str, text: str) -> Iterator[_Area]:
         if _PRINTS.search(text[max(text.rfind("\n", 0, start) + 1, start - _MAX_BEFORE) : start]):
             continue
         span = match.span("arguments")
+        client = client_of(text[start : match.start("arguments")])
         runs = match["runner"] or match["verb"] == "run"
         if runs or match["adds"]:
-            yield from (_Area(it, span) for it in _run(text, span, has_tool=bool(runs)))
+            named = _run(text, span, client, has_tool=bool(runs))
+            yield from (_Area(it, span, client=client) for it in named)
         else:
-            yield _Area(span, span)
+            yield _Area(span, span, client=client)
     is_python, found = name.endswith(".py"), list[re.Match[str]]()
     if is_python:
         sessions = _SESSION.finditer(text)
