@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 
 from fallback_plugins.npm.manifests.manifest import MANIFEST, in_folder, readable_text
 from fallback_plugins.npm.manifests.specs import foreign, is_package_name
+from fallback_plugins.npm.surveying.client_options import takes_word
 from fallback_plugins.shared.commands import SCRIPTS, SHELL_CELL, code_cells
 from fallback_plugins.shared.identity import is_aside
 from fallback_tier.repo import RepoContext
@@ -103,14 +104,7 @@ _CREATES = frozenset({"create", "init", "innit"})
 _UPDATES = frozenset({"update", "up", "upgrade", "udpate"})
 _INSTALLS = _ADDS | {"ci", "clean-install", "ic", "install-clean", "install-test", "it"}
 
-#: Options whose value is the next word.
-_VALUED = frozenset(
-    {
-        *("--prefix", "-C", "--dir", "--cwd", "--filter", "-F", "-w", "--workspace", "--registry"),
-        *("--tag", "--userconfig", "--cache", "--loglevel", "--modules-folder", "--store-dir"),
-        *("--mutex", "--network-timeout", "--omit", "--include", "-c", "--call"),
-    }
-)
+#: Options that name the package whose program is run.
 _PACKAGE = ("--package", "-p")
 
 #: Lines and settings by which a client ignores its lock.
@@ -395,18 +389,24 @@ def _commands(path: str, line: str) -> Iterator[ClientCommand]:
 def _command(path: str, program: str, words: list[str]) -> ClientCommand:
     plain: list[str] = []
     named: list[str] = []
+    client = _CLIENTS[program]
     rest = iter(words[1:])
+    before = ""
     for word in rest:
         option, _, value = word.partition("=")
         if option in _PACKAGE and (value or program in _RUNNERS or _RUNS & {*plain}):
             named.append(value or next(rest, ""))
-        elif option in _VALUED and not value:
+        elif takes_word(client, option) and not value:
             next(rest, "")
         elif not word.startswith("-"):
-            plain.append(word)
+            # A flag may be followed by its value.
+            if not (before.startswith("--") and word in {"true", "false"}):
+                plain.append(word)
         elif word == "--" and named:
             break
-    client = _CLIENTS[program]
+        before = word
+    if client == "yarn" and plain[:1] == ["workspace"]:
+        plain = plain[2:]
     verbs = [it for it in plain[:2] if it != "global"] or [""]
     is_run = program in _RUNNERS or verbs[0] in (_RUNS - ({"exec"} if client != "npm" else set()))
     arguments: list[str] = []
