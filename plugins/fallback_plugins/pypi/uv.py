@@ -673,9 +673,9 @@ class _UvResolver(LockResolver[LockedProject]):
         previous = {(node.name, node.version) for node in self._project.tree.nodes.values()}
         for name, version in new.yanked - previous:
             raise resolver_failed(f"It would take {name} {version}, which is yanked.")
-        for registry in registries(self._path, text) - registries(self._path, self._project.text):
+        for index in registries(self._path, text) - registries(self._path, self._project.text):
             raise resolver_failed(
-                f"It would take packages from {registry}, which {self._path} does not name: uv is set up with"
+                f"It would take packages from {index}, which {self._path} does not name: uv is set up with"
                 " another index than the project."
             )
 
