@@ -233,7 +233,7 @@ def _outline(
     if not moves and not left and not _may_be_affected(python_projects, advisory):
         notes = unread.notes
         if [*_unresolved(python_projects, advisory)]:
-            # Unknown is not clean.
+            # What is unknown must not be reported as unaffected.
             nothing = _nothing(advisory, unread.reader.repo, python_projects, unread)
             return Outline(left=(whole_project_left("", nothing),), notes=notes)
     return Outline(

@@ -492,11 +492,11 @@ class _UvResolver(LockResolver[LockedProject]):
 
     def _check_rebuilt(self) -> None:
         """Raise RecipeError if uv does not accept the lock for the manifest that is recreated from it."""
-        message = self._objection(self._project.texts, self._project.text)
-        if message:
+        objection = self._objection(self._project.texts, self._project.text)
+        if objection:
             raise missing(
                 self._path,
-                f"{self._path} does not show all of its manifest. {message}",
+                f"{self._path} does not show all of its manifest. {objection}",
                 kind="manifest_incomplete",
             )
 
@@ -513,10 +513,10 @@ class _UvResolver(LockResolver[LockedProject]):
         text = spliced(self._project.text, unchanged, new.text)
         self._check_origins(text, new)
         # If the text is not exactly uv's own, uv must accept it as a current lock.
-        message = self._objection(manifests, text) if text != new.text else None
-        if message:
+        objection = self._objection(manifests, text) if text != new.text else None
+        if objection:
             raise resolver_failed(
-                f"uv does not accept the new {self._path} as up to date. {message}"
+                f"uv does not accept the new {self._path} as up to date. {objection}"
             )
         return State({**manifests, self._path: text}, read_tree(self._path, text))
 
@@ -590,8 +590,8 @@ class _UvResolver(LockResolver[LockedProject]):
     def _made(
         self, manifests: Mapping[str, str], start: str, options: Sequence[str], stubs_of: str
     ) -> Locked:
-        """Return uv's lock, begun from ``start``. ``stubs_of``: a lock, whose releases without a wheel get
-        stubs."""
+        """Return the lock that uv makes from these manifests and the lock ``start``. ``stubs_of``: a lock,
+        whose releases without a wheel get stubs."""
         files = scratch_files(manifests, self._path, start)
         stubs = stub_wheels(self._path, stubs_of)
         return uv_lock(

@@ -148,7 +148,7 @@ class PackageIndex:
     """Queries the registry for a package. Every method raises RecipeError, ToolMissingError."""
 
     def __init__(self, clients: ClientRunner, ages: Sequence[str] = ()) -> None:
-        """Query by ``clients``. ``ages``: age rules, as options of uv."""
+        """Prepare queries through ``clients``. ``ages``: age rules, as options of uv."""
         self._clients = clients
         self._ages = ages
 
@@ -600,10 +600,14 @@ class Sdist:
         """Return the beginning of its wheel's file name."""
         return f"{self.name.replace('-', '_')}-{self.version}"
 
-    def stub(self, said: Sequence[str]) -> str:
-        """Return the metadata for its stub wheel. ``said``: requirement lines, from
-        ``sdist_requirements``."""
-        lines = ["Metadata-Version: 2.1", f"Name: {self.name}", f"Version: {self.version}", *said]
+    def stub(self, requirement_lines: Sequence[str]) -> str:
+        """Return the metadata for its stub wheel. ``requirement_lines``: from ``sdist_requirements``."""
+        lines = [
+            "Metadata-Version: 2.1",
+            f"Name: {self.name}",
+            f"Version: {self.version}",
+            *requirement_lines,
+        ]
         if self.requires_python:
             lines.append(f"Requires-Python: {self.requires_python}")
         return "\n".join([*lines, ""])
@@ -645,7 +649,7 @@ def sdists_of(index: str, name: str, python: str) -> tuple[Sdist, ...] | None:
                 str(version), Sdist(name, str(version), archive_file, requires_python)
             )
     if not is_listed:
-        return None  # a page for people: of a login, or of another format
+        return None  # not a listing: a login page, or another format
     return tuple(sdist for version, sdist in sdists.items() if version not in built_versions)
 
 

@@ -519,7 +519,7 @@ class CommandResolution:
         ]
         return bool(closed_texts) and all(map(_is_annotated, closed_texts))
 
-    # --- the value ------------------------------------------------------------------------------
+    # --- the resulting Resolution ---------------------------------------------------------------
 
     def _resolution(
         self,
@@ -769,7 +769,7 @@ class _Learnt:
     def required(self, client: UvClient, lines: Wanted, name: str) -> tuple[Sdist, ...]:
         """Return the releases without a wheel of a package for which uv needs one to find a solution."""
         if name not in self.listed:
-            with suppress(RecipeError):  # a package that not every Python has
+            with suppress(RecipeError):  # the package may not support this Python
                 alone = client.lock(Wanted((name,)), alone=(name,)).text
                 self._list(client, name, _registries(package_tables("uv.lock", alone)))
         return self.listed.get(name) or _by_uv(client, lines, name)
