@@ -137,8 +137,8 @@ class _Resolver(EditResolver[PipenvProject]):
         lock = PipfileLock(path, state.files[path])
         # Sections may hold other release lines of the package: each is moved to its own fixed version, one
         # at a time.
-        affected = locked.affected_versions(state.tree, self._advisory)[package][-1]
-        current = affected if len(state.tree.of(package)) > 1 else ""
+        highest_affected = locked.affected_versions(state.tree, self._advisory)[package][-1]
+        current = highest_affected if len(state.tree.of(package)) > 1 else ""
         moved = {package: self._target(state, package)}
         while True:
             check_raises(texts, moved, may_raise, {package: current} if current else {})

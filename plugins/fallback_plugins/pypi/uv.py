@@ -372,7 +372,7 @@ class _UvResolver(LockResolver[LockedProject]):
 
     def _not_forced(self, state: State, package: str, current: str, target: str) -> RecipeError:
         """Return the refusal to override a requirement whose target is another major version."""
-        asking = (
+        dependents = (
             dependent
             for node in state.tree.of(package)
             for dependent in state.tree.dependents(node.key)
@@ -384,7 +384,7 @@ class _UvResolver(LockResolver[LockedProject]):
                 constraint=f"{package} {ask.spec}".strip(),
                 file=self._place(state, parent.name),
             )
-            for parent, ask in asking
+            for parent, ask in dependents
         ]
         return RecipeError(
             RefusalReason.BLOCKED_BY_CONSTRAINT,
@@ -533,7 +533,7 @@ class _UvResolver(LockResolver[LockedProject]):
     ) -> Mapping[str, str]:
         """Return the manifests with a person's age exceptions, each valid until the end of the day of its
         release. uv makes no lock that its own settings exclude. Raises RecipeError."""
-        ages, excepted = self._project.ages, dict(manifests)
+        ages, edited = self._project.ages, dict(manifests)
         files = [rule.file for rule in ages.rules if rule.line]
         for package, version in wanted.items() if files else ():
             until = ages.exception_until(package, version) if version else None
@@ -545,10 +545,10 @@ class _UvResolver(LockResolver[LockedProject]):
                     f"{files[0]} excludes {package} {version}, and only an entry of its own there could"
                     " make an exception."
                 )
-            excepted[path] = _with_exception(
-                path, excepted[path], package, f"{until:%Y-%m-%dT%H:%M:%SZ}"
+            edited[path] = _with_exception(
+                path, edited[path], package, f"{until:%Y-%m-%dT%H:%M:%SZ}"
             )
-        return excepted
+        return edited
 
     def _tree_of(
         self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]

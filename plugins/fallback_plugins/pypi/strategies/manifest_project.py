@@ -102,7 +102,8 @@ class ManifestProject:
 
     @property
     def command(self) -> CommandResolution:
-        """Return the resolution's command, made once for the base commit. Raises RepositoryError."""
+        """Return the resolution of the install command, made once for the base commit. Raises
+        RepositoryError."""
         only_tools, only_kept = self._ONLY_TOOLS, self.only_kept
 
         def command() -> CommandResolution:

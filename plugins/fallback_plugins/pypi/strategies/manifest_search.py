@@ -190,8 +190,8 @@ class ManifestSearch:
         return does_not_apply(problem, package, PROJECT, spec, file)
 
     def _raise(self, state: State, packages: tuple[str, ...]) -> _Reached:
-        """Raise declared packages so that none of these is affected: only ancestors, or else any. Raises
-        RecipeError."""
+        """Raise declared packages so that none of these is affected: only their ancestors or, if that
+        fails, any. Raises RecipeError."""
         affected = self._bad(state.tree, packages)
         names = state.tree.asked
         ancestors = {name for name in names if _reaches(state.tree, name, affected)}
