@@ -684,10 +684,10 @@ class _UvResolver(LockResolver[LockedProject]):
     ) -> RecipeError:
         """Return uv's refusal of these versions, with the files that declare what blocks."""
 
-        def place(package: str) -> str:
+        def file_of(package: str) -> str:
             return self._project.manifest if package == PYTHON else self._place(state, package)
 
-        return error.placed(self._path, state.tree, place, wanted)
+        return error.placed(self._path, state.tree, file_of, wanted)
 
     @cached_property
     def _unchanged(self) -> str:

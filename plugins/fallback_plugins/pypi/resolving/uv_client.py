@@ -99,11 +99,11 @@ class UvRefusedError(RecipeError):
         self,
         project: str,
         tree: DependencyTree,
-        place: Callable[[str], str],
+        file_of: Callable[[str], str],
         targets: Mapping[str, str],
     ) -> RecipeError:
         """Return the refusal to move packages of a project to ``targets`` (versions by package). It names
-        the files that declare what blocks (by ``place``), and the versions in the tree."""
+        the files that declare what blocks (by ``file_of``), and the versions in the tree."""
         blockers = [
             blocker.model_copy(
                 update={
@@ -112,7 +112,7 @@ class UvRefusedError(RecipeError):
                     )
                 }
             )
-            for blocker in blockers_in(self.output, place, targets)
+            for blocker in blockers_in(self.output, file_of, targets)
         ]
         if self._is_host_refused or not blockers:
             return self
