@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 
 class _Factory:
-    """As the entry point ``fallback_tier.ecosystems`` names it (ports.EcosystemFactory): the rules alone
-    are asked for far more often than the plugin, and import little."""
+    """The factory that the entry point ``fallback_tier.ecosystems`` names (ports.EcosystemFactory). The
+    rules are needed far more often than the plugin, and import little."""
 
     @property
     def rules(self) -> "EcosystemRules":

@@ -1,7 +1,8 @@
-"""Which Python distributions a repository is the source of: its own manifests, parsed (ADR-0037).
+"""The Python distributions of which a repository is the source, by its own manifests (ADR-0037).
 
-A name stands in ``[project]`` (PEP 621), ``[tool.poetry]``, ``[tool.flit.metadata]``, in setup.cfg's
-``[metadata]`` or in the call of ``setup()``, in this order; nothing else in these files is one.
+A distribution's name is in ``[project]`` (PEP 621), ``[tool.poetry]``, ``[tool.flit.metadata]``, in
+setup.cfg's ``[metadata]`` or in the call of ``setup()``, in this order. Nothing else in these files counts
+as a name.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,10 +34,10 @@ from fallback_tier.repo import RepoContext
 
 _KINDS = frozenset({Kind.PYPROJECT, Kind.SETUP_CFG, Kind.SETUP_PY})
 
-#: PyPI refuses what has a classifier of this kind (PEP 301; the registry's own rule).
+#: PyPI refuses packages with a classifier that starts with this (PEP 301; a rule of the registry).
 _PRIVATE = "Private ::"
 
-#: No second try: an answer is a second witness, never a condition.
+#: Without retries, as the registry's answer is only additional evidence and not required.
 _ONCE = {
     "UV_HTTP_RETRIES": "0",
     "UV_HTTP_TIMEOUT": "10",
@@ -44,7 +45,7 @@ _ONCE = {
     "UV_COMPILE_BYTECODE": "",
 }
 
-#: Seconds for one question: a wheel is fetched for the addresses in its metadata.
+#: Timeout of one query, which fetches a wheel for the URLs in its metadata.
 LINKS_TIMEOUT_S = 20.0
 
 
@@ -52,8 +53,9 @@ _ModulesByFolder = Callable[[], Mapping[str, set[str]]]
 
 
 def own_packages(repo: RepoContext, names: Collection[str]) -> tuple[OwnPackage, ...]:
-    """The distributions that folders' first telling files name; with a doubt, those among examples, tests
-    and other people's code, and those of a root whose name can't be read."""
+    """Return, of ``names``, the distributions of the repository's folders: of each by the first manifest
+    that names one. A ``doubt`` marks those among examples, tests and vendored code, those not to be
+    published, and those of a root whose name can't be read."""
     folders: dict[str, None] = {}
     for path in repo.tracked_files:
         if kind_of(path) in _KINDS:
@@ -65,39 +67,50 @@ def own_packages(repo: RepoContext, names: Collection[str]) -> tuple[OwnPackage,
 
 
 def source_links(package: str, clients: ClientRunner) -> tuple[str, ...]:
-    """What the metadata of its newest release says; empty where the registry does not answer."""
+    """Return the URLs in the metadata of a package's newest release; empty if the registry does not
+    answer."""
     with scratch_folder("uv") as folder:
-        place = folder / "target"
-        words = ["pip", "install", "--no-deps", "--no-build", "--no-config", "--target", str(place)]
+        target = folder / "target"
+        arguments = [
+            "pip",
+            "install",
+            "--no-deps",
+            "--no-build",
+            "--no-config",
+            "--target",
+            str(target),
+        ]
         try:
-            command = [*words, str(canonicalize_name(package))]
+            command = [*arguments, str(canonicalize_name(package))]
             clients.run("uv", command, cwd=folder, timeout_s=LINKS_TIMEOUT_S, env=_ONCE)
         except ToolError:
             return ()
-        for metadata in (found.metadata for found in distributions(path=[str(place)])):
+        for metadata in (
+            distribution.metadata for distribution in distributions(path=[str(target)])
+        ):
             if canonicalize_name(metadata["Name"]) == canonicalize_name(package):
                 urls = metadata.get_all("Project-URL", [])
-                named = (url.partition(",")[2].strip() for url in urls)
-                return texts(*metadata.get_all("Home-page", []), *named)
+                project_urls = (url.partition(",")[2].strip() for url in urls)
+                return texts(*metadata.get_all("Home-page", []), *project_urls)
     return ()
 
 
 def _modules(repo: RepoContext) -> Mapping[str, set[str]]:
-    """Top-level packages and modules by folder, flat or below ``src``."""
-    found: dict[str, set[str]] = {}
+    """Return the top-level packages and modules by folder, directly in it or in its ``src``."""
+    modules: dict[str, set[str]] = {}
     for path in repo.tracked_files:
         pure = PurePosixPath(path)
         if pure.suffix == ".py":
-            named = pure.parent if pure.name == "__init__.py" else pure
-            place = named.parent.parent if named.parent.name == "src" else named.parent
-            found.setdefault(str(place), set()).add(canonicalize_name(named.stem or "."))
-    return found
+            module = pure.parent if pure.name == "__init__.py" else pure
+            folder = module.parent.parent if module.parent.name == "src" else module.parent
+            modules.setdefault(str(folder), set()).add(canonicalize_name(module.stem or "."))
+    return modules
 
 
 def _packages(
     repo: RepoContext, folder: str, names: Collection[str], modules: _ModulesByFolder
 ) -> Iterator[OwnPackage]:
-    """What one folder's manifests name, of ``names``."""
+    """Yield the distribution that one folder's manifests name, if it is one of ``names``."""
 
     def is_code(path: str) -> bool:
         return path.endswith(".py") and not path.endswith("setup.py")
@@ -111,7 +124,7 @@ def _packages(
         name = canonicalize_name(name.strip())
         doubt = ASIDE if is_aside(manifest) else ""
         classifiers = stated.classifiers if isinstance(stated.classifiers, list) else ()
-        if any(str(one).startswith(_PRIVATE) for one in classifiers):
+        if any(str(classifier).startswith(_PRIVATE) for classifier in classifiers):
             doubt = UNPUBLISHED
         if name in names and (not doubt or has_source(repo, manifest, is_code)):
             yield OwnPackage(
@@ -130,37 +143,41 @@ def _packages(
 def _by_its_modules(
     repo: RepoContext, folder: str, names: Collection[str], modules: _ModulesByFolder
 ) -> Iterator[OwnPackage]:
-    """A distribution whose name can't be read is taken to be called as what it installs; else, where
-    nothing but examples or tests ask for the package, nobody can tell whose it is."""
+    """Yield the distributions that a folder may be if its name can't be read: those named like its modules.
+    If there are none in the root, those that only examples or tests require, as unreadable."""
     script = in_folder(folder, "setup.py")
-    called = modules().get(folder, set()).intersection(names)
+    matching_names = modules().get(folder, set()).intersection(names)
     doubt = ASIDE if is_aside(script) else ""
-    yield from (OwnPackage(name=name, manifest=script, doubt=doubt) for name in sorted(called))
-    if folder == "." and not called:
+    yield from (
+        OwnPackage(name=name, manifest=script, doubt=doubt) for name in sorted(matching_names)
+    )
+    if folder == "." and not matching_names:
         asked_aside = (name for name in sorted(names) if _is_asked_aside_only(repo, name))
-        yield from (OwnPackage(name=it, manifest=script, doubt=UNREADABLE) for it in asked_aside)
+        yield from (
+            OwnPackage(name=name, manifest=script, doubt=UNREADABLE) for name in asked_aside
+        )
 
 
 def _is_asked_aside_only(repo: RepoContext, name: str) -> bool:
     try:
-        places = {place.path for place in survey(repo, name)}
+        paths = {place.path for place in survey(repo, name)}
     except (RecipeError, RepositoryError):
-        return False  # whoever would raise the version says so
-    return bool(places) and all(map(is_aside, places))
+        return False  # what would raise the version reports it
+    return bool(paths) and all(map(is_aside, paths))
 
 
 def _declarations(
     repo: RepoContext, folder: str, names: Collection[str]
 ) -> Iterator[tuple[str, Stated]]:
-    for file, stated in _READERS.items():
+    for file, reader in _READERS.items():
         path = in_folder(folder, file)
         if not repo.has(path):
             continue
         try:
             text = repo.read_text(path)
-            # A script can put its name together; what only a table may say stands there in full.
+            # Only a script may compute its name; in the other files the name is written out.
             if file == "setup.py" or mentioned(text, frozenset(names)) or "name" in text:
-                yield from ((path, one) for one in stated(text))
+                yield from ((path, stated) for stated in reader(text))
         except (RecipeError, RepositoryError):
             yield path, Stated(hides_its_name=True)
 
@@ -173,7 +190,8 @@ _READERS: Mapping[str, Callable[[str], Iterable[Stated]]] = {
 
 
 def _asks_for(name: str, requires: Sequence[str]) -> bool:
-    """A requirement of one's own extras (``lib[all]``) puts extras together, and names no other package."""
+    """Return whether a package requires itself. A requirement with extras (``lib[all]``), or in an extra,
+    doesn't count: it combines the package's own extras."""
     return any(
         declaration_in(line.strip(), name) is not None
         and "[" not in line

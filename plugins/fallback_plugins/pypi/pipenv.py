@@ -1,7 +1,7 @@
 """A pipenv project, fixed by exact edits of its lock.
 
-pipenv itself is not run: it builds source distributions. Its lock keeps pins alone, so the real uv checks
-the pins against each other, in a scratch lock that is thrown away.
+pipenv itself is not run: it builds source distributions. Its lock has only pins, so the real uv checks the
+pins against each other, in a scratch lock that is discarded.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,46 +34,48 @@ from fallback_plugins.shared.ladder import blocked
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.errors import RecipeError
 
-#: Packages that may move with one fix. More is no minimal fix: resolve it anew.
+#: The most packages that may move with one fix. With more it would not be minimal: lock the project again.
 MAX_MOVED = 4
 
-#: Stands where neither Pipfile nor lock says which Python it is for.
+#: The Python to resolve for if neither Pipfile nor lock names one.
 _SOME_PYTHON = "3.9"
 
-#: Categories of a Pipfile that the lock calls otherwise.
+#: Sections of a Pipfile that have another name in the lock, with that name.
 _SECTIONS = {"packages": "default", "dev-packages": "develop"}
 
 
 @dataclass
 class PipenvProject(EditedProject):
-    """Pipfile.lock with the Pipfile beside it, where there is one."""
+    """A Pipfile.lock with the Pipfile next to it, if there is one."""
 
     _MANIFEST = "Pipfile"
     _CLIENT = "pipenv"
     _INSTALL = "pipenv sync"
-    _HAS_TREE = False  # the lock keeps pins alone
+    _HAS_TREE = False  # the lock has only pins
 
     @cached_property
     def step(self) -> LockStep:
-        """Nothing is asked where the lock's own hash says that it is of this Pipfile."""
-        asked: list[ManifestRequest] = []
+        """Return the lock with what the Pipfile requires; without that if the lock's hash shows that it is
+        in step."""
+        requests: list[ManifestRequest] = []
         for path, text in self.texts.items():
             if not self.lock.is_of(path, text):
                 entries = pipfile_entries(parse_toml(path, text))
-                asked += [
-                    ManifestRequest(path, canonicalize_name(it.name), it.declaration)
-                    for it in entries
-                    if not it.declaration.marker and not it.declaration.refusal
+                requests += [
+                    ManifestRequest(path, canonicalize_name(entry.name), entry.declaration)
+                    for entry in entries
+                    if not entry.declaration.marker and not entry.declaration.refusal
                 ]
-        return LockStep(self.path, "pipenv lock", self.lock.held, asked, self.lock.unversioned)
+        return LockStep(self.path, "pipenv lock", self.lock.held, requests, self.lock.unversioned)
 
     @cached_property
     def lock(self) -> PipfileLock:
-        """The lock as it stands."""
+        """Return the parsed lock."""
         return PipfileLock(self.path, self.text)
 
     def tree_of(self, lock: PipfileLock) -> DependencyTree:
-        """The pins; the Pipfile's own requests are the only edges that the files tell."""
+        """Return the pins as a tree. Its only edges are the Pipfile's own requirements: the files have no
+        others."""
         nodes = {
             f"{pin.name} {pin.version}": Node(f"{pin.name} {pin.version}", pin.name, pin.version)
             for pin in lock.pins
@@ -83,18 +85,22 @@ class PipenvProject(EditedProject):
         roots: tuple[Node, ...] = ()
         if self.texts:
             document = parse_toml(self.manifest, self.texts[self.manifest])
-            entries = [(canonicalize_name(it.name), it) for it in pipfile_entries(document)]
-            sections = [_SECTIONS.get(str(it.keys[0]), str(it.keys[0])) for _, it in entries]
+            entries = [
+                (canonicalize_name(entry.name), entry) for entry in pipfile_entries(document)
+            ]
+            sections = [
+                _SECTIONS.get(str(entry.keys[0]), str(entry.keys[0])) for _, entry in entries
+            ]
             asks = tuple(
-                DependencyEdge(name, it.value, of_section.get((section, name)) or keys.get(name))
-                for (name, it), section in zip(entries, sections, strict=True)
+                DependencyEdge(name, entry.value, of_section.get((section, name)) or keys.get(name))
+                for (name, entry), section in zip(entries, sections, strict=True)
             )
             roots = (Node(self.manifest, self.manifest, "", asks),)
         return DependencyTree(self.path, nodes, roots)
 
     @cached_property
     def tree(self) -> DependencyTree:
-        """The pins, as ``tree_of`` has them."""
+        """Return the lock's pins as a tree."""
         return self.tree_of(self.lock)
 
     def _resolver(self, releases: Releases) -> EditResolver["PipenvProject"]:
@@ -108,46 +114,48 @@ class PipenvProject(EditedProject):
         return None
 
 
-def _of_line(held: str, version: str) -> Callable[[Declaration], str | None]:
-    """The version for each declaration; None for one that does not admit the copy that is held."""
-    return lambda declaration: version if not held or declaration.admits(held) else None
+def _of_line(current: str, version: str) -> Callable[[Declaration], str | None]:
+    """Return a function that returns the version for a declaration, or None if it does not admit
+    ``current``."""
+    return lambda declaration: version if not current or declaration.admits(current) else None
 
 
 def _entry(release: Release) -> dict[str, Any]:
-    """A release's version and hashes as a Pipfile.lock has them."""
+    """Return a release's version and hashes as an entry of a Pipfile.lock."""
     hashes = sorted(file.hash for file in release.files)
     return {"hashes": hashes, "version": f"=={release.version}"}
 
 
 class _Resolver(EditResolver[PipenvProject]):
-    """The steps of one resolution."""
+    """The steps over one Pipfile.lock."""
 
-    #: Do the new pins need what the lock does not hold?
+    #: Whether the new pins need packages that the lock does not hold.
     _gains = False
 
     def _moved(self, state: State, package: str, may_raise: MayRaise) -> State:
         path, texts = self._path, self._manifests(state)
         lock = PipfileLock(path, state.files[path])
-        # Categories may hold other lines of the package: each goes to its own fix, one at a time.
-        line = locked.affected_versions(state.tree, self._advisory)[package][-1]
-        held = line if len(state.tree.of(package)) > 1 else ""
+        # Sections may hold other release lines of the package: each is moved to its own fixed version, one
+        # at a time.
+        highest_affected = locked.affected_versions(state.tree, self._advisory)[package][-1]
+        current = highest_affected if len(state.tree.of(package)) > 1 else ""
         moved = {package: self._target(state, package)}
         while True:
-            check_raises(texts, moved, may_raise, {package: held} if held else {})
+            check_raises(texts, moved, may_raise, {package: current} if current else {})
             if not self._widen(lock, moved):
                 break
         python = lock.python or _SOME_PYTHON
         for name, version in moved.items():
-            own = held if name == package else ""
-            texts = {**texts, **locked.raised(texts, name, _of_line(own, version))}
+            only_line = current if name == package else ""
+            texts = {**texts, **locked.raised(texts, name, _of_line(only_line, version))}
             release, metadata = self._index.release(name, version, python)
-            sections = lock.sections_of(name, own)
+            sections = lock.sections_of(name, only_line)
             lock = lock.with_release(name, _entry(release), metadata.requires_python, sections)
         if self._gains:
-            for other, text in texts.items():
-                if has_own_index(other, text):
+            for file, text in texts.items():
+                if has_own_index(file, text):
                     raise unsupported(
-                        f"{other} names several indexes, and something new would have to come into"
+                        f"{file} names several indexes, and something new would have to come into"
                         f" {path} from one of them."
                     )
             lock = self._with_new(lock, PipfileLock(path, state.files[path]), moved)
@@ -160,7 +168,7 @@ class _Resolver(EditResolver[PipenvProject]):
     def _with_new(
         self, lock: PipfileLock, before: PipfileLock, moved: Mapping[str, str]
     ) -> PipfileLock:
-        """With what the new releases need and the lock lacks. Raises RecipeError."""
+        """Return the lock with what the new releases need and the old lock lacks. Raises RecipeError."""
         python = before.python or _SOME_PYTHON
         chosen = self._index.joined(self._lines(before, moved), (), python)
         for name, pin in _new_pins(before, self._index, moved, chosen, python).items():
@@ -169,9 +177,9 @@ class _Resolver(EditResolver[PipenvProject]):
         return lock
 
     def _widen(self, lock: PipfileLock, moved: dict[str, str]) -> bool:
-        """Move one more pin, if it stands in the way of the new ones by uv's word; False: none does.
+        """Move one more pin if uv reports that it conflicts with the new ones; return False if none does.
 
-        Raises RecipeError: uv blames none, or that one can't move.
+        Raises RecipeError if uv names no pin, or if that one can't move.
         """
         before = self._held_together
         self._gains = False
@@ -191,7 +199,8 @@ class _Resolver(EditResolver[PipenvProject]):
 
     @cached_property
     def _held_together(self) -> frozenset[str] | None:
-        """The packages of the old pins, resolved; None: uv can't, and ``unchecked`` says why."""
+        """Return the packages that the old pins resolve to; None if uv can't, with the reason in
+        ``unchecked``."""
         lock = self._project.lock
         try:
             return frozenset(self._resolved(lock, {}))
@@ -216,23 +225,23 @@ class _Resolver(EditResolver[PipenvProject]):
         self, lock: PipfileLock, moved: dict[str, str], name: str, blame: tuple[str, str]
     ) -> None:
         parent, spec = blame
-        held = next((pin.version for pin in lock.pins if pin.name == parent), None)
+        current = next((pin.version for pin in lock.pins if pin.name == parent), None)
         python = lock.python or _SOME_PYTHON
-        free = held if parent not in moved and len(moved) < MAX_MOVED else None
-        label = f"{parent} {held or ''}".strip()
+        movable = current if parent not in moved and len(moved) < MAX_MOVED else None
+        label = f"{parent} {current or ''}".strip()
         refusal = blocked(name, moved[name], parent=label, spec=spec, where=lock.path)
         moved[parent] = self._index.lowest_parent(
-            parent, free, f"{name}=={moved[name]}", python, refusal
+            parent, movable, f"{name}=={moved[name]}", python, refusal
         )
 
 
-#: Packages that one fix may bring in, as for Poetry.
+#: The most packages that one fix may bring in, as for Poetry.
 MAX_NEW = 20
 
 
 @dataclass(frozen=True)
 class _NewPin:
-    """One pin that a lock gains, in the sections of those that ask for it."""
+    """A pin that a lock gains, with the sections of the packages that require it."""
 
     release: Release
     metadata: Metadata
@@ -246,12 +255,12 @@ def _new_pins(
     chosen: Mapping[str, str],
     python: str,
 ) -> dict[str, _NewPin]:
-    """What the moved releases need and the lock lacks, and what that needs; ``chosen``: its versions.
+    """Return the pins that the moved releases need and the lock lacks, with those that these need in turn.
 
-    Raises RecipeError.
+    ``chosen``: the versions to take. Raises RecipeError.
     """
-    found: dict[str, _NewPin] = {}
-    held = {pin.name for pin in lock.pins}
+    new_pins: dict[str, _NewPin] = {}
+    locked_names = {pin.name for pin in lock.pins}
     waiting = [
         (name, _NewPin(*index.release(name, version, python), lock.sections_of(name)))
         for name, version in moved.items()
@@ -260,32 +269,33 @@ def _new_pins(
         parent, pin = waiting.pop(0)
         for requirement in _needed(pin.metadata, lock.extras_of(parent), python):
             child = canonicalize_name(requirement.name)
-            known = found.get(child)
-            if child in held or (known and known.sections >= pin.sections):
+            existing = new_pins.get(child)
+            if child in locked_names or (existing and existing.sections >= pin.sections):
                 continue
-            if child not in chosen or len(found) >= MAX_NEW:
+            if child not in chosen or len(new_pins) >= MAX_NEW:
                 raise RecipeError(
                     RefusalReason.MANIFEST_MISSING,
                     f"{parent} would bring in {child}, which {lock.path} does not hold.",
                     next_step="Resolve it with `pipenv lock`.",
                 )
-            sections = pin.sections | (known.sections if known else frozenset())
+            sections = pin.sections | (existing.sections if existing else frozenset())
             new = index.release(child, chosen[child], python)
-            found[child] = _NewPin(*new, sections)
-            waiting.append((child, found[child]))
-    return found
+            new_pins[child] = _NewPin(*new, sections)
+            waiting.append((child, new_pins[child]))
+    return new_pins
 
 
 def _needed(metadata: Metadata, extras: Iterable[str], python: str) -> Iterator[Requirement]:
-    """Raises RecipeError for what is needed on some platforms only."""
-    wanted = set(map(canonicalize_name, extras))
+    """Yield the requirements of a release with these extras. Raises RecipeError for one that applies to
+    some platforms only."""
+    wanted_extras = set(map(canonicalize_name, extras))
     for requirement in metadata.requirements:
         marker = str(requirement.marker) if requirement.marker else ""
-        asked = set(map(canonicalize_name, extras_in(marker)))
-        when = either([without_extras(marker)], f"~{python}")
-        if when == NEVER or (asked and not asked & wanted):
+        marker_extras = set(map(canonicalize_name, extras_in(marker)))
+        condition = either([without_extras(marker)], f"~{python}")
+        if condition == NEVER or (marker_extras and not marker_extras & wanted_extras):
             continue
-        if when != ALWAYS:
+        if condition != ALWAYS:
             raise unsupported(
                 f"{requirement.name} is needed where {marker}, and a Pipfile.lock does not say which"
                 " platform it is for."

@@ -1,4 +1,4 @@
-"""The PyPI plugin, as the tier sees it (``ports.EcosystemPlugin``)."""
+"""The PyPI plugin's implementation of ``ports.EcosystemPlugin``."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -50,19 +50,19 @@ class PyPIEcosystem(RecipeEcosystem):
 
     @property
     def name(self) -> str:
-        """OSV's name of the ecosystem."""
+        """Return OSV's name of the ecosystem."""
         return ECOSYSTEM
 
     def manifests(self, tracked_files: Sequence[str]) -> tuple[str, ...]:
-        """Manifests and locks, those that are only read too."""
+        """Return the manifests and locks, including those that are only read."""
         return tuple(path for path in tracked_files if kind_of(path) is not None)
 
     def own_packages(self, repo: RepoContext, names: Collection[str]) -> tuple[OwnPackage, ...]:
-        """The distributions that its pyproject.toml, setup.cfg or setup.py files name."""
+        """Return the distributions that pyproject.toml, setup.cfg or setup.py files name, of ``names``."""
         return identity.own_packages(repo, names)
 
     def source_links(self, package: str) -> tuple[str, ...]:
-        """The project's URLs in the metadata of its newest release."""
+        """Return the project's URLs in the metadata of a package's newest release."""
         return identity.source_links(package, self.clients)
 
     @property
@@ -70,23 +70,24 @@ class PyPIEcosystem(RecipeEcosystem):
         return recipe
 
     def outline(self, advisory: Advisory, repo: RepoContext) -> Outline:
-        """What the files alone tell; nothing is resolved."""
+        """Return what the files alone show. Nothing is resolved."""
         return recipe.outline(advisory, repo, self.clients)
 
     def inventory(self, repo: RepoContext) -> Inventory:
-        """What locks, and clients where there is none in step, say is installed."""
+        """Return the installed packages by locks, or by clients if there is no lock in step."""
         from fallback_plugins.pypi.projects import inventory
 
         return inventory(repo, self.clients)
 
     def editable_keys(self, path: str) -> tuple[str, ...] | None:
-        """Where a manifest asks for packages. A requirements file has lines, a lock has no such keys; of
-        setup.py, a program, nothing may change."""
+        """Return the keys of a manifest that list requirements; none for requirements files and locks,
+        which have no such keys. None: the file is not a manifest, or is setup.py, a program that may not be
+        changed."""
         kind = kind_of(path)
         return None if kind in {None, Kind.SETUP_PY} else _KEYS.get(kind, ())
 
     def gates(self) -> Sequence[Gate]:
-        """PyPI's gates, cheapest first."""
+        """Return PyPI's gates, cheapest first."""
         from fallback_plugins.pypi.gates import build_gates
 
         return build_gates()
@@ -104,7 +105,7 @@ class PyPIEcosystem(RecipeEcosystem):
         return testing.run(context, tree, argv, timeout_s)
 
     def runs_on(self, context: GateContext, tree: RepoContext, argv: Sequence[str]) -> str:
-        """Its environment, to the byte."""
+        """Return the interpreter and installed files that a command runs on, to the byte."""
         from fallback_plugins.pypi.gates import testing
 
         return testing.runs_on(context, tree, argv)
@@ -112,27 +113,29 @@ class PyPIEcosystem(RecipeEcosystem):
     def run_on_another(
         self, context: GateContext, tree: RepoContext, argv: Sequence[str], number: int
     ) -> bool:
-        """Another Python that is installed here."""
+        """Choose another Python of this machine for all later commands; return False if there is none of
+        that number."""
         from fallback_plugins.pypi.gates import testing
 
         return testing.run_on_another(context, tree, argv, number)
 
     def tests_ran(self, output: str) -> int | None:
-        """By the last lines of pytest and unittest.
+        """Return the number of tests that ran, by the last lines of pytest or unittest; None if there are
+        none.
 
-        Without expected failures: code under test can say ``pytest.xfail()`` and end a test well.
+        Expected failures don't count: code under test can call ``pytest.xfail()``, and the test succeeds.
         """
         from fallback_plugins.pypi.gates.testing import pytest_summary, unittest_summary
 
-        reported = pytest_summary(output) or unittest_summary(output)
-        return None if reported is None else reported.ran - reported.expected
+        summary = pytest_summary(output) or unittest_summary(output)
+        return None if summary is None else summary.ran - summary.expected
 
     def mentions(self, package: str, path: str, text: str) -> bool:
-        """Does this source file import the package?"""
+        """Return whether a source file imports the package."""
         return mentions(package, path, text)
 
 
-#: Import names that aren't the distribution's with "_" for "-": the common ones; others are missed.
+#: The common import names that aren't the distribution's name with "_" for "-"; others are missed.
 _IMPORT_NAMES = {
     "attrs": ("attr", "attrs"),
     "beautifulsoup4": ("bs4",),
@@ -164,18 +167,19 @@ _SOURCES = (".py", ".pyi", ".pyx")
 
 
 def mentions(package: str, path: str, text: str) -> bool:
-    """Does this Python file import the distribution's package?"""
+    """Return whether a Python file imports the distribution's package."""
     if not path.endswith(_SOURCES):
         return False
     names, importing = _imports(package)
-    # Most files don't have the word at all, and a plain search is a hundred times as fast.
+    # Most files don't contain the name at all, and a plain search is a hundred times as fast.
     folded = text.lower()
     return any(name.lower() in folded for name in names) and bool(importing.search(text))
 
 
 @lru_cache(maxsize=64)
 def _imports(package: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
-    """What a program imports to use the distribution, as far as its name shows, and a pattern of that."""
+    """Return the names that a program imports to use the distribution, as far as known, and a pattern of
+    such imports."""
     name = canonicalize_name(package)
     names = _IMPORT_NAMES.get(name, (name.replace("-", "_"),))
     module = rf"(?:{'|'.join(map(re.escape, names))})(?![A-Za-z0-9_])"

@@ -1,4 +1,4 @@
-"""The Python ladder over a repository: which projects are affected, and the fix of all of them."""
+"""The recipe for Python: finds the affected projects of a repository and fixes them by the ladder."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -42,69 +42,70 @@ from fallback_tier.repo import RepoContext
 #: The recipe's name in selections and events.
 LADDER = "pypi-ladder"
 
-#: The steps that a version which somebody else chose may be reached by.
+#: The steps by which a version may be reached that a person or a model chose.
 _CHOSEN_STEPS = frozenset({LadderStep.LOCK_REFRESH, LadderStep.DIRECT_BUMP, LadderStep.LOCK_EDIT})
 
 
 def bump(package: str, version: str) -> Selected:
-    """The selection that raises ``package`` to exactly ``version``."""
+    """Return the selection that raises ``package`` to exactly ``version``."""
     name = canonicalize_name(package)
     return Selected(recipe=LADDER, parameters={"package": name, "version": version})
 
 
 def override(package: str, version: str) -> Selected:
-    """The selection that forces the transitive ``package`` to ``version``."""
+    """Return the selection that forces the transitive ``package`` to ``version``."""
     return bumping.override(LADDER, canonicalize_name(package), version)
 
 
 def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Selected:
-    """The ladder, where some project holds, or may bring in, an affected version.
+    """Return the ladder if some project holds, or may bring in, an affected version.
 
-    No client runs. Raises RecipeError, RepositoryError: nothing is affected, or it is hopeless, or unknown.
+    No client runs. Raises RecipeError, RepositoryError if nothing is affected, if what is affected can't be
+    fixed, or if it is unknown what is affected.
     """
-    found, unread = projects(repo, clients), _left_out(advisory, repo)
-    seen = _outline(found, advisory, unread)
-    stuck = [item for item in seen.left if not item.is_outside]
-    if stuck and not (seen.moves and isinstance(advisory, AdvisoryBundle)):
+    python_projects, unread = projects(repo, clients), _left_out(advisory, repo)
+    outlined = _outline(python_projects, advisory, unread)
+    stuck = [item for item in outlined.left if not item.is_outside]
+    if stuck and not (outlined.moves and isinstance(advisory, AdvisoryBundle)):
         refuse(stuck[0])
-    if not seen.moves and not _may_be_affected(found, advisory):
-        if seen.left:
-            refuse(seen.left[0])
-        raise _nothing(advisory, repo, found, unread)
+    if not outlined.moves and not _may_be_affected(python_projects, advisory):
+        if outlined.left:
+            refuse(outlined.left[0])
+        raise _nothing(advisory, repo, python_projects, unread)
     return Selected(recipe=LADDER, parameters={})
 
 
 def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Outline:
-    """What the files alone tell, project by project. Never raises for a file that can't be read."""
-    found = projects(repo, clients)
-    for project in found:
+    """Return what the files alone show about each project. Never raises for a file that can't be read."""
+    python_projects = projects(repo, clients)
+    for project in python_projects:
         if isinstance(project, ManifestProject):
             project.only_kept = True
     unread = _left_out(advisory, repo)
-    made = _outline(found, advisory, unread)
-    notes = (*made.notes, *unchecked(repo, ECOSYSTEM, made.moves))
-    items = dict.fromkeys((*unread.items, *_open_by_files(found, advisory, made)))
-    return made.model_copy(update={"notes": notes, "unread": (*items,)[:MAX_UNREAD_LISTED]})
+    outlined = _outline(python_projects, advisory, unread)
+    notes = (*outlined.notes, *unchecked(repo, ECOSYSTEM, outlined.moves))
+    items = dict.fromkeys((*unread.items, *_open_by_files(python_projects, advisory, outlined)))
+    return outlined.model_copy(update={"notes": notes, "unread": (*items,)[:MAX_UNREAD_LISTED]})
 
 
 def _open_by_files(
-    found: Sequence[PythonProject], advisory: Advisory, made: Outline
+    python_projects: Sequence[PythonProject], advisory: Advisory, outlined: Outline
 ) -> Iterator[UnreadItem]:
-    """Yield what each project may bring in beside what is outlined, and what it does bring in of which only
-    a client can tell how it is fixed."""
-    outlined = [(it.manifest, it.package) for it in made.moves]
-    outlined += [(it.manifest or "", it.package) for it in made.left]
-    for project in found:
+    """Yield what the outline does not have of each project: unknown parts that may bring in an affected
+    package, and affected packages for which only a client can tell the fix."""
+    pairs = [(move.manifest, move.package) for move in outlined.moves]
+    pairs += [(item.manifest or "", item.package) for item in outlined.left]
+    for project in python_projects:
         files = {project.path, *project.manifests}
-        known = {package for path, package in outlined if path in files}
+        outlined_packages = {package for path, package in pairs if path in files}
         for doubt in _unresolved([project], advisory):
-            if doubt.packages - known:
+            if doubt.packages - outlined_packages:
                 yield from doubt.error.unread
-        with suppress(RecipeError, RepositoryError):  # the reason is said when it is outlined
-            if set(project.unsettled(advisory)) - known:
-                for one in project.resolution.affected(advisory):
-                    if one.name not in known:
-                        reason = f"{project.path} brings in {one.name} {one.version}."
+        with suppress(RecipeError, RepositoryError):  # the project's outline reports the reason
+            if set(project.unsettled(advisory)) - outlined_packages:
+                for package in project.resolution.affected(advisory):
+                    if package.name not in outlined_packages:
+                        reason = f"{project.path} brings in {package.name} {package.version}."
                         step = (
                             "Run it without --no-resolve: only a client can tell how it is fixed."
                         )
@@ -114,15 +115,16 @@ def _open_by_files(
 def apply(
     selection: Selected, advisory: Advisory, repo: RepoContext, clients: ClientRunner
 ) -> RecipeResult:
-    """Resolve, in memory. Raises RecipeError, RepositoryError, ToolError."""
+    """Return the fix of all affected projects, made in memory. Raises RecipeError, RepositoryError,
+    ToolError."""
     terms = bumping.terms_of(selection)
-    choice, found = terms.choice, projects(repo, clients, terms)
+    choice, python_projects = terms.choice, projects(repo, clients, terms)
     unread = _left_out(advisory, repo)
     if choice is not None:
-        _check_choice(advisory, repo, found, choice)
+        _check_choice(advisory, repo, python_projects, choice)
         advisory = bumping.about(advisory, ECOSYSTEM, choice.package)
-    # A set that installs folders of the repository is resolved with what the fix makes of these.
-    in_order = sorted(found, key=lambda it: it.installs_folders)
+    # Projects that install folders of the repository come last: they are resolved with the fix of these.
+    in_order = sorted(python_projects, key=lambda project: project.installs_folders)
     resolved = []
     for project in in_order:
         files = files_of(project, repo)
@@ -130,20 +132,24 @@ def apply(
         if not repo.selects(files):  # outside of the folders of ``--path``
             scoped = LeftAsItIs(project.path, ECOSYSTEM, partial(_left_of, project))
         resolved.append(Lenient(scoped, files, unread))
-    fixes = resolve_all(advisory, resolved, nothing=lambda: _nothing(advisory, repo, found, unread))
-    unresolved = [*_unresolved(found, advisory)]
-    doubts = (f"What {it.path} brings in is unknown. {it.part.reason}" for it in unresolved)
-    notes = (*unread.notes, *doubts, *_how_resolved(found, advisory))
+    fixes = resolve_all(
+        advisory, resolved, nothing=lambda: _nothing(advisory, repo, python_projects, unread)
+    )
+    unresolved = [*_unresolved(python_projects, advisory)]
+    doubts = (
+        f"What {doubt.path} brings in is unknown. {doubt.part.reason}" for doubt in unresolved
+    )
+    notes = (*unread.notes, *doubts, *_how_resolved(python_projects, advisory))
     fixes[0] = replace(fixes[0], notes=(*fixes[0].notes, *notes))
     result = combined(ECOSYSTEM, advisory, repo, fixes)
     patched = {change.path: change.after or "" for change in result.changes}
-    still = [*_unresolved(found, advisory, patched)]
-    items = [item for it in still for item in it.error.unread]
+    still_unresolved = [*_unresolved(python_projects, advisory, patched)]
+    items = [item for doubt in still_unresolved for item in doubt.error.unread]
     result = result.model_copy(
         update={
-            "left": (*result.left, *_open_members(advisory, result, still)),
+            "left": (*result.left, *_open_members(advisory, result, still_unresolved)),
             "unread": (*items, *unread.items)[:MAX_UNREAD_LISTED],
-            "tree_before": result.tree_before or _listing(found, result),
+            "tree_before": result.tree_before or _listing(python_projects, result),
         }
     )
     if choice is not None and not choice.forced:
@@ -157,22 +163,24 @@ def apply(
 
 
 def _left_of(project: PythonProject, advisory: Advisory) -> Iterator[Left]:
-    """Yield what is affected of a project outside of ``--path``: as its files declare, and of what they
+    """Yield what is affected in a project outside of ``--path``: what its files declare, and what they
     bring in. Raises RecipeError, RepositoryError."""
     declared = left_as_it_is(project.outline(advisory)).left
     yield from declared
-    known = {item.package for item in declared}
+    declared_packages = {item.package for item in declared}
     try:
-        found = [*left_of(project.resolution, project.path, advisory)]
+        affected = [*left_of(project.resolution, project.path, advisory)]
     except (RecipeError, RepositoryError):
         if not declared:
             raise
     else:
-        yield from (item for item in found if not (item.is_unknown and item.package in known))
+        yield from (
+            item for item in affected if not (item.is_unknown and item.package in declared_packages)
+        )
 
 
 def _left_out(advisory: Advisory, repo: RepoContext) -> LeftOut:
-    """Collects what is left out, beginning with what no project reads."""
+    """Return the collection of what is not read, which starts with what no project reads."""
     unread = left_out(advisory.packages(ECOSYSTEM), repo)
     for source in unread_sources(repo, advisory):
         unread.note(source.path, source.error)
@@ -180,24 +188,31 @@ def _left_out(advisory: Advisory, repo: RepoContext) -> LeftOut:
 
 
 def _check_choice(
-    advisory: Advisory, repo: RepoContext, found: Sequence[PythonProject], choice: Choice
+    advisory: Advisory, repo: RepoContext, python_projects: Sequence[PythonProject], choice: Choice
 ) -> None:
-    """A version that somebody else chose: real, not affected, no downgrade. Raises RecipeError."""
-    held = [
-        before
-        for move in _outline(found, advisory, left_out(advisory.packages(ECOSYSTEM), repo)).moves
+    """Raise RecipeError if a chosen version is not a version, is affected or is a downgrade, or if nothing
+    affected is installed and it is not forced."""
+    versions = [
+        version
+        for move in _outline(
+            python_projects, advisory, left_out(advisory.packages(ECOSYSTEM), repo)
+        ).moves
         if move.package == choice.package
-        for before in move.before
+        for version in move.before
     ]
-    if not held and not choice.forced:
-        raise _nothing(advisory, repo, found, left_out(advisory.packages(ECOSYSTEM), repo))
-    highest = max(held, key=lambda it: sort_key(ECOSYSTEM, it), default=None)
+    if not versions and not choice.forced:
+        raise _nothing(
+            advisory, repo, python_projects, left_out(advisory.packages(ECOSYSTEM), repo)
+        )
+    highest = max(versions, key=lambda version: sort_key(ECOSYSTEM, version), default=None)
     check_target(ECOSYSTEM, advisory, choice.package, choice.version, highest)
 
 
-def _outline(found: Sequence[PythonProject], advisory: Advisory, unread: LeftOut) -> Outline:
+def _outline(
+    python_projects: Sequence[PythonProject], advisory: Advisory, unread: LeftOut
+) -> Outline:
     parts = []
-    for project in found:
+    for project in python_projects:
         try:
             part = project.outline(advisory)
             if not unread.reader.repo.selects(files_of(project, unread.reader.repo)):
@@ -207,26 +222,28 @@ def _outline(found: Sequence[PythonProject], advisory: Advisory, unread: LeftOut
             item = unread.left(project.path, files, error, advisory, ECOSYSTEM)
             part = Outline(left=(item,) if item is not None else ())
         parts.append((project.path, part))
-    others = [project for project in found if not is_aside(project.path)]
-    goes_on = any(part.moves for path, part in parts if not is_aside(path))
-    if goes_on or _may_be_affected(others, advisory):
+    main_projects = [project for project in python_projects if not is_aside(project.path)]
+    main_has_moves = any(part.moves for path, part in parts if not is_aside(path))
+    if main_has_moves or _may_be_affected(main_projects, advisory):
         stuck = [(path, part.left[0]) for path, part in parts if part.left]
         aside = {path for path, left in stuck if unread.set_aside(path, error_of(left))}
         parts = [(path, part) for path, part in parts if path not in aside]
     moves = tuple(move for _, part in parts for move in part.moves)
     left = tuple(item for _, part in parts for item in part.left)
-    if not moves and not left and not _may_be_affected(found, advisory):
+    if not moves and not left and not _may_be_affected(python_projects, advisory):
         notes = unread.notes
-        if [*_unresolved(found, advisory)]:
-            # Unknown is not clean.
-            nothing = _nothing(advisory, unread.reader.repo, found, unread)
+        if [*_unresolved(python_projects, advisory)]:
+            # What is unknown must not be reported as unaffected.
+            nothing = _nothing(advisory, unread.reader.repo, python_projects, unread)
             return Outline(left=(whole_project_left("", nothing),), notes=notes)
-    return Outline(moves=moves, left=left, notes=(*unread.notes, *_how_resolved(found, advisory)))
+    return Outline(
+        moves=moves, left=left, notes=(*unread.notes, *_how_resolved(python_projects, advisory))
+    )
 
 
 @dataclass(frozen=True)
 class _Open:
-    """A part of a project's resolution that is unknown, and the advisory's packages that it may hold."""
+    """An unknown part of a project's resolution, and the advisory's packages that it may bring in."""
 
     path: str
     part: Unresolved
@@ -234,26 +251,27 @@ class _Open:
 
     @property
     def error(self) -> RecipeError:
-        """The refusal to call the project clean."""
+        """Return the refusal to call the project unaffected."""
         part = self.part
         return unknown(self.path, part.reason, next_step=part.next_step, blockers=part.blockers)
 
 
-def _listing(found: Sequence[PythonProject], result: RecipeResult) -> str:
-    """The resolutions of the projects that a fix of texts changes, as evidence."""
+def _listing(python_projects: Sequence[PythonProject], result: RecipeResult) -> str:
+    """Return the listings of the projects that a fix changes, as evidence of the state before it."""
     changed = {change.path for change in result.changes}
     trees = []
-    for project in found:
+    for project in python_projects:
         with suppress(RecipeError, RepositoryError):
             if changed & project.manifests:
                 trees.append(project.resolution.tree)
     return "".join(f"# {tree.source}\n{tree.listing()}" for tree in trees if tree.nodes)
 
 
-def _may_be_affected(found: Sequence[PythonProject], advisory: Advisory) -> bool:
-    """Return whether only a client can tell, or a resolution that needs none holds an affected version."""
-    for project in found:
-        with suppress(RecipeError, RepositoryError):  # the reason is said when it is outlined
+def _may_be_affected(python_projects: Sequence[PythonProject], advisory: Advisory) -> bool:
+    """Return whether only a client can tell what is affected, or a resolution without one shows that
+    something is."""
+    for project in python_projects:
+        with suppress(RecipeError, RepositoryError):  # the project's outline reports the reason
             if project.awaits_client(advisory):
                 return True
             if project.unsettled(advisory) and [*project.resolution.affected(advisory)]:
@@ -262,13 +280,15 @@ def _may_be_affected(found: Sequence[PythonProject], advisory: Advisory) -> bool
 
 
 def _unresolved(
-    found: Sequence[PythonProject], advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS
+    python_projects: Sequence[PythonProject],
+    advisory: Advisory,
+    patched: Mapping[str, str] = NO_TEXTS,
 ) -> Iterator[_Open]:
-    """What of the projects may bring in a package of the advisory, and is unknown. ``patched``: texts of a
-    fix, by path."""
-    for project in found:
+    """Yield the unknown parts of the projects that may bring in a package of the advisory. ``patched``: a
+    fix's texts by path."""
+    for project in python_projects:
         packages, parts = frozenset[str](), tuple[Unresolved, ...]()
-        with suppress(RecipeError, RepositoryError):  # the reason is said when it is outlined
+        with suppress(RecipeError, RepositoryError):  # the project's outline reports the reason
             packages = frozenset(project.unsettled(advisory, patched))
             parts = project.resolution.unresolved if packages else ()
             if isinstance(project, ManifestProject):
@@ -281,23 +301,24 @@ def _unresolved(
 def _open_members(
     advisory: Advisory, result: RecipeResult, unresolved: Sequence[_Open]
 ) -> Iterator[Left]:
-    """Of a bundle, the packages of which nothing is fixed, and it is unknown whether they are affected."""
+    """Yield a bundle's packages that the result does not mention, and of which it is unknown whether they
+    are affected."""
     if not isinstance(advisory, AdvisoryBundle):
         return
-    account = {it.package for it in result.moves} | {it.package for it in result.left}
+    account = {move.package for move in result.moves} | {item.package for item in result.left}
     for member in advisory.members:
         packages = frozenset(member.packages(ECOSYSTEM))
-        about = [it for it in unresolved if it.packages & packages]
+        about = [doubt for doubt in unresolved if doubt.packages & packages]
         if about and not account & packages:
             package, ids = min(about[0].packages & packages), (member.id,)
             left = whole_project_left(about[0].path, about[0].error)
             yield left.model_copy(update={"advisory_ids": ids, "package": package})
 
 
-def _how_resolved(found: Sequence[PythonProject], advisory: Advisory) -> Iterator[str]:
-    """Yield what is to know about the resolutions that were made (what they don't show, a kept one's day,
-    why pins are one), and about lines that no Python installs."""
-    for project in found:
+def _how_resolved(python_projects: Sequence[PythonProject], advisory: Advisory) -> Iterator[str]:
+    """Yield notes on the resolutions that were made (what they don't show, the day of a kept one, why pins
+    are counted as installed), and on lines that no Python installs."""
+    for project in python_projects:
         with suppress(RepositoryError, RecipeError):
             if isinstance(project, ManifestProject):
                 yield from (*project.unknown, *project.command.notes)
@@ -307,19 +328,20 @@ def _how_resolved(found: Sequence[PythonProject], advisory: Advisory) -> Iterato
 
 
 def _nothing(
-    advisory: Advisory, repo: RepoContext, found: Sequence[PythonProject], unread: LeftOut
+    advisory: Advisory, repo: RepoContext, python_projects: Sequence[PythonProject], unread: LeftOut
 ) -> RecipeError:
-    """The refusal if nothing that was read or resolved is affected: *unknown* if not all was."""
-    for project in found:
+    """Return the refusal if nothing that was read or resolved is affected: *unknown* if something was
+    not."""
+    for project in python_projects:
         if isinstance(project, ManifestProject) and project.limited:
             left, (part, *_) = project.limited[0], [*project.stuck(advisory)]
             return RecipeError(
                 left.reason, part.reason, next_step=part.next_step, declined=left.declined
             )
-    for doubt in _unresolved(found, advisory):
+    for doubt in _unresolved(python_projects, advisory):
         unread.note(doubt.path, doubt.error)
-    what = ", ".join(advisory.packages(ECOSYSTEM))
-    read = {path for project in found for path in project.manifests}
+    names = ", ".join(advisory.packages(ECOSYSTEM))
+    read = {path for project in python_projects for path in project.manifests}
     read |= {path for path in repo.tracked_files if kind_of(path) is not None}
     if not read:
         return unread.or_else(
@@ -330,8 +352,8 @@ def _nothing(
                 kind="no_project",
             )
         )
-    clean = f"No manifest or lock here holds an affected version of {what} ({len(read)} read)."
-    problem = " ".join([clean, *_how_resolved(found, advisory)])
+    clean = f"No manifest or lock here holds an affected version of {names} ({len(read)} read)."
+    problem = " ".join([clean, *_how_resolved(python_projects, advisory)])
     return unread.or_else(
         RecipeError(
             RefusalReason.NOT_AFFECTED,

@@ -1,4 +1,4 @@
-"""PyPI's rules: PEP 440 order, PEP 503 names (ports: EcosystemRules)."""
+"""PyPI's rules: PEP 440 order, PEP 503 names (port: EcosystemRules)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,13 @@ from packaging.version import Version
 from fallback_tier.ecosystem_rules import ClientCache, EcosystemRules, PackageClient, PurlName
 from fallback_tier.files.source_paths import PYTHON_SUFFIXES
 
-#: One version as a manifest has it: the order would pass over blanks around it.
+#: One version as written in a manifest, without blanks around it, which the version parser would ignore.
 _EXACT = re.compile(r"[0-9A-Za-z.!+_-]+")
 
-#: The first number of a version, zeros before it left out. Equal versions have it in common.
+#: The first number of a version, without leading zeros. Equal versions share it.
 _FIRST_NUMBER = re.compile(r"\D*?0*(\d+)")
 
-#: PEP 440: ``0!1.0`` is ``1.0``. The first number of an epoch's version says nothing.
+#: PEP 440: ``0!1.0`` equals ``1.0``, so equal versions with an epoch may have different first numbers.
 _EPOCH = "!"
 
 _FILES = frozenset(
@@ -36,14 +36,15 @@ _FILES = frozenset(
 _REQUIREMENTS = re.compile(r".*(?:requirements|constraints).*\.(?:txt|in)", re.IGNORECASE)
 
 
-#: Where the user's own clients read which registries they have.
+#: The files in which the user's clients configure registries.
 _USERS = (
     *("$CONFIG/uv/uv.toml", "/etc/xdg/uv/uv.toml", "/etc/uv/uv.toml"),
     *("$CONFIG/pip/pip.conf", "~/.pip/pip.conf", "/etc/xdg/pip/pip.conf", "/etc/pip.conf"),
     *("$CONFIG/pypoetry/config.toml", "$CONFIG/pypoetry/auth.toml"),
 )
 
-#: The default index, and where its files are. In parts: no file here names a registry that could be asked.
+#: The default index, and the host of its files. In parts, so that no source file names a registry that
+#: could be queried.
 _DEFAULTS = tuple(
     ".".join(parts) + ":443" for parts in (("pypi", "org"), ("files", "pythonhosted", "org"))
 )
@@ -86,9 +87,9 @@ class PyPIRules(EcosystemRules):
         self,
         environ: Mapping[str, str],
         *,
-        offline: bool,  # noqa: ARG002 (uv can't do with a cache that it can only read)
+        offline: bool,  # noqa: ARG002 (uv can't use a read-only cache)
     ) -> Sequence[ClientCache]:
-        """uv's, where it would have it."""
+        """Return uv's cache, in the folder that uv would use."""
         folder = environ.get("XDG_CACHE_HOME") or "~/.cache"
         return (
             ClientCache(
@@ -100,19 +101,20 @@ class PyPIRules(EcosystemRules):
         )
 
     def sort_key(self, version: str) -> Any:
-        """The library's own. Local labels don't order: a local build of an affected version is affected."""
+        """Return the library's key, without the local label: a local build of an affected version is
+        affected."""
         parsed = Version(version)
         return parsed if parsed.local is None else Version(parsed.public)
 
     def shared_by_equals(self, version: str) -> str | None:
-        """The first number, without an epoch."""
+        """Return the version's first number; empty if it has none, None if it has an epoch."""
         if _EPOCH in version:
             return None
-        found = _FIRST_NUMBER.match(version)
-        return found[1] if found else ""
+        match = _FIRST_NUMBER.match(version)
+        return match[1] if match else ""
 
     def successor(self, version: str) -> str:
-        """The first development release after it."""
+        """Return the lowest version above this one: the first development release after it."""
         parsed = Version(version)
         base = parsed.public
         if parsed.dev is not None:
@@ -122,42 +124,44 @@ class PyPIRules(EcosystemRules):
         return f"{base}.post0.dev0"
 
     def next_line(self, version: str) -> str:
-        """The next value of the second number, pre-releases included."""
+        """Return the start of the next minor line, with its pre-releases."""
         parsed = Version(version)
         return f"{parsed.epoch}!{parsed.major}.{parsed.minor + 1}.dev0"
 
     def is_major_step(self, old: str, new: str) -> bool:
-        """PEP 440 promises nothing; the first number is what projects use for it."""
+        """Return whether the first number differs. PEP 440 defines no major version, but projects use that
+        number."""
         return Version(old).major != Version(new).major
 
     def is_prerelease(self, version: str) -> bool:
-        """Alpha, beta, rc or dev."""
+        """Return whether a version is an alpha, beta, rc or dev release."""
         return Version(version).is_prerelease
 
     def is_exact(self, text: str) -> bool:
-        """The characters of one version, none around it."""
+        """Return whether a text has only characters of one version."""
         return _EXACT.fullmatch(text) is not None
 
     def canonical_name(self, name: str) -> str:
-        """PEP 503."""
+        """Return the name as PEP 503 normalizes it."""
         return canonicalize_name(name)
 
     def age_exception_keys(self, package: str) -> Sequence[str]:
-        """uv's; no other client of Python has exceptions in a manifest."""
+        """Return the key of uv's exception. No other Python client has exceptions in a manifest."""
         return (f"tool.uv.exclude-newer-package.{canonicalize_name(package)}",)
 
     def canonical_text(self, text: str) -> str:
-        """PEP 503, over the whole text."""
+        """Return the text, normalized as a whole like a name (PEP 503)."""
         return re.sub(r"[-_.]+", "-", text).lower()
 
     def purl_name(self, name: str) -> PurlName:
-        """Without a namespace; package URLs normalise the name themselves."""
+        """Return the name without a namespace. Package URLs normalize the name themselves."""
         return PurlName("pypi", "", name)
 
     def owns_file(self, name: str) -> bool:
-        """Manifests and locks, requirements, and what is in an installed package."""
+        """Return whether a file name is of a manifest, a lock, requirements or an installed package's
+        metadata."""
         return name in _FILES or _REQUIREMENTS.fullmatch(name) is not None
 
     def document(self, path: str, text: str) -> Any:  # noqa: ARG002 (core reads these formats)
-        """Core reads them."""
+        """Return None, as the core reads these formats itself."""
         return None

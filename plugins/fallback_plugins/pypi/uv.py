@@ -1,8 +1,9 @@
 """A uv project (lock, manifest, workspace members), fixed by the real uv.
 
-Each step of the ladder makes a lock by uv. uv keeps a locked version if it
-can, and otherwise takes the highest, so that a parent raised to an old release could get a child of this
-year, a combination that was never tested. So what has to move with a fix moves as little as possible.
+Each step of the ladder makes a lock by uv. uv keeps a locked version if it can, and otherwise takes the
+highest. So a parent raised to an old release could get a child of this year, a combination that was never
+tested. Therefore what has to move with a fix moves as little as possible.
+
 Edits of ``[tool.uv]`` keep every other byte.
 """
 
@@ -90,47 +91,47 @@ class UvProject(LockedProject):
 
     @cached_property
     def step(self) -> LockStep:
-        """Return the lock with the requests in the arrays of its manifests that hold in every case, or
-        differ from the lock's own record."""
+        """Return the lock with the requirements in the arrays of its manifests that hold in every case, or
+        differ from those that the lock records."""
         tables = package_tables(self.path, self.text)
-        held = grouped((table["name"], str(table.get("version", ""))) for table in tables)
-        known = [
-            (canonicalize_name(it["name"]), SpecifierSet(it.get("specifier", "")))
+        versions = grouped((table["name"], str(table.get("version", ""))) for table in tables)
+        recorded = [
+            (canonicalize_name(entry["name"]), SpecifierSet(entry.get("specifier", "")))
             for table in tables
-            for it in declared(table)
+            for entry in declared(table)
         ]
-        asked = asked_in_arrays(self.texts, self._members, known)
-        return LockStep(self.path, "uv lock", held, asked)
+        requests = asked_in_arrays(self.texts, self._members, recorded)
+        return LockStep(self.path, "uv lock", versions, requests)
 
     @cached_property
     def resolution(self) -> Resolution:
-        """As ``LockedProject`` says: unknown, too, if the lock was made under other rules, or lacks the
-        project itself, which uv locks as a package."""
-        found = super().resolution
-        own = table_of(self._manifest_document, "project") if self.declares else {}
-        name = own.get("name")
+        """Return the resolution as ``LockedProject`` does. It is also unknown if the lock was made with
+        other constraints or overrides, or lacks the project itself, which uv locks as a package."""
+        resolution = super().resolution
+        project = table_of(self._manifest_document, "project") if self.declares else {}
+        name = project.get("name")
         if isinstance(name, str) and canonicalize_name(name) not in self.step.held:
-            return found.doubted(
+            return resolution.doubted(
                 f"{self.path} has no entry of {name}, the project of {self.manifest}, so what is"
                 " installed is unknown.",
                 "Run `uv lock`, commit what it writes, and try again.",
             )
         if not self.declares:
-            return found
+            return resolution
         recorded = table_of(parse_toml(self.path, self.text), "manifest")
-        asked = table_of(self._manifest_document, "tool", "uv")
+        settings = table_of(self._manifest_document, "tool", "uv")
         keys = ("constraint", "override")
         rules_recorded = _rules(
-            (key, f"{it.get('name')}{it.get('specifier', '')}")
+            (key, f"{rule.get('name')}{rule.get('specifier', '')}")
             for key in keys
-            for it in tables(recorded.get(f"{key}s"))
+            for rule in tables(recorded.get(f"{key}s"))
         )
-        rules_asked = _rules(
-            (key, line) for key in keys for line in texts(asked.get(f"{key}-dependencies"))
+        rules_declared = _rules(
+            (key, line) for key in keys for line in texts(settings.get(f"{key}-dependencies"))
         )
-        if rules_recorded == rules_asked:
-            return found
-        return found.doubted(
+        if rules_recorded == rules_declared:
+            return resolution
+        return resolution.doubted(
             f"{self.manifest} constrains or overrides packages otherwise than {self.path} was made"
             " with, so what is installed is unknown.",
             "Run `uv lock`, commit what it writes, and try again.",
@@ -142,10 +143,11 @@ class UvProject(LockedProject):
 
     @property
     def _members(self) -> set[str]:
-        """Return the workspace's manifests. Of another local package, extras and groups are not locked."""
+        """Return the paths of the workspace's manifests. uv locks no extras and groups of other local
+        packages."""
         names = parse_toml(self.path, self.text).get("manifest", {}).get("members", ())
         local: Mapping[str, Mapping[str, Any]] = {}
-        with suppress(RecipeError):  # one outside of the repository: said when it is resolved
+        with suppress(RecipeError):  # it is outside of the repository: a resolution reports it
             local = manifest_paths(self.path, self.text)
         return {self.manifest} | {path for path, table in local.items() if table["name"] in names}
 
@@ -160,12 +162,13 @@ class UvProject(LockedProject):
 
     @cached_property
     def tree(self) -> DependencyTree:
-        """The lock as a tree; its members are roots."""
+        """Return the lock as a tree, with the workspace's members as its roots."""
         return read_tree(self.path, self.text)
 
     @cached_property
     def _paths(self) -> list[str]:
-        """Manifests in the repository. A lock that can't be read accounts for its neighbour."""
+        """Return the paths of the manifests in the repository; of a lock that can't be read, the one next
+        to it."""
         try:
             paths = list(manifest_paths(self.path, self.text))
         except (RecipeError, RepositoryError):
@@ -174,14 +177,16 @@ class UvProject(LockedProject):
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        """The manifests in the repository."""
+        """Return the texts of the manifests in the repository, by path."""
         return {path: self.repo.read_text(path) for path in self._paths}
 
     def _resolver(self, releases: Releases) -> "_UvResolver":
         return _UvResolver(self, releases)
 
     def _refusal(self, node: Node) -> RecipeError | None:
-        tables = [it for it in package_tables(self.path, self.text) if it["name"] == node.name]
+        tables = [
+            table for table in package_tables(self.path, self.text) if table["name"] == node.name
+        ]
         kind = next(filter(None, map(foreign_source, reversed(tables))), None)
         if kind is None:
             return None
@@ -190,30 +195,34 @@ class UvProject(LockedProject):
 
 def _rules(lines: Iterable[tuple[str, str]]) -> set[tuple[str, str, SpecifierSet]]:
     """Return constraints and overrides by name, without those that can't be read."""
-    asked = ((key, requirement_in(line)) for key, line in lines)
-    return {(key, canonicalize_name(it.name), it.specifier) for key, it in asked if it is not None}
+    requirements = ((key, requirement_in(text)) for key, text in lines)
+    return {
+        (key, canonicalize_name(requirement.name), requirement.specifier)
+        for key, requirement in requirements
+        if requirement is not None
+    }
 
 
-#: Times that uv is asked again because it went back to an older release: each names other packages.
+#: The most further runs of uv because it went back to an older release: each may name other packages.
 MAX_FORWARD = 3
 
-#: Minor lines of a parent that are looked at; each costs some runs of uv.
+#: The most minor release lines of a parent that are tried; each costs several runs of uv.
 MAX_LINES = 8
 
 _FLOORS = frozenset({">=", ">", "~=", "=="})
 
-#: Declared ancestors of one package that are tried: each costs two runs of uv.
+#: The most declared ancestors of one package that are tried; each costs two runs of uv.
 MAX_PARENTS_TRIED = 4
 
 
 class _UvResolver(LockResolver[LockedProject]):
-    """The steps of one resolution, each of which brings a package to a given version, and the locks that
-    they make."""
+    """The steps of one resolution. Each makes a lock in which one package has a given version."""
 
     @property
     def strategies(self) -> list[Strategy[Mapping[str, str]]]:
-        """Cheapest first. Raises RecipeError: no resolution can begin from these files."""
-        # What uv must not read is refused once, not by each step.
+        """Return the steps, cheapest first. Raises RecipeError if no resolution can start from these
+        files."""
+        # Raises RecipeError for what uv must not read: once, not in each step.
         scratch_files(self._project.texts, self._path, self._project.text)
         if not self._project.declares:
             self._check_rebuilt()
@@ -233,24 +242,26 @@ class _UvResolver(LockResolver[LockedProject]):
         return self._aimed(self._by_parents, state, package)
 
     def _aimed(self, step: Callable[[State, str, str], State], state: State, package: str) -> State:
-        """Take a step with the version that the record names: uv itself reports one that is yanked or not
-        published. Only if that doesn't serve is the registry asked for another."""
-        held = locked.affected_versions(state.tree, self._advisory)[package][-1]
-        offered = partial(self.releases.lowest_safe, package, held)
+        """Take a step with the version that the advisory names: uv itself reports one that is yanked or not
+        published. Query the registry for another version only if that one fails."""
+        current = locked.affected_versions(state.tree, self._advisory)[package][-1]
+        lowest_safe = partial(self.releases.lowest_safe, package, current)
         try:
-            named = self.releases.named(package, held)
+            named_version = self.releases.named(package, current)
         except RecipeError:
-            return step(state, package, offered())
-        is_candidate = is_prerelease(ECOSYSTEM, named) and not is_prerelease(ECOSYSTEM, held)
-        if is_candidate or "+" in held:
-            return step(state, package, offered())
+            return step(state, package, lowest_safe())
+        is_candidate = is_prerelease(ECOSYSTEM, named_version) and not is_prerelease(
+            ECOSYSTEM, current
+        )
+        if is_candidate or "+" in current:
+            return step(state, package, lowest_safe())
         try:
-            return step(state, package, named)
+            return step(state, package, named_version)
         except RecipeError as error:
             if error.reason is RefusalReason.BLOCKED_BY_CONSTRAINT:
                 raise
-            target = offered()
-            if target == named:
+            target = lowest_safe()
+            if target == named_version:
                 raise
             return step(state, package, target)
 
@@ -274,7 +285,7 @@ class _UvResolver(LockResolver[LockedProject]):
         excluded = not_admitting(manifests, package, target)
         if excluded:
             target = self._target_within(state, package, target, excluded)
-        # Without its manifest, what the lock records of a declaration can't be raised.
+        # A declaration whose manifest is missing is only recorded in the lock, and can't be raised.
         recorded = () if self._project.declares else state.tree.roots
         for name, ask in ((root.name, ask) for root in recorded for ask in root.asks):
             if ask.name == package and ask.spec and not admits(ask.spec, target):
@@ -286,61 +297,63 @@ class _UvResolver(LockResolver[LockedProject]):
         return self._locked(state, manifests, {package: target})
 
     def _directly(self, state: State, package: str, target: str) -> State:
-        """Raise every declaration that excludes the version to it; constraints and overrides too."""
+        """Raise every declaration that excludes the version to it, including constraints and overrides."""
         manifests, lines = self._manifests(state), _has_lines(state, package)
-        held = locked.affected_versions(state.tree, self._advisory)[package]
+        affected = locked.affected_versions(state.tree, self._advisory)[package]
 
         def of_line(declaration: Declaration) -> str | None:
             """Return the safe version above the highest affected copy that the declaration admits."""
-            own = [version for version in held if declaration.admits(version)]
-            return self.releases.lowest_safe(package, own[-1]) if own else None
+            admitted = [version for version in affected if declaration.admits(version)]
+            return self.releases.lowest_safe(package, admitted[-1]) if admitted else None
 
         edited = locked.raised(manifests, package, of_line if lines else target)
         if not edited:
             raise unsupported(f"No manifest of {self._path} holds {package} back.")
-        # uv keeps the lines that may stay, and moves those whose declarations exclude what is locked.
+        # Several release lines: uv keeps those that may stay, and moves those whose declarations exclude
+        # the locked version.
         wanted = {} if lines else {package: target}
         return self._locked(state, {**manifests, **edited}, wanted)
 
     def _by_parents(self, state: State, package: str, target: str) -> State:
-        """Raise the declared ancestors to the lowest version whose tree has the safe one."""
-        last: RecipeError | None = None
-        found: dict[str, str] = {}
+        """Raise a declared ancestor, or all together, to the lowest version whose tree has the safe one."""
+        last_error: RecipeError | None = None
+        versions: dict[str, str] = {}
         child = {package: target}
-        for name, held in self._ancestors(state, package):
+        for name, current in self._ancestors(state, package):
             try:
-                version = self._lowest_parent(name, held, package, target)
-                found[name] = version
+                version = self._lowest_parent(name, current, package, target)
+                versions[name] = version
                 return self._with_parents(state, {name: version}, child)
             except UvRefusedError as error:
-                last = self._placed(error, state, child)
+                last_error = self._placed(error, state, child)
             except RecipeError as error:
-                last = error
-        if len(found) > 1:
+                last_error = error
+        if len(versions) > 1:
             try:
-                return self._with_parents(state, found, child)
+                return self._with_parents(state, versions, child)
             except RecipeError as error:
-                last = error
-        for name, version in found.items():
+                last_error = error
+        for name, version in versions.items():
             with suppress(RecipeError):
                 return self._with_followers(state, {name: version}, child)
-        raise last or resolver_failed("No ancestor could be tried.")
+        raise last_error or resolver_failed("No ancestor could be tried.")
 
     def _overridden(self, state: State, package: str, target: str) -> State:
         """Override a parent's requirement (``override-dependencies``) within the same major version."""
-        held = state.tree.highest(ECOSYSTEM, package) or target
-        if Version(held).major != Version(target).major:
-            raise self._not_forced(state, package, held, target)
+        current = state.tree.highest(ECOSYSTEM, package) or target
+        if Version(current).major != Version(target).major:
+            raise self._not_forced(state, package, current, target)
         root = self._project.manifest
         manifests = self._manifests(state)
-        # Bounded: a later lock must not cross the major that the parent was never tried with.
+        # With an upper bound: a later lock must not reach a major version that the parent was never tried
+        # with.
         bounds = f">={at_least(target)},<{Version(target).major + 1}"
         text = with_override(root, manifests[root], f"{package}{bounds}")
         return self._locked(state, {**manifests, root: text}, {package: target})
 
     def notes_on(self, fix: ProjectFix) -> Iterator[str]:
-        """Yield the notes of ``LockResolver.notes_on``, and each override of a fixed package without which
-        uv resolves to the same versions."""
+        """Yield the notes of ``LockResolver.notes_on``, and one for each override of a fixed package that
+        is unneeded, as uv resolves to the same versions without it."""
         yield from super().notes_on(fix)
         path, after = self._project.manifest, fix.after
         files = {self._path: self._project.text, **self._project.texts, **fix.texts}
@@ -357,9 +370,13 @@ class _UvResolver(LockResolver[LockedProject]):
                 where = f"The override of {move.package} in {path}"
                 yield unneeded_override(where, move.package)
 
-    def _not_forced(self, state: State, package: str, held: str, target: str) -> RecipeError:
+    def _not_forced(self, state: State, package: str, current: str, target: str) -> RecipeError:
         """Return the refusal to override a requirement whose target is another major version."""
-        asking = (one for node in state.tree.of(package) for one in state.tree.dependents(node.key))
+        dependents = (
+            dependent
+            for node in state.tree.of(package)
+            for dependent in state.tree.dependents(node.key)
+        )
         blockers = [
             Blocker(
                 kind=BlockerKind.CONFLICT,
@@ -367,12 +384,12 @@ class _UvResolver(LockResolver[LockedProject]):
                 constraint=f"{package} {ask.spec}".strip(),
                 file=self._place(state, parent.name),
             )
-            for parent, ask in asking
+            for parent, ask in dependents
         ]
         return RecipeError(
             RefusalReason.BLOCKED_BY_CONSTRAINT,
-            f"{package} {target} is another major version than {held}: it is not forced on what requires"
-            f" it ({', '.join(it.package for it in blockers)}).",
+            f"{package} {target} is another major version than {current}: it is not forced on what requires"
+            f" it ({', '.join(blocker.package for blocker in blockers)}).",
             next_step=f"Upgrade what requires {package} to releases that admit {target}.",
             blockers=blockers,
             kind="another_major",
@@ -381,15 +398,15 @@ class _UvResolver(LockResolver[LockedProject]):
     def _target_within(
         self, state: State, package: str, target: str, excluded: tuple[str, str]
     ) -> str:
-        held = locked.affected_versions(state.tree, self._advisory)[package][-1]
+        current = locked.affected_versions(state.tree, self._advisory)[package][-1]
         manifests = self._manifests(state)
 
         def admitted(version: str) -> bool:
             return not_admitting(manifests, package, version) is None
 
         try:
-            self.releases.named(package, held, admitted)
-            return self.releases.lowest_safe(package, held, admitted)
+            self.releases.named(package, current, admitted)
+            return self.releases.lowest_safe(package, current, admitted)
         except RecipeError as error:
             raise locked.excluded_by(*excluded, package, target) from error
 
@@ -402,8 +419,8 @@ class _UvResolver(LockResolver[LockedProject]):
     def _with_followers(
         self, state: State, parents: Mapping[str, str], child: Mapping[str, str]
     ) -> State:
-        """Raise parents, and other declared packages as far as these need it (ADR-0077); what they admit
-        stays. Raises RecipeError."""
+        """Raise parents, and those other declared packages that exclude what the parents need (ADR-0077).
+        Raises RecipeError."""
         edited = locked.all_raised(self._manifests(state), parents)
         wanted = {**parents, **child}
         after = self._tree_of(state, _with_room(edited, state.tree, wanted), wanted)
@@ -412,31 +429,32 @@ class _UvResolver(LockResolver[LockedProject]):
         return self._locked(state, edited, {**wanted, **moved})
 
     def _ancestors(self, state: State, package: str) -> Sequence[tuple[str, str]]:
-        """Return the declared packages that bring a package in, with the versions held, shortest paths
+        """Return the declared packages that bring a package in, with their locked versions, shortest paths
         first."""
-        found = {
+        versions = {
             dependency_path[1].name: dependency_path[1].version
             for node in state.tree.of(package)
             for dependency_path in state.tree.paths_to(node.key)
             if len(dependency_path) > 2 and state.tree.is_root(dependency_path[0])
         }
         manifests = self._manifests(state)
-        named = [name for name in found if any(locked.declared(manifests, name))]
-        return [(name, found[name]) for name in named[:MAX_PARENTS_TRIED]]
+        declared_names = [name for name in versions if any(locked.declared(manifests, name))]
+        return [(name, versions[name]) for name in declared_names[:MAX_PARENTS_TRIED]]
 
-    def _lowest_parent(self, name: str, held: str, package: str, target: str) -> str:
-        """Return the version to which a parent, locked at ``held``, is raised for ``target`` of its child.
+    def _lowest_parent(self, name: str, current: str, package: str, target: str) -> str:
+        """Return the version to which a parent, locked at ``current``, is raised for ``target`` of its
+        child.
 
-        Within a major version the lowest that admits the target is the smallest step (ADR-0016). Across
-        one, everything moves anyway, and the lowest that admits it ("werkzeug>=2.0") may be years older
-        than the target and never tried with it: so the lowest is taken whose lower bound is of the
-        target's minor line, if a release of that major version has such a bound. Raises RecipeError if
-        none admits the target; ToolMissingError.
+        Within a major version, the lowest that admits the target is the smallest step (ADR-0016). In
+        another one, everything moves anyway, and the lowest that admits the target ("werkzeug>=2.0") may be
+        years older than it and was never tried with it. So the lowest version is taken whose lower bound is
+        in the target's minor line or above, if a release of that major version has such a bound. Raises
+        RecipeError if none admits the target; ToolMissingError.
         """
         python = lowest_python(requires_python(self._path, self._project.text))
-        wanted, constraint = f"{name}>={at_least(held)}", f"{package}>={at_least(target)}"
+        wanted, constraint = f"{name}>={at_least(current)}", f"{package}>={at_least(target)}"
         lowest = version = self._index.lowest_with(wanted, constraint, python)[name]
-        if Version(lowest).major == Version(held).major:
+        if Version(lowest).major == Version(current).major:
             return lowest
         for _ in range(MAX_LINES):
             try:
@@ -444,46 +462,49 @@ class _UvResolver(LockResolver[LockedProject]):
                 if specifier is None or not specifier.contains(target, prereleases=True):
                     return lowest
                 floors = (
-                    it.version.removesuffix(".*") for it in specifier if it.operator in _FLOORS
+                    clause.version.removesuffix(".*")
+                    for clause in specifier
+                    if clause.operator in _FLOORS
                 )
                 line = Version(target).release[:2]
                 if any(Version(floor).release[:2] >= line for floor in floors):
                     return version
-                at = Version(version)
-                above = f"{name}>={at.major}.{at.minor + 1},<{at.major + 1}"
+                parsed = Version(version)
+                above = f"{name}>={parsed.major}.{parsed.minor + 1},<{parsed.major + 1}"
                 version = self._index.lowest_with(above, f"{package}>={target}", python)[name]
             except RecipeError:
                 return lowest
         return lowest
 
     def _required(self, name: str, version: str, package: str, python: str) -> SpecifierSet | None:
-        """Return what a release requires of a package; None: nothing, or only with an extra."""
+        """Return a release's version range of a package it requires, or None if it does so only with an
+        extra, or not at all."""
         _, metadata = self._index.release(name, version, python)
         required = (
-            it.specifier
-            for it in metadata.requirements
-            if canonicalize_name(it.name) == package and "extra" not in str(it.marker or "")
+            requirement.specifier
+            for requirement in metadata.requirements
+            if canonicalize_name(requirement.name) == package
+            and "extra" not in str(requirement.marker or "")
         )
         return next(required, None)
 
     # --- making a lock ------------------------------------------------------------------------------
 
     def _check_rebuilt(self) -> None:
-        """Raise RecipeError if uv does not accept the manifest, as recreated from the lock, as the lock's
-        own."""
-        message = self._objection(self._project.texts, self._project.text)
-        if message:
+        """Raise RecipeError if uv does not accept the lock for the manifest that is recreated from it."""
+        objection = self._objection(self._project.texts, self._project.text)
+        if objection:
             raise missing(
                 self._path,
-                f"{self._path} does not show all of its manifest. {message}",
+                f"{self._path} does not show all of its manifest. {objection}",
                 kind="manifest_incomplete",
             )
 
     def _locked(
         self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
     ) -> State:
-        """Return the lock with these versions, everything else kept if possible. An empty version: each
-        release line of the package as high as its declarations admit. Raises RecipeError."""
+        """Return the lock with these versions and, if possible, everything else unchanged. An empty
+        version: each release line of the package as high as its declarations admit. Raises RecipeError."""
         manifests = self._excepting(manifests, wanted)
         new = self._lowest(state, manifests, wanted)
         unchanged = (
@@ -491,17 +512,17 @@ class _UvResolver(LockResolver[LockedProject]):
         )
         text = spliced(self._project.text, unchanged, new.text)
         self._check_origins(text, new)
-        # What is not uv's own text, uv must take for its own.
-        message = self._objection(manifests, text) if text != new.text else None
-        if message:
+        # If the text is not exactly uv's own, uv must accept it as a current lock.
+        objection = self._objection(manifests, text) if text != new.text else None
+        if objection:
             raise resolver_failed(
-                f"uv does not accept the new {self._path} as up to date. {message}"
+                f"uv does not accept the new {self._path} as up to date. {objection}"
             )
         return State({**manifests, self._path: text}, read_tree(self._path, text))
 
     @cached_property
     def _rules(self) -> list[str]:
-        """The rules on ages in uv.toml, which uv does not get to read, as options that the lock records."""
+        """Return the age rules in uv.toml, which uv is not given here, as options that the lock records."""
         rules = [rule for rule in self._project.ages.rules if rule.file.endswith("uv.toml")]
         whole = [f"--exclude-newer={rule.value}" for rule in rules if not rule.only][:1]
         single = [(name, rule.value) for rule in rules for name in rule.only]
@@ -510,27 +531,30 @@ class _UvResolver(LockResolver[LockedProject]):
     def _excepting(
         self, manifests: Mapping[str, str], wanted: Mapping[str, str]
     ) -> Mapping[str, str]:
-        """Return the manifests with a person's exceptions, each until the day of its release, since uv
-        makes no lock that its own settings exclude. Raises RecipeError."""
-        ages, found = self._project.ages, dict(manifests)
-        places = [rule.file for rule in ages.rules if rule.line]
-        for package, version in wanted.items() if places else ():
+        """Return the manifests with a person's age exceptions, each valid until the end of the day of its
+        release. uv makes no lock that its own settings exclude. Raises RecipeError."""
+        ages, edited = self._project.ages, dict(manifests)
+        files = [rule.file for rule in ages.rules if rule.line]
+        for package, version in wanted.items() if files else ():
             until = ages.exception_until(package, version) if version else None
             if until is None:
                 continue
             path = self._project.manifest
-            if path not in places:
+            if path not in files:
                 raise unsupported(
-                    f"{places[0]} excludes {package} {version}, and only an entry of its own there could"
+                    f"{files[0]} excludes {package} {version}, and only an entry of its own there could"
                     " make an exception."
                 )
-            found[path] = _with_exception(path, found[path], package, f"{until:%Y-%m-%dT%H:%M:%SZ}")
-        return found
+            edited[path] = _with_exception(
+                path, edited[path], package, f"{until:%Y-%m-%dT%H:%M:%SZ}"
+            )
+        return edited
 
     def _tree_of(
         self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
     ) -> DependencyTree:
-        """Return the tree of such a lock, for manifests that are not a fix. Raises RecipeError."""
+        """Return the tree of a lock with these versions, for manifests that are only tried. Raises
+        RecipeError."""
         return read_tree(self._path, self._lowest(state, manifests, wanted).text)
 
     def _lowest(
@@ -538,35 +562,36 @@ class _UvResolver(LockResolver[LockedProject]):
     ) -> Locked:
         text, floors = state.files[self._path], dict[str, str]()
 
-        def made(versions: Mapping[str, str]) -> Locked:
+        def lock_with(versions: Mapping[str, str]) -> Locked:
             options = [*_pinned(versions), *_floors(floors, but=versions)]
             return self._made(manifests, text, options, text)
 
         try:
-            new = made(wanted)
+            new = lock_with(wanted)
         except UvRefusedError as error:
             raise self._placed(error, state, wanted) from error
-        # uv holds what asks for a package as it is, and goes back to an older release of that which admits
-        # the version. Forward, what asks for it may have to move as well.
+        # uv may go back to an older release of a dependent that admits the version. Going forward, what
+        # requires that dependent may have to move as well.
         for _ in range(MAX_FORWARD):
             back = _gone_back(state.tree, read_tree(self._path, new.text))
             if not back:
                 break
             floors |= back
             try:
-                new = made(wanted)
+                new = lock_with(wanted)
             except RecipeError:
-                break  # there is no way forward: whoever judges the lock says so
-        for other in (self._lower, self._older):
-            if found := other(state, manifests, wanted, new):
-                with suppress(RecipeError):  # uv's own choice stands
-                    new, wanted = made({**wanted, **found}), {**wanted, **found}
+                break  # there is no way forward: the ladder judges the lock as it is
+        for choose in (self._lower, self._older):
+            if versions := choose(state, manifests, wanted, new):
+                with suppress(RecipeError):  # uv's own choice stays
+                    new, wanted = lock_with({**wanted, **versions}), {**wanted, **versions}
         return new
 
     def _made(
         self, manifests: Mapping[str, str], start: str, options: Sequence[str], stubs_of: str
     ) -> Locked:
-        """Return uv's lock of manifests and a lock, with stubs of what another lock has no wheel of."""
+        """Return the lock that uv makes from these manifests and the lock ``start``. ``stubs_of``: a lock,
+        whose releases without a wheel get stubs."""
         files = scratch_files(manifests, self._path, start)
         stubs = stub_wheels(self._path, stubs_of)
         return uv_lock(
@@ -580,31 +605,31 @@ class _UvResolver(LockResolver[LockedProject]):
         wanted: Mapping[str, str],
         new: Locked,
     ) -> Mapping[str, str]:
-        """Return the lowest versions that serve of what had to move along, if they are lower than uv's
-        choice."""
+        """Return the lowest versions of the packages that had to move along, if lower than uv's choice."""
         after = read_tree(self._path, new.text)
         floors = _moved_along(state.tree, after, wanted)
         if not floors:
             return {}
-        # uv drops a lock that was made in another mode; it keeps this one, except for what is to move.
+        # uv discards a lock that was made in another mode. With this mode set, it keeps all but what is to
+        # move.
         start = tomlkit.parse(new.text)
         start.setdefault("options", {})["resolution-mode"] = "lowest"
         options = ["--resolution=lowest", *_pinned(wanted), *_floors(floors)]
         try:
-            made = self._made(manifests, tomlkit.dumps(start), options, state.files[self._path])
-            lowest = read_tree(self._path, made.text)
+            lock = self._made(manifests, tomlkit.dumps(start), options, state.files[self._path])
+            lowest = read_tree(self._path, lock.text)
         except RecipeError:
             return {}
-        found: dict[str, str] = {}
+        versions: dict[str, str] = {}
         for name in floors:
-            chosen = [Version(one.version) for one in after.of(name)]
+            chosen = [Version(node.version) for node in after.of(name)]
             version = lowest.highest(ECOSYSTEM, name)
             if version is None or is_affected(self._advisory, ECOSYSTEM, name, version):
                 continue
-            # Lower than one of uv's choices, and higher than none.
+            # It is lower than one of uv's choices, and higher than none.
             if Version(version) <= min(chosen) and Version(version) < max(chosen):
-                found[name] = version
-        return found
+                versions[name] = version
+        return versions
 
     def _older(
         self,
@@ -613,8 +638,9 @@ class _UvResolver(LockResolver[LockedProject]):
         wanted: Mapping[str, str],
         new: Locked,
     ) -> Mapping[str, str]:
-        """Return versions that are old enough for ``--release-age``, of packages that came in and are not.
-        uv would record that rule in the lock, so that it is passed for a scratch lock alone."""
+        """Return versions that the age rules admit, for packages that came in with a version that they
+        exclude. These are chosen in a scratch lock, because uv would record ``--release-age`` in the
+        lock."""
         ages, after = self._project.ages, read_tree(self._path, new.text)
         came = copies(after.nodes.values()) - copies(state.tree.nodes.values())
         young = {
@@ -624,14 +650,14 @@ class _UvResolver(LockResolver[LockedProject]):
             return {}
         options = [*as_options(ages, excepting=True, own=True), *_pinned(wanted)]
         try:
-            made = self._made(manifests, new.text, options, state.files[self._path])
+            lock = self._made(manifests, new.text, options, state.files[self._path])
         except RecipeError:
             return {}
-        found = read_tree(self._path, made.text)
-        return {it: found.of(it)[0].version for it in young if len(found.of(it)) == 1}
+        tree = read_tree(self._path, lock.text)
+        return {name: tree.of(name)[0].version for name in young if len(tree.of(name)) == 1}
 
     def _objection(self, manifests: Mapping[str, str], text: str) -> str | None:
-        """Return why uv rejects a lock for these manifests; None if it accepts it. No registry is asked.
+        """Return why uv rejects a lock for these manifests; None if it accepts it. No registry is queried.
         Raises RecipeError."""
         files = scratch_files(manifests, self._path, text)
         try:
@@ -642,13 +668,14 @@ class _UvResolver(LockResolver[LockedProject]):
         return None
 
     def _check_origins(self, text: str, new: Locked) -> None:
-        """Raise RecipeError for a yanked release, and for a registry that the old lock does not name."""
-        held = {(node.name, node.version) for node in self._project.tree.nodes.values()}
-        for name, version in new.yanked - held:
+        """Raise RecipeError for a new yanked release, and for a registry that the old lock does not
+        name."""
+        previous = {(node.name, node.version) for node in self._project.tree.nodes.values()}
+        for name, version in new.yanked - previous:
             raise resolver_failed(f"It would take {name} {version}, which is yanked.")
-        for other in registries(self._path, text) - registries(self._path, self._project.text):
+        for index in registries(self._path, text) - registries(self._path, self._project.text):
             raise resolver_failed(
-                f"It would take packages from {other}, which {self._path} does not name: uv is set up with"
+                f"It would take packages from {index}, which {self._path} does not name: uv is set up with"
                 " another index than the project."
             )
 
@@ -657,16 +684,17 @@ class _UvResolver(LockResolver[LockedProject]):
     ) -> RecipeError:
         """Return uv's refusal of these versions, with the files that declare what blocks."""
 
-        def place(package: str) -> str:
+        def file_of(package: str) -> str:
             return self._project.manifest if package == PYTHON else self._place(state, package)
 
-        return error.placed(self._path, state.tree, place, wanted)
+        return error.placed(self._path, state.tree, file_of, wanted)
 
     @cached_property
     def _unchanged(self) -> str:
-        """The old lock as this uv writes it: the difference between the two is not made by the fix."""
+        """Return the old lock as this uv writes it; the difference to the old lock is not part of the
+        fix."""
         affected = locked.affected_versions(self._project.tree, self._advisory)
-        pins = _pinned({name: held[-1] for name, held in affected.items()})
+        pins = _pinned({name: versions[-1] for name, versions in affected.items()})
         try:
             return self._made(
                 self._project.texts, self._project.text, pins, self._project.text
@@ -683,28 +711,29 @@ def _has_lines(state: State, package: str) -> bool:
 def _with_room(
     manifests: Mapping[str, str], tree: DependencyTree, but_for: Collection[str]
 ) -> Mapping[str, str]:
-    """Return the manifests with lower bounds in place of their requirements, for a scratch folder.
+    """Return the manifests with lower bounds, at the locked versions, in place of their requirements.
 
-    ``but_for``: packages that are raised already. What can't be edited as text stays.
+    For a scratch folder. ``but_for``: packages that are raised already. A requirement that can't be edited
+    as text stays.
     """
     freed = dict(manifests)
     for path, name, string in locked.asked_for(manifests):
-        held, asked = tree.highest(ECOSYSTEM, name), requirement_in(string.value)
-        if name in but_for or held is None or string.declaration.refusal or asked is None:
+        current, requirement = tree.highest(ECOSYSTEM, name), requirement_in(string.value)
+        if name in but_for or current is None or string.declaration.refusal or requirement is None:
             continue
-        asked.specifier = SpecifierSet(f">={at_least(held)}")
-        freed[path] = replace_requirement(path, freed[path], string.keys, str(asked))
+        requirement.specifier = SpecifierSet(f">={at_least(current)}")
+        freed[path] = replace_requirement(path, freed[path], string.keys, str(requirement))
     return freed
 
 
 def _followers(manifests: Mapping[str, str], after: DependencyTree) -> dict[str, str]:
-    """Return the packages of a tree, with their versions, that the manifests do not admit."""
-    found = {}
+    """Return the versions in a tree that the manifests exclude, by package."""
+    versions = {}
     for _, name, _ in locked.asked_for(manifests):
         version = after.highest(ECOSYSTEM, name)
         if version is not None and not_admitting(manifests, name, version):
-            found[name] = version
-    return found
+            versions[name] = version
+    return versions
 
 
 def _pinned(versions: Mapping[str, str]) -> list[str]:
@@ -723,12 +752,12 @@ def _floors(versions: Mapping[str, str], but: Collection[str] = ()) -> list[str]
 
 
 def _gone_back(before: DependencyTree, after: DependencyTree) -> dict[str, str]:
-    """Return the packages that went down, with their versions before; none of several versions."""
+    """Return the packages that went down, with their versions before; without those that had several."""
     return {
         name: nodes[0].version
         for name, nodes in before.by_name.items()
         if len(nodes) == 1
-        and any(Version(one.version) < Version(nodes[0].version) for one in after.of(name))
+        and any(Version(node.version) < Version(nodes[0].version) for node in after.of(name))
     }
 
 
@@ -737,8 +766,8 @@ def _moved_along(
 ) -> dict[str, str]:
     """Return the packages that went up unrequested, with their versions before.
 
-    A package with several versions (by platform) is left out: it can't be pinned to one. One that uv splits
-    now is not: a lower version of it may serve everywhere.
+    A package that had several versions (by platform) is left out: it can't be pinned to one. A package that
+    has several only now is not left out: a lower version of it may serve everywhere.
     """
     return {
         name: nodes[0].version
@@ -746,7 +775,7 @@ def _moved_along(
         if name not in wanted
         and len(nodes) == 1
         and after.of(name)
-        and all(Version(one.version) > Version(nodes[0].version) for one in after.of(name))
+        and all(Version(node.version) > Version(nodes[0].version) for node in after.of(name))
     }
 
 
@@ -758,7 +787,7 @@ _ARRAY = re.compile(rf"^{_KEY}[ \t]*=[ \t]*\[(?P<gap>[ \t]*(?:\r?\n[ \t]*)?)", r
 def with_override(path: str, text: str, requirement: str) -> str:
     """Return the manifest with one more override, first in its array.
 
-    Raises RecipeError if its format leaves no place for it.
+    Raises RecipeError if the manifest has no plain table for it.
     """
     document = parse_toml(path, text)
     wanted = deepcopy(dict(document))
@@ -778,21 +807,25 @@ def with_override(path: str, text: str, requirement: str) -> str:
 
 
 def _without_override(path: str, text: str, package: str) -> str | None:
-    """Return the manifest without its overrides of a package, for a scratch folder; None: it has none."""
-    held = table_of(parse_toml(path, text), "tool", "uv").get(_KEY)
-    asked = [(line, requirement_in(line)) for line in texts(held)]
-    kept = [line for line, it in asked if it is None or canonicalize_name(it.name) != package]
-    if len(kept) == len(asked):
+    """Return the manifest without its overrides of a package, or None if it has none."""
+    overrides = table_of(parse_toml(path, text), "tool", "uv").get(_KEY)
+    requirements = [(line, requirement_in(line)) for line in texts(overrides)]
+    remaining = [
+        line
+        for line, requirement in requirements
+        if requirement is None or canonicalize_name(requirement.name) != package
+    ]
+    if len(remaining) == len(requirements):
         return None
     document = tomlkit.parse(text.removeprefix(BOM))
-    document["tool"]["uv"][_KEY] = kept
+    document["tool"]["uv"][_KEY] = remaining
     return tomlkit.dumps(document)
 
 
 def _with_exception(path: str, text: str, package: str, until: str) -> str:
     """Return the manifest with a separate cutoff for one package in ``exclude-newer-package``.
 
-    Raises RecipeError if its format leaves no place for it.
+    Raises RecipeError if the manifest has no plain table for it.
     """
     wanted = deepcopy(dict(parse_toml(path, text)))
     wanted.setdefault("tool", {}).setdefault("uv", {}).setdefault(_AGES, {})[package] = until
@@ -810,19 +843,19 @@ def _with_exception(path: str, text: str, package: str, until: str) -> str:
 
 def _candidates(text: str, requirement: str) -> list[str]:
     line_end = "\r\n" if "\r\n" in text else "\n"
-    found = []
+    candidates = []
     for array in _ARRAY.finditer(text):
         at = array.end()
         rest = text[at:].lstrip()
         if rest.startswith("]"):
-            found.append(f'{text[:at]}"{requirement}"{text[at:]}')
+            candidates.append(f'{text[:at]}"{requirement}"{text[at:]}')
         else:
-            found.append(f'{text[:at]}"{requirement}",{array["gap"] or " "}{text[at:]}')
+            candidates.append(f'{text[:at]}"{requirement}",{array["gap"] or " "}{text[at:]}')
     entry = f'{_KEY} = ["{requirement}"]'
     for table in _TABLE.finditer(text):
         new = f"{entry}{line_end}" if table["end"] else f"{line_end}{entry}"
-        found.append(f"{text[: table.end()]}{new}{text[table.end() :]}")
+        candidates.append(f"{text[: table.end()]}{new}{text[table.end() :]}")
     ended = not text or text.endswith("\n")
     gap, last = (line_end, line_end) if ended else (line_end * 2, "")
-    found.append(f"{text}{gap}[tool.uv]{line_end}{entry}{last}")
-    return found
+    candidates.append(f"{text}{gap}[tool.uv]{line_end}{entry}{last}")
+    return candidates

@@ -1,6 +1,7 @@
-"""uv's own words, as they are read for what they say of packages.
+"""Parsers of uv's messages, for what they say about packages.
 
-They quote a repository's requirements, however long: all here takes time in proportion to their length.
+The messages quote a repository's requirements, however long. Everything here takes time in proportion to
+their length.
 """
 
 import re
@@ -16,18 +17,17 @@ from fallback_plugins.shared.ladder import PROJECT, registry_blocker
 from fallback_tier.lazy_patterns import lazy_pattern
 from fallback_tier.outcome import Blocker
 
-#: Of a release in uv's words (characters): name, extras, version range. What is longer is no release that
-#: anybody publishes, and is not read.
+#: The most characters of a release in uv's messages: name, extras and version range. No published release
+#: is longer, and longer text is not parsed.
 MAX_RELEASE = 1_000
 
-#: The name of the interpreter, as something that a file declares.
+#: The label of the interpreter among what a file declares.
 PYTHON = "python"
 
-#: ``left{python_full_version < '3.9'}==1.0``: what was asked for under a condition.
-#: A quoted value may hold a brace.
+#: Matches the condition in ``left{python_full_version < '3.9'}==1.0``. A quoted value may hold a brace.
 _CONDITION = lazy_pattern(r"""\{(?:'[^']*'|"[^"]*"|[^{}'"])*\}""")
 
-#: One way to read any text: else a range that a repository has takes hours.
+#: Can match a text in one way only; otherwise a range written by a repository could take hours.
 _CLAUSE = r"(?:===|[<>=!~]=|[<>])[\w.!+*]+"
 _RELEASE = lazy_pattern(
     r"(?P<name>[A-Za-z0-9](?:[\w.-]{0,198}[A-Za-z0-9])?)(?:\[[^\]]*\])?"
@@ -37,14 +37,14 @@ _RELEASE = lazy_pattern(
 
 
 def one_line(output: str) -> str:
-    """On one line, and without conditions: a release is named as it is elsewhere, and no text of a
-    repository's is read as uv's."""
+    """Return uv's output on one line and without conditions, so that releases look the same everywhere and
+    a repository's text is not read as uv's."""
     return _CONDITION.sub("", " ".join(output.split()))
 
 
 def release_before(line: str, end: int) -> tuple[str, str] | None:
-    """Name and range (empty: any) of the release that the word before a place names, or None."""
-    # One character more, so that the end of a longer word is not taken for all of it.
+    """Return the name and range (empty: any) of the release in the word that ends at ``end``, or None."""
+    # One character more, so that the end of a longer word is not taken for the whole word.
     return _release(line[max(0, end - MAX_RELEASE - 1) : end].rpartition(" ")[2])
 
 
@@ -54,21 +54,21 @@ def _release(word: str) -> tuple[str, str] | None:
 
 
 class _Requirement(NamedTuple):
-    """``parent``: as uv's text names it, PROJECT for the project itself."""
+    """A requirement in uv's message. ``parent``: as uv names it, or PROJECT for the project itself."""
 
     parent: str
     child: str
     spec: str
 
 
-#: What uv takes for granted in one step; what follows "we can conclude" it derives.
+#: Matches the premises of one step of uv's reasoning; what follows "we can conclude" is derived from them.
 _PREMISES = lazy_pattern(r"[Bb]ecause (.*?)(?:, we can conclude|$)")
 _DEPENDS = lazy_pattern(r" (?:depends? on|requires?) ")
 _SECOND = lazy_pattern(r" and (?=\S+(?:$| and |, ))")
-#: The members, groups and extras that a project consists of.
+#: Matches a project's own members, groups and extras.
 _OWN = lazy_pattern(r"your (?:project|workspace) requires ([^,]*)")
 _MEMBER = lazy_pattern(r"(?<!your )(?<!\S)[\w.-]+(?:\[[^\]]*\]|:\S+)?(?![^ ])")
-#: What a message calls the project itself, whose own declaration is no parent's.
+#: Words for the project itself, which is not a package that requires something.
 _PROJECT_ITSELF = frozenset({"project", "workspace", "you"})
 _PYTHON = lazy_pattern(
     r"Python version \((?P<own>[^)]*)\) does not satisfy Python\S+"
@@ -87,19 +87,23 @@ _ADDRESS = lazy_pattern(
 )
 _INCLUDED = lazy_pattern(r"hint: `(?P<name>[^`]+)` \(v(?P<version>[^)]+)\) was included because")
 
-#: Causes that one refusal names.
+#: The most causes that one refusal names.
 _MAX_NAMED = 4
 
 
 def blockers_in(
-    output: str, place: Callable[[str], str] = lambda _name: "", but_for: Collection[str] = ()
+    output: str, file_of: Callable[[str], str] = lambda _name: "", but_for: Collection[str] = ()
 ) -> tuple[Blocker, ...]:
-    """Return what uv's output blames; nothing if it names no known cause. ``place``: the file that declares
-    a package, or ``PYTHON``. ``but_for``: packages that are to move: what they require is not to blame."""
+    """Return the causes in uv's output; empty if it names no known one. ``file_of``: returns the file that
+    declares a package, or ``PYTHON``. ``but_for``: packages that are to move, whose requirements don't
+    count as causes."""
     line = one_line(output)
     causes = (tuple(reader(line, but_for)) for reader in (_too_new, _pythons, _addresses))
-    found = next(filter(None, causes), (*_conflicts(line, but_for), *_missing(line, but_for)))
-    blockers = [it.model_copy(update={"file": place(_first(it.required_by, it))}) for it in found]
+    unplaced = next(filter(None, causes), (*_conflicts(line, but_for), *_missing(line, but_for)))
+    blockers = [
+        blocker.model_copy(update={"file": file_of(_first(blocker.required_by, blocker))})
+        for blocker in unplaced
+    ]
     registry = registry_blocker(line, "index", blockers[0].package if blockers else "")
     if registry is not None and (registry.status or not blockers):
         return (registry,)
@@ -107,9 +111,20 @@ def blockers_in(
 
 
 def blamed(output: str, package: str) -> tuple[str, str] | None:
-    """Return which parent, by which constraint, is to blame for a package; None: uv does not say."""
-    asking = (it for it in _requirements(one_line(output)) if it.child == package and it.spec)
-    return next(((_split(it.parent)[0], it.spec) for it in asking if it.parent != PROJECT), None)
+    """Return the parent that constrains a package, and its constraint; None if uv names none."""
+    requirements = (
+        requirement
+        for requirement in _requirements(one_line(output))
+        if requirement.child == package and requirement.spec
+    )
+    return next(
+        (
+            (_split(requirement.parent)[0], requirement.spec)
+            for requirement in requirements
+            if requirement.parent != PROJECT
+        ),
+        None,
+    )
 
 
 def _first(required_by: str, blocker: Blocker) -> str:
@@ -122,87 +137,118 @@ def _first(required_by: str, blocker: Blocker) -> str:
 
 
 def _too_new(line: str, _but_for: Collection[str]) -> Iterator[Blocker]:
-    for it in _TOO_NEW.finditer(line):
-        day = f" ({it['day']})" if it["day"] else ""
-        label = f"{it['name']} {it['version'] or ''}".strip() + day
-        rule = f"{it['rule']} {it['date']}"
+    for match in _TOO_NEW.finditer(line):
+        day = f" ({match['day']})" if match["day"] else ""
+        label = f"{match['name']} {match['version'] or ''}".strip() + day
+        rule = f"{match['rule']} {match['date']}"
         yield Blocker(kind=BlockerKind.AGE_RULE, package=label, constraint=rule)
 
 
 def _pythons(line: str, _but_for: Collection[str]) -> Iterator[Blocker]:
-    for it in _PYTHON.finditer(line):
+    for match in _PYTHON.finditer(line):
         yield Blocker(
             kind=BlockerKind.RUNTIME,
-            package=_label(it["label"]),
-            constraint=f"Python {it['spec']}",
-            required_by=f"the resolution is for Python {it['own']}",
+            package=_label(match["label"]),
+            constraint=f"Python {match['spec']}",
+            required_by=f"the resolution is for Python {match['own']}",
         )
 
 
 def _addresses(line: str, _but_for: Collection[str]) -> Iterator[Blocker]:
-    if it := _ADDRESS.search(line):
+    if match := _ADDRESS.search(line):
         parent = _INCLUDED.search(line)
         by = f"{parent['name']} {parent['version']}" if parent else ""
         kind = BlockerKind.ADDRESS
-        yield Blocker(kind=kind, package=it["name"], constraint=it["url"], required_by=by)
+        yield Blocker(kind=kind, package=match["name"], constraint=match["url"], required_by=by)
 
 
 def _requirements(line: str) -> list[_Requirement]:
-    found: list[_Requirement] = []
-    own = {name for it in _OWN.findall(line) for name in _MEMBER.findall(it)}
+    requirements: list[_Requirement] = []
+    members = {name for listing in _OWN.findall(line) for name in _MEMBER.findall(listing)}
     for premises in _PREMISES.findall(line):
-        for between in _DEPENDS.finditer(premises):
-            parent = release_before(premises, between.start())
-            word = premises[: between.start()].rpartition(" ")[2]
-            is_project = word in _PROJECT_ITSELF or ":" in word or word in own
+        for verb in _DEPENDS.finditer(premises):
+            parent = release_before(premises, verb.start())
+            word = premises[: verb.start()].rpartition(" ")[2]
+            is_project = word in _PROJECT_ITSELF or ":" in word or word in members
             label = PROJECT if is_project or parent is None else "".join(parent)
-            rest = premises[between.end() :]
+            rest = premises[verb.end() :]
             for text in (rest, *_SECOND.split(rest, maxsplit=1)[1:]):
-                # A sentence may end with it.
+                # The release may end a sentence.
                 child = _release(text[: MAX_RELEASE + 1].partition(" ")[0].rstrip(".,;"))
                 if child is None or child[0] == "Python":
                     continue
                 name = str(canonicalize_name(child[0]))
-                # A constraint, which uv adds to what a package requires itself.
-                is_constraint = bool(found) and text != rest and found[-1].child == name
-                found.append(_Requirement(PROJECT if is_constraint else label, name, child[1]))
-    return found
+                # uv appends a constraint to what the package itself requires.
+                is_constraint = (
+                    bool(requirements) and text != rest and requirements[-1].child == name
+                )
+                requirements.append(
+                    _Requirement(PROJECT if is_constraint else label, name, child[1])
+                )
+    return requirements
 
 
 def _conflicts(line: str, but_for: Collection[str]) -> Iterator[Blocker]:
-    """Requirements of one package that exclude each other: those of other packages, else the project's."""
-    every = _requirements(line)
-    pins = {it.child: it.spec for it in every if it.spec.startswith("==") and it.parent == PROJECT}
-    for name in dict.fromkeys(it.child for it in every):
-        asking = dict.fromkeys(it for it in every if it.child == name and it.spec)
-        own = [it for it in asking if it.parent == PROJECT]
-        others = [it for it in asking if it not in own and _split(it.parent)[0] not in but_for]
-        if len(asking) == 1 and not (others and name in but_for):
+    """Yield the requirements on one package that exclude each other: those of other packages, or if there
+    are none, the project's."""
+    requirements = _requirements(line)
+    pins = {
+        requirement.child: requirement.spec
+        for requirement in requirements
+        if requirement.spec.startswith("==") and requirement.parent == PROJECT
+    }
+    for name in dict.fromkeys(requirement.child for requirement in requirements):
+        same_package = dict.fromkeys(
+            requirement
+            for requirement in requirements
+            if requirement.child == name and requirement.spec
+        )
+        by_project = [requirement for requirement in same_package if requirement.parent == PROJECT]
+        by_others = [
+            requirement
+            for requirement in same_package
+            if requirement not in by_project and _split(requirement.parent)[0] not in but_for
+        ]
+        if len(same_package) == 1 and not (by_others and name in but_for):
             continue
-        for it in others or own:
-            name_of, spec = _split(it.parent)
-            parent = _label(name_of + (spec or pins.get(name_of, "")))
-            label = PROJECT if it in own else parent
-            constraint = f"{it.child} {it.spec}"
+        for requirement in by_others or by_project:
+            parent_name, spec = _split(requirement.parent)
+            parent = _label(parent_name + (spec or pins.get(parent_name, "")))
+            label = PROJECT if requirement in by_project else parent
+            constraint = f"{requirement.child} {requirement.spec}"
             yield Blocker(kind=BlockerKind.CONFLICT, package=label, constraint=constraint)
 
 
 def _missing(line: str, _but_for: Collection[str]) -> Iterator[Blocker]:
-    every = _requirements(line)
+    requirements = _requirements(line)
 
     def by(name: str, spec: str = "") -> str:
-        asking = (it for it in every if it.child == name and spec in {"", it.spec})
-        return next((PROJECT if it.parent == PROJECT else _label(it.parent) for it in asking), "")
+        matching = (
+            requirement
+            for requirement in requirements
+            if requirement.child == name and spec in {"", requirement.spec}
+        )
+        return next(
+            (
+                PROJECT if requirement.parent == PROJECT else _label(requirement.parent)
+                for requirement in matching
+            ),
+            "",
+        )
 
-    absent = [_split(it["label"]) for it in _NO_VERSION.finditer(line)]
-    for name, spec in (_split(it["label"]) for it in _ONLY.finditer(line)):
-        specs = (it.spec for it in every if it.child == name and it.spec)
-        absent += [(name, it) for it in specs if not _overlap(spec, it)]
+    absent = [_split(match["label"]) for match in _NO_VERSION.finditer(line)]
+    for name, spec in (_split(match["label"]) for match in _ONLY.finditer(line)):
+        specs = (
+            requirement.spec
+            for requirement in requirements
+            if requirement.child == name and requirement.spec
+        )
+        absent += [(name, wanted_spec) for wanted_spec in specs if not _overlap(spec, wanted_spec)]
     for name, spec in absent:
         kind = BlockerKind.NOT_PUBLISHED
         yield Blocker(kind=kind, package=name, constraint=spec, required_by=by(name, spec))
-    for it in _NO_PACKAGE.finditer(line):
-        name = str(canonicalize_name(it["name"]))
+    for match in _NO_PACKAGE.finditer(line):
+        name = str(canonicalize_name(match["name"]))
         yield Blocker(
             kind=BlockerKind.REGISTRY,
             package=name,
@@ -210,16 +256,20 @@ def _missing(line: str, _but_for: Collection[str]) -> Iterator[Blocker]:
             setting="index",
             status=HTTPStatus.NOT_FOUND,
         )
-    for it in _NO_WHEEL.finditer(line):
-        label, (name, _) = _label(it["label"]), _split(it["label"])
+    for match in _NO_WHEEL.finditer(line):
+        label, (name, _) = _label(match["label"]), _split(match["label"])
         yield Blocker(kind=BlockerKind.NOT_BUILT, package=label, required_by=by(name))
 
 
 def _overlap(available: str, wanted: str) -> bool:
-    """Does a bound of what is available satisfy a requirement?"""
+    """Return whether any bound of the available range satisfies a requirement; True if one can't be
+    read."""
     try:
-        asked = SpecifierSet(wanted)
-        return any(asked.contains(one.version, prereleases=True) for one in SpecifierSet(available))
+        wanted_set = SpecifierSet(wanted)
+        return any(
+            wanted_set.contains(clause.version, prereleases=True)
+            for clause in SpecifierSet(available)
+        )
     except (InvalidSpecifier, ValueError):
         return True
 
@@ -231,6 +281,6 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _label(text: str) -> str:
-    """``name version`` of a release that is named exactly, else its name and range."""
+    """Return ``name version`` of a release that is named exactly, otherwise its name and range."""
     name, spec = _split(text)
     return f"{name} {spec.removeprefix('==')}".strip()

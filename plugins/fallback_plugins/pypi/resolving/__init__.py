@@ -1,1 +1,1 @@
-"""The real uv, and what registries say through it."""
+"""The real uv, and what it learns from registries."""

@@ -63,10 +63,10 @@ from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import Blocker
 from fallback_tier.repo import RepoContext
 
-#: What stands where a package doesn't say which Pythons it supports.
+#: The lowest Python of a package that doesn't say which it supports.
 OLDEST_PYTHON = "2.7"
 
-#: The platforms whose wheels are looked into for metadata, by what their tags contain.
+#: The platforms whose wheels are read for metadata: a part of their tags, the machine in it, uv's name.
 _PLATFORMS = (
     ("manylinux", "x86_64", "x86_64-manylinux_2_40"),
     ("manylinux", "aarch64", "aarch64-manylinux_2_40"),
@@ -75,7 +75,7 @@ _PLATFORMS = (
     ("macosx", "arm64", "aarch64-apple-darwin"),
     ("macosx", "x86_64", "x86_64-apple-darwin"),
 )
-#: How much of a question a message repeats.
+#: The most characters of a requirement that a message repeats.
 _MAX_ASKED = 100
 
 _ANY_PLATFORM = _PLATFORMS[0][2]
@@ -83,7 +83,7 @@ _ANY_PLATFORM = _PLATFORMS[0][2]
 
 @dataclass(frozen=True)
 class ReleaseFile:
-    """A file of a release: its name, its hash (``sha256:…``), and where the registry has it."""
+    """A file of a release: its name, its hash (``sha256:…``), and its URL or path in the registry."""
 
     name: str
     hash: str
@@ -111,13 +111,13 @@ class Metadata:
 
     @property
     def summary(self) -> str:
-        """The one-line description; empty if there is none."""
+        """Return the one-line description; empty if there is none."""
         value = self._headers.get("Summary", "")
         return "" if value == "UNKNOWN" else str(value)
 
     @property
     def requires_python(self) -> str:
-        """The specifier as written; empty if the package states none."""
+        """Return the specifier as written; empty if the package states none."""
         return str(self._headers.get("Requires-Python", ""))
 
     @property
@@ -125,20 +125,22 @@ class Metadata:
         """Return whether a source archive's metadata has all that a build would (PEP 643)."""
         major, _, minor = str(self._headers.get("Metadata-Version", "")).partition(".")
         numbers = (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
-        dynamic = {str(it).strip().lower() for it in self._headers.get_all("Dynamic", ())}
+        dynamic = {
+            str(field_name).strip().lower() for field_name in self._headers.get_all("Dynamic", ())
+        }
         return numbers >= (2, 2) and dynamic.isdisjoint({"requires-dist", "provides-extra"})
 
     @cached_property
     def requirements(self) -> tuple[Requirement, ...]:
-        """The requirements, those of extras too, in their order. Raises RecipeError."""
+        """Return the requirements, with those of extras, in the metadata's order. Raises RecipeError."""
         try:
-            return tuple(Requirement(it) for it in self._headers.get_all("Requires-Dist", ()))
+            return tuple(Requirement(line) for line in self._headers.get_all("Requires-Dist", ()))
         except InvalidRequirement as error:
             raise resolver_failed(f"A requirement can't be read: {error}.") from error
 
     @property
     def extras(self) -> tuple[str, ...]:
-        """Extras it provides, in its order."""
+        """Return the extras that the package provides, in the metadata's order."""
         return tuple(str(extra) for extra in self._headers.get_all("Provides-Extra", ()))
 
 
@@ -146,19 +148,20 @@ class PackageIndex:
     """Queries the registry for a package. Every method raises RecipeError, ToolMissingError."""
 
     def __init__(self, clients: ClientRunner, ages: Sequence[str] = ()) -> None:
-        """``ages``: rules on the age of releases, as options of uv."""
+        """Prepare queries through ``clients``. ``ages``: age rules, as options of uv."""
         self._clients = clients
         self._ages = ages
 
     def lowest(self, package: str, specifier: str, python: str) -> Release:
-        """Return the lowest release that the specifier admits; not yanked, unless it is pinned by ``==``.
+        """Return the lowest release that the specifier admits. A yanked one counts only if ``==`` pins
+        it.
 
         ``python``: the lowest Python (``3.9``) that it must support.
         """
         return self._release(package, specifier, python, "--resolution=lowest-direct")
 
     def highest(self, package: str, specifier: str, python: str) -> Release:
-        """Return the highest release; as ``lowest``."""
+        """Return the highest release that the specifier admits, otherwise as ``lowest``."""
         return self._release(package, specifier, python, "--resolution=highest")
 
     def _release(self, package: str, specifier: str, python: str, option: str) -> Release:
@@ -169,24 +172,24 @@ class PackageIndex:
         raise resolver_failed(f"uv locked no {package}{specifier}.")
 
     def lowest_with(self, wanted: str, constraint: str, python: str) -> dict[str, str]:
-        """Return uv's versions if ``wanted`` is as low as ``constraint`` admits."""
+        """Return the version of each resolved package, with ``wanted`` as low as ``constraint`` admits."""
         tables = self._resolve(Wanted((wanted,), (constraint,)), python)
-        found = {table["name"]: table["version"] for table in tables}
-        if canonicalize_name(Requirement(wanted).name) not in found:
+        versions = {table["name"]: table["version"] for table in tables}
+        if canonicalize_name(Requirement(wanted).name) not in versions:
             raise resolver_failed(
                 f"uv locked no {wanted[:_MAX_ASKED]} for any Python of the project."
             )
-        return found
+        return versions
 
     def lowest_parent(
-        self, parent: str, held: str | None, child: str, python: str, refusal: RecipeError
+        self, parent: str, current: str | None, child: str, python: str, refusal: RecipeError
     ) -> str:
-        """Return the lowest version of a parent, from the one that is held, that admits a child's pin.
-        ``refusal``: raised if there is none, or the parent may not move (``held`` is None)."""
-        if held is None:
+        """Return the lowest version of a parent, from its current one up, that admits a child's pin.
+        ``refusal``: raised if there is none, or if the parent may not move (``current`` is None)."""
+        if current is None:
             raise refusal
         try:
-            return self.lowest_with(f"{parent}>={at_least(held)}", child, python)[parent]
+            return self.lowest_with(f"{parent}>={at_least(current)}", child, python)[parent]
         except RecipeError as error:
             raise refusal from error
 
@@ -198,20 +201,22 @@ class PackageIndex:
         *,
         without: Sequence[str] = (),
     ) -> dict[str, str]:
-        """Return the versions of a set as its clients choose: the highest, one for every platform.
+        """Return the versions of requirements as a client chooses: the highest, one for all platforms.
 
-        A package that has to be there in several versions is left out. ``without``: packages that are not
-        looked at, whatever requires them.
+        A package that needs several versions is left out. ``without``: packages that are not resolved,
+        whatever requires them.
         """
-        nowhere = tuple(f"{name}; python_version < '0'" for name in without)
-        wanted = Wanted(tuple(requirements), tuple(constraints), nowhere)
+        excluded = tuple(f"{name}; python_version < '0'" for name in without)
+        wanted = Wanted(tuple(requirements), tuple(constraints), excluded)
         highest = ("--resolution=highest", "--fork-strategy=fewest")
         tables = self._resolve(wanted, python, options=highest)
         names = [table["name"] for table in tables]
-        return {it["name"]: it["version"] for it in tables if names.count(it["name"]) == 1}
+        return {
+            table["name"]: table["version"] for table in tables if names.count(table["name"]) == 1
+        }
 
     def resolved(self, requirements: Sequence[str], python: str) -> dict[str, str]:
-        """Return the versions of a set of requirements, for every platform."""
+        """Return the version of each package that the requirements bring in, for every platform."""
         tables = self._resolve(Wanted(tuple(requirements)), python)
         return {table["name"]: table["version"] for table in tables}
 
@@ -223,14 +228,15 @@ class PackageIndex:
         alone: Sequence[str] = (),
         options: Sequence[str] = ("--resolution=lowest-direct",),
     ) -> Sequence[Mapping[str, Any]]:
-        """Return the packages of a scratch lock. ``alone``: the one package, without what it requires."""
+        """Return the packages of a scratch lock. ``alone``: packages that are locked without what they
+        require."""
         client = UvClient(self._clients, python)
         try:
             text = client.lock(wanted, *options, *self._ages, alone=alone).text
         except UvRefusedError as error:
             if not (self._ages and error.found_no_solution):
                 raise
-            # What is locked already may be too new itself.
+            # The locked version itself may be too new.
             text = client.lock(wanted, *options, alone=alone).text
         packages: Sequence[Mapping[str, Any]] = parse_toml("uv.lock", text).get("package", ())
         return packages
@@ -239,15 +245,15 @@ class PackageIndex:
         """Return a release with every file that supports a Python which the package itself supports.
 
         ``python``: the lowest Python of the project. Raises RecipeError if there is no wheel to read the
-        metadata from: only a build could tell it.
+        metadata from: it would take a build.
         """
         pin = f"=={version}"
-        found = self.lowest(package, pin, python)
-        metadata = self.metadata(found, python)
+        found_release = self.lowest(package, pin, python)
+        metadata = self.metadata(found_release, python)
         lowest = lowest_python(metadata.requires_python)
         if lowest != python:
-            found = self.lowest(package, pin, lowest)
-        return found, metadata
+            found_release = self.lowest(package, pin, lowest)
+        return found_release, metadata
 
     def metadata(self, release: Release, python: str) -> Metadata:
         """Return a release's own metadata, from a wheel that is unpacked in a scratch folder (never
@@ -262,12 +268,14 @@ class PackageIndex:
             options += [f"--python-version={python}", f"--python-platform={platform}"]
             pin = f"{release.name}=={release.version}"
             result = run_uv(self._clients, folder, ["pip", "install", *options, pin])
-            texts = [path for path in folder.glob("wheel/*.dist-info/METADATA") if path.is_file()]
-            if not result.ok or len(texts) != 1:
+            metadata_files = [
+                path for path in folder.glob("wheel/*.dist-info/METADATA") if path.is_file()
+            ]
+            if not result.ok or len(metadata_files) != 1:
                 words = own_words(result.output, folder)
                 head, hosts = f"uv could not fetch {label}", result.refused_hosts
                 raise UvRefusedError(head, result.output, hosts, words=words)
-            return Metadata(texts[0].read_text(encoding="utf-8", errors="replace"))
+            return Metadata(metadata_files[0].read_text(encoding="utf-8", errors="replace"))
 
 
 def lowest_python(specifier: str) -> str:
@@ -294,7 +302,8 @@ def _files(table: Any) -> Iterator[ReleaseFile]:
 
 
 def _python_and_platform(release: Release, python: str) -> tuple[str, str] | None:
-    """Return the Python and platform for which uv is to choose a wheel: one that the release has."""
+    """Return a Python and a platform for which the release has a wheel, so that uv chooses it; otherwise
+    None."""
     best: tuple[str, str] | None = None
     for file in release.files:
         try:
@@ -306,10 +315,10 @@ def _python_and_platform(release: Release, python: str) -> tuple[str, str] | Non
                 return _installable(python, tag.interpreter), _ANY_PLATFORM
             if not tag.interpreter.startswith("cp"):
                 continue
-            asked = _installable(python, tag.interpreter, exact=tag.abi != "abi3")
+            python_version = _installable(python, tag.interpreter, exact=tag.abi != "abi3")
             for part, machine, platform in _PLATFORMS:
                 if part in tag.platform and machine in tag.platform and best is None:
-                    best = (asked, platform)
+                    best = (python_version, platform)
     return best
 
 
@@ -321,13 +330,14 @@ def _installable(python: str, interpreter: str, *, exact: bool = False) -> str:
         return tagged
     # uv supports no Python below this.
     candidates = [python, tagged, "3.6"]
-    return max(candidates, key=lambda it: tuple(map(int, it.split("."))))
+    return max(candidates, key=lambda python_version: tuple(map(int, python_version.split("."))))
 
 
-#: Is a version one that may be taken?
+#: Returns whether a version may be taken.
 Fits = Callable[[str], bool]
 
-#: Releases that are asked about before one is taken as it is: several in a row are hardly ever yanked.
+#: The most releases that are checked before the next is taken unchecked: several in a row are hardly ever
+#: yanked.
 MAX_ASKED = 5
 
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -335,16 +345,16 @@ _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 #: A cutoff that excludes nothing.
 _ANY_DAY = datetime(2999, 1, 1, tzinfo=UTC)
 
-#: From so many releases on, one question serves better than one each.
+#: From this many releases on, one query for all is cheaper than one each.
 _WORTH_ASKING_TOGETHER = 2
 
 
 def lowest_safe(
     advisory: Advisory, package: str, current: str, fits: Fits = lambda _version: True
 ) -> str:
-    """Return the lowest version named as fixed above ``current`` that no advisory in hand covers.
+    """Return the lowest version above ``current`` that is named as fixed and not affected.
 
-    Raises RecipeError (NO_FIXED_VERSION); nothing is asked of a registry.
+    No registry is queried. Raises RecipeError (NO_FIXED_VERSION).
     """
     above = [
         version
@@ -354,11 +364,11 @@ def lowest_safe(
     for version in above:
         if not is_affected(advisory, ECOSYSTEM, package, version) and fits(version):
             return version
-    where = f" above {current}" if fixed_versions(advisory, ECOSYSTEM, package) else ""
+    above_current = f" above {current}" if fixed_versions(advisory, ECOSYSTEM, package) else ""
     ids = " and ".join(advisory.ids_affecting(ECOSYSTEM, package, current)) or advisory.id
     raise RecipeError(
         RefusalReason.NO_FIXED_VERSION,
-        f"{ids} names no fixed version{where} of {package}.",
+        f"{ids} names no fixed version{above_current} of {package}.",
         next_step="Replace the dependency, or take the advisory's workaround.",
     )
 
@@ -371,8 +381,8 @@ def ages_of(
     may_ask: bool = True,
     by_lock: bool = True,
 ) -> Ages:
-    """Return the rules on the age of releases for the project at ``path``. ``may_ask``: its own registry;
-    ``by_lock``: as ``Ages``."""
+    """Return the age rules for the project at ``path``. ``may_ask``: a registry may be queried for the
+    dates of releases; ``by_lock``: as in ``Ages``."""
     uv = UvClient(clients) if may_ask and not repo.settings.offline else None
 
     def published_at(package: str, version: str) -> datetime | None:
@@ -382,28 +392,32 @@ def ages_of(
 
 
 def as_options(ages: Ages, *, excepting: bool = False, own: bool = False) -> tuple[str, ...]:
-    """Return the rules of the project's own files as options of uv. ``excepting``: with a person's
+    """Return the age rules in the project's files as options of uv. ``excepting``: with a person's age
     exceptions; ``own``: with ``--release-age``."""
     files = [rule for rule in ages.rules if rule.line or own]
     cutoffs = {name: rule.until for rule in files for name in rule.only}
-    general = min((it for it in files if not it.only), key=lambda it: it.until, default=None)
+    general = min(
+        (rule for rule in files if not rule.only), key=lambda rule: rule.until, default=None
+    )
     if general is not None:
         exempt = (name for name in general.exempt if _NAME.fullmatch(name))
         cutoffs = {**dict.fromkeys(exempt, _ANY_DAY), **cutoffs}
     if files and excepting:
         cutoffs |= dict.fromkeys(ages.exceptions, _ANY_DAY)
-    packages = (f"--exclude-newer-package={it}={at.isoformat()}" for it, at in cutoffs.items())
+    packages = (
+        f"--exclude-newer-package={name}={until.isoformat()}" for name, until in cutoffs.items()
+    )
     until = () if general is None else (f"--exclude-newer={general.until.isoformat()}",)
     return (*until, *packages)
 
 
 @dataclass
 class Releases:
-    """The choice of versions by the advisory, checked with the registry through uv; None: it is not asked.
+    """The choice of versions by the advisory, checked with the registry through ``uv`` (None: no registry).
 
-    What could not be checked is in ``notes``, once; it never stops a fix. A fault that the registry reports
-    does, if no later release serves. ``only``: the version that was chosen already; no other serves.
-    ``ages``: the project's rules on the age of releases: what they do not admit is not chosen.
+    ``notes`` has what could not be checked, each once; it never stops a fix. A fault that the registry
+    reports does, if no later release serves. ``only``: the version that was chosen already; no other is
+    returned. ``ages``: the project's age rules; a release that they exclude is not chosen.
     """
 
     advisory: Advisory
@@ -423,14 +437,15 @@ class Releases:
         *,
         may_ask: bool,
     ) -> "Releases":
-        """Return the releases that a resolution chooses from; ``may_ask``: the registry too."""
+        """Return the choice of versions for a resolution. ``may_ask``: the registry may be queried."""
         only = terms.choice.version if terms.choice else None
         return cls(advisory, UvClient(clients) if may_ask else None, only, ages)
 
     def look_up(self, releases: Sequence[tuple[str, str]]) -> None:
         """Check many releases at once, each of another package, before they are chosen one by one.
 
-        If one of them isn't available, the halves are checked: the others cost no question each.
+        If one of them isn't available, each half is checked by itself, so most releases need no separate
+        query.
         """
         if self.uv is None or len(releases) < _WORTH_ASKING_TOGETHER:
             return
@@ -466,8 +481,8 @@ class Releases:
 
     def lowest_safe(self, package: str, current: str, fits: Fits = lambda _version: True) -> str:
         """Return the ``named`` version, or the next release above it if that one is yanked, unpublished, or
-        a candidate for a final release. A local build (``2.5+cpu``) stays one, if the same build is
-        published."""
+        a pre-release in place of a final one. A local build (``2.5+cpu``) is replaced by the same build, if
+        it is published. Raises RecipeError."""
         version, label = self._offered(package, current, fits), current.partition("+")[2]
         if not label or "+" in version or self.only is not None:
             return version
@@ -513,8 +528,8 @@ class Releases:
         return version
 
     def _first(self, package: str, current: str, fits: Fits) -> str:
-        """Return the version by the advisory; if it names no fixed version (``last_affected``), by the
-        registry."""
+        """Return the lowest safe version that the advisory names; if it names none (``last_affected``), the
+        lowest that the registry has."""
         try:
             return self.named(package, current, fits)
         except RecipeError:
@@ -557,10 +572,10 @@ class Releases:
             self.notes.append(message)
 
 
-#: Of what an archive says that it requires: a few lines, as a rule.
+#: The most bytes of an archive's file on its requirements; as a rule it has a few lines.
 MAX_REQUIRES_BYTES = 1_000_000
 
-#: What a setup.py has that runs setuptools' own setup(), and how it may require more than it writes out.
+#: Signs that a setup.py runs setuptools' own setup(), and that it may require more than it lists.
 _SETUP = re.compile(r"^[ \t]*(?:from|import) (?:setuptools|distutils)\b", re.MULTILINE)
 _COMPUTES = re.compile(
     r"\b(?:pbr|exec|eval|setdefault)\b|\.(?:install_requires|extras_require)\b"
@@ -573,7 +588,7 @@ _INTERPRETER = re.compile(r"(?P<kind>[a-z]+)3(?P<minor>\d*)")
 
 @dataclass(frozen=True)
 class Sdist:
-    """A release without a wheel. ``file``: its archive; None: it is not known."""
+    """A release without a wheel. ``file``: its archive, or None if that is unknown."""
 
     name: str
     version: str
@@ -582,29 +597,34 @@ class Sdist:
 
     @property
     def stem(self) -> str:
-        """The beginning of the name of a wheel of it."""
+        """Return the beginning of its wheel's file name."""
         return f"{self.name.replace('-', '_')}-{self.version}"
 
-    def stub(self, said: Sequence[str]) -> str:
-        """The metadata of a wheel of it; ``said``: as ``sdist_requirements``."""
-        lines = ["Metadata-Version: 2.1", f"Name: {self.name}", f"Version: {self.version}", *said]
+    def stub(self, requirement_lines: Sequence[str]) -> str:
+        """Return the metadata for its stub wheel. ``requirement_lines``: from ``sdist_requirements``."""
+        lines = [
+            "Metadata-Version: 2.1",
+            f"Name: {self.name}",
+            f"Version: {self.version}",
+            *requirement_lines,
+        ]
         if self.requires_python:
             lines.append(f"Requires-Python: {self.requires_python}")
         return "\n".join([*lines, ""])
 
 
 def sdists_of(index: str, name: str, python: str) -> tuple[Sdist, ...] | None:
-    """The releases of a package in a simple index that have no wheel for this Python (``3.9``) or a later
-    one, and are not yanked; None: the index does not show its page.
+    """Return the unyanked releases of a package in a simple index that have no wheel for this Python
+    (``3.9``) or a later one; None if the index has no page of files for it.
 
-    Raises ToolFailedError where the registry does not answer now.
+    Raises ToolFailedError if the registry does not answer now.
     """
     address = f"{index.rstrip('/')}/{name}/"
     content = page(address)
     if content is None:
         return None
-    found: dict[str, Sdist] = {}
-    built, is_listed = set(), False
+    sdists: dict[str, Sdist] = {}
+    built_versions, is_listed = set(), False
     for attributes in _page_files(content):
         url = urljoin(address, attributes.get("href") or "")
         file, archive = file_name(url), _ARCHIVE.fullmatch(file_name(url))
@@ -613,26 +633,29 @@ def sdists_of(index: str, name: str, python: str) -> tuple[Sdist, ...] | None:
                 _, version, _, tags = parse_wheel_filename(file)
                 is_listed = True
                 if any(_serves(tag.interpreter, tag.abi, python) for tag in tags):
-                    built.add(str(version))
+                    built_versions.add(str(version))
                 continue
-            own_name, version = parse_sdist_filename(f"{archive['release']}.tar.gz")
+            name_in_file, version = parse_sdist_filename(f"{archive['release']}.tar.gz")
         except (InvalidWheelFilename, InvalidSdistFilename):
             continue
         is_listed = True
-        if own_name == name and "data-yanked" not in attributes:
-            parts, asked = urlsplit(url), ""
+        if name_in_file == name and "data-yanked" not in attributes:
+            parts, requires_python = urlsplit(url), ""
             digest = parts.fragment.replace("=", ":", 1)
-            place = ReleaseFile(file, digest, parts._replace(fragment="").geturl())
+            archive_file = ReleaseFile(file, digest, parts._replace(fragment="").geturl())
             with suppress(InvalidSpecifier):
-                asked = str(SpecifierSet(attributes.get("data-requires-python") or ""))
-            found.setdefault(str(version), Sdist(name, str(version), place, asked))
+                requires_python = str(SpecifierSet(attributes.get("data-requires-python") or ""))
+            sdists.setdefault(
+                str(version), Sdist(name, str(version), archive_file, requires_python)
+            )
     if not is_listed:
-        return None  # a page for people: of a login, or of another format
-    return tuple(it for version, it in found.items() if version not in built)
+        return None  # not a listing: a login page, or another format
+    return tuple(sdist for version, sdist in sdists.items() if version not in built_versions)
 
 
 def _page_files(content: bytes) -> Iterator[Mapping[str, str | None]]:
-    """The links of a page with their attributes; of one in JSON (PEP 691), as that of HTML has them."""
+    """Yield the attributes of a page's links; for a page in JSON (PEP 691), as one in HTML would have
+    them."""
     try:
         files = tables(json.loads(content).get("files"))
     except (ValueError, AttributeError, RecursionError):
@@ -640,12 +663,12 @@ def _page_files(content: bytes) -> Iterator[Mapping[str, str | None]]:
         links.feed(content.decode("utf-8", "replace"))
         yield from links.found
         return
-    for one in files:
-        hashes = one.get("hashes")
+    for file in files:
+        hashes = file.get("hashes")
         digest = str(hashes.get("sha256", "")) if isinstance(hashes, dict) else ""
-        href = f"{one.get('url', '')}#sha256={digest}"
-        found = {"href": href, "data-requires-python": str(one.get("requires-python") or "")}
-        yield found | ({"data-yanked": ""} if one.get("yanked") else {})
+        href = f"{file.get('url', '')}#sha256={digest}"
+        link = {"href": href, "data-requires-python": str(file.get("requires-python") or "")}
+        yield link | ({"data-yanked": ""} if file.get("yanked") else {})
 
 
 class _Links(HTMLParser):
@@ -659,25 +682,30 @@ class _Links(HTMLParser):
 
 
 def _serves(interpreter: str, abi: str, python: str) -> bool:
-    """Is a wheel with these tags for this Python or a later one?"""
+    """Return whether a wheel with these tags is for this Python or a later one."""
     tag = _INTERPRETER.fullmatch(interpreter)
     if tag is None:
         return False
-    least = int(python.partition(".")[2].partition(".")[0] or 0)
-    return tag["kind"] == "py" or abi == "abi3" or not tag["minor"] or int(tag["minor"]) >= least
+    lowest_minor = int(python.partition(".")[2].partition(".")[0] or 0)
+    return (
+        tag["kind"] == "py"
+        or abi == "abi3"
+        or not tag["minor"]
+        or int(tag["minor"]) >= lowest_minor
+    )
 
 
 def sdist_requirements(file: ReleaseFile | None) -> tuple[str, ...] | None:
-    """What it requires, as lines of metadata (``Requires-Dist``, ``Provides-Extra``) with the conditions
-    of each; None: it can't be had, or does not say, or not so that it can be read.
+    """Return what an archive requires, as lines of metadata (``Requires-Dist``, ``Provides-Extra``) with
+    their markers; None if it isn't available, or its requirements are not listed or can't be read.
 
-    Raises ToolFailedError where the registry does not answer now.
+    Raises ToolFailedError if the registry does not answer now.
     """
     content = fetched(file.url, file.hash) if file is not None else None
     if file is None or content is None:
         return None
     archive, name = _ARCHIVE.fullmatch(file.name), ""
-    with suppress(InvalidSdistFilename):  # the archive's name does not say whose it is
+    with suppress(InvalidSdistFilename):  # the archive's name does not show the package
         name = parse_sdist_filename(f"{archive['release']}.tar.gz")[0] if archive else ""
     try:
         return _said_in(content, name)
@@ -686,9 +714,9 @@ def sdist_requirements(file: ReleaseFile | None) -> tuple[str, ...] | None:
 
 
 def _said_in(content: bytes, name: str) -> tuple[str, ...] | None:
-    """By the archive's metadata if its format says that it is complete, by the records of setuptools, by
-    the requirements in other metadata, or by a setup.py that computes none. Raises InvalidMarker,
-    MemberTooLargeError, RecipeError."""
+    """Return an archive's requirements, or None: from its metadata if that is complete by its format, from
+    the records of setuptools, from other metadata that lists any, or from a setup.py that computes none.
+    Raises InvalidMarker, MemberTooLargeError, RecipeError."""
     metadata = Metadata(_top(content, "PKG-INFO"))
     if metadata.lists_requirements:
         return tuple(_listed(metadata))
@@ -696,7 +724,7 @@ def _said_in(content: bytes, name: str) -> tuple[str, ...] | None:
     if text is not None:
         return tuple(_parsed(text))
     if member_text(content, _record(name, "SOURCES.txt"), MAX_REQUIRES_BYTES) is not None:
-        return ()  # setuptools writes the one only if something is required, and the other always
+        return ()  # setuptools always writes SOURCES.txt, and requires.txt only if something is required
     if metadata.requirements:
         return tuple(_listed(metadata))
     if _top(content, "pyproject.toml"):
@@ -706,18 +734,19 @@ def _said_in(content: bytes, name: str) -> tuple[str, ...] | None:
 
 
 def _record(name: str, record: str) -> Callable[[str], bool]:
-    """Finds a record of setuptools on the release itself: test data may have those of others."""
+    """Return a test for the path of setuptools' record on the release itself: test data may have other
+    packages' records."""
 
     def is_own(member: str) -> bool:
         *_, folder, file = ("", *member.split("/"))
-        own = canonicalize_name(folder.removesuffix(".egg-info"))
-        return file == record and folder.endswith(".egg-info") and name in {"", own}
+        owner = canonicalize_name(folder.removesuffix(".egg-info"))
+        return file == record and folder.endswith(".egg-info") and name in {"", owner}
 
     return is_own
 
 
 def _top(content: bytes, wanted: str) -> str:
-    """The text of a file in the archive's one folder; empty if there is none."""
+    """Return the text of a file in the archive's top folder; empty if there is none."""
 
     def is_top(member: str) -> bool:
         return member.count("/") == 1 and member.endswith(f"/{wanted}")
@@ -728,15 +757,15 @@ def _top(content: bytes, wanted: str) -> str:
 def _listed(metadata: Metadata) -> Iterator[str]:
     for extra in metadata.extras:
         yield f"Provides-Extra: {extra}"
-    for asked in metadata.requirements:
-        if asked.url is not None:
-            raise InvalidMarker(str(asked))
-        yield f"Requires-Dist: {asked}"
+    for requirement in metadata.requirements:
+        if requirement.url is not None:
+            raise InvalidMarker(str(requirement))
+        yield f"Requires-Dist: {requirement}"
 
 
 def _from_script(script: str, settings: str) -> str | None:
-    """What a setup.py lists, as setuptools would record it; None if it, or another file, may require more
-    than it writes out."""
+    """Return what a setup.py lists, as setuptools would record it in ``requires.txt``; None if it, or its
+    setup.cfg (``settings``), may require more than it lists."""
     call = setup_call(script)
     if not (call.is_whole and "name" in call.keywords and _SETUP.search(script)):
         return None
@@ -746,16 +775,19 @@ def _from_script(script: str, settings: str) -> str | None:
     for word, value in zip(REQUIRES, call.required, strict=True):
         if value is None and word in script:
             return None
-        for extra, listed in (value if isinstance(value, dict) else {"": value or []}).items():
-            if not isinstance(listed, list) or len(texts(listed)) < len(listed):
+        for extra, requirements in (
+            value if isinstance(value, dict) else {"": value or []}
+        ).items():
+            if not isinstance(requirements, list) or len(texts(requirements)) < len(requirements):
                 return None
-            lines += [*([f"[{extra}]"] if extra else ()), *listed]
+            lines += [*([f"[{extra}]"] if extra else ()), *requirements]
     return "\n".join(lines)
 
 
 def _parsed(text: str) -> Iterator[str]:
-    """The lines before the first section, and those of each ``[extra:marker]``. Raises InvalidMarker for
-    what is neither, and for an address, which is not fetched."""
+    """Yield the requirements in a ``requires.txt`` as lines of metadata: those before the first section,
+    and those of each ``[extra:marker]``. Raises InvalidMarker for a line that is neither, and for an
+    address, which is not fetched."""
     conditions: list[str] = []
     for line in map(str.strip, text.splitlines()):
         if line.startswith("[") and line.endswith("]"):
@@ -766,10 +798,10 @@ def _parsed(text: str) -> Iterator[str]:
                 conditions.append(f"extra == '{name}'")
                 yield f"Provides-Extra: {name}"
         elif line:
-            asked = requirement_in(line)
-            if asked is None or asked.url is not None:
+            requirement = requirement_in(line)
+            if requirement is None or requirement.url is not None:
                 raise InvalidMarker(line)
-            own = [str(asked.marker)] if asked.marker else []
-            asked.marker = None
-            marker = " and ".join(f"({it})" for it in (*own, *conditions))
-            yield f"Requires-Dist: {asked}" + (f" ; {marker}" if marker else "")
+            markers = [str(requirement.marker)] if requirement.marker else []
+            requirement.marker = None
+            marker = " and ".join(f"({part})" for part in (*markers, *conditions))
+            yield f"Requires-Dist: {requirement}" + (f" ; {marker}" if marker else "")

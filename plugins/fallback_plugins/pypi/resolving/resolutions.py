@@ -1,6 +1,6 @@
 """The resolution of an install command's manifests: by uv, or by their pins (ADR-0099).
 
-Nothing is built: an sdist's metadata is read from its archive. What can't be read is ``unresolved``.
+Nothing is built: an sdist's requirements are read from its archive. What can't be read is ``unresolved``.
 """
 
 import posixpath
@@ -84,16 +84,17 @@ from fallback_tier.execution import ClientRunner, KnowsHosts
 from fallback_tier.outcome import Blocker
 from fallback_tier.repo import RepoContext
 
-#: Packages of one command without a wheel: each costs a listing, an archive and a run of uv.
+#: The most packages without a wheel that are read for one lock: each costs a listing, an archive and a run
+#: of uv.
 MAX_WITHOUT_WHEEL = 10
 
-#: An option for a whole requirements file, and the options of uv for it or a setting in ``[tool.uv]``.
+#: pip's option in a requirements file, and the options of uv that correspond to it or to ``[tool.uv]``.
 _PRE = re.compile(r"^[ \t]*--pre\b", re.MULTILINE)
 _CHOOSING = ("--prerelease=allow", "--resolution=lowest", "--resolution=lowest-direct")
 
 _HASH = "--hash"
 
-#: A compiler's comment on who requires a line.
+#: A compiler's comment on which package requires a line.
 _VIA = re.compile(r"#[ \t]*via\b")
 
 _WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -103,7 +104,7 @@ _WHEELS_REQUIRED = re.compile(
     rf"Wheels are required for `{_NAME}`|"
     rf"(?<!\S){_NAME.replace('name', 'other')}[<>=!~]\S* has no wheels with a matching"
 )
-#: What uv says of a release, or a package, that the registry does not have.
+#: uv's message on a release, or a package, that the registry does not have.
 _ABSENT = re.compile(
     rf"(?:no versions? of {_NAME}(?:\[[^\]]*\])?==|"
     rf"(?<!\S){_NAME.replace('name', 'other')} was not found in)"
@@ -111,13 +112,14 @@ _ABSENT = re.compile(
 
 
 def _absent(error: UvRefusedError) -> str:
-    """The package of which the registry does not have what is asked for; empty: uv names none."""
-    found = _ABSENT.search(one_line(error.output))
-    return canonicalize_name(found["name"] or found["other"]) if found else ""
+    """Return the package that the registry lacks, or lacks the required version of; empty if uv names
+    none."""
+    match = _ABSENT.search(one_line(error.output))
+    return canonicalize_name(match["name"] or match["other"]) if match else ""
 
 
 class UnknownPartError(RecipeError):
-    """What a part of a tree brings in is unknown."""
+    """The requirements of a package in a tree are unknown."""
 
 
 def resolve(
@@ -128,12 +130,15 @@ def resolve(
     is_trial: bool = False,
     known: Callable[[], Collection[Unresolved]] = tuple,
 ) -> Resolution:
-    """What a set of requirements becomes, without its declarations. Raises RecipeError, UnknownPartError
-    if more of it is unknown than ``known`` returns, ToolError. ``is_trial``: only what has wheels is looked
-    for."""
+    """Return the resolution of these requirements, without declarations.
+
+    ``known``: returns the parts that may be unknown. ``is_trial``: releases without a wheel are taken only
+    if nothing else serves, and unknown parts are accepted. Raises RecipeError; UnknownPartError if another
+    part of it is unknown; ToolError.
+    """
     text, unknown = _locked(client, lines, options, is_trial=is_trial)
-    open_parts = [it for it in unknown if not it.names and not is_trial]
-    more = [it for it in open_parts if it not in known()]
+    open_parts = [part for part in unknown if not part.names and not is_trial]
+    more = [part for part in open_parts if part not in known()]
     if more:
         reason, step = more[0].reason, more[0].next_step
         raise UnknownPartError(RefusalReason.RESOLVER_FAILED, reason, next_step=step)
@@ -150,33 +155,35 @@ def resolve(
 
 @dataclass
 class CommandResolution:
-    """What the manifests of one command resolve to; ``path`` names it.
+    """The resolution of one install command's manifests; ``path`` is its main file.
 
-    ``made`` runs the client, ``known`` does not.
+    ``made`` may run the client, ``known`` does not.
     """
 
     repo: RepoContext
     clients: ClientRunner
     path: str
     texts: Mapping[str, str]
-    #: What no fix changes: of a manifest, environments of other tools, and builds; of a program, commands.
+    #: Resolve only what no fix changes: a pyproject.toml's environments of other tools and its builds, or
+    #: the install commands in a program.
     only_tools: bool = False
-    #: No client may run: what was kept answers.
+    #: No client may run: only a resolution that an earlier run kept is used.
     only_kept: bool = False
-    #: The rules on the age of releases: a client that knows those of the project's files installs by them.
+    #: The age rules: a client that knows those of the project's files installs by them.
     ages: Ages = field(default_factory=lambda: Ages(ECOSYSTEM))
-    #: Whether the resolution was made by these rules.
+    #: Whether the resolution was made under these rules.
     is_by_ages: bool = False
-    #: The day of the resolution, once it was taken from what an earlier run kept.
+    #: The day of the resolution, if it is one that an earlier run kept.
     kept_since: date | None = None
-    #: Why uv can't resolve the pins together, once they were taken as they are.
+    #: Why uv can't resolve the pins together, if they are counted as installed.
     pins_reason: str = ""
     _skipped: list[Unresolved] = field(default_factory=list)
     _read_folders: dict[str, tuple[Mapping[str, str], Sequence[str]]] = field(default_factory=dict)
 
     @cached_property
     def wanted(self) -> Wanted:
-        """What uv is given; the rest is in ``_skipped``. Raises RecipeError: not TOML."""
+        """Return what uv is to resolve, and put the rest in ``_skipped``. Raises RecipeError for invalid
+        TOML."""
         reading = Reading(self._folders(), self._skipped, closed=self.is_compiled)
         if self._is_of_tools:
             return joined(self._tools(reading))
@@ -195,30 +202,35 @@ class CommandResolution:
 
     @cached_property
     def _installed(self) -> Mapping[str, str]:
-        """The files without those that another file of the set was compiled from."""
+        """Return the files, without those that another file was compiled from."""
         sources = decided_by(self.texts)
         return {path: text for path, text in self.texts.items() if path not in sources}
 
     @property
     def _own_index(self) -> str | None:
-        """The first file that names another index, or a folder of archives; uv.toml may."""
-        named = (path for path, text in self.texts.items() if has_own_index(path, text))
+        """Return the first file that names another index or a folder of archives, or None. A uv.toml next
+        to a pyproject.toml counts as one, as it may name an index."""
+        paths = (path for path, text in self.texts.items() if has_own_index(path, text))
         settings = posixpath.join(posixpath.dirname(self.path), "uv.toml")
-        beside = kind_of(self.path) is Kind.PYPROJECT and self.repo.has(settings)
-        return next(named, settings if beside else None)
+        has_settings = kind_of(self.path) is Kind.PYPROJECT and self.repo.has(settings)
+        return next(paths, settings if has_settings else None)
 
     def strict(self, patched: Mapping[str, str] = NO_TEXTS) -> Reading:
-        """Read manifests as the resolution did, and refuse what it had to leave out. ``patched``: a fix's
-        texts by path: they count for folders that the set installs."""
+        """Return a reading of manifests like the resolution's that refuses what the resolution skipped.
+
+        ``patched``: a fix's texts by path, which are read for the folders that the command installs.
+        """
         return Reading(self._folders(patched), folders=self._read_folders)
 
     @cached_property
     def options(self) -> tuple[str, ...]:
-        """How the project's own client chooses among releases, as options of uv: ``--pre``, and what
-        ``[tool.uv]`` says."""
+        """Return uv's options for how the project's own client chooses among releases: from ``--pre``, or
+        from ``[tool.uv]``."""
         if kind_of(self.path) is Kind.PYPROJECT:
             uv = table_of(parse_toml(self.path, self.texts[self.path]), "tool", "uv")
-            return tuple(it for it in _CHOOSING if it in {f"--{key}={uv[key]}" for key in uv})
+            return tuple(
+                option for option in _CHOOSING if option in {f"--{key}={uv[key]}" for key in uv}
+            )
         takes_pre = any(
             kind_in_set(path) is Kind.REQUIREMENTS and _PRE.search(text)
             for path, text in self.texts.items()
@@ -227,16 +239,16 @@ class CommandResolution:
 
     @cached_property
     def python(self) -> str:
-        """The lowest Python that the project supports; if it does not say, that on which it runs, or the
-        one that installs."""
+        """Return the lowest Python that the project supports; if it names none, the one that it runs on, or
+        the one that installs."""
         folder = posixpath.dirname(self.path)
         paths = {name: posixpath.join(folder, name) for name in METADATA_FILES}
-        read = {}
+        metadata = {}
         for name, path in paths.items():
             with suppress(RepositoryError):
-                read[name] = self.texts.get(path) or self.repo.read_text(path)
+                metadata[name] = self.texts.get(path) or self.repo.read_text(path)
         try:
-            spec = asked_python(read)
+            spec = asked_python(metadata)
             SpecifierSet(spec)
         except InvalidSpecifier:
             spec = ",".join(map(str, (alternatives(spec) or ("",))[0]))
@@ -246,17 +258,19 @@ class CommandResolution:
 
     @property
     def client(self) -> UvClient:
-        """uv, for the lowest Python."""
+        """Return uv for the lowest supported Python."""
         return UvClient(self.clients, self.python)
 
     @cached_property
     def known(self) -> Resolution | None:
-        """The resolution, if no client has to run: the set is compiled or requires nothing, or (offline)
-        it was kept. Raises RecipeError."""
+        """Return the resolution if no client has to run, otherwise None. No client has to run for compiled
+        files, for files that require nothing, and for a kept resolution (only if no client may run, or
+        offline). Raises RecipeError."""
         lines = self.wanted
         if not lines.requirements:
             return self._resolution(ResolvedBy.CLIENT, DependencyTree(self.path, {}), {})
-        # Each line of the compiled files has a hash or a comment on what requires it: no hand added it.
+        # Only a compiler writes hashes, or comments on what requires a line: nobody wrote these files by
+        # hand.
         by_compiler = self.is_compiled and all(
             _HASH in text or _VIA.search(text)
             for text in self._installed.values()
@@ -268,7 +282,7 @@ class CommandResolution:
 
     @cached_property
     def made(self) -> Resolution:
-        """The resolution. Raises RecipeError for text that can't be parsed."""
+        """Return the resolution. Raises RecipeError for text that can't be parsed."""
         known = self.known
         if known is not None:
             return known
@@ -283,31 +297,32 @@ class CommandResolution:
                 "Commit a lock, or run it without --no-resolve.",
             )
         if self._own_index:
-            # Never resolved elsewhere: another registry's package of the same name is not the same.
+            # Not resolved with another registry: its package of the same name may be a different one.
             reason = f"{self._own_index} names its own index, which is not asked."
             return self._unknown(reason, by_files=True)
         try:
-            made = self._by_client()
+            resolution = self._by_client()
         except UvRefusedError as error:
-            found = _pins(self.wanted) if error.found_no_solution else None
-            if found is None:
+            pins = _pins(self.wanted) if error.found_no_solution else None
+            if pins is None:
                 by_files = error.found_no_solution
                 return self._unknown(
                     error.problem, error.next_step, error.blockers, by_files=by_files
                 )
-            return self._by_pins(found, error)
+            return self._by_pins(pins, error)
         except RecipeError as error:
             return self._unknown(error.problem, error.next_step, error.blockers)
         except ToolError as error:
             return self._unknown(error.problem, error.next_step)
-        self._cached.keep(made.model_dump_json())
+        self._cached.keep(resolution.model_dump_json())
         if not self.only_tools:
-            SharedResolutions.of(self.repo).add(self.texts, made)
-        return made
+            SharedResolutions.of(self.repo).add(self.texts, resolution)
+        return resolution
 
     @property
     def notes(self) -> Iterator[str]:
-        """Yield sentences on how the resolution was made, if it was and is not this day's of uv."""
+        """Yield a sentence if an earlier run made the resolution, and one if uv can't resolve its pins
+        together."""
         if self.kept_since:
             yield f"{self.path} was resolved on {self.kept_since}, and not again (no registry is asked)."
         if self.pins_reason:
@@ -319,7 +334,7 @@ class CommandResolution:
     # --- by uv ----------------------------------------------------------------------------------
 
     def _by_client(self) -> Resolution:
-        """Everything together; if that conflicts, each root file and each group with what it includes."""
+        """Resolve everything together; if that conflicts, each part of ``_parts`` by itself."""
         try:
             return self._locked([self.wanted])
         except UvRefusedError as error:
@@ -329,49 +344,58 @@ class CommandResolution:
         return self._locked(parts)
 
     def _locked(self, parts: Sequence[Wanted]) -> Resolution:
-        """Of several parts, those that can't be resolved are unknown. Raises UvRefusedError if all are."""
+        """Resolve the parts; one that can't be resolved is unknown. Raises UvRefusedError if none can
+        be."""
         trees: list[DependencyTree] = []
         tables: dict[str, Mapping[str, Any]] = {}
         unknown: list[Unresolved] = []
         for part in parts:
             try:
-                text, without = self._without_absent(part)
+                text, unknown_in_part = self._without_absent(part)
             except UvRefusedError as error:
                 if not trees and part is parts[-1]:
                     raise
-                part_of = self._not_resolved(error.problem, error.next_step, error.blockers)
-                unknown.append(self._narrowed(part_of) if error.found_no_solution else part_of)
+                unresolved = self._not_resolved(error.problem, error.next_step, error.blockers)
+                unknown.append(
+                    self._narrowed(unresolved) if error.found_no_solution else unresolved
+                )
                 continue
             trees.append(_named_tree(self.path, text))
             tables |= _by_key(text)
-            unknown += map(self._narrowed, without)
+            unknown += map(self._narrowed, unknown_in_part)
         return self._resolution(ResolvedBy.CLIENT, _joined(self.path, trees), tables, unknown)
 
     def _without_absent(self, part: Wanted) -> tuple[str, list[Unresolved]]:
-        """Of a command's packages, those that the registry does not have concern themselves alone."""
+        """Lock a part of install commands without the packages that the registry lacks: only they are
+        unknown."""
         missing: list[Unresolved] = []
         while True:
             try:
                 text, unknown = self._lowest_python_lock(part)
             except UvRefusedError as error:
                 absent = _absent(error)
-                there = tuple(line for line in part.requirements if name_of(line) != absent)
-                if not self._is_of_commands or not there or len(there) == len(part.requirements):
+                remaining = tuple(line for line in part.requirements if name_of(line) != absent)
+                if (
+                    not self._is_of_commands
+                    or not remaining
+                    or len(remaining) == len(part.requirements)
+                ):
                     raise
-                part = replace(part, requirements=there)
+                part = replace(part, requirements=remaining)
                 problem = self._not_resolved(error.problem, error.next_step, error.blockers)
                 missing.append(problem.model_copy(update={"names": frozenset({absent})}))
             else:
                 return text, [*missing, *unknown]
 
     def _lowest_python_lock(self, part: Wanted) -> tuple[str, list[Unresolved]]:
-        """For the lowest Python that is supported; if there is none, for the one that installs."""
+        """Lock a part for the lowest supported Python; if that has no solution, for the one that
+        installs."""
         if ages := as_options(self.ages):
-            # If a pin is too new itself, only a client without the rules installs it.
+            # If a pin itself is too new, only a client without the rules installs it.
             with suppress(UvRefusedError):
-                found = _locked(self.client, part, (*self.options, *ages))
+                result = _locked(self.client, part, (*self.options, *ages))
                 self.is_by_ages = True
-                return found
+                return result
         try:
             return _locked(self.client, part, self.options)
         except UvRefusedError as error:
@@ -382,7 +406,7 @@ class CommandResolution:
             raise
 
     def _parts(self) -> list[Wanted]:
-        """What separate commands install: root files with what they include; groups and extras."""
+        """Return what separate commands install: root files with what they include; groups and extras."""
         reading = Reading(self._folders(), [])
         if self._is_of_tools:
             return [*self._tools(reading)]
@@ -390,11 +414,12 @@ class CommandResolution:
             return self._groups(reading)
         if self._is_of_commands:
             return [*self._commands(reading)]
-        return [wanted({it: self.texts[it] for it in root}, reading) for root in self.roots]
+        return [wanted({path: self.texts[path] for path in root}, reading) for root in self.roots]
 
     @property
     def roots(self) -> Iterator[frozenset[str]]:
-        """Each file that no other includes, with all that it includes. Constraints install nothing."""
+        """Yield each file that no other includes, with all that it includes. Constraint files are left out,
+        as they install nothing."""
         files = {
             path: text
             for path, text in self._installed.items()
@@ -403,7 +428,10 @@ class CommandResolution:
         if not files:
             yield frozenset(self.texts)
         included = {
-            it for path, text in files.items() for it, _ in includes(path, text) if it != path
+            included_path
+            for path, text in files.items()
+            for included_path, _ in includes(path, text)
+            if included_path != path
         }
         for path in files.keys() - constraint_files(self.texts) - included:
             yield frozenset(files.keys() & with_included([path], files.get))
@@ -433,59 +461,65 @@ class CommandResolution:
                 yield entry
 
     def _tools(self, reading: Reading) -> Iterator[Wanted]:
-        """What environments of other tools, and builds, take apart from the project's dependencies."""
-        own = own_name({"pyproject.toml": self.texts[self.path]})
-        found = ((it.keys[:-1], it.value) for it in self._entries_of_tools)
-        for lines in grouped(found).values():
-            asked = reading.clean(self.path, lines)
-            yield Wanted(tuple(line for line in asked if name_of(line) != own))
+        """Yield what each environment of another tool, and each build, installs separately from the
+        project's dependencies."""
+        project_name = own_name({"pyproject.toml": self.texts[self.path]})
+        entries = ((entry.keys[:-1], entry.value) for entry in self._entries_of_tools)
+        for lines in grouped(entries).values():
+            requirements = reading.clean(self.path, lines)
+            yield Wanted(tuple(line for line in requirements if name_of(line) != project_name))
 
     def _commands(self, reading: Reading) -> Iterator[Wanted]:
         commands = install_commands(self.path, self.texts[self.path])
-        return (reading.command(self.path, it) for it in commands)
+        return (reading.command(self.path, command) for command in commands)
 
     # --- by pins --------------------------------------------------------------------------------
 
     def _by_pins(self, pins: Mapping[str, str], error: UvRefusedError) -> Resolution:
-        """The pins, with what they bring in as far as a registry has it."""
+        """Return a resolution of the pins, with what they bring in as far as a registry has it."""
         lines = list(self.wanted.requirements)
         tree, unknown = self._flat(pins), list[Unresolved]()
         for _ in range(MAX_WITHOUT_WHEEL):
             over = tuple(f"{name}=={pins[name]}" for name in {name_of(line) for line in lines})
             try:
-                asked = Wanted(tuple(lines), (), over)
-                text, unknown = _locked(UvClient(self.clients), asked, self.options)
-            except UvRefusedError as again:
-                absent = _absent(again)
-                fewer = [line for line in lines if name_of(line) != absent]
-                if len(fewer) == len(lines):
+                pinned = Wanted(tuple(lines), (), over)
+                text, unknown = _locked(UvClient(self.clients), pinned, self.options)
+            except UvRefusedError as refusal:
+                absent = _absent(refusal)
+                remaining = [line for line in lines if name_of(line) != absent]
+                if len(remaining) == len(lines):
                     break
-                lines = fewer
+                lines = remaining
             except (RecipeError, ToolError):
                 break
             else:
                 tree = _joined(self.path, [tree, _named_tree(self.path, text)])
                 break
         self.pins_reason = error.problem
-        made = self._resolution(ResolvedBy.PINS, tree, {}, unknown)
-        return made.model_copy(update={"reason": error.problem})
+        resolution = self._resolution(ResolvedBy.PINS, tree, {}, unknown)
+        return resolution.model_copy(update={"reason": error.problem})
 
     def _flat(self, pins: Mapping[str, str]) -> DependencyTree:
-        nodes = {f"{name} {it}": Node(f"{name} {it}", name, it) for name, it in pins.items()}
-        asks = tuple(DependencyEdge(it.name, f"=={it.version}", it.key) for it in nodes.values())
+        nodes = {
+            f"{name} {version}": Node(f"{name} {version}", name, version)
+            for name, version in pins.items()
+        }
+        asks = tuple(
+            DependencyEdge(node.name, f"=={node.version}", node.key) for node in nodes.values()
+        )
         return DependencyTree(self.path, nodes, (Node(self.path, self.path, "", asks),))
 
     @property
     def is_compiled(self) -> bool:
-        """Whether a compiled, or hash-pinned, file says all that is installed, and why."""
-        found = [
+        """Return whether the files are compiled or hash-pinned, and so list all that is installed."""
+        closed_texts = [
             text
             for path, text in self._installed.items()
             if kind_in_set(path) is Kind.REQUIREMENTS and is_closed(text)
         ]
-        return bool(found) and all(map(_is_annotated, found))
+        return bool(closed_texts) and all(map(_is_annotated, closed_texts))
 
-    # --- the value ------------------------------------------------------------------------------
+    # --- the resulting Resolution ---------------------------------------------------------------
 
     def _resolution(
         self,
@@ -507,14 +541,14 @@ class CommandResolution:
         return _with_origins(bare, tables)
 
     def _narrowed(self, skipped: Unresolved) -> Unresolved:
-        """Among tests and examples, what can't be read, or no registry answers, concerns what its files
-        name, and nothing else."""
+        """Return an unknown part, for files of tests and examples limited to the packages that they may
+        name."""
         if not is_aside(self.path) or skipped.names:
             return skipped
-        words = {
-            canonicalize_name(it) for text in self.texts.values() for it in _WORD.findall(text)
+        names = {
+            canonicalize_name(word) for text in self.texts.values() for word in _WORD.findall(text)
         }
-        return skipped.model_copy(update={"names": frozenset(words)})
+        return skipped.model_copy(update={"names": frozenset(names)})
 
     def _unknown(
         self,
@@ -524,8 +558,8 @@ class CommandResolution:
         *,
         by_files: bool = False,
     ) -> Resolution:
-        """Nothing is known of what the command brings in. ``by_files``: because of what the files say, not
-        because a registry or a client did not answer."""
+        """Return a resolution in which all that the command brings in is unknown. ``by_files``: the cause
+        is in the files; otherwise a registry or a client did not answer."""
         part = self._not_resolved(reason, next_step, blockers)
         if by_files:
             part = self._narrowed(part)
@@ -535,14 +569,17 @@ class CommandResolution:
         self, reason: str, next_step: str, blockers: tuple[Blocker, ...]
     ) -> Unresolved:
         reason = f"{self.path} was not resolved. {reason}"
-        # A command that installs a tool, and a build, concern what they name, as far as is known.
+        # An install command in a script, and a build, are taken to bring in only the packages that they
+        # name.
         builds = self._is_of_tools and all(
-            it.keys[0] == "build-system" or it.keys[:3] == ("tool", "hatch", "build")
-            for it in self._entries_of_tools
+            entry.keys[0] == "build-system" or entry.keys[:3] == ("tool", "hatch", "build")
+            for entry in self._entries_of_tools
         )
         is_narrow = self._is_of_commands or builds
         names = map(name_of, self.wanted.requirements) if is_narrow else ()
-        placed = (it.model_copy(update={"file": it.file or self.path}) for it in blockers)
+        placed = (
+            blocker.model_copy(update={"file": blocker.file or self.path}) for blocker in blockers
+        )
         return Unresolved(
             subject=self.path,
             reason=reason,
@@ -574,27 +611,30 @@ class CommandResolution:
         return InstallCommand(client="uv", files=files, label=label)
 
     def _declarations(self) -> Iterator[Declaration]:
-        """Each requirement with the first line of a file that has its text."""
+        """Yield each requirement and constraint, with the first line of a file that has its name."""
         for line in (*self.wanted.requirements, *self.wanted.constraints):
-            asked = Requirement(line)
-            name = canonicalize_name(asked.name)
-            pattern = re.compile(rf"(?<![\w.-]){re.escape(asked.name)}(?![\w-])", re.IGNORECASE)
+            requirement = Requirement(line)
+            name = canonicalize_name(requirement.name)
+            pattern = re.compile(
+                rf"(?<![\w.-]){re.escape(requirement.name)}(?![\w-])", re.IGNORECASE
+            )
             for path, text in self.texts.items():
-                if (found := pattern.search(text)) is not None:
-                    number = text.count("\n", 0, found.start()) + 1
-                    marker = str(asked.marker) if asked.marker else ""
+                if (match := pattern.search(text)) is not None:
+                    number = text.count("\n", 0, match.start()) + 1
+                    marker = str(requirement.marker) if requirement.marker else ""
                     yield Declaration(
                         name=name, text=line, file=path, line=number, environments=marker
                     )
                     break
 
-    # --- what the repository says of itself -----------------------------------------------------
+    # --- folders of the repository that the command installs ------------------------------------
 
     def _folders(
         self, patched: Mapping[str, str] = NO_TEXTS, above: tuple[str, ...] = ()
     ) -> Callable[[str, Sequence[str]], Sequence[str]]:
-        """Reads what a folder of the repository requires (``-e ./lib[test]``), with the folders that this
-        requires. ``above``: those on the way to it. Raises RecipeError."""
+        """Return a reader of what a folder of the repository requires (``-e ./lib[test]``), with the
+        folders that it requires in turn. ``above``: the folders that led to it. The reader raises
+        RecipeError."""
         return lambda folder, extras: self._folder_lines(patched, above, folder, extras)
 
     def _folder_lines(
@@ -602,44 +642,45 @@ class CommandResolution:
     ) -> Sequence[str]:
         if folder in above:
             return ()
-        found = self._metadata_of(folder, patched)
-        if not found:
+        metadata = self._metadata_of(folder, patched)
+        if not metadata:
             raise unresolvable(self.path, folder)
         reading = Reading(self._folders(patched, (*above, folder)))
         lines = reading.clean(
-            posixpath.join(folder, next(iter(found))), project_lines(found, extras)
+            posixpath.join(folder, next(iter(metadata))), project_lines(metadata, extras)
         )
-        lines = [line for line in lines if name_of(line) not in {own_name(found), folder}]
-        self._read_folders[folder] = found, lines
+        lines = [line for line in lines if name_of(line) not in {own_name(metadata), folder}]
+        self._read_folders[folder] = metadata, lines
         return lines
 
     def _metadata_of(self, folder: str, patched: Mapping[str, str] = NO_TEXTS) -> dict[str, str]:
-        """The texts of a folder's metadata files by name, and of ``hatch_hook``. Raises RecipeError."""
-        found: dict[str, str] = {}
+        """Return a folder's metadata files, and its ``hatch_hook``, as texts by name. Raises
+        RecipeError."""
+        metadata: dict[str, str] = {}
 
         def read(name: str) -> None:
             path = posixpath.normpath(posixpath.join(folder, name))
             if name and self.repo.has(path) and not is_installed(path):
                 try:
-                    found[name] = patched.get(path) or self.repo.read_text(path)
+                    metadata[name] = patched.get(path) or self.repo.read_text(path)
                 except RepositoryError as error:
                     raise unresolvable(self.path, folder) from error
 
         for name in METADATA_FILES:
             read(name)
-        read(hatch_hook(parse_toml("pyproject.toml", found.get("pyproject.toml", ""))))
-        return found
+        read(hatch_hook(parse_toml("pyproject.toml", metadata.get("pyproject.toml", ""))))
+        return metadata
 
-    # --- kept for runs without a registry -------------------------------------------------------
+    # --- the kept resolution, for runs without a registry ---------------------------------------
 
     @cached_property
     def _cached(self) -> KeptResolution:
         lines = self.wanted
         hosts = self.clients.allowed_hosts(("uv",)) if isinstance(self.clients, KnowsHosts) else ()
-        asked = [lines.requirements, lines.constraints, lines.overrides]
+        wanted_lines = [lines.requirements, lines.constraints, lines.overrides]
         return KeptResolution(
             [
-                asked,
+                wanted_lines,
                 self.options,
                 [rule.text for rule in self.ages.rules if rule.line],
                 self.python,
@@ -661,57 +702,64 @@ class CommandResolution:
 def _locked(
     client: UvClient, lines: Wanted, options: Sequence[str] = (), *, is_trial: bool = False
 ) -> tuple[str, list[Unresolved]]:
-    """uv's lock with the releases without a wheel that an installer takes, and what of it is unknown.
+    """Return uv's lock, with the releases without a wheel that an installer takes, and its unknown parts.
 
-    uv has passed them over, so that it is shown a stub of each, and takes those that all constraints admit:
-    their archives are read, and it resolves again. ``is_trial``: take them only if nothing else serves.
-    Raises RecipeError, ToolError.
+    uv passes such releases over. So it is shown a stub wheel of each, and takes those that all constraints
+    admit; then their archives are read, and it resolves again. ``is_trial``: take them only if nothing else
+    serves. Raises RecipeError, ToolError.
     """
     learnt = _learnt(client.clients, client.python)
     stubs = {} if is_trial else dict(learnt.stubs)
-    dark, left = set[str](), MAX_WITHOUT_WHEEL
+    unlisted, archives_left = set[str](), MAX_WITHOUT_WHEEL
     while True:
-        shown = {stem: it.stub(learnt.said.get(stem) or ()) for stem, it in stubs.items()}
+        shown = {stem: sdist.stub(learnt.said.get(stem) or ()) for stem, sdist in stubs.items()}
         try:
             scratch = client.lock(lines, *options, stubs=shown)
         except UvRefusedError as error:
-            required = _WHEELS_REQUIRED.finditer(one_line(error.output))
-            names = {str(canonicalize_name(it["name"] or it["other"])) for it in required}
+            matches = _WHEELS_REQUIRED.finditer(one_line(error.output))
+            names = {str(canonicalize_name(match["name"] or match["other"])) for match in matches}
             names |= set() if is_trial else error.passed_over
-            found = {it.stem: it for name in names for it in learnt.required(client, lines, name)}
-            if found.keys() <= stubs.keys():
+            sdists = {
+                sdist.stem: sdist
+                for name in names
+                for sdist in learnt.required(client, lines, name)
+            }
+            if sdists.keys() <= stubs.keys():
                 raise
-            stubs |= found
+            stubs |= sdists
             continue
         tables = package_tables("uv.lock", scratch.text)
-        passed = frozenset[str]() if is_trial else scratch.passed_over
-        found = {it.stem: it for it in learnt.above(client, lines, tables, passed, options)}
-        for name in (name for name in passed if learnt.listed.get(name, ()) is None):
+        passed_over = frozenset[str]() if is_trial else scratch.passed_over
+        sdists = {
+            sdist.stem: sdist for sdist in learnt.above(client, lines, tables, passed_over, options)
+        }
+        for name in (name for name in passed_over if learnt.listed.get(name, ()) is None):
             newest = _highest(client, lines, name)
-            held = {it.get("version") for it in tables if it["name"] == name}
-            if newest is None or held != {newest.version}:
-                dark.add(name)
-        held = {f"{it['name'].replace('-', '_')}-{it.get('version')}" for it in tables}
-        taken = [it for stem, it in stubs.items() if stem in held]
-        unread = [it for it in taken if it.stem not in learnt.said]
-        if not found.keys() <= stubs.keys():
-            stubs |= found
-        elif unread and left:
-            for one in unread[:left]:
-                learnt.said[one.stem] = sdist_requirements(one.file)
-            left -= len(unread[:left])
+            locked = {table.get("version") for table in tables if table["name"] == name}
+            if newest is None or locked != {newest.version}:
+                unlisted.add(name)
+        locked = {f"{table['name'].replace('-', '_')}-{table.get('version')}" for table in tables}
+        taken = [sdist for stem, sdist in stubs.items() if stem in locked]
+        unread = [sdist for sdist in taken if sdist.stem not in learnt.said]
+        if not sdists.keys() <= stubs.keys():
+            stubs |= sdists
+        elif unread and archives_left:
+            for sdist in unread[:archives_left]:
+                learnt.said[sdist.stem] = sdist_requirements(sdist.file)
+            archives_left -= len(unread[:archives_left])
         else:
             learnt.stubs |= {} if is_trial else stubs
-            silent = [it for it in taken if learnt.said.get(it.stem, ()) is None]
-            return scratch.text, [*_unread(silent, unread, sorted(dark))]
+            silent = [sdist for sdist in taken if learnt.said.get(sdist.stem, ()) is None]
+            return scratch.text, [*_unread(silent, unread, sorted(unlisted))]
 
 
 @dataclass
 class _Learnt:
-    """What a registry and its archives said: a set is resolved again with each change of it.
+    """What was read from a registry and its archives, kept for the next resolutions.
 
-    ``listed``: releases without a wheel by package; None: its page can't be had. ``stubs``: those that uv
-    was shown, and ``said``: what their archives say, by the names of their wheels.
+    ``listed``: the releases without a wheel by package; None: its page isn't available. ``stubs``: the
+    releases that uv was shown, by the beginning of their wheels' names. ``said``: the requirements in their
+    archives, by the same; None: they can't be read from it.
     """
 
     listed: dict[str, tuple[Sdist, ...] | None] = field(default_factory=dict)
@@ -719,9 +767,9 @@ class _Learnt:
     said: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
 
     def required(self, client: UvClient, lines: Wanted, name: str) -> tuple[Sdist, ...]:
-        """The releases of a package without which uv finds no solution."""
+        """Return the releases without a wheel of a package for which uv needs one to find a solution."""
         if name not in self.listed:
-            with suppress(RecipeError):  # a package that not every Python has
+            with suppress(RecipeError):  # the package may not support this Python
                 alone = client.lock(Wanted((name,)), alone=(name,)).text
                 self._list(client, name, _registries(package_tables("uv.lock", alone)))
         return self.listed.get(name) or _by_uv(client, lines, name)
@@ -734,43 +782,48 @@ class _Learnt:
         names: Iterable[str],
         options: Sequence[str],
     ) -> Iterator[Sdist]:
-        """The releases of these packages that an installer may take in place of those of a lock."""
-        held: dict[str, Version] = {}
+        """Yield the releases of these packages that an installer may take in place of the locked ones."""
+        lowest_locked: dict[str, Version] = {}
         for table in tables:
             if "registry" in table_of(table, "source"):
-                name, one = str(table["name"]), Version(str(table["version"]))
-                held[name] = min(one, held.get(name, one))
+                name, locked_version = str(table["name"]), Version(str(table["version"]))
+                lowest_locked[name] = min(locked_version, lowest_locked.get(name, locked_version))
         is_lowest = any("lowest" in option for option in options)
         for name in sorted(names):
             if name not in self.listed:
                 self._list(client, name, _registries(tables))
-            found = self.listed[name]
-            for it in _by_uv(client, lines, name) if found is None else found:
-                if is_lowest or name not in held or Version(it.version) > held[name]:
-                    yield it
+            sdists = self.listed[name]
+            for sdist in _by_uv(client, lines, name) if sdists is None else sdists:
+                if (
+                    is_lowest
+                    or name not in lowest_locked
+                    or Version(sdist.version) > lowest_locked[name]
+                ):
+                    yield sdist
 
     def _list(self, client: UvClient, name: str, registries: Iterable[str]) -> None:
         self.listed[name] = None
         for registry in registries:
             with suppress(ToolError):
-                found = sdists_of(registry, name, client.python)
-                if found is not None:
-                    self.listed[name] = found
+                sdists = sdists_of(registry, name, client.python)
+                if sdists is not None:
+                    self.listed[name] = sdists
                     return
 
 
-@lru_cache(maxsize=8)  # what archives said is kept for so many sets of clients and Pythons
+@lru_cache(maxsize=8)  # one for each pair of clients and a Python
 def _learnt(_clients: ClientRunner, _python: str) -> _Learnt:
     return _Learnt()
 
 
 def _registries(tables: Iterable[Mapping[str, Any]]) -> list[str]:
-    found = {str(table_of(table, "source").get("registry", "")) for table in tables}
-    return sorted(found - {"", STUBS})
+    registries = {str(table_of(table, "source").get("registry", "")) for table in tables}
+    return sorted(registries - {"", STUBS})
 
 
 def _by_uv(client: UvClient, lines: Wanted, name: str) -> tuple[Sdist, ...]:
-    """The highest release that a set's own lines admit, if it has no wheel: uv may log in to a registry."""
+    """Return the highest release of ``_highest`` if it has no wheel. This works if only uv can log in to
+    the registry."""
     release = _highest(client, lines, name)
     if release is None or any(file.name.endswith(".whl") for file in release.files):
         return ()
@@ -778,9 +831,13 @@ def _by_uv(client: UvClient, lines: Wanted, name: str) -> tuple[Sdist, ...]:
 
 
 def _highest(client: UvClient, lines: Wanted, name: str) -> Release | None:
-    """The highest release of a package that the set's own lines admit."""
-    asked = (Requirement(line) for line in (*lines.requirements, *lines.constraints))
-    specs = (str(it.specifier) for it in asked if canonicalize_name(it.name) == name)
+    """Return the highest release that the package's own requirements and constraints admit, or None."""
+    requirements = (Requirement(line) for line in (*lines.requirements, *lines.constraints))
+    specs = (
+        str(requirement.specifier)
+        for requirement in requirements
+        if canonicalize_name(requirement.name) == name
+    )
     spec = ",".join(dict.fromkeys(filter(None, specs)))
     with suppress(RecipeError):
         return PackageIndex(client.clients).highest(name, spec, client.python)
@@ -788,18 +845,20 @@ def _highest(client: UvClient, lines: Wanted, name: str) -> Release | None:
 
 
 def _unread(
-    silent: Iterable[Sdist], unread: Iterable[Sdist], dark: Iterable[str]
+    silent: Iterable[Sdist], unread: Iterable[Sdist], unlisted: Iterable[str]
 ) -> Iterator[Unresolved]:
-    """Yield what is unknown: archives that don't say what they require, those that were not read, and
-    packages whose page can't be read."""
+    """Yield the unknown parts: archives that don't say what they require (``silent``), archives that were
+    not read (``unread``), and packages whose page can't be read (``unlisted``)."""
     why = "has no wheel, and its archive does not say what it requires."
-    found = [(f"{it.name} {it.version}", f"{it.name} {it.version} {why}") for it in silent]
+    reasons = [
+        (f"{sdist.name} {sdist.version}", f"{sdist.name} {sdist.version} {why}") for sdist in silent
+    ]
     why = "has no wheel, and its archive was not looked into."
-    found += [(it.name, f"{it.name} {it.version} {why}") for it in unread]
+    reasons += [(sdist.name, f"{sdist.name} {sdist.version} {why}") for sdist in unread]
     why = "may have a release without a wheel: its page in the registry can't be read."
-    found += [(name, f"{name} {why}") for name in dark]
+    reasons += [(name, f"{name} {why}") for name in unlisted]
     step = "Commit a lock or compiled requirements, so that what it brings in is known."
-    for subject, reason in found:
+    for subject, reason in reasons:
         yield Unresolved(subject=subject, reason=reason, next_step=step)
 
 
@@ -814,16 +873,20 @@ def _is_annotated(text: str) -> bool:
 
 
 def _pins(lines: Wanted) -> dict[str, str] | None:
-    """The version of each requirement, if each is one exact version; otherwise None."""
-    found: dict[str, str] = {}
+    """Return the version of each requirement by package, or None if any is not one exact version."""
+    versions: dict[str, str] = {}
     for line in lines.requirements:
-        asked = Requirement(line)
-        clauses = [*asked.specifier]
-        exact = [it for it in clauses if it.operator in {"==", "==="} and "*" not in it.version]
+        requirement = Requirement(line)
+        clauses = [*requirement.specifier]
+        exact = [
+            clause
+            for clause in clauses
+            if clause.operator in {"==", "==="} and "*" not in clause.version
+        ]
         if len(exact) != 1:
             return None
-        found[canonicalize_name(asked.name)] = exact[0].version
-    return found
+        versions[canonicalize_name(requirement.name)] = exact[0].version
+    return versions
 
 
 def _named_tree(source: str, text: str) -> DependencyTree:
@@ -833,7 +896,7 @@ def _named_tree(source: str, text: str) -> DependencyTree:
 
 
 def _joined(source: str, trees: Sequence[DependencyTree]) -> DependencyTree:
-    """One tree with the packages of all, and one root that asks for what their roots do."""
+    """Return one tree with the packages of all, and one root that depends on what their roots depend on."""
     nodes: dict[str, Node] = {}
     for tree in trees:
         for key, node in tree.nodes.items():
@@ -845,15 +908,15 @@ def _joined(source: str, trees: Sequence[DependencyTree]) -> DependencyTree:
 
 
 def _by_key(text: str) -> dict[str, Mapping[str, Any]]:
-    """The packages of uv's lock, by their keys in a tree."""
+    """Return the packages of uv's lock by their keys in a tree."""
     return {key_of(table): table for table in package_tables("uv.lock", text)}
 
 
 def _with_origins(bare: Resolution, tables: Mapping[str, Mapping[str, Any]]) -> Resolution:
-    """The resolution with each package's registry, digest and environments, as uv's lock has them."""
+    """Return the resolution with each package's registry, digest and environments from uv's lock."""
     packages: list[ResolvedPackage] = []
-    for one in bare.packages:
-        if table := tables.get(one.key):
+    for package in bare.packages:
+        if table := tables.get(package.key):
             files = (*filter(None, [table.get("sdist")]), *table.get("wheels", ()))
             source = table_of(table, "source")
             origin = {
@@ -861,8 +924,8 @@ def _with_origins(bare: Resolution, tables: Mapping[str, Mapping[str, Any]]) -> 
                 "digest": str(next((file.get("hash", "") for file in files), "")),
                 "environments": " or ".join(texts(table.get("resolution-markers"))),
             }
-            one = one.model_copy(update=origin)
-        packages.append(one)
+            package = package.model_copy(update=origin)
+        packages.append(package)
     return bare.model_copy(update={"packages": tuple(packages)})
 
 

@@ -1,7 +1,7 @@
-"""The real uv, in scratch folders that hold manifests, locks and requirement lines of ours, and no more.
+"""The real uv, run in scratch folders that contain only the manifests, locks and lines written there.
 
-Nothing is built, so that neither a project nor a source distribution runs code outside the sandbox. No
-option of the repository reaches the command line.
+Nothing is built, so neither a project nor a source distribution runs code outside the sandbox. No option
+from the repository reaches the command line.
 """
 
 import json
@@ -35,10 +35,10 @@ from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.lazy_patterns import lazy_pattern
 from fallback_tier.outcome import Blocker
 
-#: Seconds for one uv run: seconds in practice; the registry may be slow.
+#: Timeout of one uv run. It takes a few seconds in practice, but the registry may be slow.
 UV_TIMEOUT_S = 300.0
 
-#: How much of uv's own words is read for a refusal.
+#: The most characters of uv's message that a refusal quotes.
 _MAX_WORDS = 600
 
 _ALWAYS = ("--no-python-downloads", "--no-progress", "--color=never")
@@ -54,8 +54,10 @@ _NO_SOLUTION = "No solution found"
 @dataclass(frozen=True)
 class Locked:
     """A lock that uv made. ``yanked``: its yanked releases (canonical name, version) that uv warned about.
-    ``passed_over``: of a scratch lock, the packages of which uv looked at a release and did not take it, as
-    for lack of a wheel: nothing is built, and an installer would take it."""
+
+    ``passed_over`` (only of a scratch lock): the packages of which uv considered a release and did not take
+    it, for example because it has no wheel. Nothing is built here, but an installer would take it.
+    """
 
     text: str
     yanked: frozenset[tuple[str, str]] = frozenset()
@@ -63,8 +65,9 @@ class Locked:
 
 
 class UvRefusedError(RecipeError):
-    """uv could not resolve. ``output``: all that it printed; ``refused_hosts``: those that it may not ask;
-    ``passed_over``: as ``Locked``. ``words``: its message, which is quoted if it names no known cause."""
+    """uv could not resolve. ``output``: all that it printed; ``refused_hosts``: hosts that it may not
+    reach; ``passed_over``: as in ``Locked``; ``words``: its message, which is quoted if it names no known
+    cause."""
 
     def __init__(
         self,
@@ -88,23 +91,28 @@ class UvRefusedError(RecipeError):
 
     @property
     def found_no_solution(self) -> bool:
-        """Whether the registry answered and the requirements are at fault. Otherwise nothing is known."""
+        """Return whether the registry answered and the requirements conflict. If not, the cause is
+        unknown."""
         return _NO_SOLUTION in self.output
 
     def placed(
         self,
         project: str,
         tree: DependencyTree,
-        place: Callable[[str], str],
+        file_of: Callable[[str], str],
         targets: Mapping[str, str],
     ) -> RecipeError:
-        """Return the refusal of a project to have the targets (versions by package): with the files that
-        declare what blocks (``place``), and with the versions that the tree has."""
+        """Return the refusal to move packages of a project to ``targets`` (versions by package). It names
+        the files that declare what blocks (by ``file_of``), and the versions in the tree."""
         blockers = [
-            it.model_copy(
-                update={"package": next((n.label for n in tree.of(it.package)), it.package)}
+            blocker.model_copy(
+                update={
+                    "package": next(
+                        (node.label for node in tree.of(blocker.package)), blocker.package
+                    )
+                }
             )
-            for it in blockers_in(self.output, place, targets)
+            for blocker in blockers_in(self.output, file_of, targets)
         ]
         if self._is_host_refused or not blockers:
             return self
@@ -125,17 +133,17 @@ def uv_lock(
 ) -> Locked:
     """Return uv's lock of these files (by path in the repository); ``lock``: the path of uv.lock.
 
-    ``stubs``: metadata of releases (``name-version``) that have no wheel; only a build could tell it.
+    ``stubs``: metadata of releases without a wheel, by ``name-version``: otherwise uv would have to build.
     Raises RecipeError (UvRefusedError with uv's own output), ToolMissingError.
     """
     with scratch_folder("uv") as folder:
         root = _laid_out(folder, files)
-        place = root / lock
-        place.parent.mkdir(parents=True, exist_ok=True)
-        options = [*options, *_write_stubs(place.parent, stubs or {})]
+        lock_path = root / lock
+        lock_path.parent.mkdir(parents=True, exist_ok=True)
+        options = [*options, *_write_stubs(lock_path.parent, stubs or {})]
         options += _interpreter(clients, files)
         result = run_uv(
-            clients, place.parent, ["lock", "--no-build", *options], index_variables(files)
+            clients, lock_path.parent, ["lock", "--no-build", *options], index_variables(files)
         )
         if NO_BACKEND in result.output:
             raise unsupported(
@@ -149,16 +157,19 @@ def uv_lock(
                 words = f"no answer in {UV_TIMEOUT_S:.0f} s"
             head = f"uv could not resolve {lock}"
             raise UvRefusedError(head, result.output, result.refused_hosts, words=words)
-        return Locked(place.read_bytes().decode(), yanked_in(result.output))
+        return Locked(lock_path.read_bytes().decode(), yanked_in(result.output))
 
 
 def _interpreter(clients: ClientRunner, files: Mapping[str, str]) -> list[str]:
-    """The option that names a Python of this machine which the project and its members support, if there is
-    one. uv itself searches the path alone, where pyenv has scripts of which only some start a Python."""
+    """Return the option that names a Python of this machine which the project and its members support;
+    empty if there is none. uv itself only searches PATH, on which some of pyenv's scripts start no
+    Python."""
     manifests = (text for path, text in files.items() if path.endswith("pyproject.toml"))
-    asked = ",".join(filter(None, (asked_python({"pyproject.toml": text}) for text in manifests)))
-    python = suited_once(clients, asked)[0]
-    return ["--python", str(python)] if not asked or fits(asked, minor_of(python)) else []
+    specifier = ",".join(
+        filter(None, (asked_python({"pyproject.toml": text}) for text in manifests))
+    )
+    python = suited_once(clients, specifier)[0]
+    return ["--python", str(python)] if not specifier or fits(specifier, minor_of(python)) else []
 
 
 def run_uv(
@@ -168,17 +179,17 @@ def run_uv(
     env: Mapping[str, str] | None = None,
 ) -> CommandResult:
     """Run one uv command, without downloads of interpreters, without colours. Raises ToolMissingError."""
-    # uv takes no --no-compile-bytecode beside this variable.
-    reported = {"UV_COMPILE_BYTECODE": "", **(env or {})}
+    # uv rejects --no-compile-bytecode if this variable is set.
+    variables = {"UV_COMPILE_BYTECODE": "", **(env or {})}
     return indexes.run_uv(
-        clients, [*arguments, *_ALWAYS], cwd=cwd, timeout_s=UV_TIMEOUT_S, env=reported
+        clients, [*arguments, *_ALWAYS], cwd=cwd, timeout_s=UV_TIMEOUT_S, env=variables
     )
 
 
 def _requirement_line(text: str) -> str:
     """Return a requirement, parsed and written again, for uv to read outside the sandbox.
 
-    Parts of it come out of the target's files: none may become an address, an option or a separate line.
+    Parts of it come from the target's files: none may become an address, an option or a separate line.
     Raises RecipeError.
     """
     shown = f"{text[:_MAX_ASKED]!r}"
@@ -193,17 +204,18 @@ def _requirement_line(text: str) -> str:
 
 
 def _laid_out(folder: Path, files: Mapping[str, str]) -> Path:
-    """Write the files below the folder, and return it. Bytes: text mode would change line ends."""
+    """Write the files below the folder, and return it. They are written as bytes: text mode would change
+    line ends."""
     for path, text in files.items():
-        place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(text.encode())
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(text.encode())
     return folder
 
 
 def _write_stubs(root: Path, stubs: Mapping[str, str]) -> list[str]:
-    """Write wheels without content, whose metadata uv reads, and return the options that show them to it.
-    No process installs them."""
+    """Write wheels without content, whose metadata uv reads, and return the option by which it finds them.
+    They are never installed."""
     if not stubs:
         return []
     (root / STUBS).mkdir()
@@ -216,7 +228,7 @@ def _write_stubs(root: Path, stubs: Mapping[str, str]) -> list[str]:
 
 
 def resolver_failed(problem: str, *, kind: str = "") -> RecipeError:
-    """Return the refusal of what uv could not, or should not, resolve."""
+    """Return a refusal: uv could not, or must not, resolve something."""
     blocker = Blocker(kind=BlockerKind.RESULT, constraint=problem.rstrip("."))
     return refused_for(blocker, kind=kind)
 
@@ -235,17 +247,17 @@ def blocker_of(error: RecipeError, package: str) -> tuple[str, str] | None:
 
 
 def own_words(output: str, scratch: Path) -> str:
-    """Return uv's message on one line, shortened, without its progress and our scratch folder's name."""
-    _, found, errors = output.partition("error:")
-    message = " ".join((errors if found else output).replace(str(scratch), ".").split())
-    return message[:_MAX_WORDS].rstrip(" ;.") or "nothing"
+    """Return uv's message on one line, shortened, without its progress and the scratch folder's name."""
+    _, has_error, errors = output.partition("error:")
+    text = " ".join((errors if has_error else output).replace(str(scratch), ".").split())
+    return text[:_MAX_WORDS].rstrip(" ;.") or "nothing"
 
 
-#: For a question about one release: a fix by text is not to wait for a registry. By default uv tries a
-#: refused connection again for 6 s (measured), and waits 30 s for an answer.
+#: For queries about releases, so that a fix by text doesn't wait for a registry. By default uv retries a
+#: refused connection for 6 s (measured), and waits 30 s for an answer.
 _QUICK = {"UV_HTTP_RETRIES": "0", "UV_HTTP_TIMEOUT": "5"}
 
-#: Our own names for the scratch files; the command's option of each.
+#: The names of the scratch files, with uv's option for each.
 _FILES = {
     "requirements.in": (),
     "constraints.txt": ("--constraint",),
@@ -264,17 +276,17 @@ _YANKED = lazy_pattern(
 _ANYTHING = lazy_pattern("")
 _PYTHON = lazy_pattern(r"\d+(?:\.\d+)*")
 
-#: The Python that installs, if a project does not say which it supports.
+#: This process's Python: it installs if a project does not say which it supports.
 THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-#: How much of a question a message repeats.
+#: The most characters of a requirement that a message repeats.
 _MAX_ASKED = 100
 
-#: Scratch locks that are kept: a plan asks for those of the base commit again with each of its rounds.
+#: The most scratch locks that are cached: a plan needs those of the base commit again in each round.
 _LOCKS = 64
 
-#: Has uv report what its resolver does; how it then says that it looks for a version, that it takes one,
-#: and that a version is only for other Pythons.
+#: Makes uv log what its resolver does. ``_STEP`` matches its lines on a search for a version, on a version
+#: that it takes, and on one that is only for other Pythons.
 _LOGGED = {"RUST_LOG": "uv_resolver::resolver=debug"}
 _LOG_LINE = lazy_pattern(r"^(?:DEBUG|INFO|TRACE) .*\n?", re.MULTILINE)
 _STEP = lazy_pattern(
@@ -289,7 +301,7 @@ _UNPUBLISHED = lazy_pattern(r"there (?:is|are) no versions? of")
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be resolved: PEP 508 lines."""
+    """The lines (PEP 508) that uv is to resolve."""
 
     requirements: tuple[str, ...]
     constraints: tuple[str, ...] = ()
@@ -298,17 +310,16 @@ class Wanted:
 
 @dataclass(frozen=True)
 class UvClient:
-    """The real uv. Methods raise RecipeError (RESOLVER_FAILED, in uv's own words), ToolMissingError."""
+    """The real uv. Its methods raise RecipeError (RESOLVER_FAILED, with uv's message), ToolMissingError."""
 
     clients: ClientRunner
-    #: The lowest Python that a set is resolved for.
+    #: The lowest Python to resolve for.
     python: str = THIS_PYTHON
 
     def fault_of(self, package: str, version: str) -> str | None:
-        """Return why this release is not to be chosen ("is yanked …", "was never published"); None: it may
-        be.
+        """Return why this release must not be chosen ("is yanked …", "was never published"), or None.
 
-        A release without a wheel for this Python can't be judged, and passes.
+        For a release without a wheel for this Python the answer is None, as uv can't tell.
         """
         refusal: UvRefusedError | None = None
         try:
@@ -325,21 +336,21 @@ class UvClient:
         raise refusal
 
     def yanked_of(self, releases: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
-        """Return those of many releases (each of another package) that are yanked, in one question.
+        """Return which of many releases (each of another package) are yanked, and why, by one query.
 
-        Raises RecipeError if one of them isn't available; UvRefusedError tells no more than that.
+        Raises RecipeError if one of them isn't available; the UvRefusedError does not say which.
         """
         lines = tuple(f"{package}=={version}" for package, version in releases)
         output = self._compile(Wanted(lines), "--no-deps", quick=True)
-        found = {
+        yanked = {
             (canonicalize_name(match["name"]), match["version"]): _yanked(match)
             for match in _YANKED.finditer(output)
         }
-        return {release: found[release] for release in releases if release in found}
+        return {release: yanked[release] for release in releases if release in yanked}
 
     def published_at(self, package: str, version: str) -> datetime | None:
-        """Return the moment of the first of a release's files (``ages.PublishedAt``). Raises
-        UvRefusedError."""
+        """Return when the first of a release's files was published, or None if unknown
+        (``ages.PublishedAt``). Raises UvRefusedError."""
         text = self.lock(Wanted((f"{package}=={version}",)), alone=[package]).text
         moments = [
             moment_in(str(file.get("upload-time", "")))
@@ -347,19 +358,19 @@ class UvClient:
             if table.get("name") == canonicalize_name(package)
             for file in tables([*table.get("wheels", ()), table.get("sdist")])
         ]
-        return min((it for it in moments if it is not None), default=None)
+        return min((moment for moment in moments if moment is not None), default=None)
 
     def next_release(self, package: str, version: str, until: datetime | None = None) -> str:
-        """Return the lowest release above a version that is not yanked. ``until``: not published later."""
+        """Return the lowest unyanked release above a version. ``until``: it must not be published later."""
         options = ["--no-deps", "--resolution=lowest"]
         if until is not None:
             options.append(f"--exclude-newer={until.isoformat(timespec='seconds')}")
         wanted = Wanted((f"{package}>{version}",))
-        found, *_ = _LINE.finditer(self._compile(wanted, *options, quick=True, needs=_LINE))
-        return found["version"]
+        match, *_ = _LINE.finditer(self._compile(wanted, *options, quick=True, needs=_LINE))
+        return match["version"]
 
     def hashes(self, package: str, version: str) -> tuple[str, ...]:
-        """Return the hashes of every file of one release."""
+        """Return the hashes of all files of one release."""
         wanted = Wanted((f"{package}=={version}",))
         output = self._compile(wanted, "--no-deps", "--generate-hashes", needs=_HASH)
         return tuple(_HASH.findall(output))
@@ -371,19 +382,19 @@ class UvClient:
         alone: Sequence[str] = (),
         stubs: Mapping[str, str] | None = None,
     ) -> Locked:
-        """Return the scratch uv.lock of a set of requirements; the same question is asked once a run.
+        """Return the scratch uv.lock of these lines. Results are cached.
 
-        ``alone``: lock these packages only, without what they require. ``stubs``: as ``uv_lock``.
+        ``alone``: packages that are locked without what they require. ``stubs``: as in ``uv_lock``.
         """
-        requirements = [_requirement_line(it) for it in wanted.requirements]
-        constraints = [_requirement_line(it) for it in wanted.constraints]
-        overrides = [_requirement_line(it) for it in wanted.overrides]
+        requirements = [_requirement_line(line) for line in wanted.requirements]
+        constraints = [_requirement_line(line) for line in wanted.constraints]
+        overrides = [_requirement_line(line) for line in wanted.overrides]
         if not _PYTHON.fullmatch(self.python):
             raise resolver_failed(
                 f"{self.python[:_MAX_ASKED]!r} is no version of Python.", kind="not_a_python"
             )
-        # uv starts an interpreter that the project supports, and this one may be too old for it.
-        lowest = min(self.python, THIS_PYTHON, key=lambda it: [*map(int, it.split("."))])
+        # uv runs an interpreter that the project supports, and this process's may be too old for it.
+        lowest = min(self.python, THIS_PYTHON, key=lambda python: [*map(int, python.split("."))])
         supported = [f"python_full_version >= '{self.python}'"] if lowest != self.python else []
         manifest = (
             "[project]\n"
@@ -396,24 +407,28 @@ class UvClient:
         )
         if not alone:
             options = (*options, "--no-build")
-        # Nothing is left for a build to tell; --no-build would hide the source distribution.
+        # With this metadata no build is needed, and --no-build would hide source distributions.
         manifest += "".join(
             f"[[tool.uv.dependency-metadata]]\nname = {json.dumps(name)}\nrequires-dist = []\n"
             for name in alone
         )
-        made_of = tuple(sorted((stubs or {}).items()))
-        result, words, text = _locked(self.clients, manifest, tuple(options), made_of)
+        stub_items = tuple(sorted((stubs or {}).items()))
+        result, words, text = _locked(self.clients, manifest, tuple(options), stub_items)
         passed_over, taken = _steps(result.output)
         if text is None:
-            asked = ", ".join((*requirements, *constraints))
+            wanted_lines = ", ".join((*requirements, *constraints))
             words = "no answer in time" if result.timed_out else words
-            head = f"uv finds no usable {asked[:_MAX_ASKED]}"
-            said = _LOG_LINE.sub("", result.output)
-            raise UvRefusedError(head, said, result.refused_hosts, passed_over, words)
+            head = f"uv finds no usable {wanted_lines[:_MAX_ASKED]}"
+            output = _LOG_LINE.sub("", result.output)
+            raise UvRefusedError(head, output, result.refused_hosts, passed_over, words)
         packages = package_tables("uv.lock", text)
-        held = frozenset(str(it["name"]) for it in packages if "registry" in table_of(it, "source"))
-        # All packages of the lock, if this uv logs its steps in other words.
-        return Locked(text, passed_over=passed_over if held <= taken else held)
+        locked = frozenset(
+            str(package["name"])
+            for package in packages
+            if "registry" in table_of(package, "source")
+        )
+        # All packages of the lock, if this version of uv logs its steps in another format.
+        return Locked(text, passed_over=passed_over if locked <= taken else locked)
 
     def _compile(
         self,
@@ -422,18 +437,18 @@ class UvClient:
         quick: bool = False,
         needs: re.Pattern[str] = _ANYTHING,
     ) -> str:
-        """Return uv's output. Raises UvRefusedError if it fails, or has nothing that it ``needs``."""
+        """Return uv's output. Raises UvRefusedError if uv fails, or the output does not match ``needs``."""
         lines = (wanted.requirements, wanted.constraints, wanted.overrides)
-        texts = tuple(
-            (name, "".join(f"{_requirement_line(it)}\n" for it in held))
-            for name, held in zip(_FILES, lines, strict=True)
+        inputs = tuple(
+            (name, "".join(f"{_requirement_line(line)}\n" for line in file_lines))
+            for name, file_lines in zip(_FILES, lines, strict=True)
         )
-        result, words = _compiled(self.clients, texts, options, quick=quick)
+        result, words = _compiled(self.clients, inputs, options, quick=quick)
         if result.ok and needs.search(result.output):
             return result.output
         message = "no answer in time" if result.timed_out else words
-        asked = ", ".join((*wanted.requirements, *wanted.constraints))[:_MAX_ASKED]
-        raise UvRefusedError(f"uv finds no usable {asked}", result.output, words=message)
+        wanted_lines = ", ".join((*wanted.requirements, *wanted.constraints))[:_MAX_ASKED]
+        raise UvRefusedError(f"uv finds no usable {wanted_lines}", result.output, words=message)
 
 
 def _yanked(match: re.Match[str]) -> str:
@@ -441,7 +456,7 @@ def _yanked(match: re.Match[str]) -> str:
 
 
 def _steps(log: str) -> tuple[frozenset[str], set[str]]:
-    """Return the packages of which uv looked at a version that it did not take, and those of which it took
+    """Return the packages of which uv considered a version and did not take it, and those of which it took
     one."""
     passed, taken, sought = set[str](), set[str](), ""
     for step in _STEP.finditer(log):
@@ -460,7 +475,8 @@ def _compiled(
     *,
     quick: bool,
 ) -> tuple[CommandResult, str]:
-    """Return uv's result, and its message on one line: each project asks about the same releases."""
+    """Return uv's result, and its message on one line. Cached, as each project queries the same
+    releases."""
     with scratch_folder("uv") as folder:
         _laid_out(folder, dict(texts))
         files = [word for name, option in _FILES.items() for word in (*option, name)]
@@ -477,11 +493,11 @@ def _locked(
     options: tuple[str, ...],
     stubs: tuple[tuple[str, str], ...],
 ) -> tuple[CommandResult, str, str | None]:
-    """Return uv's result, its message on one line, and its lock; None: it made none."""
+    """Return uv's result, its message on one line, and its lock, or None if it made none."""
     with scratch_folder("uv") as folder:
         root = _laid_out(folder, {"pyproject.toml": manifest})
         links = _write_stubs(root, dict(stubs))
-        # The settings are in the manifest, which is ours: it has to be read.
+        # uv must read its settings from the manifest, which is written here.
         env = {"UV_NO_CONFIG": "", **_LOGGED}
         command = ["lock", *options, *links, "--python", str(ours())]
         result = run_uv(clients, root, command, env)

@@ -1,4 +1,4 @@
-"""What the manifests of one project ask for, as lines that uv may read."""
+"""The requirements in one project's manifests, as lines that uv can read."""
 
 import posixpath
 import re
@@ -58,17 +58,17 @@ _TRUSTED = re.compile(r"[ \t]*--trusted-host\b")
 
 _EXTRAS_OF_FOLDER = re.compile(r"\[(?P<extras>[\w\s,.-]*)\]")
 
-#: Names of requirements files in setup.py: those are resolved by themselves.
+#: Matches names of requirements files in setup.py; these files are resolved by themselves.
 _REQUIREMENTS_NAMED = re.compile(
     r"""['"][\w./-]*(?:requirements|constraints|reqs)[\w./-]*\.(?:txt|in)['"]"""
 )
 
-#: What an extra of a project requires of the project itself: its other extras.
+#: Matches a requirement of a project on itself, by which one extra includes others.
 _WITH_EXTRAS = r"\s*{name}\s*\["
 
 _CONSTRAINTS_NAME = re.compile(r"(?:^|[/_.-])constraints?\b", re.IGNORECASE)
 
-#: Arrays of ``[tool.uv]`` that ask for nothing by themselves.
+#: Arrays of ``[tool.uv]`` that require nothing by themselves.
 _UV_CONSTRAINTS = ("tool", "uv", "constraint-dependencies")
 _UV_OVERRIDES = ("tool", "uv", "override-dependencies")
 _OF_BUILDS = ("tool", "uv", "build-constraint-dependencies")
@@ -76,12 +76,12 @@ _OF_BUILDS = ("tool", "uv", "build-constraint-dependencies")
 
 @dataclass(frozen=True)
 class Reading:
-    """How manifests are read for uv.
+    """Reads manifests for uv.
 
-    ``folder_lines``: requirement lines of a folder of the repository with these extras (``-e ./lib[x]``);
-    raises RecipeError. ``skipped``: collects what uv can't be given; None: the first such thing is raised.
-    ``closed``: what a skipped line brings in is in the files, too. ``folders``: by each folder that was
-    read, the texts of its metadata by their names in it, and what they require.
+    ``folder_lines``: returns the requirement lines of a folder of the repository with these extras, as for
+    ``-e ./lib[x]``; raises RecipeError. ``skipped``: collects what uv can't resolve; if None, the first
+    such thing raises. ``closed``: the files also list what a skipped line brings in. ``folders``: for each
+    folder that was read, the texts of its metadata files by name, and the lines that they require.
     """
 
     folder_lines: Callable[[str, Sequence[str]], Sequence[str]] | None = None
@@ -90,30 +90,36 @@ class Reading:
     folders: Mapping[str, tuple[Mapping[str, str], Sequence[str]]] = field(default_factory=dict)
 
     def clean(self, path: str, lines: Iterable[str]) -> list[str]:
-        """Return each line in a normal form. Raises RecipeError."""
-        return [line for one in lines for line in self.each(path, one, self._requirement)]
+        """Return the lines in a normal form, with those of folders that they install. Raises
+        RecipeError."""
+        return [line for item in lines for line in self.each(path, item, self._requirement)]
 
     def each(
         self, path: str, item: _Item, read: Callable[[str, _Item], str | Sequence[str]]
     ) -> Sequence[str]:
-        """The lines that one item of a file becomes. Raises RecipeError."""
+        """Return the lines that ``read`` makes of one item of a file; none if the item is skipped. Raises
+        RecipeError."""
         try:
-            found = read(path, item)
+            result = read(path, item)
         except RecipeError as error:
             if self.skipped is None:
                 raise
             names = _names(item) if self.closed and isinstance(item, str) else frozenset()
             self.skipped.append(_skipped(path, error, names))
             return ()
-        return (found,) if isinstance(found, str) else found
+        return (result,) if isinstance(result, str) else result
 
     def requirements(self, path: str, text: str) -> list[str]:
-        """The lines of a requirements file, with those of the folders that it installs."""
-        return [one for line in logical_lines(text) for one in self.each(path, line, self._line)]
+        """Return the lines of a requirements file, with those of the folders that it installs."""
+        return [
+            requirement
+            for line in logical_lines(text)
+            for requirement in self.each(path, line, self._line)
+        ]
 
     def command(self, path: str, command: Command) -> Wanted:
-        """What an install command installs; if it names a source of its own, its packages are skipped.
-        Raises RecipeError."""
+        """Return what an install command installs; if it names its own index or folder, its packages are
+        skipped. Raises RecipeError."""
         if not command.has_source:
             return Wanted(tuple(self.clean(path, command.requirements)))
         error = unresolvable(path, "an install command that names an index or a folder of its own")
@@ -124,22 +130,22 @@ class Reading:
         return Wanted(())
 
     def _requirement(self, path: str, line: str) -> Sequence[str]:
-        asked = requirement_in(line)
-        place = _folder_in(asked.url or "") if asked is not None else ""
-        if asked is None or not place or self.folder_lines is None:
+        requirement = requirement_in(line)
+        folder = _folder_in(requirement.url or "") if requirement is not None else ""
+        if requirement is None or not folder or self.folder_lines is None:
             return (clean(path, line),)
-        return self.folder_lines(_beside(path, place), sorted(asked.extras))
+        return self.folder_lines(_beside(path, folder), sorted(requirement.extras))
 
     def _line(self, path: str, line: str) -> Sequence[str]:
         about_registries = names_an_index(line) or _TRUSTED.match(line) is not None
         if self.skipped is not None and about_registries:
-            return ()  # which registry is asked is decided for the whole set
-        place = _folder_in(reference_in(line))
-        if not place or self.folder_lines is None:
+            return ()  # the registry is chosen for all files together
+        folder = _folder_in(reference_in(line))
+        if not folder or self.folder_lines is None:
             return tuple(requirement_lines(path, line))
         extras = _EXTRAS_OF_FOLDER.search(line)
         names = extras["extras"].split(",") if extras else ()
-        return self.folder_lines(_beside(path, place), names)
+        return self.folder_lines(_beside(path, folder), names)
 
 
 def _skipped(path: str, error: RecipeError, names: frozenset[str]) -> Unresolved:
@@ -148,96 +154,104 @@ def _skipped(path: str, error: RecipeError, names: frozenset[str]) -> Unresolved
 
 
 def _folder_in(reference: str) -> str:
-    """The path of a reference to a folder or an archive; empty: it is an address, or none."""
+    """Return the path of a reference to a folder or an archive; empty for an address, or without one."""
     return "" if "://" in reference else reference.removeprefix("file:")
 
 
-def _beside(path: str, place: str) -> str:
-    return posixpath.normpath(posixpath.join(posixpath.dirname(path), place))
+def _beside(path: str, folder: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(path), folder))
 
 
 def installs_folders(file: tuple[str, str]) -> bool:
-    """Does a file (its path and text) install a folder of the repository?"""
+    """Return whether a file (its path and text) installs a folder of the repository."""
     path, text = file
     lines = logical_lines(text) if kind_in_set(path) is Kind.REQUIREMENTS else ()
     if kind_in_set(path) is Kind.PYPROJECT and "file:" in text:
         with suppress(RecipeError):
-            found = requirement_arrays(parse_toml(path, text))
-            asked = (requirement_in(line) for _, line in found)
-            return any(_folder_in(it.url or "") for it in asked if it is not None)
+            arrays = requirement_arrays(parse_toml(path, text))
+            requirements = (requirement_in(line) for _, line in arrays)
+            return any(
+                _folder_in(requirement.url or "")
+                for requirement in requirements
+                if requirement is not None
+            )
     return any(_folder_in(reference_in(line)) for line in lines)
 
 
 def _names(line: str) -> frozenset[str]:
-    """The one package that a line may be; empty: it may be any."""
-    asked, place = requirement_in(line.strip()), reference_in(line)
-    if asked is not None:
-        return frozenset({canonicalize_name(asked.name)})
-    return names_in_reference(place) if place else frozenset()
+    """Return the names of packages that a line may install; empty if it may be any."""
+    requirement, reference = requirement_in(line.strip()), reference_in(line)
+    if requirement is not None:
+        return frozenset({canonicalize_name(requirement.name)})
+    return names_in_reference(reference) if reference else frozenset()
 
 
-#: Reads manifests that uv can be given whole.
+#: Refuses a manifest with anything that uv can't resolve.
 _STRICT = Reading()
 
 
 def wanted(texts: Mapping[str, str], reading: Reading = _STRICT) -> Wanted:
-    """What these texts ask for. Raises RecipeError, naming what is not resolved outside the sandbox."""
+    """Return what these texts require. Raises RecipeError for what is not resolved outside the sandbox."""
 
-    def missing_include(path: str, other: str) -> Sequence[str]:
-        raise unresolvable(path, f"an include that is no requirements file ({other})")
+    def missing_include(path: str, included_path: str) -> Sequence[str]:
+        raise unresolvable(path, f"an include that is no requirements file ({included_path})")
 
-    constraining = constraint_files(texts)
+    constraint_paths = constraint_files(texts)
     parts = []
     for path, text in sorted(texts.items()):
         if reading.skipped is None and has_own_index(path, text):
             raise unresolvable(path, "an index or a folder of its own")
         if kind_in_set(path) is Kind.REQUIREMENTS:
-            for other, _ in includes(path, text):
-                if other not in texts:
-                    reading.each(path, other, missing_include)
+            for included_path, _ in includes(path, text):
+                if included_path not in texts:
+                    reading.each(path, included_path, missing_include)
         part = _wanted_in(path, text, reading)
-        parts.append(Wanted((), part.requirements) if path in constraining else part)
+        parts.append(Wanted((), part.requirements) if path in constraint_paths else part)
     return joined(parts)
 
 
 def joined(parts: Iterable[Wanted]) -> Wanted:
-    """All that the parts ask for."""
-    each = [*parts]
+    """Return the lines of all parts together."""
+    all_parts = [*parts]
     return Wanted(
-        tuple(line for part in each for line in part.requirements),
-        tuple(line for part in each for line in part.constraints),
-        tuple(line for part in each for line in part.overrides),
+        tuple(line for part in all_parts for line in part.requirements),
+        tuple(line for part in all_parts for line in part.constraints),
+        tuple(line for part in all_parts for line in part.overrides),
     )
 
 
 def project_lines(manifests: Mapping[str, str], extras: Sequence[str]) -> tuple[str, ...]:
-    """What a project's metadata requires with these extras.
+    """Return what a project's metadata requires with these extras.
 
     ``manifests``: texts of pyproject.toml, setup.cfg and setup.py, by these names. Raises RecipeError if
-    its build computes it.
+    the project's build computes what it requires.
     """
     document = parse_toml("pyproject.toml", manifests.get("pyproject.toml", ""))
     project = table_of(document, "project")
     config = in_setup_cfg(manifests.get("setup.cfg", ""))
     script = in_setup_py(manifests.get("setup.py", ""))
-    found = [
+    lines = [
         *texts(project.get("dependencies")),
-        *(it.requirement for it in poetry_entries(document) if it.keys[2] == "dependencies"),
+        *(
+            entry.requirement
+            for entry in poetry_entries(document)
+            if entry.keys[2] == "dependencies"
+        ),
         *(*config.requires, *script.requires),
     ]
-    if not found or extras:
+    if not lines or extras:
         _check_declares(manifests)
     optional = table_of(project, "optional-dependencies")
-    known = {**config.extras, **script.extras, **optional}
+    extra_requirements = {**config.extras, **script.extras, **optional}
     for extra in extras:
-        found += of_extra(known, extra.strip(), own_name(manifests))
-    return tuple(found)
+        lines += of_extra(extra_requirements, extra.strip(), own_name(manifests))
+    return tuple(lines)
 
 
 def _check_declares(manifests: Mapping[str, str]) -> None:
-    """Raises RecipeError if a project's dependencies are computed by its build.
+    """Raise RecipeError if a project's build computes its dependencies.
 
-    ``manifests``: as for ``project_lines``. Files that metadata or setup.py name are read by themselves.
+    ``manifests``: as in ``project_lines``. Files that metadata or setup.py name are read by themselves.
     """
     document = parse_toml("pyproject.toml", manifests.get("pyproject.toml", ""))
     call, script = setup_call(manifests.get("setup.py", "")), manifests.get("setup.py", "")
@@ -246,17 +260,19 @@ def _check_declares(manifests: Mapping[str, str]) -> None:
         raise unresolvable("setup.py", "keywords that it computes (`**`)")
     if _REQUIREMENTS_NAMED.search(script) or only_defines(script):
         return
-    for word, value in zip(REQUIRES, call.required, strict=True):
+    for keyword, value in zip(REQUIRES, call.required, strict=True):
         lists = value.values() if isinstance(value, dict) else [value]
-        is_read = all(isinstance(it, list) and len(texts(it)) == len(it) for it in lists)
-        if word in script and not is_read:
-            raise unresolvable("setup.py", f"dependencies that it computes (`{word}`)")
+        is_read = all(
+            isinstance(items, list) and len(texts(items)) == len(items) for items in lists
+        )
+        if keyword in script and not is_read:
+            raise unresolvable("setup.py", f"dependencies that it computes (`{keyword}`)")
 
 
-def check_dynamic(path: str, document: Mapping[str, Any], beside: Mapping[str, str]) -> None:
-    """Raises RecipeError if a build computes the dependencies of a pyproject.toml, and no file that is read
-    says them, or if something else is where a list of them belongs. ``beside``: texts of its
-    metadata files, and of ``hatch_hook``, by path from its folder."""
+def check_dynamic(path: str, document: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
+    """Raise RecipeError if a build computes the dependencies of a pyproject.toml and no file that is read
+    lists them, or if a value that has to be a list of dependencies is not one. ``metadata``: the texts of
+    the project's metadata files, and of ``hatch_hook``, by path from its folder."""
     project = table_of(document, "project")
     lists = {
         "project.dependencies": project.get("dependencies", []),
@@ -269,20 +285,22 @@ def check_dynamic(path: str, document: Mapping[str, Any], beside: Mapping[str, s
     for key in {"dependencies", "optional-dependencies"}.intersection(
         texts(project.get("dynamic"))
     ):
-        _check_computed(path, document, beside, key)
+        _check_computed(path, document, metadata, key)
 
 
 def _check_computed(
-    path: str, document: Mapping[str, Any], beside: Mapping[str, str], key: str
+    path: str, document: Mapping[str, Any], metadata: Mapping[str, str], key: str
 ) -> None:
     backend = str(table_of(document, "build-system").get("build-backend", "setuptools"))
     if backend.startswith("setuptools"):
-        read = not {"setup.cfg", "setup.py"}.isdisjoint(beside)
+        read = not {"setup.cfg", "setup.py"}.isdisjoint(metadata)
         read = read or bool(table_of(document, "tool", "setuptools", "dynamic", key))
     elif backend.startswith("hatchling"):
-        own = "files" if key == "dependencies" else key
-        read = bool(table_of(document, *HATCH_FILES).get(own))
-        read = read or _REQUIREMENTS_NAMED.search(beside.get(hatch_hook(document), "")) is not None
+        table_key = "files" if key == "dependencies" else key
+        read = bool(table_of(document, *HATCH_FILES).get(table_key))
+        read = (
+            read or _REQUIREMENTS_NAMED.search(metadata.get(hatch_hook(document), "")) is not None
+        )
     else:
         read = backend.startswith("poetry") and bool(
             table_of(document, "tool", "poetry", "dependencies")
@@ -292,58 +310,59 @@ def _check_computed(
 
 
 def hatch_hook(document: Mapping[str, Any]) -> str:
-    """The path of the script by which hatch computes metadata; empty: there is none."""
+    """Return the path of the script by which hatch computes metadata; empty if there is none."""
     hooks = table_of(document, "tool", "hatch", "metadata", "hooks")
     return str(table_of(hooks, "custom").get("path", "hatch_build.py")) if "custom" in hooks else ""
 
 
 def loosened(
-    asked: Wanted, floors: Mapping[str, str], held: Mapping[str, str], free: Collection[str]
+    original: Wanted, floors: Mapping[str, str], pins: Mapping[str, str], free: Collection[str]
 ) -> Wanted:
-    """The same set with room to move: ``floors`` take the place of what is asked of those packages,
-    ``held`` pins others, and no constraint binds what has a floor or is ``free``."""
+    """Return the lines with room to move: ``floors`` are lower bounds in place of those packages' ranges,
+    and ``pins`` fix others. Constraints on packages that have a floor or are ``free`` are left out."""
 
-    def moved(line: str) -> str:
+    def with_room(line: str) -> str:
         requirement = Requirement(line)
         name = canonicalize_name(requirement.name)
         if name in floors:
             return _with_specifier(requirement, f">={at_least(floors[name])}")
-        return _with_specifier(requirement, f"=={held[name]}") if name in held else line
+        return _with_specifier(requirement, f"=={pins[name]}") if name in pins else line
 
     def binds(line: str) -> bool:
         return name_of(line) not in {*floors, *free}
 
     return replace(
-        asked,
-        requirements=tuple(dict.fromkeys(map(moved, asked.requirements))),
-        constraints=tuple(filter(binds, asked.constraints)),
+        original,
+        requirements=tuple(dict.fromkeys(map(with_room, original.requirements))),
+        constraints=tuple(filter(binds, original.constraints)),
     )
 
 
 def name_of(line: str) -> str:
-    """The canonical name of what a line of a set asks for."""
+    """Return the canonical name of the package that a requirement line is for."""
     return canonicalize_name(Requirement(line).name)
 
 
 def _with_specifier(requirement: Requirement, specifier: str) -> str:
-    """The requirement with another specifier; extras and marker stay."""
+    """Return the requirement with another specifier; extras and marker stay."""
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     marker = f"; {requirement.marker}" if requirement.marker else ""
     return f"{requirement.name}{extras}{specifier}{marker}"
 
 
 def constraint_files(texts: Mapping[str, str]) -> frozenset[str]:
-    """The files of a set that install nothing by themselves."""
+    """Return the files that only constrain what others install: by their names, or by how they are
+    included."""
     included = [
-        (other, constrains)
+        (included_path, constrains)
         for path, text in texts.items()
         if kind_in_set(path) is Kind.REQUIREMENTS
-        for other, constrains in includes(path, text)
+        for included_path, constrains in includes(path, text)
     ]
-    required = {other for other, constrains in included if not constrains}
-    named = {path for path in texts if _CONSTRAINTS_NAME.search(path)}
-    constraining = {other for other, constrains in included if constrains} & texts.keys()
-    return frozenset((constraining | named) - required)
+    required = {path for path, constrains in included if not constrains}
+    named_as_constraints = {path for path in texts if _CONSTRAINTS_NAME.search(path)}
+    included_as_constraints = {path for path, constrains in included if constrains} & texts.keys()
+    return frozenset((included_as_constraints | named_as_constraints) - required)
 
 
 def _wanted_in(path: str, text: str, reading: Reading) -> Wanted:
@@ -362,7 +381,9 @@ def _wanted_in(path: str, text: str, reading: Reading) -> Wanted:
         case Kind.SCRIPT:
             return Wanted(tuple(reading.clean(path, _from_script(path, text))))
         case Kind.COMMANDS | Kind.CI:
-            return joined(reading.command(path, it) for it in install_commands(path, text))
+            return joined(
+                reading.command(path, command) for command in install_commands(path, text)
+            )
     return Wanted(())
 
 
@@ -383,31 +404,31 @@ def _from_setup_py(path: str, text: str, reading: Reading) -> list[str]:
     extras = call.get("extras_require")
     groups = [call.get("install_requires"), call.get("tests_require"), call.get("setup_requires")]
     groups += extras.values() if isinstance(extras, dict) else ()
-    own = _WITH_EXTRAS.format(name=re.escape(str(call.get("name"))))
-    return [line for group in groups for line in texts(group) if not re.match(own, line)]
+    own_extras = _WITH_EXTRAS.format(name=re.escape(str(call.get("name"))))
+    return [line for group in groups for line in texts(group) if not re.match(own_extras, line)]
 
 
 def _from_pyproject(path: str, text: str, reading: Reading) -> Wanted:
     document = parse_toml(path, text)
-    own = canonicalize_name(str(table_of(document, "project").get("name", "")))
-    others = ((it.keys, it.value) for it in in_other_arrays(document))
+    project_name = canonicalize_name(str(table_of(document, "project").get("name", "")))
+    entries = ((entry.keys, entry.value) for entry in in_other_arrays(document))
     arrays = (
         (keys[:-1], line)
-        for keys, value in (*requirement_arrays(document), *others)
+        for keys, value in (*requirement_arrays(document), *entries)
         for line in reading.clean(path, [value])
     )
-    lines = grouped((keys, line) for keys, line in arrays if name_of(line) != own)
+    lines = grouped((keys, line) for keys, line in arrays if name_of(line) != project_name)
     constraints, overrides = lines.pop(_UV_CONSTRAINTS, ()), lines.pop(_UV_OVERRIDES, ())
     lines.pop(_OF_BUILDS, None)  # they bind only what a build takes anyway
-    asked = (line for array in lines.values() for line in array)
+    requirements = (line for array in lines.values() for line in array)
     poetry = _from_tables(path, document, poetry_entries(document), reading)
-    return Wanted((*asked, *poetry), constraints, overrides)
+    return Wanted((*requirements, *poetry), constraints, overrides)
 
 
 def _from_tables(
     path: str, document: Mapping[str, Any], entries: Iterator[TableEntry], reading: Reading
 ) -> Iterator[str]:
-    """One line per entry, with its condition in PEP 508's words."""
+    """Yield one line per entry, with its condition as a marker (PEP 508)."""
 
     def line(path: str, entry: TableEntry) -> str:
         if entry.declaration.refusal:
@@ -422,14 +443,16 @@ def _from_tables(
 
 
 def _condition(table: Mapping[str, Any]) -> str:
-    """When an entry of a table holds, as a marker; empty: always, or it can't be read."""
+    """Return an entry's condition as a marker; empty if it always holds, or the condition can't be read."""
     parts = [f"({table['markers']})"] if isinstance(table.get("markers"), str) else []
     if isinstance(table.get("platform"), str) and '"' not in table["platform"]:
         parts.append(f'sys_platform == "{table["platform"]}"')
     pythons = alternatives(table["python"]) if isinstance(table.get("python"), str) else None
     clauses = [
-        " and ".join(f'python_full_version {it.operator} "{it.version}"' for it in one)
-        for one in pythons or ()
+        " and ".join(
+            f'python_full_version {clause.operator} "{clause.version}"' for clause in alternative
+        )
+        for alternative in pythons or ()
     ]
     if clauses and all(clauses):
         parts.append(" or ".join(f"({clause})" for clause in clauses))

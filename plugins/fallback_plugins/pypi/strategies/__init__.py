@@ -1,1 +1,1 @@
-"""The Python ladder (ADR-0016): what projects share, and those without a lock."""
+"""The Python ladder (ADR-0016): the parts that projects share, and projects without a lock."""

@@ -1,6 +1,6 @@
-"""The Python ladder: its steps, cheapest first (ADR-0016), for whatever resolves the project.
+"""The Python ladder: its steps, cheapest first (ADR-0016), for all kinds of projects.
 
-A new step is also a ``LadderStep``, whose order is the ladder's.
+A new step also needs a ``LadderStep``; their order is the ladder's.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ State = Position[Mapping[str, str]]
 
 @dataclass(frozen=True)
 class Step:
-    """How a project takes a step of the ladder: the fields of its ``Strategy``."""
+    """A project's implementation of a step of the ladder: the fields of its ``Strategy``."""
 
     attempt: Callable[[State, tuple[str, ...]], Reached[Mapping[str, str]]]
     refusal: Callable[[State, str], RecipeError | None] = lambda _at, _package: None
@@ -31,8 +31,8 @@ def cheapest_first(
     parent: Step | None = None,
     override: Step | None = None,
 ) -> list[Strategy[Mapping[str, str]]]:
-    """Return the ladder of a project. None: the project has no such step. ``edit``: of a lock without its
-    manifest; ``refresh``: of a lock with it."""
+    """Return the ladder of a project. A step that is None is left out. ``edit`` changes a lock without its
+    manifest; ``refresh`` changes a lock that has it."""
     ladder = {
         LadderStep.LOCK_EDIT: edit,
         LadderStep.LOCK_REFRESH: refresh,

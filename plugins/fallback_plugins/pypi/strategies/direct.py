@@ -1,7 +1,7 @@
-"""The direct bump over texts: every place that asks for an affected version is raised, nothing else.
+"""The direct bump over texts: it raises every place that requires an affected version, and nothing else.
 
-No client decides here. A registry is asked for two things only, and only where it may be: whether the
-chosen release was yanked, and the hashes of a hash-pinned one.
+No client resolves anything here. A registry is queried, if that is allowed, for two things only: whether
+the chosen release was yanked, and the hashes of a hash-pinned one.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -54,7 +54,8 @@ _LINES = frozenset({Kind.REQUIREMENTS, Kind.SETUP_CFG}) | IN_OTHER_TEXT
 
 @dataclass(frozen=True)
 class Bump:
-    """One package's places in one project, and the version that each that moves is raised to."""
+    """One package's affected places in one project, and the version that each changed place is raised
+    to."""
 
     package: str
     affected: tuple[Place, ...]
@@ -63,18 +64,21 @@ class Bump:
 
 def held(places: Iterable[Place]) -> tuple[str, ...]:
     """Return the versions that places require, or the ranges if none can be read, lowest first."""
-    shown = {_spec(it) or "any version" if it.current is None else it.current for it in places}
-    return tuple(sorted(shown, key=lambda version: sort_key(ECOSYSTEM, version)))
+    labels = {
+        _spec(place) or "any version" if place.current is None else place.current
+        for place in places
+    }
+    return tuple(sorted(labels, key=lambda version: sort_key(ECOSYSTEM, version)))
 
 
 def places_of(texts: Mapping[str, str], package: str) -> tuple[Place, ...]:
-    """Every place of these texts that asks for the package; what has been compiled from one of them into
-    another is decided there. Raises RecipeError."""
-    named = frozenset({package})
+    """Return every place in these texts that requires the package. A place in a source file is ``decided``
+    if the file that was compiled from it pins the package. Raises RecipeError."""
+    names = frozenset({package})
     places = tuple(
         place
         for path, text in sorted(texts.items())
-        if mentioned(text, named)
+        if mentioned(text, names)
         for place in places_in(path, text, package)
     )
     pinned = {place.path for place in places if not place.is_range}
@@ -84,35 +88,41 @@ def places_of(texts: Mapping[str, str], package: str) -> tuple[Place, ...]:
     )
 
 
-def place_of(texts: Mapping[str, str], package: str, other: str) -> str:
-    """Return the file that requires a package; ``other`` if none does, or none can be read."""
+def place_of(texts: Mapping[str, str], package: str, default: str) -> str:
+    """Return the path of the first file that requires a package; ``default`` if none does, or one can't be
+    parsed."""
     with suppress(RecipeError):
-        return next((place.path for place in places_of(texts, package)), other)
-    return other
+        return next((place.path for place in places_of(texts, package)), default)
+    return default
 
 
 def affected_places(advisory: Advisory, places: Sequence[Place], package: str) -> tuple[Place, ...]:
-    """Those that hold, or can't be shown not to hold, an affected version."""
+    """Return the places that hold an affected version, or of which it can't be ruled out."""
     return tuple(place for place in places if _is_affected(advisory, place, package))
 
 
 def is_unaffected(advisory: Advisory, place: Place, package: str) -> bool:
-    """Return whether a place holds in every case (no marker, extra, group), for safe versions alone."""
-    asked = place.asked
+    """Return whether a place applies in every case (no marker, extra, group) and admits only safe
+    versions."""
+    declaration = place.asked
     matcher = advisory.matcher(ECOSYSTEM, package)
     main = (("project", "dependencies"), ("tool", "poetry", "dependencies"), ("packages",))
-    is_main = any(place.keys[: len(one)] == one for one in main)
-    if asked is None or asked.marker or not (is_main or place.kind is Kind.REQUIREMENTS):
+    is_main = any(place.keys[: len(prefix)] == prefix for prefix in main)
+    if (
+        declaration is None
+        or declaration.marker
+        or not (is_main or place.kind is Kind.REQUIREMENTS)
+    ):
         return False
-    if asked.taken:
-        return matcher is None or not matcher.covers(asked.taken)
-    if asked.refusal:
+    if declaration.taken:
+        return matcher is None or not matcher.covers(declaration.taken)
+    if declaration.refusal:
         return False
-    own = [clause.version.removesuffix(".*") for clause in asked.clauses]
-    bounded = any(clause.operator not in {"!=", "<", "<="} for clause in asked.clauses)
-    candidates = (*own, *(f"{one}.1" for one in own), *(matcher.named if matcher else ()))
-    admitted = [*filter(asked.admits, candidates)]
-    above = admits_affected(advisory, ECOSYSTEM, package, asked.admits)
+    bounds = [clause.version.removesuffix(".*") for clause in declaration.clauses]
+    bounded = any(clause.operator not in {"!=", "<", "<="} for clause in declaration.clauses)
+    candidates = (*bounds, *(f"{bound}.1" for bound in bounds), *(matcher.named if matcher else ()))
+    admitted = [*filter(declaration.admits, candidates)]
+    above = admits_affected(advisory, ECOSYSTEM, package, declaration.admits)
     covered = matcher is not None and any(map(matcher.covers, admitted))
     return bounded and bool(admitted) and not above and not covered
 
@@ -120,10 +130,10 @@ def is_unaffected(advisory: Advisory, place: Place, package: str) -> bool:
 def plan_bump(
     advisory: Advisory, places: Sequence[Place], package: str, choose: _Choose
 ) -> Bump | None:
-    """What the direct bump of one package would be; None: no place is affected.
+    """Return the direct bump of one package, or None if no place is affected.
 
     Places of one release line get the same version: those under the same marker, unless pins to different
-    versions in one file show that they are never installed together. Raises RecipeError: a place can't be
+    versions in one file show that they are never installed together. Raises RecipeError if a place can't be
     raised, or there is no version to raise it to.
     """
     affected = affected_places(advisory, places, package)
@@ -132,8 +142,10 @@ def plan_bump(
     for place in affected:
         if place.blocker:
             raise _blocked(place, package)
-    # ``!=`` stays: a version that one names isn't chosen.
-    clauses = (it for place in places if place.declaration for it in place.declaration.clauses)
+    # ``!=`` clauses stay, so a version that they exclude isn't chosen.
+    clauses = (
+        clause for place in places if place.declaration for clause in place.declaration.clauses
+    )
     excluding = [clause for clause in clauses if clause.operator == "!="]
     targets: dict[Place, str] = {}
     lines = {place: _line(place, places) for place in affected}
@@ -143,20 +155,25 @@ def plan_bump(
             (_current(advisory, place, package) for place in group),
             key=lambda version: sort_key(ECOSYSTEM, version),
         )
-        version = choose(package, current, lambda it: all(one.admits(it) for one in excluding))
+        version = choose(
+            package,
+            current,
+            lambda candidate: all(clause.admits(candidate) for clause in excluding),
+        )
         targets |= dict.fromkeys(group, version)
-        in_the_way = (it for it in places if _is_in_the_way(it, version, marker, pin))
+        in_the_way = (place for place in places if _is_in_the_way(place, version, marker, pin))
         targets |= dict.fromkeys(in_the_way, version)
     for place, version in targets.items():
         _edits(place, package, version)
-    # What only had to admit the version, and did not, is told with those that held another.
-    return Bump(package, (*affected, *(it for it in targets if it.decided)), targets)
+    # Decided places that did not admit the version are reported with the affected ones.
+    return Bump(package, (*affected, *(place for place in targets if place.decided)), targets)
 
 
 def plan_raise(texts: Mapping[str, str], package: str, version: str) -> Mapping[Place, str]:
-    """The places that a package is raised in, to a version that was chosen already.
+    """Return the places in which a package is raised to an already chosen version, with that version.
 
-    Places that ask for that much stay. Raises RecipeError: one can't be raised.
+    Places that already require that version or a higher one stay. Raises RecipeError if one can't be
+    raised.
     """
     targets = {}
     for place in places_of(texts, package):
@@ -173,52 +190,56 @@ def plan_raise(texts: Mapping[str, str], package: str, version: str) -> Mapping[
 
 @dataclass(frozen=True)
 class Changes:
-    """What bumps do to texts, at the places of the texts as they are: edits of files of lines, new strings
-    of the others (by the keys that lead to them)."""
+    """The changes of bumps, by positions in the original texts: edits of line-based files, and new strings
+    of other files by the keys that lead to them."""
 
     edits: dict[str, list[Edit]] = field(default_factory=dict)
     values: dict[str, dict[tuple[str | int, ...], str]] = field(default_factory=dict)
 
     def add(self, other: "Changes") -> None:
-        """Those of another package, too."""
+        """Add the changes of another package."""
         for path, edits in other.edits.items():
             self.edits.setdefault(path, []).extend(edits)
         for path, values in other.values.items():
             self.values.setdefault(path, {}).update(values)
 
     def made(self, texts: Mapping[str, str]) -> dict[str, str]:
-        """The texts after them; those that aren't touched are left out. Raises RecipeError."""
-        made = {path: apply_edits(texts[path], tuple(it)) for path, it in self.edits.items()}
+        """Return the changed texts by path. Raises RecipeError."""
+        edited = {
+            path: apply_edits(texts[path], tuple(edits)) for path, edits in self.edits.items()
+        }
         for path, values in self.values.items():
-            made[path] = replace_requirements(path, texts[path], values)
-        return made
+            edited[path] = replace_requirements(path, texts[path], values)
+        return edited
 
 
 def raised(
     texts: Mapping[str, str], package: str, targets: Mapping[Place, str], hashes: Hashes
 ) -> dict[str, str]:
-    """The texts after a bump; those that it doesn't touch are left out. Raises RecipeError, ToolError."""
+    """Return the texts that a bump changes, by path. Raises RecipeError, ToolError."""
     return changes(texts, package, targets, hashes).made(texts)
 
 
 def changes(
     texts: Mapping[str, str], package: str, targets: Mapping[Place, str], hashes: Hashes
 ) -> Changes:
-    """What a bump would do, so that many can be made at once. Raises RecipeError, ToolError."""
+    """Return a bump's changes, so that many can be applied at once. Raises RecipeError, ToolError."""
     new = Changes()
     for path in dict.fromkeys(place.path for place in targets):
-        here = {place: version for place, version in targets.items() if place.path == path}
+        targets_in_file = {
+            place: version for place, version in targets.items() if place.path == path
+        }
         text = texts[path]
-        if next(iter(here)).kind in _LINES:
+        if next(iter(targets_in_file)).kind in _LINES:
             edits = new.edits[path] = []
-            for place, version in here.items():
+            for place, version in targets_in_file.items():
                 edits += _edits(place, package, version)
                 if place.declaration and place.declaration.hashes:
                     edits.append(hash_edit(text, place.declaration, hashes(package, version)))
         else:
             new.values[path] = {
                 place.keys: _value(path, text, place, package, version)
-                for place, version in here.items()
+                for place, version in targets_in_file.items()
             }
     return new
 
@@ -231,9 +252,10 @@ def _is_affected(advisory: Advisory, place: Place, package: str) -> bool:
     declaration = place.declaration or place.asked
     if declaration is not None and declaration.choices:
         choices = (
-            replace(place, declaration=it, current=current_of(it)) for it in declaration.choices
+            replace(place, declaration=choice, current=current_of(choice))
+            for choice in declaration.choices
         )
-        return any(_is_affected(advisory, one, package) for one in choices)
+        return any(_is_affected(advisory, choice, package) for choice in choices)
     if declaration is None or declaration.refusal:
         return place.current is None
     return declaration.pin is None and (
@@ -243,28 +265,32 @@ def _is_affected(advisory: Advisory, place: Place, package: str) -> bool:
 
 
 def _current(advisory: Advisory, place: Place, package: str) -> str:
-    """The version that a place must be raised above."""
+    """Return the version that a place must be raised above."""
     declaration = place.declaration
     if place.current is not None and is_affected(advisory, ECOSYSTEM, package, place.current):
         return place.current
     admits = declaration.admits if declaration else lambda _: True
-    named = highest_named(advisory, package, admits) or place.current
-    own = (
+    highest = highest_named(advisory, package, admits) or place.current
+    bounds = (
         clause.version.removesuffix(".*") for clause in (declaration.clauses if declaration else ())
     )
-    return named or next((it for it in own if is_orderable(ECOSYSTEM, it)), "0")
+    return highest or next((bound for bound in bounds if is_orderable(ECOSYSTEM, bound)), "0")
 
 
 def _line(place: Place, places: Sequence[Place]) -> tuple[str, str | None]:
-    """Return the marker and the pin that decide a place's version: its own pin, or the highest one under
-    the same marker that its range admits; None unless one file has several pins under that marker."""
+    """Return the release line of a place: its marker, and a pin if any file has several pins under that
+    marker, otherwise None. The pin is its own, or the highest of them that its range admits."""
     marker = _marker(place)
-    of_files = grouped(
-        (it.path, pin) for it in places if _marker(it) == marker and (pin := _pin(it))
+    pins_by_file = grouped(
+        (place.path, pin) for place in places if _marker(place) == marker and (pin := _pin(place))
     )
-    pins = {pin for found in of_files.values() if len(set(found)) > 1 for pin in found}
-    own = [pin for pin in pins if pin == _pin(place) or (place.is_range and place.admits(pin))]
-    return marker, max(own, key=lambda version: sort_key(ECOSYSTEM, version), default=None)
+    pins = {
+        pin for file_pins in pins_by_file.values() if len(set(file_pins)) > 1 for pin in file_pins
+    }
+    candidates = [
+        pin for pin in pins if pin == _pin(place) or (place.is_range and place.admits(pin))
+    ]
+    return marker, max(candidates, key=lambda version: sort_key(ECOSYSTEM, version), default=None)
 
 
 def _pin(place: Place) -> str | None:
@@ -272,19 +298,20 @@ def _pin(place: Place) -> str | None:
 
 
 def _is_in_the_way(place: Place, version: str, marker: str, pin: str | None) -> bool:
-    """An unaffected place that does not admit the version, and asks for less."""
+    """Return whether a place does not admit the version and requires a lower one, so that it must move
+    too."""
     declaration = place.declaration
     if declaration is None or declaration.refusal or _marker(place) not in {"", marker}:
         return False
     if pin is not None and _pin(place) not in {None, pin}:
-        return False  # another line: the two were never installed together
+        return False  # another release line: the two are never installed together
     if declaration.admits(version):
         return False
     return place.current is None or compare_versions(ECOSYSTEM, place.current, version) < 0
 
 
 def _blocked(place: Place, package: str) -> RecipeError:
-    """The refusal of a place that can't be raised."""
+    """Return the refusal of a place that can't be raised."""
     problem = f"{place.path} requires {package}{_spec(place)}, but {place.blocker}."
     constraint = f"{package} {_spec(place).strip()}".strip()
     kind = BlockerKind.CONFLICT
@@ -308,7 +335,7 @@ def not_raised(path: str, package: str, version: str, declaration: Declaration) 
 
 
 def _value(path: str, text: str, place: Place, package: str, version: str) -> str:
-    """The new string of a TOML file. Its declaration's spans are of the string alone."""
+    """Return the new string in a TOML file. Its declaration's spans are positions in that string."""
     value = value_at(parse_toml(path, text), place.keys)
     if not any(literal in text for literal in written_as(value)):
         raise not_plain(path, value)

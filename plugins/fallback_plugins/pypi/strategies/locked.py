@@ -1,7 +1,7 @@
 """A lock with the manifests that it was made from, as one Project of the ladder, and the steps over it.
 
-uv's lock is made by the real uv. Poetry's and pipenv's are edited: their clients aren't run, since they
-would build (ADR-0017).
+A lock of uv is made by the real uv. Locks of Poetry and pipenv are edited: their clients aren't run, since
+they would build (ADR-0017).
 """
 
 import posixpath
@@ -63,16 +63,19 @@ from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import Left, Move, Outline
 from fallback_tier.repo import RepoContext
 
-#: One way to bring a package out of reach. Raises RecipeError if it doesn't serve.
+#: One way to remove an affected version: (state, package) → the new state. Raises RecipeError if it fails.
 StepFunction = Callable[[State, str], State]
 
 
 def affected_versions(tree: DependencyTree, advisory: Advisory) -> dict[str, tuple[str, ...]]:
     """Return the affected versions in a tree, lowest first, by package."""
-    found = grouped((node.name, node.version) for node in tree.affected(advisory, ECOSYSTEM))
+    versions_by_package = grouped(
+        (node.name, node.version) for node in tree.affected(advisory, ECOSYSTEM)
+    )
     order = partial(sort_key, ECOSYSTEM)
     return {
-        name: tuple(sorted(dict.fromkeys(versions), key=order)) for name, versions in found.items()
+        name: tuple(sorted(dict.fromkeys(versions), key=order))
+        for name, versions in versions_by_package.items()
     }
 
 
@@ -80,12 +83,12 @@ def one_by_one(
     take: StepFunction,
     refusal: Callable[[State, str], RecipeError | None] = lambda _at, _package: None,
 ) -> Step:
-    """Return a step over a Python lock: one package at a time, and all of its copies."""
+    """Return a step over a Python lock that fixes one package at a time, with all of its copies."""
 
-    def attempt(at: State, packages: tuple[str, ...]) -> Reached[Mapping[str, str]]:
+    def attempt(state: State, packages: tuple[str, ...]) -> Reached[Mapping[str, str]]:
         (package,) = packages
-        after = take(at, package)
-        return Reached(after, {package: _raised(at.tree, after.tree, package)})
+        after = take(state, package)
+        return Reached(after, {package: _raised(state.tree, after.tree, package)})
 
     return Step(attempt, refusal, together=False)
 
@@ -97,16 +100,16 @@ def resolve(
     strategies: Iterable[Strategy[Mapping[str, str]]],
     ages: Ages | None = None,
 ) -> ProjectFix:
-    """Bring every affected package out of reach by the cheapest step that serves.
+    """Return a fix of every affected package by the cheapest step that succeeds.
 
     What no step fixes is in ``left``.
     """
-    resolving = Ladder(ResultRules(ECOSYSTEM, advisory, ages=ages), start)
-    resolving.run(strategies)
-    at = resolving.at
-    changed = {name: text for name, text in at.files.items() if text != start.files.get(name)}
+    ladder = Ladder(ResultRules(ECOSYSTEM, advisory, ages=ages), start)
+    ladder.run(strategies)
+    end = ladder.at
+    changed = {name: text for name, text in end.files.items() if text != start.files.get(name)}
     return ProjectFix(
-        changed, resolving.moves(path), resolving.lefts(path), before=start.tree, after=at.tree
+        changed, ladder.moves(path), ladder.lefts(path), before=start.tree, after=end.tree
     )
 
 
@@ -116,11 +119,11 @@ def declared(texts: Mapping[str, str], package: str) -> Iterator[str]:
 
 
 def _installed_strings(path: str, text: str, package: str) -> tuple[TableEntry, ...]:
-    """``requirement_strings`` that some Python of the project installs."""
+    """Return the ``requirement_strings`` that some Python of the project installs."""
     return tuple(
-        it
-        for it in requirement_strings(path, text, package)
-        if not is_excluded(path, text, it.declaration.marker)
+        entry
+        for entry in requirement_strings(path, text, package)
+        if not is_excluded(path, text, entry.declaration.marker)
     )
 
 
@@ -134,8 +137,8 @@ def asked_for(texts: Mapping[str, str]) -> Iterator[tuple[str, str, TableEntry]]
 def not_admitting(
     texts: Mapping[str, str], package: str, version: str, line: str = ""
 ) -> tuple[str, str] | None:
-    """Return the first manifest that excludes the version, with its specifier; None: all admit it.
-    ``line``: only specifiers that admit this version count."""
+    """Return the first manifest that excludes the version, with its specifier; None if all admit it.
+    ``line``: if not empty, only specifiers that admit this version count."""
     for path, text in texts.items():
         for string in _installed_strings(path, text, package):
             if line and not string.declaration.admits(line):
@@ -146,20 +149,24 @@ def not_admitting(
 
 
 def excluded_by(path: str, specifier: str, package: str, version: str) -> RecipeError:
-    """Return the refusal by a manifest's own specifier."""
+    """Return the refusal to move to a version that a manifest's own specifier excludes."""
     return blocked(package, version, parent=PROJECT, spec=specifier, where=path)
 
 
 def required_by_others(
-    state: State, package: str, problem: str, place: Callable[[str], str]
+    state: State, package: str, problem: str, file_of: Callable[[str], str]
 ) -> RecipeError:
-    """Return the refusal to try a step for a package that the project does not require itself. ``place``:
-    the file that declares a package."""
-    asking = (one for node in state.tree.of(package) for one in state.tree.dependents(node.key))
-    parent, ask = next(asking, (None, None))
+    """Return the refusal to try a step for a package that the project does not require itself. ``file_of``:
+    returns the file that declares a package."""
+    dependents = (
+        dependent
+        for node in state.tree.of(package)
+        for dependent in state.tree.dependents(node.key)
+    )
+    parent, ask = next(dependents, (None, None))
     if parent is None or ask is None:
         return unsupported(problem)
-    return does_not_apply(problem, package, parent.label, ask.spec, place(parent.name))
+    return does_not_apply(problem, package, parent.label, ask.spec, file_of(parent.name))
 
 
 def raised(
@@ -168,9 +175,9 @@ def raised(
     """Return the changed manifests, with every declaration of a package that excludes the version raised to
     it.
 
-    Those that admit it stay: with a lock that is enough. ``version``: one for all, or a function that
-    returns the version of a declaration's release line, None if it stays. Raises RecipeError if one can't
-    be raised.
+    Declarations that admit it stay, which is enough with a lock. ``version``: one for all, or a function
+    that returns the version for a declaration's release line, or None to leave it. Raises RecipeError if
+    one can't be raised.
     """
     version_of = version if callable(version) else lambda _declaration: version
     changed: dict[str, str] = {}
@@ -198,7 +205,8 @@ def all_raised(texts: Mapping[str, str], versions: Mapping[str, str]) -> dict[st
 
 
 def admits(specifier: str, version: str) -> bool:
-    """Return whether a PEP 440 specifier admits the version (pre-releases too). False: it can't be read."""
+    """Return whether a PEP 440 specifier admits the version (pre-releases too); False if it can't be
+    read."""
     try:
         return SpecifierSet(specifier).contains(version, prereleases=True)
     except InvalidSpecifier:
@@ -227,7 +235,7 @@ def _raised(before: DependencyTree, after: DependencyTree, package: str) -> tupl
     )
 
 
-#: May the declaration of this package be raised?
+#: Returns whether the declaration of a package may be raised.
 MayRaise = Callable[[str], bool]
 
 ProjectT = TypeVar("ProjectT", bound="LockedProject")
@@ -236,7 +244,7 @@ ProjectT = TypeVar("ProjectT", bound="LockedProject")
 class LockResolver(ABC, Generic[ProjectT]):
     """The steps of one resolution of a project with a lock."""
 
-    #: Why what it says of the new lock is less than usual; empty: it is not.
+    #: Why the new lock is checked less than usual; empty if it is not.
     unchecked = ""
 
     def __init__(self, project: ProjectT, releases: Releases) -> None:
@@ -249,8 +257,8 @@ class LockResolver(ABC, Generic[ProjectT]):
 
     @property
     def strategies(self) -> list[Strategy[Mapping[str, str]]]:
-        """Cheapest first. Without a manifest nothing can be raised, the lock alone is edited. Raises
-        RecipeError: no resolution can begin from these files."""
+        """Return the steps, cheapest first. Without a manifest nothing can be raised, and only the lock is
+        edited. Raises RecipeError if no resolution can start from these files."""
         refresh = one_by_one(self._refresh)
         if not self._project.declares:
             return cheapest_first(edit=refresh)
@@ -263,7 +271,7 @@ class LockResolver(ABC, Generic[ProjectT]):
 
     @property
     def forced(self) -> list[Strategy[Mapping[str, str]]]:
-        """The override alone, if the client has one."""
+        """Return only the override, if the client has overrides."""
         return cheapest_first(override=self._override)
 
     @property
@@ -278,29 +286,29 @@ class LockResolver(ABC, Generic[ProjectT]):
 
     @abstractmethod
     def _not_declared(self, state: State, package: str) -> RecipeError | None:
-        """Return why no declaration can be raised; None: one can."""
+        """Return why no declaration can be raised; None if one can."""
 
     @abstractmethod
     def _parent(self, state: State, package: str) -> State: ...
 
     def _no_parent(self, _state: State, _package: str) -> RecipeError | None:
-        """Return why no parent can be raised; None: one can."""
+        """Return why no parent can be raised; None if one can."""
         return None
 
     def notes_on(self, _fix: ProjectFix) -> Iterator[str]:
-        """Yield what is to be said beside a fix."""
+        """Yield the notes on a fix."""
         yield from self.releases.notes
 
     def _manifests(self, state: State) -> dict[str, str]:
         return {path: text for path, text in state.files.items() if path != self._path}
 
     def _place(self, state: State, package: str) -> str:
-        """Return the first manifest that requires a package; the lock if none does."""
+        """Return the path of the first manifest that requires a package; the lock's if none does."""
         return next(declared(self._manifests(state), package), self._path)
 
 
 class EditResolver(LockResolver[ProjectT]):
-    """The steps over a lock that is edited: a refresh, a direct and a parent bump. There is no override."""
+    """The steps over a lock that is edited: a lock refresh, a direct and a parent bump, but no override."""
 
     @abstractmethod
     def _moved(self, state: State, package: str, may_raise: MayRaise) -> State:
@@ -323,8 +331,8 @@ class EditResolver(LockResolver[ProjectT]):
         return required_by_others(state, package, problem, partial(self._place, state))
 
     def _target(self, state: State, package: str) -> str:
-        held = affected_versions(state.tree, self._advisory)[package][-1]
-        return self.releases.lowest_safe(package, held)
+        current = affected_versions(state.tree, self._advisory)[package][-1]
+        return self.releases.lowest_safe(package, current)
 
 
 def check_raises(
@@ -335,7 +343,8 @@ def check_raises(
 ) -> None:
     """Raise RecipeError if a manifest excludes a version, and its declaration may not be raised.
 
-    ``lines``: the installed version of packages of which only the declarations that admit it count.
+    ``lines``: installed versions by package; of these packages only declarations that admit that version
+    count.
     """
     for name, version in versions.items():
         excluded = not_admitting(texts, name, version, lines.get(name, ""))
@@ -345,7 +354,7 @@ def check_raises(
 
 @dataclass
 class LockedProject(DecidedByLock, ABC):
-    """One lock, and the manifests of it that are in the repository."""
+    """One lock, with its manifests that are in the repository."""
 
     repo: RepoContext
     clients: ClientRunner
@@ -361,53 +370,55 @@ class LockedProject(DecidedByLock, ABC):
 
     @property
     def manifests(self) -> frozenset[str]:
-        """The paths of the lock and of the manifest next to it: no other project resolves them."""
+        """Return the paths of the lock and of the manifest next to it: no other project resolves them."""
         return frozenset({self.path, self.manifest})
 
     @property
     def manifest(self) -> str:
-        """The path of the manifest, whether it is in the repository or not."""
+        """Return the path of the manifest, whether or not it is in the repository."""
         return posixpath.join(posixpath.dirname(self.path), self._MANIFEST)
 
     @cached_property
     def text(self) -> str:
-        """The lock's text."""
+        """Return the lock's text."""
         return self.repo.read_text(self.path)
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        """The manifest's text by path, if it is in the repository."""
+        """Return the manifest's text by path, if it is in the repository."""
         return {self.manifest: self.repo.read_text(self.manifest)} if self.declares else {}
 
     @property
     def declares(self) -> bool:
-        """Whether the manifest is in the repository."""
+        """Return whether the manifest is in the repository."""
         return self.repo.has(self.manifest)
 
     @cached_property
     def ages(self) -> Ages:
-        """The project's rules on the age of releases. Raises RepositoryError."""
+        """Return the project's age rules. Raises RepositoryError."""
         return ages_of(self.repo, self.clients, self.path)
 
     @property
     @abstractmethod
     def step(self) -> LockStep:
-        """The lock with what the manifests require; with no request if its hash shows that it is theirs."""
+        """Return the lock with what the manifests require; without that if its hash shows that it is in
+        step."""
 
     @property
     @abstractmethod
     def tree(self) -> DependencyTree:
-        """The locked packages."""
+        """Return the locked packages."""
 
     @abstractmethod
     def _refusal(self, node: Node) -> RecipeError | None:
-        """Return why a package of the lock can't be moved; None: it can."""
+        """Return why a package of the lock can't be moved; None if it can."""
 
     @abstractmethod
     def _resolver(self, releases: Releases) -> LockResolver[Any]: ...
 
     def outline(self, advisory: Advisory) -> Outline:
-        """Return what lock and manifests show: per affected package the first step, or why there is none.
+        """Return what lock and manifests show: for each affected package the first step, or why there is
+        none.
 
         Raises RecipeError, RepositoryError.
         """
@@ -416,16 +427,20 @@ class LockedProject(DecidedByLock, ABC):
         left: list[Left] = []
         affected = affected_versions(self.tree, advisory)
         for name, versions in affected.items():
-            problems = (self._refusal(it) for it in self.tree.of(name) if it.version in versions)
+            problems = (
+                self._refusal(node) for node in self.tree.of(name) if node.version in versions
+            )
             error = next((problem for problem in problems if problem), None)
             try:
                 if error:
                     raise error
                 target = lowest_safe(advisory, name, versions[-1])
             except RecipeError as refusal:
-                place = self.path
+                manifest = self.path
                 left.append(
-                    left_behind(advisory, ECOSYSTEM, name, versions, manifest=place, error=refusal)
+                    left_behind(
+                        advisory, ECOSYSTEM, name, versions, manifest=manifest, error=refusal
+                    )
                 )
                 continue
             step = LadderStep.LOCK_EDIT
@@ -440,12 +455,12 @@ class LockedProject(DecidedByLock, ABC):
     def resolve(
         self, advisory: Advisory, _patched: Mapping[str, str] = NO_TEXTS, /
     ) -> ProjectFix | None:
-        """As ``ladder.Project`` says, by the resolver's strategies."""
+        """Return the fix by the resolver's strategies, as ``ladder.Project`` specifies."""
         self.step.check(advisory)
         affected = affected_versions(self.tree, advisory)
         if not affected:
-            only = tuple(self._declared_only(advisory, affected))
-            return ProjectFix({}, (), only) if only else None
+            declared_only = tuple(self._declared_only(advisory, affected))
+            return ProjectFix({}, (), declared_only) if declared_only else None
         forced = self.terms.choice is not None and self.terms.choice.forced
         if forced:
             self._check_forced(affected)
@@ -459,18 +474,24 @@ class LockedProject(DecidedByLock, ABC):
         return self._with_notes(fix, resolver)
 
     def _declared_only(self, advisory: Advisory, held: Collection[str]) -> Iterator[Left]:
-        """Yield packages of which the lock holds no affected version, and a manifest admits no other: for
-        an environment that the lock is not for, as a marker shows. ``held``: packages with an affected
-        version."""
-        packages = [one for one in advisory.packages(ECOSYSTEM) if one not in held]
-        places = [(one, place) for one in packages for place in places_of(self.texts, one)]
+        """Yield packages of which a manifest admits affected versions only, and the lock holds none: the
+        requirement is for an environment that the lock is not for, such as by its marker. ``held``: the
+        packages of which the lock holds an affected version."""
+        packages = [package for package in advisory.packages(ECOSYSTEM) if package not in held]
+        places = [
+            (package, place) for package in packages for place in places_of(self.texts, package)
+        ]
         for package, place in places:
             elsewhere = place.keys[:2] == ("tool", "uv") or place.keys[:1] == ("build-system",)
-            asked = None if elsewhere else place.asked
-            if asked and not asked.refusal and only_affected(advisory, package, asked):
+            declaration = None if elsewhere else place.asked
+            if (
+                declaration
+                and not declaration.refusal
+                and only_affected(advisory, package, declaration)
+            ):
                 error = unsupported(
-                    f"{place.path} requires {package} {asked.pep440}, which {self.path} does not hold,"
-                    " and which admits affected versions only."
+                    f"{place.path} requires {package} {declaration.pep440}, which {self.path} does not"
+                    " hold, and which admits affected versions only."
                 )
                 versions = [place.current] if place.current else []
                 yield left_behind(
@@ -479,7 +500,7 @@ class LockedProject(DecidedByLock, ABC):
 
     @cached_property
     def resolution(self) -> Resolution:
-        """What the install command installs: what the lock holds, if it answers what its manifests ask for.
+        """Return what the install command installs: what the lock holds, if it is in step.
 
         Raises RecipeError, RepositoryError for a file that can't be read.
         """
@@ -490,23 +511,23 @@ class LockedProject(DecidedByLock, ABC):
             *unversioned(self.path, self.step.unversioned),
             *unlisted(self.path, missing),
         )
-        found = Resolution.of_tree(
+        resolution = Resolution.of_tree(
             ECOSYSTEM, command, ResolvedBy.LOCK, self.tree, unresolved=unknown
         )
         doubt = self.step.doubt()
-        return found.doubted(doubt.problem, doubt.next_step) if doubt else found
+        return resolution.doubted(doubt.problem, doubt.next_step) if doubt else resolution
 
     @property
     def _conditional(self) -> frozenset[str]:
-        """Names that locked packages require under a condition: a lock may leave these out."""
+        """Return the names that locked packages require under a condition: a lock may leave these out."""
         return frozenset()
 
     def _check_forced(self, packages: Iterable[str]) -> None:
         """Raise RecipeError for a package that the project requires, constrains or overrides itself."""
         for package in packages:
-            place = next(declared(self.texts, package), None)
-            if place is not None or package in self.tree.asked:
-                raise use_bump(package, f"declared in {place or self.path}")
+            path = next(declared(self.texts, package), None)
+            if path is not None or package in self.tree.asked:
+                raise use_bump(package, f"declared in {path or self.path}")
 
     def _with_notes(self, fix: ProjectFix, resolver: LockResolver[Any]) -> ProjectFix:
         return replace(fix, notes=tuple(resolver.notes_on(fix)))
@@ -515,10 +536,10 @@ class LockedProject(DecidedByLock, ABC):
 class EditedProject(LockedProject):
     """A project whose lock is edited, with the manifest next to it if there is one."""
 
-    #: Does the lock keep a tree, which can be shown where the manifest is there?
+    #: Whether the lock has a tree, which can be shown if the manifest is in the repository.
     _HAS_TREE: ClassVar[bool]
 
-    #: What holds for a lock that could not be held against its manifest.
+    #: A sentence on a lock that could not be compared with its manifest.
     _ALL_THE_SAME: ClassVar[str] = ""
 
     def _check_forced(self, packages: Iterable[str]) -> None:
@@ -546,5 +567,5 @@ class EditedProject(LockedProject):
             )
         advisory = resolver.releases.advisory
         cleared = cleared_paths(fix.before, fix.after, advisory, ECOSYSTEM, self.path)
-        # The tree is not known, or not shown to be one that the manifest admits.
+        # The tree is unknown, or nothing shows that the manifest admits it.
         return replace(fix, notes=tuple(notes), before=None, after=None, cleared=cleared)

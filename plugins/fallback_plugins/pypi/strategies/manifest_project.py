@@ -1,4 +1,4 @@
-"""A set of Python manifests without a lock, as one Project of the ladder.
+"""Python manifests without a lock that one client installs together, as one Project of the ladder.
 
 Pins in the manifests are fixed by text alone (proof level *pins*). What they bring in is in their
 resolution (ADR-0099), unless a declaration that holds in every case admits no affected version.
@@ -65,77 +65,81 @@ from fallback_tier.repo import RepoContext
 
 @dataclass
 class ManifestProject:
-    """Requirements files that include each other, or one pyproject.toml, Pipfile, setup.cfg, setup.py.
+    """Requirements files that include each other, or one pyproject.toml, Pipfile, setup.cfg or setup.py.
 
-    ``unknown`` says, after a resolution, why transitive versions could not be seen.
+    ``unknown``: after a resolution, sentences on why transitive versions are unknown.
     """
 
     repo: RepoContext
     clients: ClientRunner
     files: tuple[str, ...]
     terms: Terms = FREE
-    #: No client may run: what was kept answers.
+    #: No client may run: only a resolution that an earlier run kept is used.
     only_kept: bool = False
     unknown: list[str] = field(default_factory=list)
-    #: What a resolution left, if it is affected in some environments alone: a fix of another set goes on.
+    #: The packages that a fix left because they are affected in some environments only: other projects are
+    #: still fixed.
     limited: list[Left] = field(default_factory=list)
 
     @property
     def path(self) -> str:
-        """The file that names the set: the shortest path of those that are manifests by their names."""
+        """Return the file that names the project: the shortest path of those that are manifests by their
+        names."""
         return min(self.files, key=lambda path: (kind_of(path) is None, len(path), path))
 
     @property
     def manifests(self) -> frozenset[str]:
-        """The paths of the set's files."""
+        """Return the paths of the project's files."""
         return frozenset(self.files)
 
     @cached_property
     def texts(self) -> Mapping[str, str]:
-        """The set's texts by path. Raises RepositoryError."""
+        """Return the project's texts by path. Raises RepositoryError."""
         return {path: self.repo.read_text(path) for path in self.files}
 
-    #: Whether the command installs only what environments of other tools, builds and CI require.
+    #: Whether to resolve only what environments of other tools, builds and CI install.
     _ONLY_TOOLS: ClassVar = False
 
     @property
     def command(self) -> CommandResolution:
-        """The set's resolution, made once for the base commit. Raises RepositoryError."""
-        of_tools, only_kept = self._ONLY_TOOLS, self.only_kept
+        """Return the resolution of the install command, made once for the base commit. Raises
+        RepositoryError."""
+        only_tools, only_kept = self._ONLY_TOOLS, self.only_kept
 
         def command() -> CommandResolution:
-            ages = Ages(ECOSYSTEM) if of_tools else self.ages
-            own = (self.repo, self.clients, self.path, self.texts, of_tools, only_kept)
-            return CommandResolution(*own, ages=ages)
+            ages = Ages(ECOSYSTEM) if only_tools else self.ages
+            arguments = (self.repo, self.clients, self.path, self.texts, only_tools, only_kept)
+            return CommandResolution(*arguments, ages=ages)
 
-        key = (CommandResolution, self.path, of_tools, only_kept)
+        key = (CommandResolution, self.path, only_tools, only_kept)
         return self.repo.once((*key, self.clients, self.repo.settings), command)
 
     @cached_property
     def ages(self) -> Ages:
-        """The set's rules on the age of releases. Raises RepositoryError."""
+        """Return the project's age rules. Raises RepositoryError."""
         may_ask = not any(has_own_index(path, text) for path, text in self.texts.items())
         return ages_of(self.repo, self.clients, self.path, may_ask=may_ask, by_lock=False)
 
     @property
     def resolution(self) -> Resolution:
-        """What its install command installs. Raises RecipeError, RepositoryError for a file that can't be
-        read."""
-        made = self.command.made
+        """Return what the install command installs. Raises RecipeError, RepositoryError for a file that
+        can't be read."""
+        resolution = self.command.made
         for doubt in filter(None, (step.doubt() for step in steps(self.texts))):
-            made = made.doubted(doubt.problem, doubt.next_step)
-        return made
+            resolution = resolution.doubted(doubt.problem, doubt.next_step)
+        return resolution
 
     def awaits_client(self, advisory: Advisory) -> bool:
-        """As ``DecidedByLock`` says."""
-        asks = not self.repo.settings.offline and self.command.known is None
-        return asks and bool(self.unsettled(advisory))
+        """Return whether a client has to run to tell what is affected, as in ``DecidedByLock``."""
+        needs_client = not self.repo.settings.offline and self.command.known is None
+        return needs_client and bool(self.unsettled(advisory))
 
     def unsettled(
         self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS
     ) -> tuple[str, ...]:
-        """Return as ``DecidedByLock`` says. Python installs one version, so a declaration that holds in
-        every case and admits no affected version settles its package."""
+        """Return the packages that no declaration settles, as in ``DecidedByLock``. Python installs one
+        version, so a declaration that holds in every case and admits no affected version settles its
+        package."""
         bump = self._bump(advisory, patched)
         places = dict(bump.declared())
         roots = tuple(self.command.roots)
@@ -152,12 +156,12 @@ class ManifestProject:
         )
 
     def outline(self, advisory: Advisory) -> Outline:
-        """Return the direct bumps that the texts require, without asking a registry. Raises RecipeError."""
+        """Return the direct bumps that the texts need, without querying a registry. Raises RecipeError."""
         return self._checked_bump(advisory).outline(may_ask=not self.repo.settings.offline)
 
     @property
     def installs_folders(self) -> bool:
-        """Whether the set installs folders of the repository. One that can't be read does not."""
+        """Return whether the project installs folders of the repository; False if it can't be read."""
         try:
             return any(map(installs_folders, self.texts.items()))
         except RepositoryError:
@@ -166,9 +170,10 @@ class ManifestProject:
     def resolve(
         self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
     ) -> ProjectFix | None:
-        """Direct bumps by text; for what is not declared, the search over resolved trees.
+        """Return the fix: direct bumps by text, and for what is not declared the search over resolved
+        trees.
 
-        Raises RecipeError.
+        None: nothing is fixed or left, or what is left is in ``limited``. Raises RecipeError.
         """
         bump = self._checked_bump(advisory)
         self.limited.clear()
@@ -189,31 +194,35 @@ class ManifestProject:
         return fix if fix.moves or fix.left else None
 
     def _are_limited(self, advisory: Advisory, left: Sequence[Left]) -> bool:
-        """Return whether the client chooses a safe release of each package, except for some environments,
-        such as a Python that no fixed release supports."""
-        affected = {it.key: it for it in self.resolution.affected(advisory)}
-        for one in left:
-            if one.is_not_resolved:
+        """Return whether each package that is left is affected in some environments only, such as a Python
+        that no fixed release supports. In the others the client chooses a safe release."""
+        affected = {package.key: package for package in self.resolution.affected(advisory)}
+        for item in left:
+            if item.is_not_resolved:
                 return False  # there may be a safe release for each environment
-            found = self.resolution.by_name.get(one.package, ())
-            held = [affected[it.key] for it in found if it.key in affected]
-            if len(held) == len(found) or not all(it.environments for it in held):
+            installed = self.resolution.by_name.get(item.package, ())
+            affected_installed = [
+                affected[package.key] for package in installed if package.key in affected
+            ]
+            if len(affected_installed) == len(installed) or not all(
+                package.environments for package in affected_installed
+            ):
                 return False
         return True
 
     def stuck(self, advisory: Advisory) -> Iterator[Unresolved]:
-        """Yield what stays installed in an affected version after a fix of another set. Raises
-        RecipeError."""
-        names = {it.package for it in self.limited}
-        for one in self.resolution.affected(advisory):
-            if one.name in names:
-                why = f": no fixed release was found for {one.environments}"
+        """Yield the packages in ``limited`` as unknown parts: they stay installed in an affected version.
+        Raises RecipeError."""
+        names = {item.package for item in self.limited}
+        for package in self.resolution.affected(advisory):
+            if package.name in names:
+                why = f": no fixed release was found for {package.environments}"
                 step = f"Raise the lowest Python here, {self.command.python}, to one of a fixed release."
-                yield self._still_installed(one, step, why)
+                yield self._still_installed(package, step, why)
 
-    def _still_installed(self, one: ResolvedPackage, step: str, why: str = "") -> Unresolved:
-        reason = f"{self.path} installs {one.name} {one.version}{STILL_INSTALLED}{why}."
-        names = frozenset({one.name})
+    def _still_installed(self, package: ResolvedPackage, step: str, why: str = "") -> Unresolved:
+        reason = f"{self.path} installs {package.name} {package.version}{STILL_INSTALLED}{why}."
+        names = frozenset({package.name})
         return Unresolved(subject=self.path, reason=reason, next_step=step, names=names)
 
     def _bump(self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS) -> TextBump:
@@ -221,15 +230,15 @@ class ManifestProject:
         return TextBump(advisory, self.path, texts, self._locks_beside)
 
     def _checked_bump(self, advisory: Advisory) -> TextBump:
-        """Return the bump, if compiled files answer what they were compiled from. Raises RecipeError."""
+        """Return the bump. Raises RecipeError if a compiled file is not in step with its source."""
         for step in steps(self.texts):
             step.check(advisory)
         return self._bump(advisory)
 
     @cached_property
     def _locks_beside(self) -> Mapping[str, str]:
-        """The locks in the folder of a project's own metadata, and what was compiled from that: they decide
-        what is installed."""
+        """Return the locks next to a project's own metadata, and files compiled from it, as texts by path:
+        they decide what is installed."""
         if kind_of(self.path) not in METADATA:
             return {}
         folder = posixpath.dirname(self.path)
@@ -241,7 +250,8 @@ class ManifestProject:
         return {**locks, **compiled_for(self.repo, self.path)}
 
     def _forced(self, bump: TextBump, patched: Mapping[str, str]) -> ProjectFix | None:
-        """Constrain what the set only brings in, as a resolver finds it. Raises RecipeError."""
+        """Return the fix that constrains a transitive package (an override), or None if nothing affected is
+        resolved. Raises RecipeError if the package is declared."""
         for package, places in bump.declared():
             if affected_places(bump.advisory, places, package):
                 raise use_bump(package, f"declared in {places[0].path}")
@@ -252,14 +262,15 @@ class ManifestProject:
         if self.resolution.by is not ResolvedBy.CLIENT or self.resolution.unresolved:
             return None
         search = self._search(self._releases(bump.advisory), patched)
-        resolve = Ladder(search.judge, State(self.texts, self.resolution.tree))
-        if not resolve.packages:
+        ladder = Ladder(search.judge, State(self.texts, self.resolution.tree))
+        if not ladder.packages:
             return None
-        resolve.run(search.forced)
-        return self._fix_of(resolve, resolve.start.tree)
+        ladder.run(search.forced)
+        return self._fix_of(ladder, ladder.start.tree)
 
     def _hashes(self, package: str, version: str) -> Sequence[str]:
-        """Return the hashes of a release in the set's own registry. Raises RecipeError, ToolError."""
+        """Return a release's hashes in the project's registry. Raises RecipeError if the project names its
+        own index; ToolError."""
         for path, text in self.texts.items():
             if has_own_index(path, text):
                 raise unsupported(
@@ -274,7 +285,8 @@ class ManifestProject:
         return ManifestSearch(command, releases, self._hashes, reading, ages, unresolved)
 
     def _check_ages(self, search: ManifestSearch, bumped: State) -> None:
-        """Raise RecipeError if a fix by text brings in a release that is too new, in whatever way."""
+        """Raise RecipeError if a fix by text brings in a release that is too new, also as a transitive
+        package."""
         before = self._before(search) if self.ages.rules else None
         if before is None:
             return
@@ -283,13 +295,13 @@ class ManifestProject:
             raise too_new
 
     def _before(self, search: ManifestSearch) -> DependencyTree | None:
-        """Return the tree of the unchanged texts; None: they conflict, or it is unknown."""
+        """Return the tree of the unchanged texts, or None if they conflict or it is unknown."""
         with suppress(RecipeError, ToolError):
             return search.resolve(self.texts)
         return None
 
     def _untangled(self, search: ManifestSearch, fix: ProjectFix) -> ProjectFix | None:
-        """Return the fix with the other pins that have to move along; None: none has to, or it is
+        """Return the fix with the other pins that have to move along, or None if none has to or that is
         unknown."""
         bumped = {**self.texts, **fix.texts}
         try:
@@ -307,86 +319,92 @@ class ManifestProject:
             return None
         if (before := self._before(search)) is None:
             return None
-        found = self._climbed(search, State(self.texts, before), before)
-        return replace(found, left=(*fix.left, *found.left), notes=fix.notes)
+        climbed = self._climbed(search, State(self.texts, before), before)
+        return replace(climbed, left=(*fix.left, *climbed.left), notes=fix.notes)
 
     def _resolved(self, search: ManifestSearch, fix: ProjectFix) -> ProjectFix | None:
-        """Return the fix with what the set brings in fixed too; None: nothing of that is known to be
-        affected, or the resolution of a fix is unknown."""
+        """Return the fix with transitive packages fixed too, or None if none of them is known to be
+        affected, or the resolution with the fix is unknown."""
         base = self.resolution
         raised = {move.package for move in fix.moves}
         advisory = search.releases.advisory
-        affected = [it for it in base.affected(advisory) if it.name not in raised]
+        affected = [package for package in base.affected(advisory) if package.name not in raised]
         try:
             if self.repo.settings.offline or base.by is ResolvedBy.LOCK or base.unresolved:
                 raise unsupported(f"What a fix of {self.path} brings in is unknown.")
             before = search.resolve(self.texts)
         except (RecipeError, ToolError) as error:
-            why = error if isinstance(error, RecipeError) else unsupported(error.problem)
+            refusal = error if isinstance(error, RecipeError) else unsupported(error.problem)
             left = tuple(
                 left_behind(
-                    advisory, ECOSYSTEM, it.name, [it.version], manifest=self.path, error=why
+                    advisory,
+                    ECOSYSTEM,
+                    package.name,
+                    [package.version],
+                    manifest=self.path,
+                    error=refusal,
                 )
-                for it in affected
+                for package in affected
             )
             return replace(fix, left=(*fix.left, *left)) if left else None
-        # Begin with the direct bumps, if uv accepts them. Otherwise something else that is declared has to
-        # move with them: the search, which sees the whole tree, fixes them too.
+        # Start from the direct bumps, if uv accepts them. Otherwise another declared package has to move
+        # with them: the search sees the whole tree, and fixes them too.
         start, raised_by_text = State(self.texts, before), not fix.texts
         if fix.texts:
             with suppress(RecipeError):
                 bumped = {**self.texts, **fix.texts}
                 start, raised_by_text = State(bumped, search.resolve(bumped)), True
-        found = self._climbed(search, start, before)
-        account = {move.package for move in found.moves} | {it.package for it in found.left}
+        climbed = self._climbed(search, start, before)
+        account = {move.package for move in climbed.moves} | {item.package for item in climbed.left}
         if not raised_by_text and not account.issuperset(move.package for move in fix.moves):
             self.unknown.append(
                 f"What {self.path} resolves to with its raised pins is unknown: they don't go"
                 " together with the rest of it."
             )
             return None
-        known = {item.package for item in fix.left}
+        left_packages = {item.package for item in fix.left}
         return replace(
-            found,
-            moves=(*(fix.moves if raised_by_text else ()), *found.moves),
-            left=(*fix.left, *(item for item in found.left if item.package not in known)),
+            climbed,
+            moves=(*(fix.moves if raised_by_text else ()), *climbed.moves),
+            left=(*fix.left, *(item for item in climbed.left if item.package not in left_packages)),
             notes=fix.notes,
         )
 
     def _climbed(self, search: ManifestSearch, start: State, before: DependencyTree) -> ProjectFix:
-        """Return the result of the strategies from a start."""
-        resolve = Ladder(search.judge, start)
-        resolve.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
-        return self._fix_of(resolve, before)
+        """Return the fix that the strategies reach from a start."""
+        ladder = Ladder(search.judge, start)
+        ladder.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
+        return self._fix_of(ladder, before)
 
-    def _fix_of(self, resolve: Ladder[Mapping[str, str]], before: DependencyTree) -> ProjectFix:
-        start, at = resolve.start.files, resolve.at
-        changed = [path for path, text in at.files.items() if text != start[path]]
-        place = changed[0] if changed else self.path
-        moves, left = resolve.moves(place), resolve.lefts(self.path)
-        return ProjectFix(at.files, moves, left, before=before, after=at.tree)
+    def _fix_of(self, ladder: Ladder[Mapping[str, str]], before: DependencyTree) -> ProjectFix:
+        start, end = ladder.start.files, ladder.at
+        changed = [path for path, text in end.files.items() if text != start[path]]
+        manifest = changed[0] if changed else self.path
+        moves, left = ladder.moves(manifest), ladder.lefts(self.path)
+        return ProjectFix(end.files, moves, left, before=before, after=end.tree)
 
     def _releases(self, advisory: Advisory) -> Releases:
-        """Return the registry's releases, if it may be asked and is the one that the set uses."""
+        """Return the choice of versions. The registry is queried only if allowed, and if the project names
+        no other index."""
         online = not self.repo.settings.offline
         foreign = [path for path, text in self.texts.items() if has_own_index(path, text)]
         may_ask = online and not foreign
-        found = Releases.of(advisory, self.terms, self.clients, self.ages, may_ask=may_ask)
+        releases = Releases.of(advisory, self.terms, self.clients, self.ages, may_ask=may_ask)
         if online and foreign:
-            found.notes.append(
+            releases.notes.append(
                 f"{foreign[0]} names its own index, so yanked releases could not be asked about."
             )
-        return found
+        return releases
 
 
 @dataclass
 class ReadOnlyProject(ManifestProject):
-    """Packages that commands of CI install, or environments of tools beside a lock: no fix changes them, so
-    that what they bring in is unknown if it is affected."""
+    """Packages that commands of CI install, or environments of tools in a locked project. No fix changes
+    them, so what is affected of them is reported as unknown."""
 
     @property
     def manifests(self) -> frozenset[str]:
-        """None: other projects account for the file."""
+        """Return nothing, as other projects account for the file."""
         return frozenset()
 
     _ONLY_TOOLS = True
@@ -396,11 +414,11 @@ class ReadOnlyProject(ManifestProject):
         advisory: Advisory,
         patched: Mapping[str, str] = NO_TEXTS,  # noqa: ARG002
     ) -> tuple[str, ...]:
-        """As ``DecidedByLock`` says: all."""
+        """Return all of the advisory's packages: no declaration settles any."""
         return advisory.packages(ECOSYSTEM)
 
     def outline(self, advisory: Advisory) -> Outline:  # noqa: ARG002
-        """As ``LockedProject`` says: no change."""
+        """Return an empty outline, as no fix changes the project."""
         return Outline()
 
     def resolve(
@@ -409,10 +427,12 @@ class ReadOnlyProject(ManifestProject):
         patched: Mapping[str, str] = NO_TEXTS,  # noqa: ARG002
         /,
     ) -> ProjectFix | None:
-        """As ``ladder.Project`` says: None."""
+        """Return None, as no fix changes the project."""
         return None
 
     def stuck(self, advisory: Advisory) -> Iterator[Unresolved]:
-        """Yield what it installs in an affected version, as unknown. Raises RecipeError."""
-        for one in self.resolution.affected(advisory):
-            yield self._still_installed(one, "Raise what requires it there, or remove the command.")
+        """Yield the installed affected packages as unknown parts. Raises RecipeError."""
+        for package in self.resolution.affected(advisory):
+            yield self._still_installed(
+                package, "Raise what requires it there, or remove the command."
+            )

@@ -1,9 +1,9 @@
-"""The search for the smallest change of manifests that takes affected packages out of their resolved tree.
+"""The search for the smallest change of manifests that removes affected versions from their resolved tree.
 
-A transitive version is fixed by raising a declared ancestor to the lowest version whose tree is clear. uv
-does that search: the ancestors may be higher than they are, the affected packages get a lower bound, and
-``lowest-direct`` resolution takes the lowest that fits. The result is then written into the manifests and
-resolved once more, as pip would: only that second tree counts.
+A transitive version is fixed by raising a declared ancestor to the lowest version whose tree has no
+affected package. uv does that search: the ancestors may be raised, the affected packages get a lower bound,
+and ``lowest-direct`` resolution takes the lowest versions that fit. The result is then written into the
+manifests and resolved once more, as pip would resolve them: only that second tree counts.
 """
 
 import posixpath
@@ -65,7 +65,7 @@ from fallback_tier.advisory import Advisory, compare_versions
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Blocker
 
-#: Rounds of one search: each adds the lower bound of a package that the last tree still held affected.
+#: The most rounds of one search: each adds lower bounds for packages that are affected in the last tree.
 MAX_ROUNDS = 8
 
 _Strategy = Strategy[Mapping[str, str]]
@@ -74,11 +74,11 @@ _Reached = Reached[Mapping[str, str]]
 
 @dataclass(frozen=True)
 class ManifestSearch:
-    """The search for the smallest change that takes affected packages out of a set's tree.
+    """The search for the smallest change that removes affected versions from a project's tree.
 
     There is no lock to refresh: a resolver takes the highest version that all ranges admit. ``command``:
-    the set at the base commit. ``ages``: rules on the age of releases, as options of uv; ``known``: what of
-    the base commit's resolution is unknown, and of a fix may be.
+    the project's resolution at the base commit. ``ages``: age rules, as options of uv. ``known``: returns
+    what is unknown at the base commit, and so may be unknown with a fix.
     """
 
     command: CommandResolution
@@ -91,14 +91,16 @@ class ManifestSearch:
     def resolve(self, texts: Mapping[str, str]) -> DependencyTree:
         """Return the tree of these manifests. Raises RecipeError, ToolError."""
         lines, options = wanted(texts, self.reading), (*self.command.options, *self.ages)
-        found = resolve(self.command.client, self.command.path, lines, *options, known=self.known)
-        if not self.reading.folders:  # whose texts a patch may have changed
-            SharedResolutions.of(self.command.repo).add(texts, found)
-        return found.tree
+        resolution = resolve(
+            self.command.client, self.command.path, lines, *options, known=self.known
+        )
+        if not self.reading.folders:  # a patch may have changed their texts
+            SharedResolutions.of(self.command.repo).add(texts, resolution)
+        return resolution.tree
 
     @property
     def judge(self) -> ResultRules[Mapping[str, str]]:
-        """The rules for results of the set."""
+        """Return the rules by which the ladder judges results for this project."""
         return ResultRules(
             ECOSYSTEM,
             self.releases.advisory,
@@ -107,7 +109,8 @@ class ManifestSearch:
         )
 
     def unnamed(self, before: State, after: State) -> Blocker | None:
-        """Return what a closed set would install without naming it; None: nothing more."""
+        """Return a package that compiled files would install without naming it, or None if there is
+        none."""
         added = sorted(after.tree.by_name.keys() - before.tree.by_name.keys())
         return (
             worse(after.tree, added[0], f"would come in, and {self.command.path} does not name it")
@@ -116,15 +119,16 @@ class ManifestSearch:
         )
 
     def check_named(self, bumped: State, base_tree: Callable[[], DependencyTree | None]) -> None:
-        """Raise RecipeError if a closed set would get a package that it does not name: with hashes no
-        installer would take it, and its compiler would write more. ``base_tree`` returns the old tree."""
+        """Raise RecipeError if compiled files would install a new package that they don't name: their
+        compiler would have written it, and if they have hashes no installer accepts it. ``base_tree``
+        returns the old tree, or None if it is unknown."""
         if not self.command.is_compiled:
             return
-        named = set(map(name_of, wanted(bumped.files, self.reading).requirements))
-        if named.issuperset(bumped.tree.by_name) or (before := base_tree()) is None:
+        named_packages = set(map(name_of, wanted(bumped.files, self.reading).requirements))
+        if named_packages.issuperset(bumped.tree.by_name) or (before := base_tree()) is None:
             return
-        if message := self.unnamed(State(self.command.texts, before), bumped):
-            refusal = does_not_serve(message)
+        if blocker := self.unnamed(State(self.command.texts, before), bumped):
+            refusal = does_not_serve(blocker)
             raise RecipeError(
                 RefusalReason.MANIFEST_MISSING,
                 refusal.problem,
@@ -135,7 +139,7 @@ class ManifestSearch:
 
     @property
     def strategies(self) -> list[_Strategy]:
-        """Cheapest first."""
+        """Return the strategies, cheapest first."""
         return cheapest_first(
             direct=Step(self._raise, self._not_declared),
             parent=Step(self._raise, self._declared),
@@ -144,78 +148,89 @@ class ManifestSearch:
 
     @property
     def forced(self) -> list[_Strategy]:
-        """The override alone."""
+        """Return only the override."""
         return cheapest_first(override=self._override)
 
     @property
     def _override(self) -> Step:
-        """A line for each package itself, within its major version: nothing above it has to move."""
+        """Return the step that adds a constraint on each package, within its major version, so that no
+        dependent has to move."""
         return Step(self._constrain, self._declared)
 
-    def _not_declared(self, at: State, package: str) -> RecipeError | None:
-        if package in at.tree.asked:
+    def _not_declared(self, state: State, package: str) -> RecipeError | None:
+        if package in state.tree.asked:
             return None
         problem = f"{self.command.path} does not declare {package}."
-        return required_by_others(at, package, problem, partial(self._place, at.files))
+        return required_by_others(state, package, problem, partial(self._place, state.files))
 
     def _place(self, files: Mapping[str, str], package: str) -> str:
-        """Return the file that requires a package: of the set, of a folder that it installs, or its own."""
-        in_folders = (where for where, _ in self._in_folders(package))
+        """Return the path of the file that requires a package: one of the project or of a folder that it
+        installs; by default the project's main file."""
+        in_folders = (file for file, _ in self._in_folders(package))
         return place_of(files, package, "") or next(in_folders, self.command.path)
 
     def _in_folders(self, package: str) -> Iterator[tuple[str, Requirement]]:
-        """Yield (file, requirement) of the folders that the set installs and that require a package."""
+        """Yield (file, requirement) for each requirement on a package in a folder that the project
+        installs."""
         for folder, (texts, lines) in self.reading.folders.items():
             if name := place_of(texts, package, ""):
-                asked = (Requirement(line) for line in lines if name_of(line) == package)
-                yield from ((posixpath.join(folder, name), it) for it in asked)
+                requirements = (Requirement(line) for line in lines if name_of(line) == package)
+                yield from (
+                    (posixpath.join(folder, name), requirement) for requirement in requirements
+                )
 
-    def _declared(self, at: State, package: str) -> RecipeError | None:
-        if package not in at.tree.asked:
+    def _declared(self, state: State, package: str) -> RecipeError | None:
+        if package not in state.tree.asked:
             return None
-        spec = next((it.spec for one in at.tree.roots for it in one.asks if it.name == package), "")
-        where = self._place(at.files, package)
-        problem = f"{where} declares {package} itself."
-        return does_not_apply(problem, package, PROJECT, spec, where)
+        spec = next(
+            (ask.spec for root in state.tree.roots for ask in root.asks if ask.name == package), ""
+        )
+        file = self._place(state.files, package)
+        problem = f"{file} declares {package} itself."
+        return does_not_apply(problem, package, PROJECT, spec, file)
 
-    def _raise(self, at: State, packages: tuple[str, ...]) -> _Reached:
-        """Raise what has to be raised so that none of these is affected. Raises RecipeError."""
-        bad = self._bad(at.tree, packages)
-        names = at.tree.asked
-        above = {name for name in names if _reaches(at.tree, name, bad)}
+    def _raise(self, state: State, packages: tuple[str, ...]) -> _Reached:
+        """Raise declared packages so that none of these is affected: only their ancestors or, if that
+        fails, any. Raises RecipeError."""
+        affected = self._bad(state.tree, packages)
+        names = state.tree.asked
+        ancestors = {name for name in names if _reaches(state.tree, name, affected)}
         problem: RecipeError | None = None
-        for free in dict.fromkeys((frozenset(above), frozenset(names))):
+        for free in dict.fromkeys((frozenset(ancestors), frozenset(names))):
             try:
-                return self._raised(at, bad, free)
+                return self._raised(state, affected, free)
             except RecipeError as error:
                 problem = problem or error
-        problem = self._blocked_by_folder(bad.values()) or problem
+        problem = self._blocked_by_folder(affected.values()) or problem
         raise problem or resolver_failed(
             f"{self.command.path} declares nothing that could be raised."
         )
 
-    def _blocked_by_folder(self, bad: Iterable[Node]) -> RecipeError | None:
-        """Return the refusal that names a folder's requirement which excludes a target; None: none does."""
-        for node in bad:
+    def _blocked_by_folder(self, affected: Iterable[Node]) -> RecipeError | None:
+        """Return the refusal that names a folder's requirement which excludes a target, or None if none
+        does."""
+        for node in affected:
             target = self._target(node)
             if target is None:
                 continue
-            for where, asked in self._in_folders(node.name):
-                if not asked.marker and not asked.specifier.contains(target, prereleases=True):
-                    spec = str(asked.specifier)
-                    return blocked(node.name, target, parent=PROJECT, spec=spec, where=where)
+            for file, requirement in self._in_folders(node.name):
+                if not requirement.marker and not requirement.specifier.contains(
+                    target, prereleases=True
+                ):
+                    spec = str(requirement.specifier)
+                    return blocked(node.name, target, parent=PROJECT, spec=spec, where=file)
         return None
 
-    def _constrain(self, at: State, packages: tuple[str, ...]) -> _Reached:
-        """Add a line per package, in requirements files only: pip reads no constraint from any other
-        manifest."""
-        place = min(constraint_files(at.files), default=self.command.path)
-        text = at.files[place]
-        for node in self._bad(at.tree, packages).values():
+    def _constrain(self, state: State, packages: tuple[str, ...]) -> _Reached:
+        """Add a constraint per package, in a requirements file only: pip reads no constraints from other
+        manifests."""
+        path = min(constraint_files(state.files), default=self.command.path)
+        text = state.files[path]
+        for node in self._bad(state.tree, packages).values():
             target = self._target(node)
-            if kind_in_set(place) is not Kind.REQUIREMENTS or target is None:
+            if kind_in_set(path) is not Kind.REQUIREMENTS or target is None:
                 raise resolver_failed(
-                    f"{place} has no place for a constraint on {node.name}.", kind="no_place"
+                    f"{path} has no place for a constraint on {node.name}.", kind="no_place"
                 )
             if Version(target).major != Version(node.version).major:
                 raise resolver_failed(
@@ -224,82 +239,84 @@ class ManifestSearch:
                     kind="another_major",
                 )
             text = with_requirement(text, node.name, target)
-        texts = {**at.files, place: text}
+        texts = {**state.files, path: text}
         return Reached(State(texts, self.resolve(texts)))
 
     def _bad(self, tree: DependencyTree, packages: Iterable[str]) -> dict[str, Node]:
         return {node.name: node for node in self.judge.affected(tree) if node.name in packages}
 
-    def _raised(self, start: State, bad: dict[str, Node], free: frozenset[str]) -> _Reached:
-        versions = self._lowest(start, bad, free)
-        up = {
+    def _raised(self, start: State, affected: dict[str, Node], free: frozenset[str]) -> _Reached:
+        versions = self._lowest(start, affected, free)
+        raises = {
             name: version
             for name, version in versions.items()
             if compare_versions(ECOSYSTEM, version, _version_of(start.tree, name)) > 0
         }
-        if not up:
-            raise admits_already(", ".join(bad))
-        state, least = self._least(start, self._with(start, bad, up), bad, up)
+        if not raises:
+            raise admits_already(", ".join(affected))
+        state, smallest = self._least(start, self._with(start, affected, raises), affected, raises)
         return Reached(
-            state, {name: self._dependency_paths(start.tree, name, least) for name in bad}
+            state, {name: self._dependency_paths(start.tree, name, smallest) for name in affected}
         )
 
-    def _with(self, start: State, bad: Iterable[str], up: Mapping[str, str]) -> State:
-        """Return the texts with these versions, resolved as pip would. Raises RecipeError: it is not
-        a fix."""
+    def _with(self, start: State, affected: Iterable[str], raises: Mapping[str, str]) -> State:
+        """Return the texts with these versions, resolved as pip would. Raises RecipeError if that is not a
+        fix."""
         texts = dict(start.files)
-        for name, version in up.items():
+        for name, version in raises.items():
             texts |= raised(texts, name, plan_raise(texts, name, version), self.hashes)
         state = State(texts, self.resolve(texts))
         problem = self.judge.problem(start, state)
-        left = next((n for n in self.judge.affected(state.tree) if n.name in bad), None)
-        if left is not None:
-            problem = worse(state.tree, left.label, "would be installed, and is affected")
+        still_affected = next(
+            (node for node in self.judge.affected(state.tree) if node.name in affected), None
+        )
+        if still_affected is not None:
+            problem = worse(state.tree, still_affected.label, "would be installed, and is affected")
         if problem is not None:
             raise does_not_serve(problem)
         return state
 
     def _dependency_paths(
-        self, tree: DependencyTree, package: str, up: Mapping[str, str]
+        self, tree: DependencyTree, package: str, raises: Mapping[str, str]
     ) -> tuple[str, ...]:
-        """Return the raised packages that lead to a package; all of them if none does."""
-        leading = [name for name in up if name != package and _reaches(tree, name, {package})]
-        others = leading or [name for name in up if name != package]
-        return tuple(f"{name} {up[name]}" for name in sorted(others))
+        """Return the raised packages that lead to a package, or if there are none all other raised ones."""
+        leading = [name for name in raises if name != package and _reaches(tree, name, {package})]
+        names = leading or [name for name in raises if name != package]
+        return tuple(f"{name} {raises[name]}" for name in sorted(names))
 
     def _lowest(
-        self, start: State, bad: dict[str, Node], free: frozenset[str]
+        self, start: State, affected: dict[str, Node], free: frozenset[str]
     ) -> Mapping[str, str]:
-        """Return the lowest versions of ``free`` that go together with safe versions of ``bad``."""
-        asked = wanted(start.files, self.reading)
+        """Return the lowest versions of ``free`` that are compatible with safe versions of ``affected``."""
+        lines = wanted(start.files, self.reading)
         tree = start.tree
         floors = {name: _version_of(tree, name) for name in free}
-        held = {name: _version_of(tree, name) for name in tree.asked}
-        bounds = {name: self._bound(node) for name, node in bad.items()}
+        pins = {name: _version_of(tree, name) for name in tree.asked}
+        bounds = {name: self._bound(node) for name, node in affected.items()}
         for _ in range(MAX_ROUNDS):
-            trial = loosened(asked, floors, held, bounds)
+            trial = loosened(lines, floors, pins, bounds)
             trial = replace(trial, constraints=(*trial.constraints, *bounds.values()))
             try:
                 uv, lowest = self.command.client, "--resolution=lowest-direct"
-                found = resolve(uv, self.command.path, trial, lowest, is_trial=True).tree
+                trial_tree = resolve(uv, self.command.path, trial, lowest, is_trial=True).tree
             except RecipeError as error:
-                raise self._named(error, bad, start) from None
-            again = [
+                raise self._named(error, affected, start) from None
+            still_affected = [
                 node
-                for node in found.affected(self.releases.advisory, ECOSYSTEM)
+                for node in trial_tree.affected(self.releases.advisory, ECOSYSTEM)
                 if node.name in bounds or not self._bad(tree, [node.name])
             ]
-            if not again:
-                return {name: _version_of(found, name) for name in free if found.of(name)}
-            bounds |= {node.name: self._bound(node) for node in again}
+            if not still_affected:
+                return {name: _version_of(trial_tree, name) for name in free if trial_tree.of(name)}
+            bounds |= {node.name: self._bound(node) for node in still_affected}
         why = f"would still be affected after {MAX_ROUNDS} rounds"
-        raise does_not_serve(worse(start.tree, ", ".join(bad), why))
+        raise does_not_serve(worse(start.tree, ", ".join(affected), why))
 
-    def _named(self, error: RecipeError, bad: dict[str, Node], start: State) -> RecipeError:
-        """Return the refusal with the constraint and the parent that uv's output names, and its file;
-        otherwise with uv's output."""
+    def _named(self, error: RecipeError, affected: dict[str, Node], start: State) -> RecipeError:
+        """Return the refusal with the constraint, the parent and its file if uv's output names them,
+        otherwise with that output."""
         # The package that was added last is the one that did not fit.
-        for name, node in reversed(bad.items()):
+        for name, node in reversed(affected.items()):
             if self._target(node) is None:
                 return _no_fix(self.releases.advisory, node)
             if blocker_of(error, name):
@@ -307,11 +324,12 @@ class ManifestSearch:
         if not isinstance(error, UvRefusedError):
             return error
         files = start.files
-        targets = {name: self._target(node) or "" for name, node in bad.items()}
+        targets = {name: self._target(node) or "" for name, node in affected.items()}
         return error.placed(self.command.path, start.tree, partial(self._place, files), targets)
 
     def _bound(self, node: Node) -> str:
-        """Return the constraint that excludes a package's affected version; below 0: the whole package."""
+        """Return the constraint that excludes a package's affected versions; without a safe one, the whole
+        package (``<0``)."""
         target = self._target(node)
         return f"{node.name}>={at_least(target)}" if target else f"{node.name}<0"
 
@@ -322,16 +340,20 @@ class ManifestSearch:
             return None
 
     def _least(
-        self, start: State, found: State, bad: Iterable[str], up: Mapping[str, str]
+        self, start: State, state: State, affected: Iterable[str], raises: Mapping[str, str]
     ) -> tuple[State, Mapping[str, str]]:
-        """Leave out each change without which the tree is still clear."""
-        for name in tuple(up)[:MAX_ROUNDS] if len(up) > 1 else ():
-            fewer = {other: version for other, version in up.items() if other != name}
+        """Return the state and versions without those raises that the fix doesn't need."""
+        for name in tuple(raises)[:MAX_ROUNDS] if len(raises) > 1 else ():
+            fewer = {
+                raised_name: version
+                for raised_name, version in raises.items()
+                if raised_name != name
+            }
             try:
-                found, up = self._with(start, bad, fewer), fewer
+                state, raises = self._with(start, affected, fewer), fewer
             except RecipeError:
                 continue
-        return found, up
+        return state, raises
 
 
 def _no_fix(advisory: Advisory, node: Node) -> RecipeError:
@@ -345,18 +367,18 @@ def _no_fix(advisory: Advisory, node: Node) -> RecipeError:
 
 
 def _reaches(tree: DependencyTree, name: str, goals: Iterable[str]) -> bool:
-    """Return whether a package is one of these, or leads to one."""
+    """Return whether a package is one of ``goals``, or depends on one, directly or not."""
     goals, waiting, seen = set(goals), [name], {name}
     while waiting:
-        here = waiting.pop()
-        if here in goals:
+        package = waiting.pop()
+        if package in goals:
             return True
-        following = {ask.name for node in tree.of(here) for ask in node.asks} - seen
+        following = {ask.name for node in tree.of(package) for ask in node.asks} - seen
         seen |= following
         waiting += following
     return False
 
 
 def _version_of(tree: DependencyTree, name: str) -> str:
-    """Return the version of a package that is in the tree."""
+    """Return the version of a package, which must be in the tree."""
     return tree.of(name)[0].version

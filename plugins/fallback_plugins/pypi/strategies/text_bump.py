@@ -1,4 +1,4 @@
-"""The direct bumps that the texts of a set of manifests call for, without a resolution."""
+"""The direct bumps that the texts of a project's manifests need, without a resolution."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,7 +42,7 @@ from fallback_tier.outcome import ClearedPath, Left, Move, Outline
 
 @dataclass(frozen=True)
 class TextBump:
-    """The packages of an advisory that a set of texts asks for. ``path`` names the set.
+    """The packages of an advisory that a project's texts require. ``path`` names the project.
 
     ``beside``: the texts of locks in its folder, which decide what is installed there.
     """
@@ -53,37 +53,39 @@ class TextBump:
     beside: Mapping[str, str] = field(default_factory=dict)
 
     def declared(self) -> Iterator[tuple[str, tuple[Place, ...]]]:
-        """Yield the advisory's packages that the set requires, with their places. Raises RecipeError."""
+        """Yield the advisory's packages that the texts require, with their places. Raises RecipeError."""
         packages = self.advisory.packages(ECOSYSTEM)
-        wanted = frozenset(packages)
-        named = frozenset().union(*(mentioned(text, wanted) for text in self.texts.values()))
+        names = frozenset(packages)
+        mentioned_names = frozenset().union(
+            *(mentioned(text, names) for text in self.texts.values())
+        )
         for package in packages:
-            if package in named and (places := places_of(self.texts, package)):
+            if package in mentioned_names and (places := places_of(self.texts, package)):
                 yield package, self._beside_locks(package, places)
 
     def outline(self, *, may_ask: bool) -> Outline:
-        """The bumps that the texts call for; nothing is asked of a registry.
+        """Return the bumps that the texts need, without querying a registry.
 
-        ``may_ask``: it could be. Where only the registry could name a safe release, ``after`` says what it
-        is to be above.
+        ``may_ask``: a fix may query it. Then, if only the registry can name a safe release, ``after`` is
+        the version that the release must be above (``>1.0``).
         """
         moves: list[Move] = []
         left: list[Left] = []
 
-        def named(package: str, current: str, fits: Fits) -> str:
+        def choose(package: str, current: str, fits: Fits) -> str:
             return lowest_safe(self.advisory, package, current, fits)
 
         for package, places in self.declared():
             try:
-                bump = plan_bump(self.advisory, places, package, named)
+                bump = plan_bump(self.advisory, places, package, choose)
             except RecipeError as error:
                 unnamed = error.reason is RefusalReason.NO_FIXED_VERSION
-                # A registry may have a safe release that the record doesn't name (``last_affected``).
+                # A registry may have a safe release that the advisory doesn't name (``last_affected``).
                 may_find = not admits_affected(self.advisory, ECOSYSTEM, package, lambda _: True)
                 if may_ask and unnamed and may_find:
-                    above = highest_named(self.advisory, package, lambda _: True)
+                    highest = highest_named(self.advisory, package, lambda _: True)
                     affected = affected_places(self.advisory, places, package)
-                    moves += _moves(self.advisory, Bump(package, affected, {}), f">{above}")
+                    moves += _moves(self.advisory, Bump(package, affected, {}), f">{highest}")
                 else:
                     left.append(self._left(package, places, error))
             else:
@@ -91,28 +93,31 @@ class TextBump:
         return Outline(moves=tuple(moves), left=tuple(left))
 
     def fix(self, releases: Releases, hashes: Hashes) -> ProjectFix:
-        """Raise every affected place; those that can't be raised are left. Raises RecipeError,
-        ToolError."""
+        """Return the fix that raises every affected place; those that can't be raised are left. Raises
+        RecipeError, ToolError."""
         moves: list[Move] = []
         cleared: list[ClearedPath] = []
         left: list[Left] = []
-        new = Changes()
+        all_changes = Changes()
         likely = {move.package: move.after or "" for move in self.outline(may_ask=True).moves}
-        releases.look_up([it for it in likely.items() if is_orderable(ECOSYSTEM, it[1])])
+        releases.look_up(
+            [release for release in likely.items() if is_orderable(ECOSYSTEM, release[1])]
+        )
         for package, places in self.declared():
             try:
                 bump = plan_bump(self.advisory, places, package, releases.lowest_safe)
                 if bump is None:
                     continue
-                # At the places of the texts as they were: those are read once for all packages.
-                new.add(changes(self.texts, package, bump.targets, hashes))
+                # All changes are by positions in the original texts, so they are applied once for all
+                # packages.
+                all_changes.add(changes(self.texts, package, bump.targets, hashes))
             except RecipeError as error:
                 left.append(self._left(package, places, error))
             else:
                 moves += _moves(self.advisory, bump)
                 cleared += _cleared(self.advisory, bump)
         return ProjectFix(
-            new.made(self.texts),
+            all_changes.made(self.texts),
             tuple(moves),
             tuple(left),
             cleared=tuple(cleared),
@@ -120,16 +125,23 @@ class TextBump:
         )
 
     def _beside_locks(self, package: str, places: tuple[Place, ...]) -> tuple[Place, ...]:
-        """A range that admits what a lock beside it holds, or will, leaves the choice to that."""
+        """Return the places, marked as decided if they are ranges that admit the version which a lock in
+        the folder holds, or will hold once it is fixed."""
         try:
-            locked = [it for lock in self.beside.items() for it in pinned_versions(*lock, package)]
-            chosen = max(locked, key=lambda version: sort_key(ECOSYSTEM, version), default=None)
+            locked_versions = [
+                version
+                for lock in self.beside.items()
+                for version in pinned_versions(*lock, package)
+            ]
+            chosen = max(
+                locked_versions, key=lambda version: sort_key(ECOSYSTEM, version), default=None
+            )
             if chosen is None:
                 return places
             if is_affected(self.advisory, ECOSYSTEM, package, chosen):
                 chosen = lowest_safe(self.advisory, package, chosen)
         except RecipeError:
-            return places  # the lock's own project says why
+            return places  # the lock's own project reports why
         return tuple(
             replace(place, decided=True) if place.is_range and place.admits(chosen) else place
             for place in places
@@ -140,15 +152,16 @@ class TextBump:
         tried.no(LadderStep.DIRECT_BUMP, error)
         affected = affected_places(self.advisory, places, package)
         versions = [place.current for place in affected if place.current]
-        where = affected[0].path if affected else self.path
+        manifest = affected[0].path if affected else self.path
         return left_behind(
-            self.advisory, ECOSYSTEM, package, versions, manifest=where, error=error, tried=tried
+            self.advisory, ECOSYSTEM, package, versions, manifest=manifest, error=error, tried=tried
         )
 
 
 def _moves(advisory: Advisory, bump: Bump, after: str | None = None) -> Iterator[Move]:
-    """One per file and version that its places go to; ``after``: if no version is chosen yet."""
-    lines = grouped(((it.path, after or bump.targets[it]), it) for it in bump.affected)
+    """Yield a move for each file and target version. ``after``: used in place of a version if none is
+    chosen yet."""
+    lines = grouped(((place.path, after or bump.targets[place]), place) for place in bump.affected)
     for (path, version), places in lines.items():
         yield Move(
             package=bump.package,
