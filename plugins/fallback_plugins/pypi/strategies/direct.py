@@ -177,12 +177,13 @@ def plan_raise(texts: Mapping[str, str], package: str, version: str) -> Mapping[
     """
     targets = {}
     for place in places_of(texts, package):
-        current = place.current
-        lower = current is not None and compare_versions(ECOSYSTEM, current, version) < 0
-        below = lower and not place.decided
         if place.blocker:
             raise _blocked(place, package)
-        if below or not (place.declaration and place.declaration.admits(version)):
+        current = place.current
+        if current is not None and compare_versions(ECOSYSTEM, current, version) >= 0:
+            continue
+        pins = current is not None and not place.decided
+        if pins or not (place.declaration and place.declaration.admits(version)):
             _edits(place, package, version)
             targets[place] = version
     return targets

@@ -7,6 +7,7 @@ import pytest
 
 from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
 from fallback_plugins.pypi import build_ecosystem
+from fallback_plugins.pypi.strategies.direct import plan_raise
 from fallback_tier.advisory import bundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import RecipeResult
@@ -244,3 +245,19 @@ def test_apply_without_anything_to_raise(tmp_path: Path) -> None:
     with pytest.raises(RecipeError) as caught:
         plugin.apply(plugin.bump("idna", "3.9"), RECORD, repo)
     assert caught.value.reason is RefusalReason.NOT_AFFECTED
+
+
+@pytest.mark.parametrize(
+    ("other", "raised"),
+    [
+        ("idna==3.9; python_version >= '3.9'", False),
+        ("idna>=3.8,<4; python_version >= '3.9'", False),
+        ("idna==3.2; python_version >= '3.9'", True),
+        ("idna<3.5; python_version >= '3.9'", True),
+    ],
+)
+def test_a_raise_lowers_no_place(other: str, raised: bool) -> None:
+    text = f"idna==3.1; python_version < '3.9'\n{other}\n"
+    targets = plan_raise({"requirements.txt": text}, "idna", "3.7")
+    assert set(targets.values()) == {"3.7"}
+    assert len(targets) == 1 + raised
