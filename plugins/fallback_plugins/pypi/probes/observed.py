@@ -180,9 +180,8 @@ def read_suite(text: str | None, header: str) -> tuple[Report | None, str | None
             collected.append(int(details))
         elif kind == "began":
             is_damaged |= pid in began
-            began[pid] = [
-                ancestor for ancestor in details.split() if ancestor != pid
-            ]  # itself, before an ``exec``
+            # A process can be its own ancestor: before an ``exec``.
+            began[pid] = [ancestor for ancestor in details.split() if ancestor != pid]
         elif kind == "ended" and _COUNTED.fullmatch(details):
             is_damaged |= pid in ended
             ended[pid] = [int(number) for number in details.split()]
@@ -256,9 +255,8 @@ def _acts(message: str) -> Iterator[Act]:
         case "start":
             for program in _programs(*what.split("\0")):
                 yield f"start {program}"
-            if (
-                len(message) >= MAX_CHARS
-            ):  # otherwise blanks could hide the end of a shell's command
+            # Otherwise blanks could hide the end of a shell's command.
+            if len(message) >= MAX_CHARS:
                 yield "start (a command too long to be kept)"
         case "connect" | "listen" | "resolve":
             yield f"{kind} {_place(what)}"
