@@ -542,10 +542,10 @@ class ImportsGate(PyPIGate):
             why = f"{folder!r} has no module of its own to import, and no dependency of it moves"
             return gating.skipped(self.name, why)
 
-        def probe(some: Sequence[str]) -> _PythonRun:
-            return _PythonRun(project, ["-c", source_of("import_probe"), *limits(context), *some])
+        def probe(subset: Sequence[str]) -> _PythonRun:
+            return _PythonRun(project, ["-c", source_of("import_probe"), *limits(context), *subset])
 
-        loading = Loading(names, lambda tree, some: probe(some)(tree), probe(names).at_base)
+        loading = Loading(names, lambda tree, subset: probe(subset)(tree), probe(names).at_base)
         return beside_base(project, lambda: judge_loading(self.name, context, folder, loading))
 
 

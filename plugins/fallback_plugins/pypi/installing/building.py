@@ -149,7 +149,7 @@ class WheelBuild:
     python: Path
     until: str
 
-    def into(self, made: Path) -> Installed:
+    def into(self, folder: Path) -> Installed:
         """Put the wheel into a folder.
 
         Raises NotBuiltError; its subclass NotHadError if the registry gives no archive that matches its
@@ -166,7 +166,7 @@ class WheelBuild:
             # Keeps uv from reading settings in the folders above.
             (scratch / "uv.toml").write_text("", encoding="utf-8")
             name, wheel = self._built(content, system, scratch)
-        (made / name).write_bytes(wheel)
+        (folder / name).write_bytes(wheel)
         return Installed(Level.EVERYTHING)
 
     def _built(self, content: bytes, system: BuildSystem, scratch: Path) -> tuple[str, bytes]:
@@ -282,9 +282,9 @@ class Building:
         folders = (wheel.as_uri() for wheel in self._of(python, until).wheels.values())
         return "\n".join(f"--find-links {folder}" for folder in folders)
 
-    def built(self, python: Path, until: str, there: Sequence[str]) -> tuple[str, ...]:
-        """Return the built wheels that are installed (``there``: pins), by name and version."""
-        pairs = (pin.partition("==") for pin in there)
+    def built(self, python: Path, until: str, installed_pins: Sequence[str]) -> tuple[str, ...]:
+        """Return the built wheels that are installed (``installed_pins``), by name and version."""
+        pairs = (pin.partition("==") for pin in installed_pins)
         pins = {(canonicalize_name(name), version) for name, _, version in pairs}
         wheels = self._of(python, until).wheels
         return tuple(

@@ -175,14 +175,14 @@ class Environment:
 
     def _make(self, environment: Path, recorded: Resolution | None) -> tuple[Installed, Resolution]:
         base = None if self._base is None else self._base.install()
-        settings, others = as_base(self._settings, base)
+        settings, further = as_base(self._settings, base)
         pins = [line for lines in self._pins(recorded).values() for line in lines]
         with gating.scratch(self.context) as scratch:
             making = _Making(
                 *(self.context, self._manifests, environment, scratch, self._starts, pins),
                 are_resolved=recorded is not None or bool(self._resolved_pins),
             )
-            installed = making.make(settings, others)
+            installed = making.make(settings, further)
             resolution = self._resolved(environment, installed, by_lock=making.is_by_lock)
         add_to(environment)
         add_shims(environment)
@@ -361,7 +361,7 @@ class Environment:
 
     def run(
         self,
-        words: Sequence[str],
+        argv: Sequence[str],
         env: Mapping[str, str] = MappingProxyType({}),
         *,
         folder: str = ".",
@@ -374,7 +374,7 @@ class Environment:
         trees can be compared. Raises as ``install`` does."""
         self._write_versions()
         result = run_as_given(
-            *(self.context, self.repo, words),
+            *(self.context, self.repo, argv),
             programs=self.place / "bin",
             folder=folder,
             timeout_s=timeout_s,
@@ -511,10 +511,10 @@ def day_of_old(context: GateContext) -> str:
 
 
 @lru_cache
-def _git(clients: ClientRunner, root: Path, *words: str) -> str:
+def _git(clients: ClientRunner, root: Path, *arguments: str) -> str:
     """Return git's output, read once per process: a tag that is set in between would make the two trees
     differ. Empty if git fails."""
-    result = clients.run("git", words, cwd=root, timeout_s=_GIT_TIMEOUT_S)
+    result = clients.run("git", arguments, cwd=root, timeout_s=_GIT_TIMEOUT_S)
     return result.output.strip() if result.ok else ""
 
 
@@ -600,12 +600,12 @@ class Setting:
     @property
     def how(self) -> tuple[str, ...]:
         """What is unusual in it, for the audit trail."""
-        other = () if self.python == ours() else (f"on Python 3.{minor_of(self.python)}",)
-        return (*other, *([f"from releases up to {self.until}"] if self.until else []))
+        python_note = () if self.python == ours() else (f"on Python 3.{minor_of(self.python)}",)
+        return (*python_note, *([f"from releases up to {self.until}"] if self.until else []))
 
     def is_of(self, how: Sequence[str]) -> bool:
         """Return whether an environment with this ``how`` was installed in this setting."""
-        usual = tuple(word for word in how if not word.startswith(_APART))
+        usual = tuple(note for note in how if not note.startswith(_APART))
         return self.how == usual and self.but_for == (len(usual) < len(how))
 
 
@@ -632,7 +632,7 @@ def as_base(
 class _Making:
     """One environment being made, from copies of the manifests in ``scratch``.
 
-    ``made``: the environment's folder. ``starts``: returns whether the test runner in it starts; called for
+    ``environment``: its folder. ``starts``: returns whether the test runner in it starts; called for
     unusual settings only, since old releases may not run on today's Python. ``pins``: releases that are
     used if the manifests admit them: the base commit's, or an earlier installation's of the same manifests.
     ``are_resolved``: the pins include uv's resolution of these manifests, so they are compatible. All that
@@ -644,7 +644,7 @@ class _Making:
         self,
         context: GateContext,
         manifests: Manifests,
-        made: Path,
+        environment: Path,
         scratch: Path,
         starts: Callable[[Path], bool],
         pins: Sequence[str] = (),
@@ -653,7 +653,7 @@ class _Making:
     ) -> None:
         self._context = context
         self._manifests = manifests
-        self._made = made
+        self._made = environment
         self._scratch = scratch
         self._starts = starts
         self._pins = _beside_lock(pins, manifests.sources) if pins else ()
@@ -669,19 +669,19 @@ class _Making:
         def there() -> list[str]:
             return [
                 f"{distribution.metadata['Name']}=={distribution.version}"
-                for distribution in distributions_in(made)
+                for distribution in distributions_in(environment)
             ]
 
         steps = tuple(manifests.everything(self._write))
         self._plan = InstallPlan(steps, self._sources, manifests.runner, manifests.strays, there)
 
-    def make(self, settings: Sequence[Setting], others: Sequence[Setting]) -> Installed:
+    def make(self, settings: Sequence[Setting], further: Sequence[Setting]) -> Installed:
         """Install everything in the first setting that has it, from a registry's wheels before any is
-        built; in one of ``others`` only if none of ``settings`` has it; otherwise a part, in the first
+        built; in one of ``further`` only if none of ``settings`` has it; otherwise a part, in the first
         of ``settings``."""
         first = settings[0]
-        for some in (settings, others) if self._plan.everything else ():
-            if (installed := next(self._complete(some, first), None)) is not None:
+        for candidates in (settings, further) if self._plan.everything else ():
+            if (installed := next(self._complete(candidates, first), None)) is not None:
                 return installed
         if first.until:
             installed = self._part(first)

@@ -163,7 +163,7 @@ class InstallLadder:
         return None
 
     def _in_part(self) -> Level:
-        some = False
+        is_any_replaced = False
         for source in self.plan.sources():
             if source.for_tests and not self.kept:
                 self.kept = tuple(self.plan.there())
@@ -172,9 +172,9 @@ class InstallLadder:
                     (self.pins if source.pinned else self.had).append(line)
                 else:
                     self.declined.append((line, why))
-                    some = some or why.endswith(_ALSO)
+                    is_any_replaced = is_any_replaced or why.endswith(_ALSO)
             self.declined += self._elsewhere(source)
-        if some or self.had or self.pins:
+        if is_any_replaced or self.had or self.pins:
             return Level.IN_PART
         return Level.METADATA if self.declined else Level.EVERYTHING
 
@@ -247,9 +247,9 @@ class InstallLadder:
 
 def reason(output: str) -> str:
     """Return uv's own reason, without the decoration around it and the advice after it."""
-    message = " ".join(output.split())
-    begin = max((match.end() for match in _BEFORE.finditer(message)), default=0)
-    return gating.in_short(message[begin:].partition(_ADVICE)[0].rstrip() or message)
+    text = " ".join(output.split())
+    begin = max((match.end() for match in _BEFORE.finditer(text)), default=0)
+    return gating.in_short(text[begin:].partition(_ADVICE)[0].rstrip() or text)
 
 
 def bound(line: str) -> str:

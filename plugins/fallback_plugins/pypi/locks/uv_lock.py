@@ -325,8 +325,8 @@ def scratch_files(manifests: Mapping[str, str], lock: str, text: str) -> dict[st
     files = {lock: versioned(text)}
     for path, table in manifest_paths(lock, text).items():
         if path in manifests:
-            for message in leading_out(path, manifests[path]):
-                raise unsupported(message, kind="source_not_read")
+            for problem in leading_out(path, manifests[path]):
+                raise unsupported(problem, kind="source_not_read")
             version = str(table.get("version", _UNVERSIONED))
             files[path] = _static(path, harmless(path, manifests[path]), version)
         else:

@@ -105,16 +105,16 @@ def settings_of(folders: Iterable[str]) -> list[str]:
 def indexes_named(files: Mapping[str, str], *, unread: bool = False) -> Indexes:
     """Return the indexes that manifests, locks and settings name. ``files``: texts by path. A file that
     can't be read may name anything; ``unread``: there are such files in addition."""
-    own, locked = unread, dict[str, None]()
+    has_own, locked = unread, dict[str, None]()
     for path, text in files.items():
         try:
             if kind_of(path) in LOCKS:
                 locked |= dict.fromkeys([url for url in _locked(path, text) if not is_public(url)])
             else:
-                own = own or _names_one(path, text)
+                has_own = has_own or _names_one(path, text)
         except (RecipeError, ValueError, RecursionError):
-            own = True
-    return Indexes(own, tuple(sorted(locked)))
+            has_own = True
+    return Indexes(has_own, tuple(sorted(locked)))
 
 
 def is_public(url: str) -> bool:
@@ -143,7 +143,7 @@ def _names_one(path: str, text: str) -> bool:
 
 def has_own_index(path: str, text: str) -> bool:
     """Return whether a manifest's own keys or lines say that its packages come from elsewhere than the
-    public registry. If so, no other registry is asked about them."""
+    public registry. If so, no other registry is queried for them."""
     kind = kind_in_set(path)
     if kind is Kind.REQUIREMENTS:
         public = [*map(is_public, index_lines(text))]

@@ -182,9 +182,9 @@ def both(condition: Condition, marker: str, python: str) -> Condition:
     return either([_joined(term, marker, python) for term in condition], python)
 
 
-def same(one: Condition, other: Condition, python: str) -> bool:
+def same(first: Condition, second: Condition, python: str) -> bool:
     """Return whether two conditions hold in the same environments."""
-    return _implies(one, other, python) and _implies(other, one, python)
+    return _implies(first, second, python) and _implies(second, first, python)
 
 
 def written(condition: Condition) -> str:
@@ -229,15 +229,16 @@ def _reduced(marker: str, python: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _implies(one: Condition, other: Condition, python: str) -> bool:
-    """Return whether ``other`` holds wherever ``one`` does. False also if there is too much to try."""
-    if one == other or "" in other:
+def _implies(premise: Condition, conclusion: Condition, python: str) -> bool:
+    """Return whether the conclusion holds wherever the premise does; False also if there is too much to
+    try."""
+    if premise == conclusion or "" in conclusion:
         return True
-    markers = (*one, *other)
+    markers = (*premise, *conclusion)
     truths = _truths(markers, python)
     if truths is None:
         return False
-    return all(any(row[len(one) :]) for row in truths if any(row[: len(one)]))
+    return all(any(row[len(premise) :]) for row in truths if any(row[: len(premise)]))
 
 
 def _truths(markers: Sequence[str], python: str) -> list[tuple[bool, ...]] | None:
@@ -283,20 +284,20 @@ def _holds(marker: Marker, environment: dict[str, str]) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _pythons(constraint: str, named: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def _pythons(constraint: str, named_versions: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Return the Pythons that a Poetry constraint admits, as (3.9, 3.9.0): the first and last release of
     each minor version, and the releases around the named ones."""
     return tuple(
         (minor, full)
         for minor in _MINORS
-        for full in sorted(_releases(minor, named))
+        for full in sorted(_releases(minor, named_versions))
         if admits(constraint, full)
     )
 
 
-def _releases(minor: str, named: tuple[str, ...]) -> Iterator[str]:
+def _releases(minor: str, named_versions: tuple[str, ...]) -> Iterator[str]:
     patches = {0, _LAST_PATCH}
-    for full in named:
+    for full in named_versions:
         head, _, patch = full.rpartition(".")
         if head == minor and patch.isdigit():
             patches |= {max(int(patch) - 1, 0), int(patch), int(patch) + 1}

@@ -330,7 +330,7 @@ def foreign_sources(path: str, text: str, package: str) -> tuple[str, ...] | Non
         for table in tables(entry if isinstance(entry, list) else [entry])
     ]
     places = (texts([table.get(key) for key in ("path", "url", "git")]) for table in listed)
-    return tuple(place for some in places for place in some) if entries else None
+    return tuple(address for addresses in places for address in addresses) if entries else None
 
 
 def replace_requirement(path: str, text: str, keys: tuple[str | int, ...], new: str) -> str:

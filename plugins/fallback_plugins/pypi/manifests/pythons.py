@@ -75,18 +75,20 @@ def named(repo: RepoContext, folder: str) -> str:
         folder = posixpath.dirname(folder)
 
 
-def suited(asked: str, here: Callable[[], tuple[Path, ...]] = installed) -> tuple[Path, ...]:
+def suited(
+    specifier: str, find_pythons: Callable[[], tuple[Path, ...]] = installed
+) -> tuple[Path, ...]:
     """Return the Pythons that a specifier (``>=3.8,<3.12``) admits, or all if it admits none; at most
     four."""
-    pythons = here()
-    admitted = [path for path in pythons if not asked or fits(asked, minor_of(path))]
+    pythons = find_pythons()
+    admitted = [path for path in pythons if not specifier or fits(specifier, minor_of(path))]
     return tuple(admitted or pythons)[: MAX_OTHERS + 1]
 
 
 @lru_cache
-def suited_once(_clients: ClientRunner, asked: str) -> tuple[Path, ...]:
+def suited_once(_clients: ClientRunner, specifier: str) -> tuple[Path, ...]:
     """Return ``suited`` Pythons, found once per run (of these clients): both trees have the same choice."""
-    return suited(asked)
+    return suited(specifier)
 
 
 def minor_of(python: Path) -> int:
@@ -95,9 +97,9 @@ def minor_of(python: Path) -> int:
     return int(match[1]) if match else -1
 
 
-def fits(asked: str, minor: int) -> bool:
+def fits(specifier: str, minor: int) -> bool:
     """Return whether a project that requires this (``>=3.8,<3.12``) may run on a minor version."""
-    return any(admits(asked, f"3.{minor}.{patch}") for patch in (0, 99))
+    return any(admits(specifier, f"3.{minor}.{patch}") for patch in (0, 99))
 
 
 def identity(python: Path) -> tuple[str, ...]:

@@ -204,17 +204,17 @@ def at_least(version: str) -> str:
 
 def from_elsewhere(package: str, *places: str) -> Declaration:
     """Return the declaration of a package that is installed from addresses or paths."""
-    versions = (_archive(place)[1] for place in places if _archive(place)[0] == package)
+    versions = (_archive(reference)[1] for reference in places if _archive(reference)[0] == package)
     return Declaration((), FROM_ELSEWHERE, taken=next(versions, ""))
 
 
-def names_in_reference(place: str) -> frozenset[str]:
+def names_in_reference(reference: str) -> frozenset[str]:
     """Return the canonical names in an address or a path: an archive's package, if its name can be read;
     otherwise all folders, any of which may have the package's name."""
-    name, _ = _archive(place)
+    name, _ = _archive(reference)
     if name:
         return frozenset({name})
-    components = _COMPONENT.findall(unquote(place))
+    components = _COMPONENT.findall(unquote(reference))
     return frozenset(canonicalize_name(component.removesuffix(".git")) for component in components)
 
 
@@ -223,9 +223,9 @@ def reference_in(line: str) -> str:
     return _reference(line, 0, len(line))
 
 
-def _archive(place: str) -> tuple[str, str]:
+def _archive(reference: str) -> tuple[str, str]:
     """Return canonical name and version in an archive's file name; empty if there is no such archive."""
-    file = re.split(r"[/\\]", unquote(re.split(r"[#?]", place, maxsplit=1)[0]))[-1]
+    file = re.split(r"[/\\]", unquote(re.split(r"[#?]", reference, maxsplit=1)[0]))[-1]
     try:
         if file.lower().endswith(".whl"):
             name, version, *_ = parse_wheel_filename(file)
@@ -252,10 +252,10 @@ def _lines_by_name(text: str) -> dict[str, list[tuple[int, int]]]:
     for line in _LINE_END.split(masked):
         end = start + len(line)
         egg = _EGG.search(masked, start, end)
-        place = "" if egg else _reference(masked, start, end)
+        reference = "" if egg else _reference(masked, start, end)
         match = egg or _NAME.match(masked, start, end)
         names: Collection[str] = [canonicalize_name(match["name"])] if match else ()
-        for name in names_in_reference(place) if place else names:
+        for name in names_in_reference(reference) if reference else names:
             spans.setdefault(name, []).append((start, end))
         start = end + (2 if masked.startswith("\r\n", end) else 1)
     return spans
@@ -274,8 +274,10 @@ def _read(text: str, start: int, end: int, wanted: str) -> Declaration | None:
     egg = _EGG.search(text, start, end)
     if egg and canonicalize_name(egg["name"]) == wanted:
         return Declaration((), FROM_ELSEWHERE)
-    if not egg and (place := _reference(text, start, end)):
-        return from_elsewhere(wanted, place) if wanted in names_in_reference(place) else None
+    if not egg and (reference := _reference(text, start, end)):
+        return (
+            from_elsewhere(wanted, reference) if wanted in names_in_reference(reference) else None
+        )
     name = _NAME.match(text, start, end)
     if name is None or canonicalize_name(name["name"]) != wanted:
         return None
@@ -296,8 +298,8 @@ def _read(text: str, start: int, end: int, wanted: str) -> Declaration | None:
 
 def _reference(text: str, start: int, end: int) -> str:
     match = _REFERENCE.match(text, start, end)
-    place = match["place"] if match else ""
-    return place if _PLACE.match(place) or _ARCHIVE.search(place) else ""
+    reference = match["place"] if match else ""
+    return reference if _PLACE.match(reference) or _ARCHIVE.search(reference) else ""
 
 
 def _declaration(text: str, start: int, stop: int, grammar: re.Pattern[str]) -> Declaration:
@@ -314,8 +316,8 @@ def _declaration(text: str, start: int, stop: int, grammar: re.Pattern[str]) -> 
     leftover = grammar.sub("", text[start:stop]).strip(" \t,()").replace("*", "", not clauses)
     declaration = Declaration(clauses)
     if leftover or not declaration.is_readable:
-        message = leftover or declaration.specifier
-        return Declaration(clauses, f"{message!r} can't be read as a version specifier")
+        unreadable = leftover or declaration.specifier
+        return Declaration(clauses, f"{unreadable!r} can't be read as a version specifier")
     return declaration
 
 
@@ -405,9 +407,9 @@ def _led_to(path: str, target: str) -> str:
 def local_folders(path: str, text: str) -> Iterator[str]:
     """Yield folders of the repository that a file installs (``-e ./lib``, ``./lib[extra]``)."""
     for line in logical_lines(text):
-        place = reference_in(line).removeprefix("file:")
-        if place and "://" not in place:
-            yield _led_to(path, place)
+        reference = reference_in(line).removeprefix("file:")
+        if reference and "://" not in reference:
+            yield _led_to(path, reference)
 
 
 def connected(

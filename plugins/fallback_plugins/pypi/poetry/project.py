@@ -277,8 +277,8 @@ class _Planner:
             if child in versions:
                 self._chosen |= versions
                 return versions[child]
-        message = f"does not hold. {error.problem}" if error else "does not hold."
-        raise self._not_locked(parent, child, message)
+        clause = f"does not hold. {error.problem}" if error else "does not hold."
+        raise self._not_locked(parent, child, clause)
 
     def _not_locked(self, parent: str, child: str, what: str) -> RecipeError:
         return RecipeError(

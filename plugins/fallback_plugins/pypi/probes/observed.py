@@ -247,8 +247,8 @@ def _decoded(line: str) -> str:
     return decoded if isinstance(decoded, str) else "tamper"
 
 
-def _acts(message: str) -> Iterator[Act]:
-    kind, _, what = message.partition(" ")
+def _acts(line: str) -> Iterator[Act]:
+    kind, _, what = line.partition(" ")
     match kind:
         case "here":
             pass
@@ -256,7 +256,7 @@ def _acts(message: str) -> Iterator[Act]:
             for program in _programs(*what.split("\0")):
                 yield f"start {program}"
             # Otherwise blanks could hide the end of a shell's command.
-            if len(message) >= MAX_CHARS:
+            if len(line) >= MAX_CHARS:
                 yield "start (a command too long to be kept)"
         case "connect" | "listen" | "resolve":
             yield f"{kind} {_place(what)}"
@@ -284,23 +284,23 @@ def _programs(program: str, *arguments: str) -> Iterator[str]:
         yield from _first(arguments)
 
 
-def _first(words: list[str] | tuple[str, ...]) -> Iterator[str]:
+def _first(arguments: list[str] | tuple[str, ...]) -> Iterator[str]:
     """Yield the program that a command's words begin with, after options and variables that are set."""
-    for number, word in enumerate(words):
-        if word[:1] != "-" and "=" not in word and not word.isdigit():
-            yield from _programs(word.strip("'\""), *words[number + 1 :])
+    for number, argument in enumerate(arguments):
+        if argument[:1] != "-" and "=" not in argument and not argument.isdigit():
+            yield from _programs(argument.strip("'\""), *arguments[number + 1 :])
             return
 
 
-def _options(words: tuple[str, ...]) -> Iterator[str]:
+def _options(arguments: tuple[str, ...]) -> Iterator[str]:
     """Yield those of Python's options that matter: the module that it runs, and ``-S``, which skips the
     hook."""
-    for number, word in enumerate(words):
-        if word == "-m":
-            yield from ("-m", *words[number + 1 : number + 2])
-        if word[:1] != "-" or word in ("-m", "-c", "-"):
+    for number, argument in enumerate(arguments):
+        if argument == "-m":
+            yield from ("-m", *arguments[number + 1 : number + 2])
+        if argument[:1] != "-" or argument in ("-m", "-c", "-"):
             return
-        if word[:2] != "--" and "S" in word:
+        if argument[:2] != "--" and "S" in argument:
             yield "-S"
 
 

@@ -175,10 +175,10 @@ class Witness:
         def wrapped(call: str, report: Callable[..., None]) -> None:
             original = getattr(result, call)
 
-            def reporting(self: Any, test: Any, *more: Any) -> Any:
-                returned = original(self, test, *more)
+            def reporting(self: Any, test: Any, *details: Any) -> Any:
+                returned = original(self, test, *details)
                 if starts(self):
-                    report(test, *more)
+                    report(test, *details)
                 return returned
 
             reporting.__name__ = reporting.__qualname__ = call

@@ -427,8 +427,8 @@ def check_says_something(path: str, text: str) -> None:
 def left_out(packages: Sequence[str], repo: RepoContext) -> LeftOut:
     """Return a collector of what a search for these packages leaves out."""
 
-    def names(text: str, some: Sequence[str]) -> bool:
-        return bool(mentioned(text, frozenset(some)))
+    def names(text: str, wanted: Sequence[str]) -> bool:
+        return bool(mentioned(text, frozenset(wanted)))
 
     return LeftOut(Reader(repo, packages, kind_of, names, _parse))
 
@@ -661,7 +661,9 @@ def pinned_versions(path: str, text: str, package: str) -> tuple[str, ...]:
             if kind is Kind.PYPROJECT
             else declarations(text, package)
         )
-        versions = (place.pin.version for place in declared if place.pin is not None)
+        versions = (
+            declaration.pin.version for declaration in declared if declaration.pin is not None
+        )
     elif kind in _TOML_LOCKS:
         versions = _toml_lock(path, text, package)
     elif kind is Kind.PIPFILE_LOCK:

@@ -5,8 +5,8 @@ What is not read is unknown, which is not "not affected": each such source is na
 * an unreadable file that requirements include, or from which metadata takes its dependencies: a missing
   file, an address, a path with a variable, bytes that are not UTF-8;
 * any other tracked file that may install packages (a workflow, an image's variables, another client's lock,
-  an archive), if it names the package in an affected version, or in a form that can't be read. Only its text
-  counts: whether a command reads the file, and which, is not known;
+  an archive), if it names the package in an affected version, or in a form that can't be read. Only its
+  text counts: whether a command reads the file, and which, is not known;
 * a committed copy of the package's own code, in an affected version: no version change reaches it.
 
 Tests, documentation and examples are left out: nothing is installed from them.
@@ -132,8 +132,10 @@ def unread_sources(
     sources = Sources.of(repo)
     unread = {source.path: source for source in _missing(sources)}
     packages = frozenset(advisory.packages(ECOSYSTEM) if only is None else only)
-    for path, words, for_tests in _named(repo, sources, advisory, packages):
-        why = f"{path} names {words}, and which command installs from that file is not known here."
+    for path, mention, for_tests in _named(repo, sources, advisory, packages):
+        why = (
+            f"{path} names {mention}, and which command installs from that file is not known here."
+        )
         error = unsupported(why, "Raise or remove it there, and try again.")
         unread.setdefault(path, _UnreadSource(path, error, names_it=True, for_tests=for_tests))
     for path, package, version in _copies(repo, packages):
@@ -172,11 +174,11 @@ def _named(
     for path in repo.tracked_files:
         if path in sources.texts or is_installed(path):
             continue
-        for place, words in _archives(path, packages, counts):
-            yield place, words, False
+        for source, mention in _archives(path, packages, counts):
+            yield source, mention, False
         if kind_of(path) is Kind.UV_LOCK:
-            for place, words in _vendored(repo, path, packages, counts):
-                yield place, words, False
+            for source, mention in _vendored(repo, path, packages, counts):
+                yield source, mention, False
     in_folders = {path: searched_text(repo, path) for path in _in_folders(repo, sources)}
     for path, text in {**sources.searched, **in_folders}.items():
         for package in sorted(mentioned(text, packages)):
@@ -190,7 +192,9 @@ def _named(
             # Environments of tox and nox often have the oldest supported versions, to test with these.
             is_test_tool = posixpath.basename(path) in _TEST_TOOLS
             for_users = [
-                words for words in counting if not is_test_tool and " in tool.tox." not in words
+                mention
+                for mention in counting
+                if not is_test_tool and " in tool.tox." not in mention
             ]
             if counting:
                 yield path, (for_users or counting)[0], not for_users
