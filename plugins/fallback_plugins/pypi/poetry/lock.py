@@ -272,7 +272,7 @@ class PoetryLock:
         ends = [*starts[1:], after.start() if after else len(self.text)]
         for start, end in zip(starts, ends, strict=False):
             match = _NAMED.match(self.text, start, end)
-            if match:  # Poetry's own text says the name first
+            if match:  # Poetry itself writes the name first
                 name = match[1]
             else:
                 name = str(parse_toml(self.path, self.text[start:end])["package"][0]["name"])

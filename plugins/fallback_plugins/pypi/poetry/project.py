@@ -60,7 +60,7 @@ from fallback_tier.outcome import Blocker
 #: Formats of Poetry versions that read only their own tables.
 _BEFORE_PROJECT = frozenset({"1.0", "1.1", "2.0"})
 
-#: Packages that one fix may move. With more it is not a minimal fix: the lock should be resolved anew.
+#: Packages that one fix may move. With more it is not a minimal fix: the lock should be resolved again.
 MAX_MOVED = 6
 
 #: Packages that one fix may add. A framework that split itself up added nine (ansible).

@@ -2,10 +2,10 @@
 whether the process finished.
 
 Runs before any of the target's code, in each Python of the environment (``observed.add_to``). It writes to
-the record that ``observe_probe`` guards: ``began PID``, ``ended PID``, ``test OUTCOME NAME``, ``changed
-NAME``; ``observed.read_witness`` and ``observed.read_suite`` read them. Programs that a test starts are not
-witnessed: the variable is removed as soon as a test runner starts. This file imports no module that a file
-of the target could replace.
+the record that ``observe_probe`` guards: ``began PID``, ``ended PID``, ``test OUTCOME NAME``,
+``changed NAME``; ``observed.read_witness`` and ``observed.read_suite`` read them. Programs that a test
+starts are not witnessed: the variable is removed as soon as a test runner starts. This file imports no
+module that a file of the target could replace.
 """
 
 from __future__ import annotations
