@@ -5,8 +5,8 @@ Names of dependencies' modules come from their metadata; nothing is imported out
 
 A failure in another setting than the base commit's, or with more packages than the base commit has, is left
 to a person (ADR-0077). Requirements files that contradict each other are installed in part, and so are pins
-without a wheel. If the patch moves a line that was not available at the base commit, the new line counts as
-the old one.
+without a wheel. If the patch moves a line that was not available at the base commit either, the new line is
+not a new failure by itself.
 """
 
 import re

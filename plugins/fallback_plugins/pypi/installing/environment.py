@@ -318,7 +318,7 @@ class Environment:
         return self._store.find_for(self.wanted) is not None
 
     def installs(self, path: str) -> bool:
-        """As ``Manifests.installs``."""
+        """Return whether a file is part of what is installed, as ``Manifests.installs`` does."""
         return self._manifests.installs(path)
 
     def unproved(self, package: str) -> tuple[str, ...]:
@@ -567,7 +567,7 @@ _IMPORTS = re.compile(
 #: Folders of an environment that provide these modules, or are installed with them.
 _BRINGING = frozenset({"setuptools", "pkg_resources", "_distutils_hack", "pip", "wheel"})
 
-#: Larger modules (bytes) are not searched for imports.
+#: Larger modules (bytes) are not searched: a module with an import at its start is smaller.
 _MAX_MODULE = 500_000
 
 #: Packages that may be from another day than the rest: a helper that had no wheel yet, or one that the

@@ -323,8 +323,8 @@ _PROJECT = ("requires-python", "dependencies", "optional-dependencies")
 
 
 def content_hash(path: str, before: str, after: str, old_hash: str) -> str | None:
-    """Return the hash of ``after``, computed as ``old_hash`` was for ``before``; None if no Poetry's way of
-    hashing gives ``old_hash``. Raises RecipeError for text that is not TOML."""
+    """Return the hash of ``after``, computed as ``old_hash`` was for ``before``. None if none of the ways
+    in which Poetry has computed it gives ``old_hash``. Raises RecipeError for text that is not TOML."""
     ways = zip(_hashed(parse_toml(path, before)), _hashed(parse_toml(path, after)), strict=True)
     return next((_digest(new) for old, new in ways if _digest(old) == old_hash), None)
 
@@ -669,7 +669,7 @@ def _plain(item: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A TOML basic string."""
+    """Return the text as a TOML basic string."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

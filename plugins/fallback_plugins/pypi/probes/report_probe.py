@@ -130,8 +130,8 @@ class PytestReporter:
             config.option.dist, config.option.tx = "no", []
 
     def pytest_make_collect_report(self, collector: Any) -> Any:
-        """If files are chosen, import no other file: that may take longer than the tests. Return None to
-        let pytest collect the file."""
+        """Return an empty collection for a file that is not chosen, if files are chosen: importing it may
+        take longer than the tests. Return None to let pytest collect the file."""
         kinds = {cls.__name__ for cls in type(collector).__mro__}
         is_file = "Module" in kinds and "Package" not in kinds
         if not self._files or not is_file or self._is_in_file(collector):

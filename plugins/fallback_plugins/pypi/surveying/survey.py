@@ -265,7 +265,8 @@ def _is_searched(path: str) -> bool:
 
 @cache
 def _of_other_ecosystems() -> frozenset[str]:
-    """Names of manifests and locks whose packages are not Python's, though they may have the same names."""
+    """Return file names of other ecosystems' manifests and locks, whose packages may have the same
+    names."""
     rules = [rules for name, rules in installed_rules() if name != ECOSYSTEM]
     globs = (
         glob
