@@ -152,7 +152,7 @@ class OwnTests:
         return lambda tree: self._run(self.here.in_tree(tree), tests)
 
     def part(self) -> Part | str:
-        """Return the tests in the files that reach what the patch changes, or why that is unknown."""
+        """Return the tests in the files that reach what the patch changes, or why there are none."""
         environment = self.here
         repo, folder = environment.context.repo, environment.folder
         files = environment.context.application.files

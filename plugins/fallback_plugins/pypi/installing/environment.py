@@ -148,8 +148,8 @@ class Environment:
         return Wanted("python", what, by, self.context.resolutions, fresh, base, self._is_resolved)
 
     def contents(self) -> str:
-        """Return a digest of what a run in it depends on: runs with different digests are not comparable.
-        Raises as ``install`` does."""
+        """Return a digest of what a run in it depends on: a run's result holds for this digest only. Raises
+        as ``install`` does."""
         interpreter_paths = interpreters(self.context.clients)
         return f"{self.wanted.asked} {self._store.digest(self.place)} {interpreter_paths}"
 
@@ -213,8 +213,8 @@ class Environment:
 
     @cached_property
     def _moved_pins(self) -> dict[str, list[str]]:
-        """Lines by package that the patch changes in the recipe's resolution; all lines of the base
-        commit."""
+        """Lines by package that the patch changes in the recipe's resolution; for the base commit, all
+        lines."""
         before = {} if self._base is None else self._base._resolved_pins
         moved = self._resolved_pins.items()
         return {name: lines for name, lines in moved if lines != before.get(name)}
@@ -462,7 +462,8 @@ class Environment:
         return "" if self._base is None else self.install().otherwise_than(self._base.install())
 
     def in_another_setting(self) -> str:
-        """Return the same, if the two use different Pythons, or releases of different days."""
+        """Return the same as ``otherwise``, but only if the two trees use different Pythons, or releases of
+        different days."""
         if self._base is None or self.install().how == self._base.install().how:
             return ""
         return self.otherwise()
@@ -543,7 +544,7 @@ _WITHOUT_SETUPTOOLS = 12
 _SETUPTOOLS = "setuptools<81"
 
 #: Modules that packages import without declaring them, since every environment or every Python had them:
-#: the package that provides each now, and the minor version of Python without the module.
+#: the package that provides each now, and the first minor version of Python without the module.
 _ONCE_THERE = {
     "pkg_resources": (_SETUPTOOLS, 0),
     "distutils": (_SETUPTOOLS, 12),

@@ -116,7 +116,7 @@ _SOURCE = lazy_pattern(
 #: How a script's own metadata begins (PEP 723).
 SCRIPT_START = "# /// script"
 
-#: … the whole of it, and the array of its requirements.
+#: The whole of that metadata, and the array of its requirements.
 _SCRIPT = lazy_pattern(
     r"^# /// script[ \t]*\r?\n(?P<block>(?:^#(?:[ \t][^\r\n]*)?\r?\n)*?)^# ///[ \t]*$", re.MULTILINE
 )
@@ -329,9 +329,8 @@ def _areas(name: str, text: str) -> Iterator[_Area]:
         ]
     elif name.endswith((".yml", ".yaml")):
         matches = [*_CONDA_PIP.finditer(text), *_ADDITIONAL.finditer(text)]
-        matches = [
-            match for match in matches if not re.search(r"@\d", match["arguments"])
-        ]  # of node
+        # Items with ``@`` before a version belong to node hooks.
+        matches = [match for match in matches if not re.search(r"@\d", match["arguments"])]
     for match in matches:
         span = match.span("arguments")
         yield _Area(span, span, is_python)

@@ -346,8 +346,7 @@ def _hashed(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         for key, value in with_groups.items()
         if value is not None or key != "dev-dependencies"
     }
-    # Poetry 2: [project] counts, and then Poetry's own empty tables don't. PEP 735 groups count from 2.2
-    # on.
+    # Poetry 2: [project] counts, and then Poetry's own empty tables don't. Since 2.2 PEP 735 groups count.
     project_keys, poetry_keys = _present(project, _PROJECT), _present(poetry, (*_LEGACY, "group"))
     content = (
         {"project": project_keys, "tool": {"poetry": poetry_keys}} if project_keys else with_groups
