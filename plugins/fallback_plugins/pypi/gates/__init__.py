@@ -1,4 +1,4 @@
-"""PyPI's gates: the requirements install, hold no affected version, and the tests still pass."""
+"""PyPI's gates: the requirements install, have no affected version, and the tests still pass."""
 
 from fallback_plugins.pypi.gates.checks import (
     ImportsGate,
@@ -11,5 +11,5 @@ from fallback_tier.gate_ports import Gate
 
 
 def build_gates() -> tuple[Gate, ...]:
-    """Return the gates in order: each relies on the environment that those before it made."""
+    """Return the gates in order: each uses the environment that those before it made."""
     return (ResolvesGate(), NotVulnerableGate(), ImportsGate(), TypecheckGate(), TestsGate())

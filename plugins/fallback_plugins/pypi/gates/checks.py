@@ -1,11 +1,12 @@
-"""The Python projects that a patch touches, and PyPI's gates on what is installed in each: it resolves,
-holds no affected version, can be imported, and has the types that it had.
+"""Python projects that a patch touches, and PyPI's gates on what is installed in each: it resolves, has no
+affected version, can be imported, and has no new type errors.
 
-The modules of dependencies are read in their metadata; nothing is imported outside the sandbox.
+Names of dependencies' modules come from their metadata; nothing is imported outside the sandbox.
 
-A failure in another setting, or with more than the base commit has, is left to a person (ADR-0077).
-Requirements files that contradict each other are installed in part, and so are pins without a wheel. If
-the patch moves a line that was not available before either, the new line is another one that isn't.
+A failure in another setting than the base commit's, or with more packages than the base commit has, is left
+to a person (ADR-0077). Requirements files that contradict each other are installed in part, and so are pins
+without a wheel. If the patch moves a line that was not available at the base commit either, the new line is
+not a new failure by itself.
 """
 
 import re
@@ -71,21 +72,21 @@ from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
-#: Folders at a project's root whose Python files are no part of what it is.
+#: Folders at a project's root whose Python files are not part of its packages.
 _ASIDE = frozenset({"test", "tests", "testing", "doc", "docs", "example", "examples", "bench"})
 
-#: Files that a tool runs; nobody imports them.
+#: Files that a tool runs, and that no code imports.
 _RUN = frozenset({"setup.py", "conftest.py", "noxfile.py", "fabfile.py", "tasks.py", "__main__.py"})
 
-#: Packages that a verdict's one sentence names.
+#: Packages that a verdict's sentence names at most.
 _NAMED = 3
 
-#: uv's words for a release that is there, and can't be installed here without building it.
+#: uv's texts for a release that exists, but can't be installed on this machine without building it.
 _NO_WHEEL = ("has no usable wheels", "has no wheels with a matching")
 
 
 class PyPIGate(ProjectGate):
-    """A gate on each touched project of Python."""
+    """Gate on each Python project that the patch touches."""
 
     def _touched(self, context: GateContext) -> tuple[str, ...]:
         return touched_folders(context)
@@ -103,28 +104,28 @@ def touched_folders(context: GateContext) -> tuple[str, ...]:
 
 def own_packages(repo: RepoContext, folder: str) -> tuple[str, ...]:
     """Return the paths of a project's top-level packages, flat or below ``src``."""
-    found = []
+    paths = []
     for root in (folder, in_folder(folder, "src")):
         for path in repo.tracked_files:
             pure = PurePosixPath(path)
             if pure.name == "__init__.py" and pure.parent.parent == PurePosixPath(root):
-                found.append(str(pure.parent))
-    return tuple(path for path in found if PurePosixPath(path).name not in {*_ASIDE, "src"})
+                paths.append(str(pure.parent))
+    return tuple(path for path in paths if PurePosixPath(path).name not in {*_ASIDE, "src"})
 
 
 def modules(context: GateContext, folder: str) -> tuple[str, ...]:
-    """Return dotted names of the modules that the patch touched, then of the project's own packages.
+    """Return the dotted names of the modules that the patch touched, then of the project's own packages.
 
-    Those that the patch removed are left out: what still imports one is among the rest.
+    Modules that the patch removed are left out: those that still import one are in the list.
     """
     repo = gating.patched(context)
-    found: dict[str, None] = {}
-    own = (f"{package}/__init__.py" for package in own_packages(repo, folder))
-    for path in (*context.application.files, *own):
+    names: dict[str, None] = {}
+    inits = (f"{package}/__init__.py" for package in own_packages(repo, folder))
+    for path in (*context.application.files, *inits):
         name = _module(repo, folder, path)
         if name is not None and repo.tree.find(path) is not None:
-            found[name] = None
-    return tuple(found)
+            names[name] = None
+    return tuple(names)
 
 
 def _module(repo: RepoContext, folder: str, path: str) -> str | None:
@@ -150,9 +151,9 @@ def _module(repo: RepoContext, folder: str, path: str) -> str | None:
 
 
 def beside_base(project: Environment, judge: Callable[[], GateVerdict]) -> GateVerdict:
-    """Return what ``judge`` says of a patched project. If the base commit is installed in another setting,
-    a failure is undecided, and so is a pass whose failing tests had less there. Raises as ``judge`` and
-    ``Environment.install`` do."""
+    """Return the verdict of ``judge`` on a patched project. If the base commit is installed in another
+    setting, a failure becomes undecided, and so does a pass with failing tests if the base commit lacks
+    packages. Raises as ``judge`` and ``Environment.install`` do."""
     verdict = judge()
     if not gating.depends_on_setting(verdict):
         return verdict
@@ -164,83 +165,87 @@ def beside_base(project: Environment, judge: Callable[[], GateVerdict]) -> GateV
     return gating.beside_another_setting(verdict, otherwise)
 
 
-def lacks_by_the_patch(ours: Environment, base: Environment) -> bool:
-    """Return whether less is installed, other than by a moved line that was not available at the base
-    commit either.
+def lacks_by_the_patch(patched: Environment, base: Environment) -> bool:
+    """Return whether the patched tree lacks more than the base commit's, apart from a moved line that was
+    not available at the base commit either.
 
-    Such a line is compared with the base commit's again: by its own file, installed by itself, so that no
-    other file contradicts it. Raises as ``Environment.install`` does.
+    Such a line is compared with the base commit's again: its file is installed alone, so that no other file
+    contradicts it. Raises as ``Environment.install`` does.
     """
-    here, there = ours.install(), base.install()
-    if here.level is not there.level:
-        return here.lacks_beside(there)
-    before = {_package(line) for line, _ in there.declined}
+    patched_installed, base_installed = patched.install(), base.install()
+    if patched_installed.level is not base_installed.level:
+        return patched_installed.lacks_beside(base_installed)
+    before = {_package(line) for line, _ in base_installed.declined}
     files: dict[str, None] = {}
-    for line in _new(here, there):
-        where = ours.declaring(line)
-        if not where or _package(line) not in before:
+    for line in _new(patched_installed, base_installed):
+        declaring_files = patched.declaring(line)
+        if not declaring_files or _package(line) not in before:
             return True
-        files |= dict.fromkeys(where)
-    return any(_lacks(ours.alone(file).install(), base.alone(file).install()) for file in files)
+        files |= dict.fromkeys(declaring_files)
+    return any(_lacks(patched.alone(file).install(), base.alone(file).install()) for file in files)
 
 
-def lacked_at_base(ours: Environment, base: Environment) -> list[str]:
-    """Return packages that were not available at the base commit, and are with the patch: as they are
-    required, or at all. Raises as ``Environment.install`` does."""
-    here, there = ({_package(line) for line, _ in tree.install().declined} for tree in (ours, base))
-    come = ours.distributions().keys() - base.distributions().keys()
-    return sorted(there - (here - come))
+def lacked_at_base(patched: Environment, base: Environment) -> list[str]:
+    """Return packages that were not available at the base commit, but are with the patch, as required or in
+    any version. Raises as ``Environment.install`` does."""
+    patched_lacks, base_lacks = (
+        {_package(line) for line, _ in tree.install().declined} for tree in (patched, base)
+    )
+    added = patched.distributions().keys() - base.distributions().keys()
+    return sorted(base_lacks - (patched_lacks - added))
 
 
-def _lacks(here: Installed, there: Installed) -> bool:
-    if here.level is not there.level:
-        return here.lacks_beside(there)
-    return bool(_new(here, there))
+def _lacks(patched: Installed, base: Installed) -> bool:
+    if patched.level is not base.level:
+        return patched.lacks_beside(base)
+    return bool(_new(patched, base))
 
 
-def _new(here: Installed, there: Installed) -> list[str]:
-    """Return lines that fail here alone; none of a package without a wheel in either tree."""
-    lines = {line for line, _ in there.declined}
-    without = {_package(line) for line, why in there.declined if _is_without_wheel(line, why)}
+def _new(patched: Installed, base: Installed) -> list[str]:
+    """Return lines that fail only in the patched tree; none of a package without a wheel in both trees."""
+    lines = {line for line, _ in base.declined}
+    without_wheel = {_package(line) for line, why in base.declined if _is_without_wheel(line, why)}
     return [
         line
-        for line, why in here.declined
-        if line not in lines and not (_package(line) in without and _is_without_wheel(line, why))
+        for line, why in patched.declined
+        if line not in lines
+        and not (_package(line) in without_wheel and _is_without_wheel(line, why))
     ]
 
 
 def _is_without_wheel(line: str, why: str) -> bool:
-    asked = requirement_in(line)
-    if asked is None:
+    requirement = requirement_in(line)
+    if requirement is None:
         return False
-    release = re.escape(f"{asked.name}{asked.specifier}")  # no end of a longer name
+    release = re.escape(f"{requirement.name}{requirement.specifier}")  # no end of a longer name
     return re.search(rf"(?<![\w.-]){release} (?:{'|'.join(_NO_WHEEL)})", one_line(why)) is not None
 
 
 def _package(line: str) -> str:
-    """Return the package that a line requires; of what is not a requirement (a step's name) the whole."""
-    asked = requirement_in(line)
-    return line if asked is None else canonicalize_name(asked.name)
+    """Return the package that a line requires; the whole line if it is not a requirement (a step's
+    name)."""
+    requirement = requirement_in(line)
+    return line if requirement is None else canonicalize_name(requirement.name)
 
 
-#: Projects and files that the patch does not touch, and that are installed to see one package in them. If
-#: there are more, they are proved by what they declare.
+#: Projects and files that the patch does not touch, but that are installed to look for one package. If
+#: there are more, their proof is what they declare.
 MAX_OTHERS = 8
 
 
 class ResolvesGate(ResolvingGate, PyPIGate):
-    """The real uv installs the patched requirements, and Python starts with them in the sandbox."""
+    """Gate: the real uv installs the patched requirements, and Python starts with them in the sandbox."""
 
     def _project(self, context: GateContext, folder: str) -> GateVerdict:
         project = Environment(context, gating.patched(context), folder)
         if not project.declares:
             return gating.without_dependencies(self.name, repr(project.folder))
-        found = project.install()
+        installed = project.install()
 
         def lacks() -> bool:
             return lacks_by_the_patch(project, project.base)
 
-        if (verdict := gating.of_installed(self.name, "uv", found, lacks)) is not None:
+        if (verdict := gating.of_installed(self.name, "uv", installed, lacks)) is not None:
             return verdict
         started = project.sandboxed(["-I", "-c", "import sys"])
         if started.timed_out:
@@ -256,18 +261,20 @@ class ResolvesGate(ResolvingGate, PyPIGate):
                 self.name, f"{what}, and not as at the base commit: {otherwise}"
             )
         base = project.base.install()
-        if found.declined:
-            what += f" {found.in_words}"
+        if installed.declined:
+            what += f" {installed.in_words}"
             what += "; so it is at the base commit" if base.absent is None else ""
-        elif found.unusual:
-            what += f", {', '.join(found.unusual)}"
-        if found.beside:
-            what += f"; beside it {', '.join(found.beside)}, which its code imports"
-        return gating.beside_base(gating.passed(self.name, what, found.in_full), found, base)
+        elif installed.unusual:
+            what += f", {', '.join(installed.unusual)}"
+        if installed.beside:
+            what += f"; beside it {', '.join(installed.beside)}, which its code imports"
+        return gating.beside_base(
+            gating.passed(self.name, what, installed.in_full), installed, base
+        )
 
 
 class NotVulnerableGate(NotVulnerable):
-    """No affected version is installed, locked or pinned."""
+    """Gate: no affected version is installed, locked or pinned."""
 
     ecosystem = ECOSYSTEM
 
@@ -275,45 +282,45 @@ class NotVulnerableGate(NotVulnerable):
         places, beside = surveyed(package, context.repo, repo, survey, left_out)
         if places is None:
             return gating.unread(self.name, beside)
-        installed = _Installed(context, repo, package, places)
-        held = installed.held(repo, places, installed.versions)
-        bad = installed.affected(held)
+        environments = _Installed(context, repo, package, places)
+        copies = environments.held(repo, places, environments.versions)
+        bad = environments.affected(copies)
         aside = left_aside(context.application, dict(bad))
-        bad = [one for one in bad if one[0] not in aside]
-        held = [one for one in held if one[0] not in aside]
+        bad = [copy for copy in bad if copy[0] not in aside]
+        copies = [copy for copy in copies if copy[0] not in aside]
         if aside and not bad:
             where = ", ".join(sorted(aside))
             what = f"{package} stays affected in {where}, which is left as it is"
-            # A lock may be old; a declaration is what someone wants.
+            # A lock may be outdated; a declaration is deliberate.
             is_locked = all(kind_of(path) in LOCKS for path in aside)
             return (gating.unread if is_locked else gating.undecided)(self.name, what)
         if bad:
-            messages = [f"{where} has {version}" for where, version in bad]
-            if not installed.may_stay(bad):
+            messages = [f"{place} has {version}" for place, version in bad]
+            if not environments.may_stay(bad):
                 return self._still_affected(package, messages)
             beside += f"; stays affected, as was planned: {', '.join(messages)}"
-            held = [one for one in held if one not in bad]
-            if not held:
+            copies = [copy for copy in copies if copy not in bad]
+            if not copies:
                 return gating.skipped(self.name, f"{package} is not fixed{beside}")
-        if held:
-            if unknown := installed.doubt(planned=[version for _, version in bad]):
+        if copies:
+            if unknown := environments.doubt(planned=[version for _, version in bad]):
                 return gating.unread(self.name, f"{unknown}{beside}")
-            versions = ", ".join(sorted({version for _, version in held}))
-            return self._proved(f"{package} {versions}{beside}", installed.projects)
+            versions = ", ".join(sorted({version for _, version in copies}))
+            return self._proved(f"{package} {versions}{beside}", environments.projects)
         if places:
             where = ", ".join(sorted({place.path for place in places}))
             return gating.unread(self.name, f"{where} does not say which version of {package}")
         if survey(context.repo, package):
-            if unknown := installed.doubt():
+            if unknown := environments.doubt():
                 return gating.unread(self.name, f"{unknown}{beside}")
-            return self._proved(f"{package} is no longer declared{beside}", installed.without)
+            return self._proved(f"{package} is no longer declared{beside}", environments.without)
         return gating.skipped(
             self.name, f"{package} is not a dependency of this repository{beside}"
         )
 
     def _affected_copies(self, context: GateContext, packages: Sequence[str]) -> dict[str, str]:
-        """Return where the base commit has an affected version from a registry, in addition to the
-        source."""
+        """Return where the base commit has an affected version from a registry, in addition to own
+        code."""
         return {
             place.path: place.current
             for package in packages
@@ -330,66 +337,82 @@ class _Installed:
         self, context: GateContext, repo: RepoContext, package: str, places: Sequence[Place]
     ) -> None:
         self._context, self._repo, self._package, self._places = context, repo, package, places
-        self._touched = {it: Environment(context, repo, it) for it in touched_folders(context)}
-        #: Versions by folder of a touched project, if its environment is as its own client makes it.
-        self.versions = {it: one.resolved(package) for it, one in self._touched.items()}
+        self._touched = {
+            folder: Environment(context, repo, folder) for folder in touched_folders(context)
+        }
+        #: Versions by folder of a touched project, if its own client would install the same.
+        self.versions = {
+            folder: environment.resolved(package) for folder, environment in self._touched.items()
+        }
 
     def held(
         self, repo: RepoContext, places: Sequence[Place], environments: Mapping[str, Sequence[str]]
     ) -> list[tuple[str, str]]:
-        """Return each version that is installed, with its place; of a range that leads to affected versions
-        only, the range."""
+        """Return (place, version) of each copy in use. For a range that only affected versions satisfy, the
+        range is in the version's place."""
         in_use = places_in_use(repo, places, environments)
-        held = [(place.path, place.current) for place in in_use if place.current is not None]
+        copies = [(place.path, place.current) for place in in_use if place.current is not None]
         advisory = self._context.advisory
         for place in in_use:
-            asked = place.asked if place.current is None else None
-            if asked and asked.clauses and only_affected(advisory, self._package, asked):
-                held.append((place.path, asked.pep440))
+            declaration = place.asked if place.current is None else None
+            if (
+                declaration
+                and declaration.clauses
+                and only_affected(advisory, self._package, declaration)
+            ):
+                copies.append((place.path, declaration.pep440))
         for folder, versions in environments.items():
-            held += [(f"the environment of {folder!r}", version) for version in versions]
-        return held
+            copies += [(f"the environment of {folder!r}", version) for version in versions]
+        return copies
 
-    def affected(self, held: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return which of these versions, each with its place, are affected."""
+    def affected(self, copies: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return which of these copies are affected."""
         advisory = self._context.advisory
-        return [it for it in held if is_affected(advisory, ECOSYSTEM, self._package, it[1])]
+        return [copy for copy in copies if is_affected(advisory, ECOSYSTEM, self._package, copy[1])]
 
     def may_stay(self, bad: Sequence[tuple[str, str]]) -> bool:
-        """Return whether what is installed stays only as the files state; those are compared with the base
-        commit's."""
-        base = self._context.repo
+        """Return whether the affected versions are only those that the files state, and may stay according
+        to the base commit's files."""
+        base_repo = self._context.repo
         in_files = self.held(self._repo, self._places, {})
-        in_base = self.held(base, survey(base, self._package), {})
-        now, before = ([it[1] for it in self.affected(held)] for held in (in_files, in_base))
-        reported = {version for _, version in bad} <= {*now}
-        made, advisory = self._context.application, self._context.advisory
-        return reported and may_stay(advisory, made, ECOSYSTEM, self._package, now, before)
+        in_base = self.held(base_repo, survey(base_repo, self._package), {})
+        now, before = (
+            [copy[1] for copy in self.affected(copies)] for copies in (in_files, in_base)
+        )
+        are_in_files = {version for _, version in bad} <= {*now}
+        application, advisory = self._context.application, self._context.advisory
+        return are_in_files and may_stay(
+            advisory, application, ECOSYSTEM, self._package, now, before
+        )
 
     @property
     def projects(self) -> list[ProvedProject]:
         """Return each project that has the package, with the versions seen there or declared."""
-        found = []
-        for one in {**self._touched, **self._others}.values():
-            if versions := one.resolved(self._package):
-                found.append(
-                    self._project(", ".join(one.sources), ProofLevel.RESOLVED_TREE, versions)
+        proved = []
+        for environment in {**self._touched, **self._others}.values():
+            if versions := environment.resolved(self._package):
+                proved.append(
+                    self._project(
+                        ", ".join(environment.sources), ProofLevel.RESOLVED_TREE, versions
+                    )
                 )
         for place in self._unseen:
-            asked = place.asked.pep440 if place.asked is not None else ""
-            declared = tuple(filter(None, (place.current or asked,)))
-            found.append(self._project(place.path, ProofLevel.PINS, declared))
-        return found
+            specifier = place.asked.pep440 if place.asked is not None else ""
+            declared = tuple(filter(None, (place.current or specifier,)))
+            proved.append(self._project(place.path, ProofLevel.PINS, declared))
+        return proved
 
     @property
     def without(self) -> list[ProvedProject]:
-        """The projects that had the package, of which no file names it any more."""
-        found = []
-        for one in self._touched.values():
-            shown = one.base.installed(self._package) and one.is_whole
+        """The projects that had the package, and whose files no longer name it."""
+        proved = []
+        for environment in self._touched.values():
+            shown = environment.base.installed(self._package) and environment.is_whole
             level = ProofLevel.RESOLVED_TREE if shown else ProofLevel.PINS
-            found.append(self._project(", ".join(one.sources) or one.folder, level, ()))
-        return found
+            proved.append(
+                self._project(", ".join(environment.sources) or environment.folder, level, ())
+            )
+        return proved
 
     def _project(self, project: str, level: ProofLevel, versions: Sequence[str]) -> ProvedProject:
         return ProvedProject(
@@ -397,62 +420,73 @@ class _Installed:
         )
 
     def doubt(self, planned: Sequence[str] = ()) -> str:
-        """Return why what is declared and what is installed do not show that no affected version is used,
-        except those that were planned to stay; empty if they do."""
+        """Return why neither the declarations nor the installed packages show that no affected version is
+        used, apart from versions planned to stay; empty if they show it."""
         for place in self._unseen:
             if place.current is None and (place.asked is None or place.asked.refusal):
                 return f"{place.path} does not say which version of {self._package} it installs"
-        for name, one in {**self._touched, **self._others}.items():
-            for version in (*one.resolved(self._package), *one.unproved(self._package)):
+        for name, environment in {**self._touched, **self._others}.items():
+            for version in (
+                *environment.resolved(self._package),
+                *environment.unproved(self._package),
+            ):
                 affected = is_affected(self._context.advisory, ECOSYSTEM, self._package, version)
                 if affected and version not in planned:
                     return f"{self._package} {version} is in the environment of {name!r}"
         sources = unread_sources(self._repo, self._context.advisory, [self._package])
         counting = (
-            one.error.problem
-            for one in sources
-            if one.names_it and not one.for_tests and not self._is_left_out(one.path)
+            source.error.problem
+            for source in sources
+            if source.names_it and not source.for_tests and not self._is_left_out(source.path)
         )
         staying = still_installed(self._context.application, self._package)
         return next(chain(counting, staying), "")
 
     @cached_property
     def _others(self) -> dict[str, Environment]:
-        """Environments of what else installs the package, by the file or folder, made if they can make it
-        whole: of a requirements file by itself, of the other projects."""
-        found: dict[str, Environment] = {}
+        """Environments of untouched projects and single requirements files that install the package, by
+        folder or file; empty if they could not cover everything."""
+        environments: dict[str, Environment] = {}
         for place in self._unseen_by(self._touched):
             folder = project_of(place)
             if place.kind is Kind.REQUIREMENTS:
                 alone = Environment(self._context, self._repo, folder, only=place.path)
-                found[place.path] = alone
+                environments[place.path] = alone
             elif folder in self._touched:
                 return {}
             else:
-                found[folder] = Environment(self._context, self._repo, folder)
-        if not any(self.versions.values()) or len(found) > MAX_OTHERS:
+                environments[folder] = Environment(self._context, self._repo, folder)
+        if not any(self.versions.values()) or len(environments) > MAX_OTHERS:
             return {}
-        for one in found.values():
-            with suppress(ToolFailedError):  # then nothing of it is seen
-                one.install()
-        return found
+        for environment in environments.values():
+            with suppress(ToolFailedError):  # then it shows nothing
+                environment.install()
+        return environments
 
     @cached_property
     def _unseen(self) -> list[Place]:
-        found = self._unseen_by({**self._touched, **self._others})
-        return [place for place in found if not self._is_left_out(place.path)]
+        unseen = self._unseen_by({**self._touched, **self._others})
+        return [place for place in unseen if not self._is_left_out(place.path)]
 
     def _is_left_out(self, path: str) -> bool:
         return is_left_out(self._repo, self._context.advisory, self._package, (path,))
 
     def _unseen_by(self, environments: Mapping[str, Environment]) -> list[Place]:
-        """Places in use that none of these environments was made from, if they have the package."""
-        seen = [one for one in environments.values() if one.resolved(self._package)]
+        """Return places in use that have the package, and that none of these environments installs."""
+        seen = [
+            environment
+            for environment in environments.values()
+            if environment.resolved(self._package)
+        ]
         used = places_in_use(self._repo, self._places, self.versions)
-        return [place for place in used if not any(one.installs(place.path) for one in seen)]
+        return [
+            place
+            for place in used
+            if not any(environment.installs(place.path) for environment in seen)
+        ]
 
 
-#: One complaint a line, and nothing kept: what the checker found before is the base commit's to say.
+#: One complaint per line, and no cache: earlier errors are known from the run at the base commit.
 _MYPY_OPTIONS = (
     "--no-color-output",
     "--no-error-summary",
@@ -464,20 +498,20 @@ _MYPY_OPTIONS = (
 #: Settings of mypy that name what is checked.
 _MYPY_TARGETS = frozenset({"files", "packages", "modules"})
 
-#: mypy's lines, and pyright's, which it indents.
+#: Error lines of mypy, and of pyright, which indents them.
 _COMPLAINT = re.compile(r"^ *(?P<path>[^\s:][^:]*):\d+(?::\d+)?(?: -|:) error: (?P<what>.*)$")
 
-#: Own modules imported in one project; those that the patch touched come first.
+#: Own modules that are imported in one project; those that the patch touched come first.
 MAX_MODULES = 25
 
-#: Dependencies that are asked for. Most projects declare fewer. A compiled requirements file has more,
-#: since it names all that is installed: those that the patch can have broken come first.
+#: Dependencies that are imported. Most projects declare fewer. A compiled requirements file has more, since
+#: it names all that is installed: those that the patch can have broken come first.
 MAX_DEPENDENCIES = 25
 
 #: Modules of one dependency. Most have one; distributions of a namespace can have dozens.
 MAX_MODULES_OF_ONE = 3
 
-#: Top-level folders that releases bring by accident, and that nobody imports.
+#: Top-level folders that releases include by accident, and that no code imports.
 _ACCIDENTS = _ASIDE | {"benchmarks", "scripts", "tools"}
 _CODE = frozenset({".py", ".so"})
 _NAME = re.compile(r"\s*([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)")
@@ -487,35 +521,36 @@ _InstalledByName = Mapping[str, Distribution]
 
 
 class ImportsGate(PyPIGate):
-    """What the patch touched, the project's own packages and its direct dependencies can be imported.
+    """Gate that imports the modules that the patch touched, the project's own packages and its direct
+    dependencies.
 
-    Dependencies are asked for where the patch changes what is installed.
+    Dependencies are imported only if the patch changes what is installed.
     """
 
     name = "imports"
 
     def _project(self, context: GateContext, folder: str) -> GateVerdict:
         project = Environment(context, gating.patched(context), folder)
-        own = modules(context, folder)[:MAX_MODULES]
-        if not own and not project.declares:
+        own_modules = modules(context, folder)[:MAX_MODULES]
+        if not own_modules and not project.declares:
             what = f"{folder!r} has no module of its own to import, and"
             return gating.without_dependencies(self.name, what)
         if (absent := project.install().absent) is not None:
             return gating.skipped(self.name, absent.sentence)
-        names = tuple(dict.fromkeys((*own, *_dependency_modules(project))))
+        names = tuple(dict.fromkeys((*own_modules, *_dependency_modules(project))))
         if not names:
             why = f"{folder!r} has no module of its own to import, and no dependency of it moves"
             return gating.skipped(self.name, why)
 
-        def probe(some: Sequence[str]) -> _PythonRun:
-            return _PythonRun(project, ["-c", source_of("import_probe"), *limits(context), *some])
+        def probe(subset: Sequence[str]) -> _PythonRun:
+            return _PythonRun(project, ["-c", source_of("import_probe"), *limits(context), *subset])
 
-        asked = Loading(names, lambda tree, some: probe(some)(tree), probe(names).at_base)
-        return beside_base(project, lambda: judge_loading(self.name, context, folder, asked))
+        loading = Loading(names, lambda tree, subset: probe(subset)(tree), probe(names).at_base)
+        return beside_base(project, lambda: judge_loading(self.name, context, folder, loading))
 
 
 class TypecheckGate(PyPIGate):
-    """mypy or pyright, where the project both configures and installs it."""
+    """Gate that runs mypy or pyright, if the project both configures and installs it."""
 
     name = "typecheck"
 
@@ -535,8 +570,8 @@ class TypecheckGate(PyPIGate):
             return gating.skipped(self.name, why)
         run = _PythonRun(project, ["-m", checker, *arguments])
         check = Check(checker, run, findings, is_blocked, arguments, on=run.at_base)
-        where = (project.context, project.folder)
-        return beside_base(project, lambda: judge_check(self.name, *where, check))
+        project_arguments = (project.context, project.folder)
+        return beside_base(project, lambda: judge_check(self.name, *project_arguments, check))
 
 
 @dataclass(frozen=True)
@@ -559,17 +594,19 @@ class _PythonRun:
 def findings(output: str) -> list[Finding]:
     """Return the errors in a type checker's output, without its notes."""
     matches = (_COMPLAINT.fullmatch(line) for line in output.splitlines())
-    return [Finding(f"{it['path']}: {it['what']}", it[0].strip()) for it in matches if it]
+    return [
+        Finding(f"{match['path']}: {match['what']}", match[0].strip()) for match in matches if match
+    ]
 
 
 def is_blocked(result: CommandResult) -> bool:
-    """Return whether a failing checker stopped early: otherwise mypy and pyright exit with 1."""
+    """Return whether a failing checker stopped early: after type errors mypy and pyright exit with 1."""
     return result.exit_code != 1
 
 
 def configured(repo: RepoContext, folder: str) -> dict[str, tuple[str, ...]]:
-    """Return the arguments of each checker (a module to run, of the distribution's name) that a project
-    configures: in pyproject.toml, or in the checker's own file.
+    """Return the arguments of each checker that a project configures in pyproject.toml, or in the checker's
+    own file. The key is the checker's module, which has its distribution's name.
 
     Raises RecipeError, RepositoryError for a pyproject.toml that can't be read.
     """
@@ -578,16 +615,19 @@ def configured(repo: RepoContext, folder: str) -> dict[str, tuple[str, ...]]:
     checkers: dict[str, tuple[str, ...]] = {}
     mypy = _mypy(repo, folder, tools)
     if mypy is not None:
-        own = [str(PurePosixPath(it).relative_to(folder)) for it in own_packages(repo, folder)]
-        named = () if _MYPY_TARGETS.intersection(mypy) else own or (".",)
-        checkers["mypy"] = (*_MYPY_OPTIONS, *named)
+        packages = [
+            str(PurePosixPath(package).relative_to(folder))
+            for package in own_packages(repo, folder)
+        ]
+        targets = () if _MYPY_TARGETS.intersection(mypy) else packages or (".",)
+        checkers["mypy"] = (*_MYPY_OPTIONS, *targets)
     if "pyright" in tools or repo.has(in_folder(folder, "pyrightconfig.json")):
         checkers["pyright"] = ()
     return checkers
 
 
 def _mypy(repo: RepoContext, folder: str, tools: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return mypy's settings, from the first place that has any, in its own order."""
+    """Return mypy's settings from the first file that has any, in mypy's own order."""
     for name in ("mypy.ini", ".mypy.ini"):
         if (settings := _ini(repo, in_folder(folder, name))) is not None:
             return settings
@@ -602,67 +642,71 @@ def _ini(repo: RepoContext, path: str) -> dict[str, Any] | None:
 
 
 def _dependency_modules(project: Environment) -> tuple[str, ...]:
-    """Return modules of what the patched manifests require themselves, as installed in either tree.
+    """Return modules of the patched manifests' direct dependencies, as installed in either tree.
 
-    A top-level module that only the base commit has is among them: an import of it would fail now. None if
-    both trees have the same installed. Raises as ``Environment.install`` does.
+    Top-level modules that only the base commit has are included: an import of one would fail now. Empty if
+    both trees have the same packages installed. Raises as ``Environment.install`` does.
     """
     trees = (project, project.base)
-    here, there = (tree.distributions() for tree in trees)
+    patched, base = (tree.distributions() for tree in trees)
     moved = moved_packages(project)
     if not moved:
         return ()
-    near, changed = _needing(here, moved), project.context.application.files
-    asked, before = (asked_for(it.repo, it.folder, changed) for it in trees)
-    # What the base commit asks for too, and could not be installed there, has nothing to be compared with.
-    names = [name for name in asked if name in there or (name in here and name not in before)]
-    found: dict[str, None] = {}
+    near, changed = _needing(patched, moved), project.context.application.files
+    required, required_before = (asked_for(tree.repo, tree.folder, changed) for tree in trees)
+    # A package that the base commit requires too, but could not install, has nothing to compare with.
+    names = [
+        name
+        for name in required
+        if name in base or (name in patched and name not in required_before)
+    ]
+    modules: dict[str, None] = {}
     for name in sorted(names, key=lambda name: name not in near)[:MAX_DEPENDENCIES]:
-        found |= dict.fromkeys(_first(here, name))
-        found |= dict.fromkeys(module for module in _first(there, name) if "." not in module)
-    return tuple(found)
+        modules |= dict.fromkeys(_first(patched, name))
+        modules |= dict.fromkeys(module for module in _first(base, name) if "." not in module)
+    return tuple(modules)
 
 
 def moved_packages(project: Environment) -> set[str]:
-    """Return the canonical names of what another release is installed of than at the base commit. Raises as
-    ``Environment.install`` does."""
-    here, there = (tree.distributions() for tree in (project, project.base))
-    return {it for it in {*here, *there} if _version(here, it) != _version(there, it)}
+    """Return the canonical names of packages whose installed version differs from the base commit's. Raises
+    as ``Environment.install`` does."""
+    patched, base = (tree.distributions() for tree in (project, project.base))
+    return {name for name in {*patched, *base} if _version(patched, name) != _version(base, name)}
 
 
 def modules_of(project: Environment, packages: set[str]) -> set[str]:
-    """Return the modules of packages and of all that depends on them, as either tree has them installed.
-    Raises as ``Environment.install`` does."""
-    found = set[str]()
+    """Return the modules of packages and of all that depends on them, as installed in either tree. Raises
+    as ``Environment.install`` does."""
+    modules = set[str]()
     for tree in (project, project.base):
         installed = tree.distributions()
         for name in _needing(installed, packages) & installed.keys():
-            found |= {*import_names(installed[name])}
-    return found
+            modules |= {*import_names(installed[name])}
+    return modules
 
 
 def asked_for(repo: RepoContext, folder: str, changed: Sequence[str] = ()) -> tuple[str, ...]:
     """Return canonical names of what a folder's manifests and the roots of its uv.lock require.
 
-    If they name nothing, all that another client's lock has: it does not record what was required.
-    ``changed``: as for ``declared``.
+    If they name nothing, return all packages of another client's lock: it does not record direct
+    requirements. ``changed``: as for ``declared``.
     """
     sources = declared(repo, folder, changed)
-    own = [line for source in sources if not source.pinned for line in source.lines]
+    own_lines = [line for source in sources if not source.pinned for line in source.lines]
     project = ProjectFiles(repo, folder)
-    found = [*_in_tables(project), *own]
+    required = [*_in_tables(project), *own_lines]
     with suppress(RecipeError):  # the dependencies of the project and its workspace's members
-        found += sorted(read_tree("uv.lock", project.text("uv.lock")).asked)
-    lines = found or [line for source in sources for line in source.lines]
-    named = (match[1] for line in lines if (match := _NAME.match(line)))
-    return tuple(dict.fromkeys(map(canonicalize_name, named)))
+        required += sorted(read_tree("uv.lock", project.text("uv.lock")).asked)
+    lines = required or [line for source in sources for line in source.lines]
+    names = (match[1] for line in lines if (match := _NAME.match(line)))
+    return tuple(dict.fromkeys(map(canonicalize_name, names)))
 
 
 def import_names(installed: Distribution) -> list[str]:
     """Return the shallowest packages and modules of a distribution, its namesake first.
 
-    Of a namespace (``google``, which many share) what it has in it. Nothing private, and no module that
-    mypyc names after a hash: it has another name in each release.
+    Of a namespace package (``google``, which many distributions share), return what is in it. Private
+    modules are left out, and so are modules that mypyc names by a hash: the name differs in each release.
     """
     shared = set((installed.read_text("namespace_packages.txt") or "").split())
     packages: set[tuple[str, ...]] = set()
@@ -679,8 +723,8 @@ def import_names(installed: Distribution) -> list[str]:
         if not any(parts[:end] in packages for end in range(1, len(parts)))
     ]
     name = canonicalize_name(installed.metadata["Name"])
-    found = (".".join(parts) for parts in sorted(shallow, key=lambda parts: (len(parts), parts)))
-    return sorted(found, key=lambda module: canonicalize_name(module) != name)
+    names = (".".join(parts) for parts in sorted(shallow, key=lambda parts: (len(parts), parts)))
+    return sorted(names, key=lambda module: canonicalize_name(module) != name)
 
 
 def _is_public(parts: Sequence[str]) -> bool:
@@ -703,20 +747,21 @@ def _version(installed: _InstalledByName, name: str) -> str:
 def _needing(installed: _InstalledByName, moved: set[str]) -> set[str]:
     """Return the moved packages and all that depend on them, ignoring environment markers."""
     edges = [
-        (name, canonicalize_name(asked[1]))
-        for name, one in installed.items()
-        for line in one.requires or ()
-        if (asked := _NAME.match(line)) is not None
+        (name, canonicalize_name(match[1]))
+        for name, distribution in installed.items()
+        for line in distribution.requires or ()
+        if (match := _NAME.match(line)) is not None
     ]
-    found = more = {*moved}
-    while more:
-        more = {name for name, required in edges if required in more} - found
-        found |= more
-    return found
+    dependents = added = {*moved}
+    while added:
+        added = {name for name, required in edges if required in added} - dependents
+        dependents |= added
+    return dependents
 
 
 def _in_tables(project: ProjectFiles) -> Iterator[str]:
-    """Yield names in Poetry's tables and a Pipfile's: with a lock nothing is installed from them."""
+    """Yield names in the tables of Poetry and of a Pipfile: if there is a lock, they are not among the
+    installed sources."""
     for name, entries in (("pyproject.toml", poetry_entries), ("Pipfile", pipfile_entries)):
         with suppress(RecipeError):
-            yield from [it.name for it in entries(parse_toml(name, project.text(name)))]
+            yield from [entry.name for entry in entries(parse_toml(name, project.text(name)))]

@@ -1,1 +1,1 @@
-"""Installing a Python project, as much of it as can be had (ADR-0039)."""
+"""Installation of a Python project, as complete as what is available (ADR-0039)."""

@@ -1,9 +1,9 @@
-"""Builds wheels of an environment's packages that have none, in the sandbox of the gates (ADR-0090).
+"""Builds of wheels for an environment's packages that have none, in the gates' sandbox (ADR-0090).
 
-Outside of the sandbox an archive of source is bytes: held against its hash, and read for its
-``pyproject.toml``. What its build needs comes from wheels alone. It is unpacked and run inside, without a
-network; what it leaves is untrusted: one regular file is taken, with the name of the wheel that was asked
-for, or nothing.
+Outside the sandbox a source archive is only bytes: it is checked against its hash, and its
+``pyproject.toml`` is read. The build's requirements are installed from wheels only. The archive is unpacked
+and built inside, without network. The result is untrusted: exactly one regular file is accepted, with the
+name of the wanted wheel.
 """
 
 import json
@@ -38,83 +38,83 @@ from fallback_plugins.shared.store import InstalledStore
 from fallback_tier.errors import RecipeError, ToolFailedError
 from fallback_tier.gate_ports import GateContext
 
-#: Wheels of one environment that are built. Old projects lack one or two, applications of some hundred
-#: packages five or six (two of two looked at); each is a listing, an archive and up to two runs.
+#: Most wheels that are built for one environment. Old projects lack one or two, applications of some
+#: hundred packages five or six (two of two examined); each costs a listing, an archive and up to two runs.
 MAX_BUILT = 10
 
-#: Builds that are tried for one environment, on all Pythons and for all days: a second Python may need most
-#: of them anew.
+#: Most builds that are tried for one environment, on all Pythons and for all days: a second Python may need
+#: most of them again.
 MAX_TRIED = 15
 
-#: Listings that are asked for one environment, a run of uv each: where a registry lists no archive, and of
-#: what was built already, too. A repository decides what uv says that it lacks.
+#: Most listings that are requested for one environment, each by a run of uv, also if a registry lists no
+#: archive, or if the wheel is already built. A repository decides what uv reports as missing.
 MAX_LISTED = 40
 
-#: Changed with how a wheel is built: one of an older version is not taken.
+#: To be raised when the way in which wheels are built changes: older wheels are not reused.
 _FORMAT = 2
 
-#: Changed wherever the system's packages are: a build that failed for want of one is tried again.
+#: Paths that change with the system's packages: a build that failed for lack of one is then tried again.
 _SYSTEM = (
     *map(Path, ("/usr/bin", "/usr/local/bin", "/usr/include", "/usr/lib")),
     *map(Path, ("/var/lib/dpkg/status", "/var/lib/rpm", "/lib/apk/db/installed")),
 )
 
-#: uv's words behind releases that it may not build. Several: the newest of them stands last.
+#: uv's text after releases that it may not build. If there are several, the newest comes last.
 _UNBUILT = re.compile(r" ha(?:s|ve) no usable wheels")
 _TOO_MANY = "not built: as many as one set may have were built or tried before"
 
-#: What is installed for: a Python, and the day of releases.
+#: What a wheel is built for: a Python, and the day of the releases (empty: any).
 _For = tuple[Path, str]
 
-#: A package, and the releases of it.
+#: A package's name, and its specifier or release.
 _Asked = tuple[str, str]
 
-#: Wall clock of one build, both its runs together. What compiles for longer, a fix does not wait for.
+#: Wall clock limit of one build, both runs together. A fix does not wait for longer compilations.
 BUILD_TIMEOUT_S = 180.0
 
-#: … that is left for its second run where the first took nearly all of it.
+#: Time that remains for the second run if the first used nearly all of it.
 _LEAST_S = 1.0
 
-#: Of a wheel that was built: a compiled one with its debugging symbols is some 10 MB.
+#: Limit for a built wheel: a compiled one with debugging symbols has some 10 MB.
 MAX_WHEEL_BYTES = 100 * 1024**2
 
-#: Of what an archive says of its build, and of the list of what a build needs more.
+#: Limit for an archive's pyproject.toml, and for the backend's list of further requirements.
 MAX_SAYING_BYTES = 100_000
 
-#: Of a backend's name and the folders that it lies in, written as JSON (characters). They are part of a
-#: command, which no system starts with a word of more than 128 KiB.
+#: Limit for the backend's name and its folders, written as JSON (characters). They are part of a command,
+#: and no system accepts an argument of more than 128 KiB.
 MAX_BACKEND_CHARS = 1_000
 
-#: Requirements of one build; those of the largest ones are about ten.
+#: Most requirements of one build; the largest builds have about ten.
 MAX_BUILD_REQUIREMENTS = 50
 
-#: Without a word of its own, a source is built so (PEP 517, PEP 518).
+#: A source that names no build system is built with this one (PEP 517, PEP 518).
 _USUAL_BACKEND, _USUAL_NEEDS = "setuptools.build_meta:__legacy__", ("setuptools>=40.8.0", "wheel")
 _BACKEND = re.compile(r"[A-Za-z_][\w.]*(?::[A-Za-z_][\w.]*)?", re.ASCII)
 _FILE_NAME = re.compile(r"[\w.+!-]+\.whl", re.ASCII)
 _ARCHIVES = (".tar.gz", ".zip")
 
-#: 1980, the first year that a zip file can name: one source gives one wheel.
+#: 1980, the first year that a zip file can store, so that one source always gives the same wheel.
 _SOURCE_DATE_EPOCH = "315532800"
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 class NotBuiltError(ToolFailedError):
-    """An archive of which no wheel was built; ``problem`` says why, in a few words."""
+    """An archive from which no wheel was built; ``problem`` gives the reason in a few words."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem, next_step="Ask for a release that has a wheel.")
 
 
 class NotHadError(NotBuiltError):
-    """The registry does not give an archive that is as its listing says, or not to us: the next time the
-    result is the same, unless the registry changes."""
+    """The registry gives no archive that matches its listing, or not to this client: a retry has the same
+    result, unless the registry changes."""
 
 
 @dataclass(frozen=True)
 class SourceArchive:
-    """A release's archive of source as the registry lists it. ``hash``: ``sha256:…``; ``registry``: the
-    address of the one whose listing it is."""
+    """A release's source archive as the registry lists it. ``hash``: ``sha256:…``; ``registry``: the
+    address of the registry that lists it."""
 
     name: str
     version: str
@@ -125,14 +125,14 @@ class SourceArchive:
 
     @property
     def ending(self) -> str:
-        """The ending of its file's name, by which it is unpacked; empty: it is not a source archive (PEP
-        625)."""
+        """The ending of its file name, by which it is unpacked; empty if it is not a source archive
+        (PEP 625)."""
         return next((end for end in _ARCHIVES if self.file.endswith(end)), "")
 
 
 @dataclass(frozen=True)
 class BuildSystem:
-    """How a source is built: the requirements of its build, the backend, and the backend's path in the
+    """How a source is built: the build's requirements, the backend, and the backend's folders in the
     source."""
 
     needs: tuple[str, ...] = _USUAL_NEEDS
@@ -149,11 +149,11 @@ class WheelBuild:
     python: Path
     until: str
 
-    def into(self, made: Path) -> Installed:
-        """Put the wheel into a folder of ours.
+    def into(self, folder: Path) -> Installed:
+        """Put the wheel into a folder.
 
-        Raises NotBuiltError; NotHadError, which is one, if the registry gives no archive that is as listed;
-        any other ToolFailedError if it does not answer; ToolMissingError, SandboxError.
+        Raises NotBuiltError; its subclass NotHadError if the registry gives no archive that matches its
+        listing; another ToolFailedError if the registry does not answer; ToolMissingError, SandboxError.
         """
         content = fetched(self.archive.url, self.archive.hash) if self.archive.ending else None
         if content is None:
@@ -163,42 +163,42 @@ class WheelBuild:
             )
         system = build_system(content)
         with gating.scratch(self.context) as scratch:
-            # What lies above has no say in what uv does here.
+            # Keeps uv from reading settings in the folders above.
             (scratch / "uv.toml").write_text("", encoding="utf-8")
             name, wheel = self._built(content, system, scratch)
-        (made / name).write_bytes(wheel)
+        (folder / name).write_bytes(wheel)
         return Installed(Level.EVERYTHING)
 
     def _built(self, content: bytes, system: BuildSystem, scratch: Path) -> tuple[str, bytes]:
         self._uv(["venv", "--no-project", "--python", str(self.python), "environment"], scratch)
         self._install(system.needs, scratch, "its pyproject.toml")
-        begun = monotonic()
-        name, left = self._run(content, system, scratch, ask=True)
-        spent = monotonic() - begun
-        if name == NEEDS:  # by its own word it needs more than it declares (PEP 517)
-            self._install(_needs_in(left), scratch, "its backend's own list")
-            name, left = self._run(content, system, scratch, ask=False, spent_s=spent)
+        started = monotonic()
+        name, output = self._run(content, system, scratch, ask=True)
+        spent = monotonic() - started
+        if name == NEEDS:  # the backend reports more requirements than are declared (PEP 517)
+            self._install(_needs_in(output), scratch, "its backend's own list")
+            name, output = self._run(content, system, scratch, ask=False, spent_s=spent)
         check_name(name, self.archive)
-        return name, left
+        return name, output
 
     def _install(self, needs: Sequence[str], scratch: Path, where: str) -> None:
-        """Install a build's requirements from wheels alone. ``where``: the file that names them."""
+        """Install a build's requirements from wheels only. ``where``: the file that names them."""
         if len(needs) > MAX_BUILD_REQUIREMENTS:
             raise NotBuiltError(f"its build needs more than {MAX_BUILD_REQUIREMENTS} packages")
         try:
-            lines = [clean(where, one) for one in needs]
+            lines = [clean(where, need) for need in needs]
         except RecipeError as error:
             raise NotBuiltError(f"what its build needs: {error.problem}") from error
         if lines:
             (scratch / "needs.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-            words = ["pip", "install", "--no-build", NOT_COMPILED, "-r", "needs.txt"]
-            self._uv([*words, "--python", "environment/bin/python"], scratch)
+            options = ["pip", "install", "--no-build", NOT_COMPILED, "-r", "needs.txt"]
+            self._uv([*options, "--python", "environment/bin/python"], scratch)
 
     def _uv(self, arguments: Sequence[str], scratch: Path) -> None:
-        done = run_uv(self.context, arguments, scratch, self.until)
-        gating.check_reachable("uv", done)
-        if not done.ok:
-            raise NotBuiltError(f"what its build needs: {reason(done.output)}")
+        result = run_uv(self.context, arguments, scratch, self.until)
+        gating.check_reachable("uv", result)
+        if not result.ok:
+            raise NotBuiltError(f"what its build needs: {reason(result.output)}")
 
     def _run(
         self,
@@ -209,15 +209,15 @@ class WheelBuild:
         ask: bool,
         spent_s: float = 0.0,
     ) -> tuple[str, bytes]:
-        """Return the one file that a run in the sandbox left."""
+        """Run the build in the sandbox. Return name and content of the one file that it left."""
         work = scratch / ("asking" if ask else "building")
         (work / "made").mkdir(parents=True)
         archive = f"archive{self.archive.ending}"
         (work / archive).write_bytes(content)
-        asked = {"archive": archive, "backend": system.backend, "path": system.path, "ask": ask}
+        request = {"archive": archive, "backend": system.backend, "path": system.path, "ask": ask}
         programs = scratch / "environment" / "bin"
-        done = self.context.sandbox.run(
-            [str(programs / "python"), "-I", "-c", source_of("build_probe"), json.dumps(asked)],
+        result = self.context.sandbox.run(
+            [str(programs / "python"), "-I", "-c", source_of("build_probe"), json.dumps(request)],
             worktree=work,
             timeout_s=max(min(self.context.timeout_s, BUILD_TIMEOUT_S) - spent_s, _LEAST_S),
             env={"PATH": f"{programs}:{_PATH}", "SOURCE_DATE_EPOCH": _SOURCE_DATE_EPOCH},
@@ -227,11 +227,11 @@ class WheelBuild:
                 *pythons.headers(programs.parent),
             ],
         )
-        if done.timed_out:
+        if result.timed_out:
             raise NotBuiltError("its build did not end in time")
-        if not done.ok:
-            log = gating.relative_log(done, work)
-            # What a compiler misses stands above the command that it is called by.
+        if not result.ok:
+            log = gating.relative_log(result, work)
+            # A compiler's error comes before the failure of the command that called it.
             first = next((line for line in log.splitlines() if " error: " in f" {line}"), log)
             raise NotBuiltError(f"its build failed: {gating.in_short(first)}")
         return only_file(work / "made", MAX_WHEEL_BYTES)
@@ -239,7 +239,7 @@ class WheelBuild:
 
 @dataclass
 class _Tried:
-    """For one Python and day: what was requested, what was built, and what was not, with the reason."""
+    """Builds for one Python and day: the requested ones, the built ones, and the failures with reasons."""
 
     asked: set[_Asked] = field(default_factory=set)
     wheels: dict[_Asked, Path] = field(default_factory=dict)
@@ -247,8 +247,8 @@ class _Tried:
 
 
 class Building:
-    """The builds of one environment. ``indexes``: those that the project names. With an index of its own it
-    is unknown whose archive has a package's name."""
+    """Builds of one environment. ``indexes``: those that the project names. If it has its own index, the
+    publisher of a package's archive is unknown."""
 
     def __init__(self, context: GateContext, indexes: Callable[[], Indexes]) -> None:
         self._context = context
@@ -261,29 +261,30 @@ class Building:
     def build(self, python: Path, until: str, refusals: Sequence[str]) -> None:
         """Build what uv refused for lack of a wheel, if it was not tried before.
 
-        Raises ToolFailedError if no registry answers, be it for a listing, an archive or what a build
-        needs: nothing is kept then. ToolMissingError, SandboxError. A failed build raises nothing: it is in
+        Raises ToolFailedError if no registry answers, for a listing, an archive or a build's requirements:
+        nothing is kept then. ToolMissingError, SandboxError. A failed build raises nothing: it is in
         ``failed``.
         """
         tried = self._of(python, until)
-        for asked in unbuilt("\n".join(refusals)):
-            if asked in tried.asked:
+        for request in unbuilt("\n".join(refusals)):
+            if request in tried.asked:
                 continue
-            tried.asked.add(asked)
+            tried.asked.add(request)
             if self._left and self._listings and len(tried.wheels) < MAX_BUILT:
                 self._listings -= 1
-                self._build(tried, python, until, *asked)
+                self._build(tried, python, until, *request)
             else:
-                tried.failed[asked] = _TOO_MANY
+                tried.failed[request] = _TOO_MANY
 
     def links(self, python: Path, until: str) -> str:
-        """Return lines of a requirements file by which uv finds what was built; empty: nothing was."""
+        """Return lines of a requirements file by which uv finds the built wheels; empty if there are
+        none."""
         folders = (wheel.as_uri() for wheel in self._of(python, until).wheels.values())
         return "\n".join(f"--find-links {folder}" for folder in folders)
 
-    def built(self, python: Path, until: str, there: Sequence[str]) -> tuple[str, ...]:
-        """Return those that are installed (``there``: pins), by name and version."""
-        pairs = (pin.partition("==") for pin in there)
+    def built(self, python: Path, until: str, installed_pins: Sequence[str]) -> tuple[str, ...]:
+        """Return the built wheels that are installed (``installed_pins``), by name and version."""
+        pairs = (pin.partition("==") for pin in installed_pins)
         pins = {(canonicalize_name(name), version) for name, _, version in pairs}
         wheels = self._of(python, until).wheels
         return tuple(
@@ -293,7 +294,7 @@ class Building:
     def failed(self, python: Path, until: str) -> tuple[tuple[str, str], ...]:
         """Return the releases without a built wheel, each with the reason."""
         tried = self._of(python, until)
-        return tuple((in_words(asked), why) for asked, why in tried.failed.items())
+        return tuple((in_words(request), why) for request, why in tried.failed.items())
 
     def _of(self, python: Path, until: str) -> _Tried:
         return self._tried.setdefault((python, until), _Tried())
@@ -311,25 +312,25 @@ class Building:
             return
         self._left -= 1
         key = self._key(archive, python, until)
-        # What failed once today is not tried again for the other tree, or for the next attempt.
+        # A build that failed today is not tried again for the other tree, or for the next attempt.
         failures = self._context.cache / "unbuilt"
         failure = failures / f"{gating.content_key(key, self._context.timeout_s)}.json"
-        before = kept(failure)
-        if before is not None and before["tried"] == tried_as():
-            tried.failed[release] = before["why"]
+        failed_before = kept(failure)
+        if failed_before is not None and failed_before["tried"] == tried_as():
+            tried.failed[release] = failed_before["why"]
             return
         build = WheelBuild(self._context, archive, python, until)
         try:
             tried.wheels[release] = self._store.entry(key, build.into)
-        except NotHadError as error:  # cheap to ask again, and no word on what is in it: not kept
+        except NotHadError as error:  # cheap to retry, and says nothing about the archive: not kept
             tried.failed[release] = f"not built: {error.problem}"
         except NotBuiltError as error:
             tried.failed[release] = why = f"not built: {error.problem}"
             keep(failure, {"tried": tried_as(), "why": why})
 
     def _key(self, archive: SourceArchive, python: Path, until: str) -> str:
-        """Return a key of all that decides a wheel. It is built once, so what its build needs is of that
-        time, or of the requested day."""
+        """Return a key of all that affects a wheel. It is built once, so the build's requirements are of
+        that time, or of the requested day."""
         uv = version_of("uv", self._context.clients)
         by = (pythons.identity(python), until, *this_python(), uv)
         key = gating.content_key(_FORMAT, archive.name, archive.version, archive.hash, by)
@@ -337,34 +338,36 @@ class Building:
 
 
 def tried_as() -> str:
-    """Return a key of all that may have caused a build's failure: the day, and the system's packages."""
+    """Return a key of all that may have made a build fail: the day, and the system's packages."""
     return gating.content_key(today(), _system())
 
 
 def _system() -> tuple[int, ...]:
-    """Return numbers that change if a compiler, or a library's headers, are installed."""
-    found = []
-    for place in _SYSTEM:
+    """Return numbers that change when a compiler, or a library's headers, are installed."""
+    times = []
+    for path in _SYSTEM:
         with suppress(OSError):
-            found.append(place.stat().st_mtime_ns)
-    return tuple(found)
+            times.append(path.stat().st_mtime_ns)
+    return tuple(times)
 
 
 def unbuilt(refusals: str) -> tuple[_Asked, ...]:
-    """Return the releases that uv reports to have no wheel: names and specifiers, pins first."""
-    line, found = one_line(refusals), dict[_Asked, None]()
-    for behind in _UNBUILT.finditer(line):
-        name, spec = release_before(line, behind.start()) or ("", "")
+    """Return the releases that uv reports as having no wheel: names and specifiers, pins first."""
+    line, unbuilt_releases = one_line(refusals), dict[_Asked, None]()
+    for match in _UNBUILT.finditer(line):
+        name, spec = release_before(line, match.start()) or ("", "")
         with suppress(InvalidSpecifier):
             SpecifierSet(spec)
-            found |= {(str(canonicalize_name(name)), spec): None} if name else {}
-    return tuple(sorted(found, key=lambda asked: not asked[1].startswith("==")))
+            unbuilt_releases |= {(str(canonicalize_name(name)), spec): None} if name else {}
+    return tuple(sorted(unbuilt_releases, key=lambda release: not release[1].startswith("==")))
 
 
-def in_words(asked: _Asked) -> str:
+def in_words(request: _Asked) -> str:
     """Return a release (``left 1.0``), or the requirement if none was looked for (``left==1.0``)."""
-    name, which = asked
-    return f"{name} {which}" if which[:1].isdigit() else f"{name}{which}"
+    name, version_or_spec = request
+    return (
+        f"{name} {version_or_spec}" if version_or_spec[:1].isdigit() else f"{name}{version_or_spec}"
+    )
 
 
 def listed(
@@ -372,24 +375,24 @@ def listed(
 ) -> SourceArchive | None:
     """Return the archive of the newest release that a specifier and a day admit, for a Python.
 
-    None: the registry lists none. Raises ToolFailedError if it does not answer, ToolMissingError.
+    None if the registry lists none. Raises ToolFailedError if it does not answer, ToolMissingError.
     """
     with scratch_folder("uv") as folder:
         text = asking_for(name + spec, f"==3.{minor_of(python)}.*")
         (folder / "pyproject.toml").write_text(text, encoding="utf-8")
-        # The settings stand in the manifest, which is ours: it has to be read.
+        # The settings are in this generated manifest, so uv must read it.
         command = ["lock", "--resolution=highest", "--python", str(python)]
-        done = run_uv(context, command, folder, until, {"UV_NO_CONFIG": ""})
-        gating.check_reachable("uv", done, lambda: (name,))
+        result = run_uv(context, command, folder, until, {"UV_NO_CONFIG": ""})
+        gating.check_reachable("uv", result, lambda: (name,))
         try:
-            text = (folder / "uv.lock").read_text(encoding="utf-8") if done.ok else ""
+            text = (folder / "uv.lock").read_text(encoding="utf-8") if result.ok else ""
             packages = tables(parse_toml("uv.lock", text).get("package"))
         except (OSError, RecipeError):
             return None
     for package in packages:
-        found = table_of(package, "sdist")
-        if package.get("name") == canonicalize_name(name) and found:
-            url, digest = str(found.get("url", "")), str(found.get("hash", ""))
+        sdist = table_of(package, "sdist")
+        if package.get("name") == canonicalize_name(name) and sdist:
+            url, digest = str(sdist.get("url", "")), str(sdist.get("hash", ""))
             registry, version = (
                 table_of(package, "source").get("registry", ""),
                 package.get("version"),
@@ -426,37 +429,37 @@ def build_system(content: bytes) -> BuildSystem:
 
 
 def only_file(folder: Path, most: int) -> tuple[str, bytes]:
-    """Return name and content of the one file that a run left there. No link is followed, and only one
-    regular file of at most ``most`` bytes is read. Raises NotBuiltError."""
+    """Return name and content of the one file that a run left in a folder. No link is followed, and only
+    one regular file of at most ``most`` bytes is read. Raises NotBuiltError."""
     try:
-        # The sandbox has ended: nothing in it changes any more.
+        # The sandbox has ended: nothing changes the folder any more.
         with os.scandir(folder) as entries:
-            found = [] if folder.is_symlink() else [*islice(entries, 2)]
-        if len(found) != 1:
+            first_two = [] if folder.is_symlink() else [*islice(entries, 2)]
+        if len(first_two) != 1:
             raise NotBuiltError("its build left no single wheel")
-        if not found[0].is_file(follow_symlinks=False):
+        if not first_two[0].is_file(follow_symlinks=False):
             raise NotBuiltError("its build left something that is no file")
-        if found[0].stat(follow_symlinks=False).st_size > most:
+        if first_two[0].stat(follow_symlinks=False).st_size > most:
             raise NotBuiltError(f"its wheel has more than {most:,} bytes")
-        return found[0].name, Path(found[0]).read_bytes()
+        return first_two[0].name, Path(first_two[0]).read_bytes()
     except OSError as error:
         raise NotBuiltError(f"its build left no readable file ({error.strerror})") from error
 
 
 def check_name(file: str, archive: SourceArchive) -> None:
-    """Raise NotBuiltError if a file is not a wheel of that release, by its name."""
+    """Raise NotBuiltError if a file's name is not that of a wheel of this release."""
     try:
         name, version, _, _ = parse_wheel_filename(file)
     except InvalidWheelFilename:
         name, version = canonicalize_name(""), Version("0")
-    is_it = name == canonicalize_name(archive.name) and version == Version(archive.version)
-    if not is_it or _FILE_NAME.fullmatch(file) is None:
+    is_wanted = name == canonicalize_name(archive.name) and version == Version(archive.version)
+    if not is_wanted or _FILE_NAME.fullmatch(file) is None:
         raise NotBuiltError(f"its build left another file than its wheel: {file[:80]!a}")
 
 
-def _needs_in(left: bytes) -> list[str]:
+def _needs_in(content: bytes) -> list[str]:
     with suppress(ValueError, RecursionError):
-        found = json.loads(left) if len(left) <= MAX_SAYING_BYTES else None
-        if isinstance(found, list) and all(isinstance(one, str) for one in found):
-            return found
+        needs = json.loads(content) if len(content) <= MAX_SAYING_BYTES else None
+        if isinstance(needs, list) and all(isinstance(need, str) for need in needs):
+            return needs
     raise NotBuiltError("it does not say what its build needs")

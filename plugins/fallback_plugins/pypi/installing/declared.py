@@ -1,7 +1,7 @@
-"""What a Python project's own files declare, file by file, as lines that uv may read (ADR-0039).
+"""Declarations in a Python project's own files, file by file, as lines that uv may read (ADR-0039).
 
-For an environment to test in: pins of locks whose own client is not run, metadata in all its forms,
-requirements files, tox's dependencies. Lines that lead elsewhere are left out, by name.
+They are for an environment to test in: pins of locks whose own client is not run, metadata in all its
+forms, requirements files, tox's dependencies. Lines that lead elsewhere are left out, and listed.
 """
 
 import posixpath
@@ -56,13 +56,13 @@ _TEST_REQUIREMENTS = re.compile(r"dev|test", re.IGNORECASE)
 #: ``-e .`` and ``.[extra]``: the project itself, which is not installed; its extras are.
 _ITSELF = re.compile(r"(?:-e\s*|--editable[\s=])?\.(?:/|\[(?P<extras>[\w\s,.-]*)\])?(?:\s|$)")
 
-#: Keys of an entry in pdm.lock or Pipfile.lock that say where it is from.
+#: Keys of an entry in pdm.lock or Pipfile.lock that state its origin.
 _ELSEWHERE = ("git", "hg", "svn", "bzr", "url", "file", "path")
 
-#: A file of a repository that is installed from, and has nothing to be found as it lies.
+#: Endings of a repository's files that are installed, and can't be imported in place.
 _ARCHIVES = (".whl", ".zip", ".tar.gz")
 
-#: Options behind a requirement, and a comment.
+#: Options after a requirement, and a comment.
 _BEHIND = re.compile(r"(?:^|\s)#.*$|\s--[a-z].*$")
 
 
@@ -70,8 +70,9 @@ _BEHIND = re.compile(r"(?:^|\s)#.*$|\s--[a-z].*$")
 class Source:
     """One file's, or one group's, requirements.
 
-    ``pinned``: all that is installed stands in it. ``left_out``: lines that uv is not given. ``option``:
-    what makes ``uv pip install`` read it by itself (a file, an extra, a group); None: uv does not read it.
+    ``pinned``: it lists all that is installed. ``left_out``: lines that uv does not get. ``option``: the
+    option by which ``uv pip install`` reads it itself (a file, an extra, a group); None: uv does not read
+    it.
     """
 
     name: str
@@ -83,26 +84,32 @@ class Source:
 
 
 def declared(repo: RepoContext, folder: str, changed: Sequence[str] = ()) -> tuple[Source, ...]:
-    """Every source of a folder's project that has a line, what it runs with before what it is tested with.
+    """Return every source of a folder's project that has a line, runtime requirements before those of
+    tests.
 
-    ``changed``: requirements files that count whatever they are called. A file that can't be read has none.
+    ``changed``: requirements files that count under any name. A file that can't be read has no lines.
     """
     project = ProjectFiles(repo, folder, changed)
-    found = [source for read in _READERS for source in _readable(read(project))]
-    found = [source for source in found if source.lines or source.left_out]
-    return tuple(sorted(found, key=lambda source: source.for_tests))
+    sources = [source for read in _READERS for source in _readable(read(project))]
+    sources = [source for source in sources if source.lines or source.left_out]
+    return tuple(sorted(sources, key=lambda source: source.for_tests))
 
 
 def constraints(texts: Mapping[str, str]) -> Source:
-    """The lines of the constraint files that these requirements files include, and of what those do."""
-    named = [it for path, text in texts.items() for it, binds in includes(path, text) if binds]
-    found = with_included(named, texts.get).items()
-    lines = ([f"-c {path}"] if text is None else _requirements_in(text) for path, text in found)
+    """Return the lines of the constraint files that these requirements files include, directly or not."""
+    paths = [
+        included_path
+        for path, text in texts.items()
+        for included_path, binds in includes(path, text)
+        if binds
+    ]
+    included = with_included(paths, texts.get).items()
+    lines = ([f"-c {path}"] if text is None else _requirements_in(text) for path, text in included)
     return _source("constraints", chain.from_iterable(lines))
 
 
 def is_wanted(path: str, folder: str, changed: Sequence[str]) -> bool:
-    """requirements.txt, the files for tests, and those that a patch changed."""
+    """Return whether a file is requirements.txt, a requirements file for tests, or changed by a patch."""
     if kind_of(path) is not Kind.REQUIREMENTS:
         return False
     pure, near = PurePosixPath(path), PurePosixPath(folder)
@@ -115,7 +122,7 @@ def is_wanted(path: str, folder: str, changed: Sequence[str]) -> bool:
 
 
 def is_itself(line: str) -> bool:
-    """Does a line of a requirements file mean the project itself?"""
+    """Return whether a line of a requirements file means the project itself."""
     return _ITSELF.match(line.strip()) is not None
 
 
@@ -125,7 +132,7 @@ _SAYING = re.compile(
     r"|(?:.*/)?(?:tox\.ini|tox\.toml|noxfile\.py|(?:GNU)?[Mm]akefile|[Jj]ustfile)"
 )
 
-#: In them: a requirements file, extras of the project itself, extras and groups by name, an install.
+#: In such files: a requirements file, extras of the project itself, extras and groups by name, an install.
 _FILES_NAMED = re.compile(
     r"""(?:-r|--requirements?)[\s=,"']*(?:\{toxinidir\}/)?([\w./-]+\.(?:txt|in))"""
 )
@@ -138,7 +145,8 @@ _PLAIN = re.compile(r"""[A-Za-z0-9][\w.-]*(?:\[[\w,-]+\])?(?:(?:[<>=!~]=?|===)[\
 
 _PYTEST = re.compile(r"(?<![\w./-])(?:pytest|py\.test)(?![\w-])")
 
-#: Of an install command these are no tests' needs: tools that build, check, publish or run other tools.
+#: Packages of an install command that tests don't need: tools that build, check, publish or run other
+#: tools.
 _TOOLS = frozenset(
     {"pip", "setuptools", "wheel", "uv", "poetry", "pipenv", "pdm", "hatch", "tox", "nox"}
     | {"build", "twine", "virtualenv", "codecov", "coveralls", "pre-commit", "black"}
@@ -146,17 +154,17 @@ _TOOLS = frozenset(
     | {"tox-uv", "bandit", "safety", "pip-audit", "install", "sphinx"}
 )
 
-#: Requirements files for something else than tests.
+#: Names of requirements files that are not for tests.
 _ASIDE = re.compile(r"doc|lint|release|deploy|prod|publish|format|build", re.IGNORECASE)
 
-#: Lines and files that commands may name for one project.
+#: Most lines and files that are used of one project's commands.
 _MAX_STATED = 60
 
 
 @dataclass(frozen=True)
 class TestInstalls:
-    """What commands of a project's CI and task runners install for its tests, by the names in them, and
-    whether they run pytest."""
+    """What commands of a project's CI and task runners install for its tests, by name, and whether they run
+    pytest."""
 
     files: tuple[str, ...] = ()
     groups: frozenset[str] = frozenset()
@@ -180,28 +188,28 @@ def stated_installs(repo: RepoContext, folder: str) -> TestInstalls:
             wanted = posixpath.normpath(posixpath.join(folder, name))
             if repo.has(wanted) and not _ASIDE.search(name):
                 files[wanted] = None
-        for named in (
+        for captured in (
             *_EXTRAS_NAMED.findall(text),
-            *((it, "") for it in _GROUPS_NAMED.findall(text)),
+            *((group, "") for group in _GROUPS_NAMED.findall(text)),
         ):
-            groups.update(filter(None, re.split(r"[\s,]+", " ".join(named))))
+            groups.update(filter(None, re.split(r"[\s,]+", " ".join(captured))))
         for shell, nox in _INSTALLS.findall(text):
-            words = re.split(r"[\s,\"']+", shell or nox)
-            lines |= dict.fromkeys(_packages(words))
-    groups = {it for it in groups if not _ASIDE.search(it)}
+            arguments = re.split(r"[\s,\"']+", shell or nox)
+            lines |= dict.fromkeys(_packages(arguments))
+    groups = {group for group in groups if not _ASIDE.search(group)}
     first = tuple(files)[:_MAX_STATED], frozenset(groups), tuple(lines)[:_MAX_STATED]
     return TestInstalls(*first, run_pytest)
 
 
-def _packages(words: Sequence[str]) -> Iterator[str]:
+def _packages(arguments: Sequence[str]) -> Iterator[str]:
     after_option = False
-    for word in words:
-        is_plain = _PLAIN.fullmatch(word) and not after_option
-        after_option = word in {"-r", "-c", "-e", "-i", "-f", "--index-url", "--requirement"}
-        if is_plain and not word.endswith((".txt", ".in", ".whl")):
-            asked = requirement_in(word)
-            if asked is not None and canonicalize_name(asked.name) not in _TOOLS:
-                yield word
+    for argument in arguments:
+        is_plain = _PLAIN.fullmatch(argument) and not after_option
+        after_option = argument in {"-r", "-c", "-e", "-i", "-f", "--index-url", "--requirement"}
+        if is_plain and not argument.endswith((".txt", ".in", ".whl")):
+            requirement = requirement_in(argument)
+            if requirement is not None and canonicalize_name(requirement.name) not in _TOOLS:
+                yield argument
 
 
 def stated_for_tests(repo: RepoContext, folder: str, stated: TestInstalls) -> tuple[str, ...]:
@@ -219,19 +227,22 @@ def stated_for_tests(repo: RepoContext, folder: str, stated: TestInstalls) -> tu
             groups = table_of(project.pyproject, "dependency-groups")
             yield _source(f"group {name}", of_group(groups, name))
 
-    found = [*_readable(of_files()), *_readable(of_groups())]
-    found.append(_source("commands", stated.lines))
-    lines = (line for source in found for line in source.lines)
+    sources = [*_readable(of_files()), *_readable(of_groups())]
+    sources.append(_source("commands", stated.lines))
+    lines = (line for source in sources for line in source.lines)
     return tuple(dict.fromkeys(line for line in lines if requirement_in(line) is not None))
 
 
 def naming(repo: RepoContext, folder: str, module: str) -> str:
-    """Return the file, extra or group that names the package of a module; empty if none does."""
+    """Return the file, extra or group that names a module's package; empty if none does."""
     name = canonicalize_name(module)
 
     def names_it(lines: Iterable[str]) -> bool:
-        asked = (requirement_in(line) for line in lines)
-        return any(one is not None and canonicalize_name(one.name) == name for one in asked)
+        requirements = (requirement_in(line) for line in lines)
+        return any(
+            requirement is not None and canonicalize_name(requirement.name) == name
+            for requirement in requirements
+        )
 
     project = ProjectFiles(repo, folder)
     for path in repo.tracked_files:
@@ -249,18 +260,18 @@ def naming(repo: RepoContext, folder: str, module: str) -> str:
 
 
 class ProjectFiles:
-    """One folder's files."""
+    """Files of one project folder."""
 
     def __init__(self, repo: RepoContext, folder: str, changed: Sequence[str] = ()) -> None:
         self.repo, self.folder, self.changed = repo, folder, changed
 
     def text(self, name: str) -> str:
-        """A file's text; empty where there is none that can be read."""
+        """Return a file's text; empty if there is no readable one."""
         path = in_folder(self.folder, name)
         return self.read(path) if self.repo.has(path) else ""
 
     def read(self, path: str) -> str:
-        """A file that can't be read (UTF-16, a link) declares nothing."""
+        """Return a file's text; empty if it can't be read (UTF-16, a link)."""
         try:
             return self.repo.read_text(path)
         except RepositoryError:
@@ -279,16 +290,16 @@ class ProjectFiles:
 
     @property
     def name(self) -> str:
-        """What it calls itself; empty if that can't be read."""
-        return own_name({it: self.text(it) for it in METADATA_FILES})
+        """The project's own name; empty if it can't be read."""
+        return own_name({name: self.text(name) for name in METADATA_FILES})
 
     @property
     def extras(self) -> Mapping[str, Any]:
-        """Extras by name, from wherever the project declares them."""
-        found = dict(table_of(self.pyproject, "project", "optional-dependencies"))
+        """Extras by name, from all files that declare any."""
+        extras = dict(table_of(self.pyproject, "project", "optional-dependencies"))
         for stated in self.setup_files.values():
-            found |= stated.extras
-        return found
+            extras |= stated.extras
+        return extras
 
 
 def _readable(sources: Iterator[Source]) -> Iterator[Source]:
@@ -303,7 +314,7 @@ def _locks(project: ProjectFiles) -> Iterator[Source]:
         pins = {
             package: _pin(package, f"=={version}", table)
             for package, version, table in locked_in_toml(name, project.text(name))
-        }  # of a package locked for several Pythons the last, which clients write for the newest
+        }  # if a package is locked for several Pythons: the last, which clients write for the newest
         yield _source(name, filter(None, pins.values()), pinned=True)
     if text := project.text("Pipfile.lock"):
         lock = PipfileLock("Pipfile.lock", text)
@@ -323,9 +334,9 @@ def _locks(project: ProjectFiles) -> Iterator[Source]:
 
 def _metadata(project: ProjectFiles) -> Iterator[Source]:
     document = project.pyproject
-    own = table_of(document, "project")
+    project_table = table_of(document, "project")
     option = ("-r", "pyproject.toml")
-    yield _source("pyproject.toml", texts(own.get("dependencies")), option=option)
+    yield _source("pyproject.toml", texts(project_table.get("dependencies")), option=option)
     if not project.text("poetry.lock"):
         poetry = (
             entry.requirement for entry in poetry_entries(document) if not entry.declaration.refusal
@@ -341,7 +352,7 @@ def _metadata(project: ProjectFiles) -> Iterator[Source]:
 
 
 def _setuptools(project: ProjectFiles) -> Iterator[Source]:
-    """Files that metadata takes dependencies from."""
+    """Yield the files that metadata takes dependencies from."""
     for name in ("pyproject.toml", "setup.cfg"):
         for extra, path in metadata_files(name, project.text(name)):
             if not extra or extra in TEST_GROUPS:
@@ -366,7 +377,7 @@ def _extras(project: ProjectFiles) -> Iterator[Source]:
 
 
 def _hatch(project: ProjectFiles) -> Iterator[Source]:
-    """hatch's environments for tests: what they add, and the extras that they take."""
+    """Yield hatch's environments for tests: the dependencies that they add, and their extras."""
     environments = table_of(project.pyproject, "tool", "hatch", "envs")
     for name in sorted((TEST_GROUPS | {"default", "hatch-test"}) & environments.keys()):
         table = table_of(environments, name)
@@ -381,26 +392,28 @@ def _requirements(project: ProjectFiles) -> Iterator[Source]:
     for path in project.repo.tracked_files:
         if not is_wanted(path, project.folder, project.changed):
             continue
-        runtime = PurePosixPath(path).name == "requirements.txt"
+        is_runtime = PurePosixPath(path).name == "requirements.txt"
         text = project.read(path)
-        # To install the project itself uv would have to build it.
-        named = any(is_itself(line) for line in logical_lines(text))
-        option = None if named else ("-r", str(PurePosixPath(path).relative_to(project.folder)))
+        # uv would have to build the project itself to install it.
+        has_itself = any(is_itself(line) for line in logical_lines(text))
+        option = (
+            None if has_itself else ("-r", str(PurePosixPath(path).relative_to(project.folder)))
+        )
         lines = _requirement_lines(project, path)
-        yield _source(path, lines, for_tests=not runtime, option=option)
+        yield _source(path, lines, for_tests=not is_runtime, option=option)
 
 
 def _requirement_lines(project: ProjectFiles, path: str) -> Iterator[str]:
-    """A file's requirements, with those of the files that it includes."""
+    """Yield a file's requirements, with those of the files that it includes."""
 
     def text_of(path: str) -> str | None:
         with suppress(RepositoryError):
             return project.repo.read_text(path)
         return None
 
-    for here, text in with_included([path], text_of, constrain=False).items():
+    for included_path, text in with_included([path], text_of, constrain=False).items():
         if text is None:
-            yield f"-r {here}"  # left out, by name
+            yield f"-r {included_path}"  # will be listed as left out
         for bare in _requirements_in(text or ""):
             if itself := _ITSELF.match(bare):
                 for name in (itself["extras"] or "").split(","):
@@ -410,7 +423,8 @@ def _requirement_lines(project: ProjectFiles, path: str) -> Iterator[str]:
 
 
 def _requirements_in(text: str) -> list[str]:
-    """A file's lines without options and comments; of its other lines those that install a folder."""
+    """Return a file's lines without options and comments; of its option lines only those that install the
+    project itself."""
     lines = (_BEHIND.sub("", line).strip() for line in logical_lines(text))
     return [line for line in lines if line and (not line.startswith("-") or is_itself(line))]
 
@@ -418,11 +432,11 @@ def _requirements_in(text: str) -> list[str]:
 def _tox(project: ProjectFiles) -> Iterator[Source]:
     parser = parsed(project.text("tox.ini"))
     plain = lines_of(dict(items(parser, "testenv")).get("deps"))
-    # A condition (``py311: name``) and what tox fills in are tox's own words.
-    own = (
+    # Conditions (``py311: name``) and substitutions are tox's own syntax.
+    requirements = (
         line for line in plain if line and not line.startswith("-") and not set("{}:") & set(line)
     )
-    yield _source("tox.ini", own, for_tests=True)
+    yield _source("tox.ini", requirements, for_tests=True)
 
 
 _READERS = (_locks, _metadata, _setuptools, _setup_files, _extras, _hatch, _requirements, _tox)
@@ -436,22 +450,22 @@ def _source(
     pinned: bool = False,
     option: tuple[str, str] | None = None,
 ) -> Source:
-    good, left = [], []
+    usable, left_out = [], []
     for line in lines:
         try:
-            good.append(clean(name, line))
+            usable.append(clean(name, line))
         except RecipeError:
-            left.append(line[:80])
-    return Source(name, tuple(dict.fromkeys(good)), for_tests, pinned, tuple(left), option)
+            left_out.append(line[:80])
+    return Source(name, tuple(dict.fromkeys(usable)), for_tests, pinned, tuple(left_out), option)
 
 
 def _pin(name: str, version: str, table: Mapping[str, Any]) -> str:
-    """A lock's entry as a line. What comes from elsewhere than the registry has an address, so that it is
-    left out by name; empty for a folder of the repository, where the package is found as it lies."""
+    """Return a lock's entry as a line. A package from elsewhere than the registry gets an address, so that
+    it is left out and listed; empty for a folder of the repository, whose package is imported in place."""
     source = table_of(table, "source")
-    place = next(filter(None, (source.get("url"), *map(table.get, _ELSEWHERE))), "")
+    origin = next(filter(None, (source.get("url"), *map(table.get, _ELSEWHERE))), "")
     is_near = "path" in table or str(source.get("type")) in {"directory", "file"}
-    if is_near and not str(place).endswith(_ARCHIVES):
+    if is_near and not str(origin).endswith(_ARCHIVES):
         return ""
-    from_registry = not place or is_public(str(place))
-    return f"{name}{version}" if from_registry else f"{name} @ {place}"
+    from_registry = not origin or is_public(str(origin))
+    return f"{name}{version}" if from_registry else f"{name} @ {origin}"

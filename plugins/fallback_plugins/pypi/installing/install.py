@@ -1,13 +1,13 @@
-"""Installing is a ladder (ADR-0039): what can be had is installed, the rest is named with uv's reason.
+"""Installation in steps (ADR-0039): what is available is installed, the rest is listed with uv's reason.
 
 1. *everything*: the project's own lock or files, in one resolution, with the groups that tests need;
-2. *in part*: file by file, what it runs with before what it is tested with, which may not change that; of a
-   file that can't be had as a whole, each line that can; of a line that can't, another release; of what a
-   lock takes from elsewhere, the registry's release where another of its packages requires one; and a test
-   runner where one is asked for;
-3. *its metadata alone*: nothing could be had; programs find the project by its name and version.
+2. *in part*: file by file, runtime requirements before those of tests, which may not change them; if a file
+   is not available as a whole, each line that is; in place of an unavailable line, another release; in
+   place of what a lock takes from elsewhere, the registry's release if another of its packages requires
+   one; and a test runner if one is needed;
+3. *its metadata alone*: nothing is available; programs find the project by its name and version.
 
-uv downloads nothing but packages, and starts nothing of an environment.
+uv downloads nothing but packages, and starts nothing in an environment.
 """
 
 import re
@@ -26,25 +26,25 @@ from fallback_plugins.shared.installation import Installed, Level
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 
-#: Resolutions that finding the lines of one project that can't be had may take: ten lines among 200 are
-#: found in about as many.
+#: Most resolutions to find the unavailable lines of one project: ten lines among 200 are found in about as
+#: many.
 MAX_TRIES = 150
 _ALSO = "; another release of it is installed"
 _NOT_TRIED = f"not tried: {MAX_TRIES} resolutions were made before"
 _ELSEWHERE = "it leads elsewhere than to a registry"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
-#: What uv says before the reason. Below it stands advice.
+#: uv's text before the reason. The advice follows it.
 _BEFORE = re.compile(r"(?:when resolving dependencies\W*(?:cause:)?|error:)\s*")
 _ADVICE = "hint:"
 
-#: Runs a uv command on the environment in the making.
+#: Runs a uv command on the new environment.
 Uv = Callable[[Sequence[str]], CommandResult]
 
-#: uv asks a Python what it is by starting it, and with it every .pth file in its environment, out here. It
-#: does so once, while the environment is empty, and keeps the answer: a user's ``no-cache`` would have it
-#: ask again behind each package. uv takes no --no-compile-bytecode beside UV_COMPILE_BYTECODE: without that
-#: variable there is nothing to say no to.
+#: uv asks a Python what it is by starting it, and with it every .pth file in its environment, outside the
+#: sandbox. It does so once, while the environment is empty, and caches the result: with a user's
+#: ``no-cache`` it would ask again after each package. uv does not accept --no-compile-bytecode together
+#: with UV_COMPILE_BYTECODE, so that variable is emptied.
 _ALWAYS = {
     "UV_NO_CACHE": "false",
     "UV_PYTHON_DOWNLOADS": "never",
@@ -53,20 +53,20 @@ _ALWAYS = {
     "UV_COMPILE_BYTECODE": "",
 }
 
-#: A user's uv.toml may have it upgrade or install again (``upgrade``, ``reinstall``, their ``-package``
-#: keys, those of ``[pip]``): each has uv ask the Python again, too.
+#: A user's uv.toml may make it upgrade or reinstall (``upgrade``, ``reinstall``, their ``-package`` keys,
+#: those of ``[pip]``): each would make uv ask the Python again, too.
 _ONCE = ("--no-upgrade", "--no-reinstall")
 
 #: Commands that put packages into an environment.
 _INSTALLING = (("pip", "install"), ("sync",))
 
-#: Compiling would start the environment's Python, and every .pth file in it, out here.
+#: Compiling would start the environment's Python, and every .pth file in it, outside the sandbox.
 NOT_COMPILED = "--no-compile-bytecode"
 
 
 @dataclass(frozen=True)
 class InstallWay:
-    """One way to install all of it: commands that must all work."""
+    """One way to install everything: commands that must all succeed."""
 
     name: str
     commands: tuple[Sequence[str], ...]
@@ -74,13 +74,14 @@ class InstallWay:
 
 @dataclass(frozen=True)
 class InstallPlan:
-    """What to try. ``everything``: ways to install all of it, the first that works counts; ``sources``: for
-    step 2, called only there; ``runner``: the test runner that the tests need, declared or not.
+    """What to try. ``everything``: ways to install everything, the first that succeeds counts; ``sources``:
+    for step 2, called only there; ``runner``: the test runner that the tests need, declared or not.
 
-    ``beside``: what every environment had, so that no project declared it, and what tests are said to need
-    elsewhere than in a manifest; not reported if it isn't available. ``missing``: lines for what installed
-    code imports and no installed release provides. ``refused``: what uv is not to read, and why: what it
-    would have led to is missing. ``there``: what is installed by now, as pins.
+    ``beside``: packages that every environment had, so that no project declared them, and packages that
+    tests need according to other files than manifests; not reported if unavailable. ``missing``: returns
+    lines for modules that installed code imports and no installed release provides. ``refused``: what uv
+    must not read, and why: what it would lead to is missing. ``there``: returns what is installed by now,
+    as pins.
     """
 
     everything: tuple[InstallWay, ...]
@@ -94,8 +95,8 @@ class InstallPlan:
 
 @dataclass
 class InstallLadder:
-    """One ladder: what was installed so far, and what could not be. ``write`` puts lines into a file
-    of ours and returns its path. Methods raise ToolFailedError if no registry answers, and what
+    """One installation in steps: what is installed so far, and what could not be. ``write`` writes lines to
+    a generated file and returns its path. Methods raise ToolFailedError if no registry answers, and what
     ``uv`` raises."""
 
     plan: InstallPlan
@@ -104,10 +105,10 @@ class InstallLadder:
     declined: list[tuple[str, str]] = field(default_factory=list)
     had: list[str] = field(default_factory=list)
     pins: list[str] = field(default_factory=list)
-    #: What the project runs with: what it is tested with may not change it.
+    #: Pins of the runtime requirements, which those of tests may not change.
     kept: tuple[str, ...] = ()
     tries: int = 0
-    #: What served.
+    #: The step that succeeded.
     step: str = ""
 
     def run(self) -> Installed:
@@ -115,13 +116,13 @@ class InstallLadder:
         return self._with_runner(self._everything() or self._in_part())
 
     def whole(self) -> Installed | None:
-        """Install all that is declared, and the runner if it is available; None if not all is."""
+        """Install all that is declared, and the runner if it is available; None if anything is missing."""
         level = self._everything()
         return None if level is None else self._with_runner(level)
 
     def _with_runner(self, level: Level) -> Installed:
-        # What is there satisfies the runner where it is declared, and the runner changes none of it: a
-        # verdict tells the versions that are there as those that users get.
+        # If the runner is declared, it is installed already, and the runner changes no version: a verdict
+        # reports the installed versions as those that users get.
         if self.plan.beside and level is not Level.METADATA:
             self.kept = tuple(self.plan.there())
             if self._try(*self.plan.beside, asked=False) is not None:
@@ -138,13 +139,15 @@ class InstallLadder:
         return Installed(level, tuple(self.declined), step=self.step, beside=self._completed(level))
 
     def _completed(self, level: Level) -> tuple[str, ...]:
-        """Install what is missing, in place of a release that no longer has it; return what came by
-        that."""
+        """Install the missing packages, in place of a release that no longer has a module. Return the added
+        pins."""
         before = {*self.plan.there()}
         for line in self.plan.missing() if level is not Level.METADATA else ():
             name = canonicalize_name(Requirement(line).name)
             pins = ((pin, pin.partition("==")[0]) for pin in self.plan.there())
-            self.kept = tuple(pin for pin, other in pins if canonicalize_name(other) != name)
+            self.kept = tuple(
+                pin for pin, pinned_name in pins if canonicalize_name(pinned_name) != name
+            )
             self._try(line, asked=False)
         return tuple(sorted(pin.replace("==", " ") for pin in {*self.plan.there()} - before))
 
@@ -160,7 +163,7 @@ class InstallLadder:
         return None
 
     def _in_part(self) -> Level:
-        some = False
+        is_any_replaced = False
         for source in self.plan.sources():
             if source.for_tests and not self.kept:
                 self.kept = tuple(self.plan.there())
@@ -169,25 +172,28 @@ class InstallLadder:
                     (self.pins if source.pinned else self.had).append(line)
                 else:
                     self.declined.append((line, why))
-                    some = some or why.endswith(_ALSO)
+                    is_any_replaced = is_any_replaced or why.endswith(_ALSO)
             self.declined += self._elsewhere(source)
-        if some or self.had or self.pins:
+        if is_any_replaced or self.had or self.pins:
             return Level.IN_PART
         return Level.METADATA if self.declined else Level.EVERYTHING
 
     def _elsewhere(self, source: Source) -> Iterator[tuple[str, str]]:
-        """Yield lines that lead elsewhere than to a registry. Of a lock's, what its pins require is taken
-        from the registry. A name that only the project states may be anybody's there."""
-        there: set[str] = set()
+        """Yield lines that lead elsewhere than to a registry. If a lock's pins require one of its lines,
+        the registry's release is installed. The registry may have another publisher's package under a name
+        that only the project states."""
+        installed_names: set[str] = set()
         if source.left_out and source.pinned and self.pins and self._try(*self.pins) is None:
-            there = {canonicalize_name(Requirement(pin).name) for pin in self.plan.there()}
+            installed_names = {
+                canonicalize_name(Requirement(pin).name) for pin in self.plan.there()
+            }
         for line in source.left_out:
             name = _NAME.match(line)
-            is_there = name is not None and canonicalize_name(name[0]) in there
+            is_there = name is not None and canonicalize_name(name[0]) in installed_names
             yield line, f"{_ELSEWHERE}{_ALSO}" if is_there else _ELSEWHERE
 
     def _lines(self, lines: Sequence[str], pinned: bool) -> Iterator[tuple[str, str | None]]:
-        """Try all at once; if that fails, each half, until a failing line is alone."""
+        """Try all lines at once; if that fails, each half, until a failing line is alone."""
         if not lines:
             return
         if self.tries >= MAX_TRIES:
@@ -198,23 +204,26 @@ class InstallLadder:
             yield from ((line, None) for line in lines)
         elif len(lines) == 1:
             (line,) = lines
-            asked = Requirement(line)
-            extras = f"[{','.join(sorted(asked.extras))}]" if asked.extras else ""
-            any_release = f"{asked.name}{extras}{f' ; {asked.marker}' if asked.marker else ''}"
-            other = self._try(any_release, pinned=pinned) is None
-            yield line, f"{why}{_ALSO}" if other else why
+            requirement = Requirement(line)
+            extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+            any_release = (
+                f"{requirement.name}{extras}"
+                f"{f' ; {requirement.marker}' if requirement.marker else ''}"
+            )
+            has_other_release = self._try(any_release, pinned=pinned) is None
+            yield line, f"{why}{_ALSO}" if has_other_release else why
         else:
             half = (len(lines) + 1) // 2
             yield from self._lines(lines[:half], pinned)
             yield from self._lines(lines[half:], pinned)
 
     def _try(self, *lines: str, pinned: bool = False, asked: bool = True) -> str | None:
-        """Return why these can't be installed together with what was before; None: they are installed.
+        """Return why these lines can't be installed together with those installed before; None: they are.
 
         ``asked``: the project requires them, so that a registry that does not answer is an error.
         """
         self.tries += 1
-        if pinned:  # each stands for itself
+        if pinned:  # each is installed independently
             return self._run(["pip", "install", "--no-deps", "-r", self._file(lines)])
         command = ["pip", "install", "-r", self._file([*self.had, *lines])]
         return self._run(
@@ -226,7 +235,7 @@ class InstallLadder:
 
     def _run(self, command: Sequence[str], *, asked: bool = True) -> str | None:
         def names() -> list[str]:
-            """Return all that is declared, as far as a registry is asked for it."""
+            """Return all declared names, as far as a registry is queried for them."""
             lines = (line for source in self.plan.sources() for line in source.lines)
             return [Requirement(line).name for line in lines]
 
@@ -237,16 +246,19 @@ class InstallLadder:
 
 
 def reason(output: str) -> str:
-    """Return uv's own reason, without what it draws around it and the advice below."""
-    message = " ".join(output.split())
-    begin = max((match.end() for match in _BEFORE.finditer(message)), default=0)
-    return gating.in_short(message[begin:].partition(_ADVICE)[0].rstrip() or message)
+    """Return uv's own reason, without the decoration around it and the advice after it."""
+    text = " ".join(output.split())
+    begin = max((match.end() for match in _BEFORE.finditer(text)), default=0)
+    return gating.in_short(text[begin:].partition(_ADVICE)[0].rstrip() or text)
 
 
 def bound(line: str) -> str:
-    """Return a line as a constraint, which takes no extras."""
-    asked = Requirement(line)
-    return f"{asked.name}{asked.specifier}{f' ; {asked.marker}' if asked.marker else ''}"
+    """Return a line as a constraint, which can't have extras."""
+    requirement = Requirement(line)
+    return (
+        f"{requirement.name}{requirement.specifier}"
+        f"{f' ; {requirement.marker}' if requirement.marker else ''}"
+    )
 
 
 def run_uv(
@@ -257,7 +269,7 @@ def run_uv(
     env: Mapping[str, str] = MappingProxyType({}),
 ) -> CommandResult:
     """Run uv. ``until``: the day of the releases (``2022-05-27``); empty: any. Raises ToolMissingError."""
-    if any(tuple(arguments[: len(words)]) == words for words in _INSTALLING):
+    if any(tuple(arguments[: len(command)]) == command for command in _INSTALLING):
         arguments = [*arguments, *_ONCE]
     of_day = {"UV_EXCLUDE_NEWER": f"{until}T23:59:59Z"} if until else {}
     return indexes.run_uv(

@@ -1,4 +1,4 @@
-"""How a project's dependencies are to be installed, read from its manifests: what to try, in which order.
+"""Plan of a project's installation, read from its manifests: the ways to try, in order.
 
 Nothing runs here. uv reads copies of the manifests, and no line in them leads it out of them (ADR-0039).
 """
@@ -72,27 +72,28 @@ _TEST_FILE = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test|tests?)\.py")
 #: A test that only pytest finds: by its import, or a function outside any class.
 _FOR_PYTEST = re.compile(r"^(?:import pytest|from pytest|(?:async )?def test_)", re.MULTILINE)
 
-#: Programs that build the project, or run something of it.
+#: Programs that build the project, or run its tasks.
 _RUN = frozenset({"setup.py", "noxfile.py", "fabfile.py", "tasks.py"})
 
-#: Characters of a line that is only named.
+#: Length to which a line is cut if it is only named in a message (characters).
 _SHOWN = 80
 
-#: Requirements as lines of our own, where uv can't read the project's files as they are.
+#: Step with requirements in generated files, for projects whose files uv can't read as they are.
 FLATTENED = "all of it"
 
-#: Says what tox installs beside a project; read, though it declares nothing that is shipped.
+#: File with the packages that tox installs next to a project; read, though it declares nothing that is
+#: shipped.
 _TOX = "tox.ini"
 
-#: Folders that one project names; more of them, and the path of every program would be endless.
+#: Most folders that one project may name; with more of them, every program's path would be too long.
 MAX_PLACES = 50
 
 
 class Manifests:
-    """One project folder's manifests, and what they require to install it.
+    """A project folder's manifests, and what is needed to install what they require.
 
-    ``runner``: a test runner that the caller needs, besides that of the project's own tests. ``only``: a
-    single source's name; then nothing else is installed.
+    ``runner``: a test runner that the caller needs, in addition to that of the project's own tests.
+    ``only``: name of a single source; then nothing else is installed.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Manifests:
         self.folder = folder
         self._runner = runner
         self._only = only
-        #: Paths of what is asked for, and can't be read (UTF-16, a link).
+        #: Paths of wanted files that can't be read (UTF-16, a link).
         self._unread: set[str] = set()
         changed = changed if only is None else (*changed, only)
         self.texts = self._read_by_uv(changed)
@@ -116,7 +117,7 @@ class Manifests:
         root = in_folder(folder if self._lock is None else self._lock, "pyproject.toml")
         self._facts = parse_toml(root, self.texts.get(root, ""))
         sources = () if self.locked else declared(repo, folder, changed)
-        self.sources = tuple(one for one in sources if only in {None, one.name})
+        self.sources = tuple(source for source in sources if only in {None, source.name})
 
     @property
     def locked(self) -> bool:
@@ -130,14 +131,18 @@ class Manifests:
 
     @cached_property
     def pinned(self) -> frozenset[str]:
-        """The releases that the lock has from a registry (``left==1``); none if there is none that can be
-        read."""
+        """The releases that the lock has from a registry (``left==1``); none if there is no readable
+        lock."""
         if not self.locked:
             return frozenset()
         with suppress(RecipeError):
             tables = package_tables(self.lock, self.texts[self.lock])
-            had = (one for one in tables if not foreign_source(one) and not local_source(one))
-            return frozenset(release(one["name"], str(one.get("version", ""))) for one in had)
+            from_registry = (
+                table for table in tables if not foreign_source(table) and not local_source(table)
+            )
+            return frozenset(
+                release(table["name"], str(table.get("version", ""))) for table in from_registry
+            )
         return frozenset()
 
     @property
@@ -147,28 +152,31 @@ class Manifests:
 
     @cached_property
     def for_tests(self) -> tuple[str, ...]:
-        """Lines that commands of CI, tox, nox and the like install to test with, and no source has."""
+        """Lines that commands of CI, tox, nox and the like install for tests, and that are in no source."""
         if self._only is not None:
             return ()
-        there = {line for source in self.sources for line in source.lines}
+        source_lines = {line for source in self.sources for line in source.lines}
         stated = stated_for_tests(self._repo, self.folder, self._stated)
-        return tuple(line for line in stated if line not in there)
+        return tuple(line for line in stated if line not in source_lines)
 
     @cached_property
     def _stated(self) -> TestInstalls:
         return stated_installs(self._repo, self.folder)
 
     def bounds_of(self, name: str) -> SpecifierSet:
-        """Return all specifiers of the project for a package: of its lock, and its files."""
-        lines = [it for source in self.sources for it in source.lines]
-        lines += [it for it in self.pinned if it.startswith(f"{name}==")]
-        asked = (requirement_in(line) for line in lines)
-        named = (it for it in asked if it is not None and canonicalize_name(it.name) == name)
-        return reduce(and_, (it.specifier for it in named), SpecifierSet())
+        """Return all specifiers of the project for a package: those of its lock, and of its files."""
+        lines = [line for source in self.sources for line in source.lines]
+        lines += [pin for pin in self.pinned if pin.startswith(f"{name}==")]
+        requirements = (requirement_in(line) for line in lines)
+        of_package = (
+            requirement
+            for requirement in requirements
+            if requirement is not None and canonicalize_name(requirement.name) == name
+        )
+        return reduce(and_, (requirement.specifier for requirement in of_package), SpecifierSet())
 
     def own_code(self) -> Iterator[bytes]:
-        """Yield the texts of the project's Python files, except those that are run to build or to automate
-        it."""
+        """Yield the texts of the project's Python files, except programs that build or automate it."""
         for path in self._repo.tracked_files:
             pure = PurePosixPath(path)
             if pure.suffix == ".py" and pure.is_relative_to(self.folder) and pure.name not in _RUN:
@@ -177,49 +185,53 @@ class Manifests:
 
     @cached_property
     def indexes(self) -> Indexes:
-        """The registries and folders that the project names, or its clients' settings."""
+        """The registries and folders that the project, or its clients' settings, name."""
         settings = self._read(settings_of(self.places))
         return indexes_named(self.texts | settings, unread=bool(self._unread))
 
     @property
     def own(self) -> Mapping[str, str]:
-        """The folder's own manifests by file name, for what they state of the project itself."""
+        """The folder's own manifests by file name, for the project's own metadata."""
         return self._at(self.folder)
 
     @property
     def beside(self) -> tuple[Mapping[str, str], ...]:
-        """Those of the other folders that it takes packages from."""
+        """Manifests of the other folders that it takes packages from, by file name."""
         return tuple(self._at(place) for place in self.places[1:])
 
     def _read_by_uv(self, changed: Sequence[str]) -> dict[str, str]:
-        """Return the manifests that uv reads: this folder's, those above it, those of folders that they
-        name, and requirements files with those that they include."""
+        """Return the manifests that uv reads: of this folder, of folders above it, of folders that they
+        name, and requirements files with all that they include."""
         tracked = self._repo.tracked_files
         wanted = [path for path in tracked if is_wanted(path, self.folder, changed)]
         metadata = (in_folder(self.folder, name) for name in ("pyproject.toml", "setup.cfg"))
         for path, text in self._read(metadata).items():
             with suppress(RecipeError):
-                wanted += [other for _, other in metadata_files(path, text)]
+                wanted += [file for _, file in metadata_files(path, text)]
         texts = with_included(wanted, lambda path: self._read([path]).get(path))
-        found = {path: text for path, text in texts.items() if text is not None}
-        found |= self._manifests_at([self.folder, *map(str, PurePosixPath(self.folder).parents)])
-        found |= self._manifests_at(_local_places(self._repo, self.folder, found))
-        return found | self._read([in_folder(self.folder, _TOX)])
+        manifests = {path: text for path, text in texts.items() if text is not None}
+        manifests |= self._manifests_at(
+            [self.folder, *map(str, PurePosixPath(self.folder).parents)]
+        )
+        manifests |= self._manifests_at(_local_places(self._repo, self.folder, manifests))
+        return manifests | self._read([in_folder(self.folder, _TOX)])
 
     def _read(self, paths: Iterable[str]) -> dict[str, str]:
-        """Return the texts that exist, by path. One that can't be read declares nothing."""
-        found = {}
+        """Return the texts that exist, by path. A file that can't be read declares nothing."""
+        texts = {}
         for path in filter(self._repo.has, paths):
             try:
-                found[path] = self._repo.read_text(path)
+                texts[path] = self._repo.read_text(path)
             except RepositoryError:
                 self._unread.add(path)
-        return found
+        return texts
 
     def _manifests_at(self, folders: Collection[str]) -> dict[str, str]:
-        others = {None, Kind.REQUIREMENTS}
-        found = [path for path in self._repo.tracked_files if kind_of(path) not in others]
-        return self._read(path for path in found if str(PurePosixPath(path).parent) in folders)
+        not_manifests = {None, Kind.REQUIREMENTS}
+        manifests = [
+            path for path in self._repo.tracked_files if kind_of(path) not in not_manifests
+        ]
+        return self._read(path for path in manifests if str(PurePosixPath(path).parent) in folders)
 
     def _at(self, folder: str) -> Mapping[str, str]:
         paths = {name: in_folder(folder, name) for name in METADATA_FILES}
@@ -231,8 +243,8 @@ class Manifests:
         if self._runner is not None or self._only is not None:
             return self._runner
         tests = [path for path in self._repo.tracked_files if is_test(path, self.folder)]
-        own = (in_folder(self.folder, name) for name in ("conftest.py", "pytest.ini"))
-        if tests and (any(map(self._repo.has, own)) or self._stated.run_pytest):
+        pytest_files = (in_folder(self.folder, name) for name in ("conftest.py", "pytest.ini"))
+        if tests and (any(map(self._repo.has, pytest_files)) or self._stated.run_pytest):
             return "pytest"
         for path in tests:
             with suppress(RepositoryError):
@@ -242,17 +254,18 @@ class Manifests:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Variables that uv is to find empty."""
+        """Variables that uv gets empty."""
         return index_variables(self.texts)
 
     @cached_property
     def strays(self) -> tuple[tuple[str, str], ...]:
-        """What would lead uv out of these files: then it gets none of them as they are."""
+        """Lines that would lead uv out of these files: if there are any, it does not get the files as they
+        are."""
         return tuple(("as uv reads it", stray) for stray in dict.fromkeys(self._stray_lines()))
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Folders of the repository that the project takes packages from, itself first."""
+        """Folders of the repository that the project takes packages from, its own folder first."""
         return (self.folder, *_local_places(self._repo, self.folder, self.texts))
 
     def copy_to(self, scratch: Path) -> Path:
@@ -261,55 +274,55 @@ class Manifests:
         for path, text in self.texts.items():
             (scratch / path).parent.mkdir(parents=True, exist_ok=True)
             if kind_of(path) in {Kind.SETUP_PY, Kind.SETUP_CFG}:
-                continue  # uv builds what is editable all the same: nothing is there to run
+                continue  # uv builds editable packages anyway: without these, there is no code to run
             if kind_of(path) is Kind.PYPROJECT:
                 text = asking_nothing(path, text) if self.strays else harmless(path, text)
             (scratch / path).write_bytes(text.encode())
-        place = scratch / (self.folder if self._lock is None else self._lock)
-        place.mkdir(parents=True, exist_ok=True)
-        return place
+        project = scratch / (self.folder if self._lock is None else self._lock)
+        project.mkdir(parents=True, exist_ok=True)
+        return project
 
     def everything(self, write: Callable[[str], Path]) -> Iterator[InstallWay]:
-        """Yield the ways to install all of it, the most exact first. ``write``: puts lines into a file of
-        ours and returns its path."""
+        """Yield the ways to install everything, the most exact first. ``write``: writes lines to a
+        generated file and returns its path."""
         if self.locked and self.strays:
             return
         if self.locked:
             options = ["--no-install-local", "--no-default-groups", *self._groups]
             options += self._members
             yield InstallWay("uv.lock", (["sync", "--locked", *options],))
-            # What is computed when the project is built can't be compared with the lock: nothing is built.
+            # Metadata that is computed by a build can't be compared with the lock: nothing is built.
             yield InstallWay("uv.lock as it stands", (["sync", "--frozen", *options],))
             return
         if not self.strays and self.sources and self._is_plain:
-            words = [word for source in self.sources for word in source.option or ()]
-            yield InstallWay("all of it, as uv reads it", (["pip", "install", *words],))
+            arguments = [argument for source in self.sources for argument in source.option or ()]
+            yield InstallWay("all of it, as uv reads it", (["pip", "install", *arguments],))
         if any(source.left_out for source in self.sources):
             return
         pins = [line for source in self.sources if source.pinned for line in source.lines]
         free = [line for source in self.sources if not source.pinned for line in source.lines]
         commands = []
         if pins:
-            words = ["pip", "install", "--no-deps", "-r"]
-            commands.append([*words, str(write("\n".join(pins)))])
+            arguments = ["pip", "install", "--no-deps", "-r"]
+            commands.append([*arguments, str(write("\n".join(pins)))])
         if free:
             bounds = constraints({path: self.texts[path] for path in self._requirements}).lines
-            words = ["-c", str(write("\n".join(bounds)))] if bounds else []
-            commands.append(["pip", "install", "-r", str(write("\n".join(free))), *words])
+            arguments = ["-c", str(write("\n".join(bounds)))] if bounds else []
+            commands.append(["pip", "install", "-r", str(write("\n".join(free))), *arguments])
         if commands:
             yield InstallWay(FLATTENED, tuple(commands))
 
     @property
     def flattening_drops(self) -> bool:
-        """Whether ``FLATTENED`` leaves out something that decides versions: constraints that can't be read,
+        """Whether ``FLATTENED`` leaves out something that affects versions: constraints that can't be read,
         uv's own sources and rules, an index."""
         texts = {path: self.texts[path] for path in self._requirements}
-        ruled = [
+        uv_tables = [
             table_of(parse_toml(path, text), "tool", "uv")
             for path, text in self.texts.items()
             if kind_of(path) is Kind.PYPROJECT
         ]
-        own_rules = any(not UV_RULES.isdisjoint(table) for table in ruled)
+        own_rules = any(not UV_RULES.isdisjoint(table) for table in uv_tables)
         return own_rules or self.indexes.own or bool(constraints(texts).left_out)
 
     def installs(self, path: str) -> bool:
@@ -323,18 +336,18 @@ class Manifests:
             return not self.locked and path in self.texts
         return path in with_included([self._only], self.texts.get)
 
-    def export(self, place: Path) -> Sequence[str]:
-        """Return the command that writes the lock's pins to a file, for what can't be installed as a
+    def export(self, path: Path) -> Sequence[str]:
+        """Return the command that writes the lock's pins to a file, if they can't be installed as a
         whole."""
         options = ["--no-hashes", "--no-emit-local", "--no-header", "--no-annotate"]
         options += ["--no-default-groups", *self._groups, *self._members]
-        return ["export", "--frozen", *options, "-o", str(place)]
+        return ["export", "--frozen", *options, "-o", str(path)]
 
     def _stray_lines(self) -> Iterator[str]:
-        """Yield lines of requirements files that would lead uv out of them: to files, or to variables, of
-        ours.
+        """Yield the lines of requirements files that would lead uv out of them: to files of this machine,
+        or to its environment variables.
 
-        uv quotes a file that it can't read as requirements, and puts variables into addresses.
+        uv quotes a file that it can't read as requirements, and inserts variables into addresses.
         """
         requirements = frozenset(self._requirements)
         for path, text in self.texts.items():
@@ -352,14 +365,14 @@ class Manifests:
 
     @property
     def _is_plain(self) -> bool:
-        """Whether uv reads the same in the files as was read here: requirements, each other, indexes."""
+        """Whether uv reads the files as they were read here: requirements, includes, indexes."""
         return all(source.option and not source.left_out for source in self.sources) and all(
             is_plain(path, self.texts[path]) for path in self._requirements
         )
 
     @property
     def _requirements(self) -> list[str]:
-        """Requirements files, those of any name that they include as well."""
+        """Requirements files, also those with any other name that they include."""
         return [
             path
             for path in self.texts
@@ -368,26 +381,26 @@ class Manifests:
 
     @property
     def _members(self) -> list[str]:
-        """A workspace is installed with all its members: their tests lie in the same repository."""
+        """Options for all members of a workspace: their tests are in the same repository."""
         return ["--all-packages"] if "workspace" in table_of(self._facts, "tool", "uv") else []
 
     @property
     def _groups(self) -> list[str]:
         """Options for the extras and groups that tests need, the workspace's and the folder's."""
-        named: list[str] = []
-        own = in_folder(self.folder, "pyproject.toml")
-        # uv takes a member's group for the workspace's; of a folder that is no member it knows none.
-        member = parse_toml(own, self.texts.get(own, "")) if self._members else {}
+        options: list[str] = []
+        manifest = in_folder(self.folder, "pyproject.toml")
+        # uv takes a member's group as the workspace's; it knows no group of a folder that is not a member.
+        member = parse_toml(manifest, self.texts.get(manifest, "")) if self._members else {}
         facts = (self._facts, member)
-        for option, *place in (
+        for option, *keys in (
             ("--extra", "project", "optional-dependencies"),
             ("--group", "dependency-groups"),
         ):
-            tables = [table_of(one, *place) for one in facts]
+            tables = [table_of(document, *keys) for document in facts]
             wanted = TEST_GROUPS.union(self._stated.groups)
             names = sorted(wanted.intersection(set().union(*tables)))
-            named += [word for name in names for word in (option, name)]
-        return named
+            options += [argument for name in names for argument in (option, name)]
+        return options
 
 
 def release(name: str, version: str) -> str:
@@ -396,28 +409,28 @@ def release(name: str, version: str) -> str:
 
 
 def pins_of(exported: str) -> tuple[Source, ...]:
-    """Return uv's export of a lock as one source: what comes from elsewhere than a registry is left out."""
+    """Return uv's export of a lock as one source; packages from elsewhere than a registry are left out."""
     lines = [line.strip() for line in exported.splitlines() if line.strip()]
     pins = tuple(line for line in lines if "==" in line and "@" not in line)
-    others = tuple(line[:_SHOWN] for line in lines if line not in pins)
-    return (Source("uv.lock", pins, pinned=True, left_out=others),) if lines else ()
+    left_out = tuple(line[:_SHOWN] for line in lines if line not in pins)
+    return (Source("uv.lock", pins, pinned=True, left_out=left_out),) if lines else ()
 
 
 def is_test(path: str, folder: str) -> bool:
-    """Return whether this is a test file, by the names that pytest and unittest look for, in a folder."""
+    """Return whether this is a test file in a folder, by the names that pytest and unittest look for."""
     is_inside = folder == "." or path.startswith(f"{folder}/")
     return is_inside and _TEST_FILE.fullmatch(path) is not None
 
 
 def _local_places(repo: RepoContext, folder: str, manifests: Mapping[str, str]) -> tuple[str, ...]:
-    """Folders that the folder's manifests name (path sources, ``-e ./lib``), and workspace members. They
-    are not installed: Python finds their code where it lies (ADR-0039)."""
-    found: dict[str, None] = {}
+    """Return the folders that the folder's manifests name (path sources, ``-e ./lib``), and workspace
+    members. They are not installed: Python imports their code from the repository (ADR-0039)."""
+    projects: dict[str, None] = {}
     for path, text in manifests.items():
-        own = posixpath.dirname(path) == ("" if folder == "." else folder)
-        for place in _named(path, text, own=own):
-            found |= dict.fromkeys(_projects(repo, place))
-    return tuple(place for place in found if place != folder)[:MAX_PLACES]
+        is_own = posixpath.dirname(path) == ("" if folder == "." else folder)
+        for pattern in _named(path, text, own=is_own):
+            projects |= dict.fromkeys(_projects(repo, pattern))
+    return tuple(project for project in projects if project != folder)[:MAX_PLACES]
 
 
 def _named(path: str, text: str, *, own: bool) -> Iterator[str]:
@@ -427,19 +440,19 @@ def _named(path: str, text: str, *, own: bool) -> Iterator[str]:
         document = parse_toml(path, text)
         sources = table_of(document, "tool", "uv", "sources")
         poetry = table_of(document, "tool", "poetry", "dependencies")
-        named = []
+        paths = []
         for source in (*sources.values(), *poetry.values()) if own else ():
-            for one in tables(source if isinstance(source, list) else [source]):
-                named += texts([one.get("path")])
-        named += texts(table_of(document, "tool", "uv", "workspace").get("members"))
-        for place in named:
-            yield posixpath.normpath(posixpath.join(posixpath.dirname(path), place))
+            for table in tables(source if isinstance(source, list) else [source]):
+                paths += texts([table.get("path")])
+        paths += texts(table_of(document, "tool", "uv", "workspace").get("members"))
+        for target in paths:
+            yield posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
 
 
 def _projects(repo: RepoContext, pattern: str) -> Iterator[str]:
-    """Folders with a project of their own that a path, or a pattern of a workspace, means."""
+    """Yield the folders with a project that a path, or a workspace's pattern, means."""
     for name in ("pyproject.toml", "setup.py", "setup.cfg"):
-        wanted = in_folder(pattern, name)
+        manifest = in_folder(pattern, name)
         for path in repo.tracked_files:
-            if path == wanted or ("*" in wanted and PurePosixPath(path).match(wanted)):
+            if path == manifest or ("*" in manifest and PurePosixPath(path).match(manifest)):
                 yield posixpath.dirname(path) or "."

@@ -1,7 +1,7 @@
 """The shape that a lock must have before anything in it is used.
 
-A lock is the repository's word. Names and versions of it become requirements for uv, names of scratch
-files and words of a command line, so they may be names and versions only.
+A lock comes from the repository. Its names and versions become requirements for uv, names of scratch files
+and arguments of commands, so they may be names and versions only.
 """
 
 from typing import Annotated, Any
@@ -141,7 +141,7 @@ class _Named(_Shape):
 
 
 def check_pipenv(path: str, document: Any) -> None:
-    """Raises RecipeError for a Pipfile.lock that pipenv can't have written."""
+    """Raise RecipeError for a Pipfile.lock that pipenv can't have written."""
     check(path, document, _PipenvLock)
     for section, entries in document.items():
         if section != "_meta" and isinstance(entries, dict):
@@ -152,14 +152,14 @@ def check_pipenv(path: str, document: Any) -> None:
 
 
 def check(path: str, document: Any, shape: type[_Shape]) -> None:
-    """Raises RecipeError for a document that its client can't have written."""
+    """Raise RecipeError for a document that its client can't have written."""
     try:
         shape.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
+        location = ".".join(map(str, first["loc"]))
         raise RecipeError(
             RefusalReason.RECIPE_UNSUPPORTED,
-            f"{path} is not as its client writes it, at {place[:100]!r}: {first['msg']}.",
+            f"{path} is not as its client writes it, at {location[:100]!r}: {first['msg']}.",
             next_step="Make a new one with its client.",
         ) from error

@@ -1,4 +1,4 @@
-"""Pipfile.lock as text: its pins, one entry written anew, and the hash by which it knows its Pipfile."""
+"""Pipfile.lock as text: its pins, edits of one entry, and the hash of its Pipfile."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.jsontext import rewritten
 
 _META = "_meta"
-#: Tables of a Pipfile that are no categories of packages, or that the lock calls otherwise.
+#: Tables of a Pipfile that are not categories of packages, or that have another name in the lock.
 _NOT_HASHED_BY_NAME = frozenset(
     {
         *("source", "packages", "dev-packages", "requires", "scripts", "pipfile", "pipenv"),
@@ -29,7 +29,7 @@ _FLOOR = re.compile(r">= ?(?P<version>\d+(?:\.\d+)*)")
 
 
 def parsed_lock(path: str, text: str) -> Mapping[str, Any]:
-    """A Pipfile.lock's JSON object, whatever is in it. Raises RecipeError."""
+    """Return a Pipfile.lock's JSON object, with any content. Raises RecipeError."""
     next_step = "Make a new one with `pipenv lock`."
     try:
         document = json.loads(text.removeprefix(BOM))
@@ -43,7 +43,7 @@ def parsed_lock(path: str, text: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class _Pin:
-    """One entry: a package at a version, as a requirement would say it."""
+    """One entry: a package at a version, also as a requirement."""
 
     name: str
     version: str
@@ -71,7 +71,7 @@ class PipfileLock:
     @cached_property
     def pins(self) -> tuple[_Pin, ...]:
         """Every entry with a version, in order."""
-        found = []
+        pins = []
         for section, name, entry in self._entries():
             version = entry.get("version")
             if isinstance(version, str):
@@ -80,35 +80,35 @@ class PipfileLock:
                 line += f" ; {marker}" if marker else ""
                 pinned = version.lstrip("=")
                 index = entry.get("index")
-                found.append(_Pin(canonicalize_name(name), pinned, line, section, index))
-        return tuple(found)
+                pins.append(_Pin(canonicalize_name(name), pinned, line, section, index))
+        return tuple(pins)
 
     @property
     def python(self) -> str:
-        """The Python that it is for (``3.9``); empty where it doesn't say."""
+        """The Python that it is for (``3.9``); empty if it doesn't say."""
         requires = self._meta.get("requires", {})
         full = str(requires.get("python_full_version", ""))
         return str(requires.get("python_version", "")) or ".".join(full.split(".")[:2])
 
     @property
     def first_source(self) -> str | None:
-        """The name of the index that is asked first."""
+        """The name of the index that is queried first."""
         sources = self._meta.get("sources", ())
         return sources[0].get("name") if sources else None
 
     @property
     def held(self) -> Mapping[str, Sequence[str]]:
-        """Every entry's versions, by canonical name; none of what comes from elsewhere than an index."""
-        found: dict[str, list[str]] = {}
+        """Every entry's versions, by canonical name; none for what comes from elsewhere than an index."""
+        versions_by_name: dict[str, list[str]] = {}
         for _, name, entry in self._entries():
-            versions = found.setdefault(canonicalize_name(name), [])
+            versions = versions_by_name.setdefault(canonicalize_name(name), [])
             if isinstance(entry.get("version"), str):
                 versions.append(entry["version"].lstrip("="))
-        return found
+        return versions_by_name
 
     @property
     def unversioned(self) -> frozenset[str]:
-        """Canonical names of entries without a version that are no folder of the repository."""
+        """Canonical names of entries without a version that are not folders of the repository."""
         return frozenset(
             canonicalize_name(name)
             for _, name, entry in self._entries()
@@ -116,28 +116,36 @@ class PipfileLock:
         )
 
     def is_of(self, path: str, pipfile: str) -> bool:
-        """Does the lock's own hash say that it was made from this Pipfile? Raises RecipeError."""
+        """Return whether the lock's own hash matches this Pipfile. Raises RecipeError."""
         return self._spelling(path, pipfile) is not None
 
     def _spelling(self, path: str, pipfile: str) -> Callable[[str], str] | None:
-        """How the lock's pipenv spells names in the hash of this Pipfile; None: it is not of this one.
+        """Return how the lock's pipenv spells names in the hash of this Pipfile; None if the hash does not
+        match.
 
-        Since 2026 it normalises them; an older one takes them as they are.
+        Since 2026 pipenv normalises them; older versions use them as written.
         """
         stated = self._meta.get("hash", {}).get("sha256")
         spellings: tuple[Callable[[str], str], ...] = (canonicalize_name, str)
-        return next((it for it in spellings if self._hash_of(path, pipfile, it) == stated), None)
+        return next(
+            (
+                spelling
+                for spelling in spellings
+                if self._hash_of(path, pipfile, spelling) == stated
+            ),
+            None,
+        )
 
     def with_release(
         self, name: str, pin: Mapping[str, Any], requires_python: str, sections: Collection[str]
     ) -> "PipfileLock":
-        """The lock with a package at another version in these sections. ``pin``: ``version`` and ``hashes``
-        as an entry has them. Raises RecipeError."""
+        """Return the lock with a package at another version in these sections. ``pin``: ``version`` and
+        ``hashes`` as in an entry. Raises RecipeError."""
         document, markers = deepcopy(dict(self.document)), _marker(requires_python)
         for section, key, entry in self._entries():
             if section in sections and canonicalize_name(key) == name and "version" in entry:
                 new = {**entry, **pin}
-                # The condition that pipenv takes from the release's lowest Python, if it is just that.
+                # pipenv's condition for the release's lowest Python, if the entry has just that.
                 if _FLOOR_MARKER.fullmatch(entry.get("markers", "")):
                     new |= markers
                 document[section][key] = {field: new[field] for field in entry} | new
@@ -146,7 +154,7 @@ class PipfileLock:
     def with_entry(
         self, name: str, pin: Mapping[str, Any], requires_python: str, sections: Collection[str]
     ) -> "PipfileLock":
-        """The lock with one more entry, in the order of the names; as ``with_release``."""
+        """Return the lock with one more entry, in the order of the names. Otherwise as ``with_release``."""
         markers = _marker(requires_python)
         if requires_python and not markers:
             raise unsupported(
@@ -160,18 +168,18 @@ class PipfileLock:
         return self._written(document)
 
     def sections_of(self, name: str, version: str = "") -> frozenset[str]:
-        """The sections that pin a package; with a ``version``, those that pin it to that."""
+        """Return the sections that pin a package; with a ``version``, those that pin it to that."""
         return frozenset(
             pin.section for pin in self.pins if pin.name == name and version in ("", pin.version)
         )
 
     def extras_of(self, name: str) -> frozenset[str]:
-        """The extras of a package that are pinned with it."""
+        """Return the extras of a package that are pinned with it."""
         pins = (Requirement(pin.requirement) for pin in self.pins if pin.name == name)
         return frozenset(extra for pin in pins for extra in pin.extras)
 
     def with_pipfile_hash(self, path: str, before: str, after: str) -> "PipfileLock":
-        """The lock of another Pipfile. Raises RecipeError where it isn't the lock of this one."""
+        """Return the lock of a changed Pipfile. Raises RecipeError if it isn't the lock of the old one."""
         spelling = self._spelling(path, before)
         if spelling is None:
             raise unsupported(
@@ -192,7 +200,7 @@ class PipfileLock:
 
         def named(table: Any) -> Any:
             is_table = isinstance(table, dict)
-            return {name(it): entry for it, entry in table.items()} if is_table else table
+            return {name(key): entry for key, entry in table.items()} if is_table else table
 
         content: dict[str, Any] = {
             _META: {
@@ -211,11 +219,11 @@ class PipfileLock:
         return hashlib.sha256(written.encode()).hexdigest()
 
     def _written(self, document: Mapping[str, Any]) -> "PipfileLock":
-        """In the form that the lock has."""
+        """Return the document as text, in the lock's own form."""
         return PipfileLock(self.path, rewritten(self.text, document))
 
     def _entries(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-        """Section, name and table of every entry; an entry that is no table has an empty one."""
+        """Yield section, name and table of every entry; the table is empty if the entry is not one."""
         for section, entries in self.document.items():
             if section != _META and isinstance(entries, dict):
                 for name, entry in entries.items():
@@ -223,6 +231,7 @@ class PipfileLock:
 
 
 def _marker(requires_python: str) -> dict[str, str]:
-    """The condition that pipenv writes for these Pythons; empty: there is none, or it is not known."""
+    """Return the condition that pipenv writes for these Pythons; empty if there is none, or it is
+    unknown."""
     floor = _FLOOR.fullmatch(requires_python)
     return {"markers": f"python_version >= '{floor['version']}'"} if floor else {}

@@ -1,8 +1,8 @@
-"""uv.lock as text and as a tree, the smallest change of its text to a new one, and the files that uv
-resolves it from, as it may read them outside the sandbox.
+"""uv.lock as text and as a tree, the smallest change from its text to a new one, and the files from which
+uv resolves it, as uv may read them outside the sandbox.
 
-What a lock states of its project (names, requirements, groups, sources) is enough to recreate a manifest
-that is not in the repository; whether that is the manifest it was made from, uv itself reports.
+What a lock states about its project (names, requirements, groups, sources) is enough to recreate a manifest
+that is not in the repository; uv itself reports whether the lock was made from that manifest.
 """
 
 import posixpath
@@ -25,16 +25,16 @@ from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node, g
 from fallback_tier.errors import RecipeError
 from fallback_tier.files import inputs
 
-#: How a lock says that a package's files lie in the repository itself.
+#: Keys by which a lock marks a package whose files are in the repository itself.
 _LOCAL_SOURCES = ("editable", "virtual", "directory")
 
-#: Stands for the version of a local package that its build computes: uv then locks none.
+#: Version of a local package whose build computes it: uv then locks none.
 _UNVERSIONED = "0"
 
-#: The folder of stub wheels, beside a scratch lock: what uv then writes as their registry.
+#: Folder of stub wheels, next to a scratch lock: uv writes it as their registry.
 STUBS = "fallback-tier-stubs"
 
-#: Texts whose shape is known to be right: one resolution asks for the same few locks again and again.
+#: Texts whose shape is known to be valid: one resolution reads the same few locks repeatedly.
 _CHECKED = 8
 
 _BLOCK = re.compile(r"^\[\[package\]\]\r?\n", re.MULTILINE)
@@ -46,15 +46,15 @@ _SIZE = re.compile(r",? size = \d+")
 
 
 def read_tree(path: str, text: str) -> DependencyTree:
-    """The lock as a tree: the project and its workspace's members are roots. Raises RecipeError."""
+    """Return the lock as a tree: the project and its workspace's members are roots. Raises RecipeError."""
     tables = package_tables(path, text)
     installed = (table for table in tables if local_source(table) is None)
     keys = grouped((str(table["name"]), key_of(table)) for table in installed)
     nodes: dict[str, Node] = {}
     roots: list[Node] = []
     for table in tables:
-        asks, version = tuple(_asks(table, keys)), str(table.get("version", ""))
-        node = Node(key_of(table), table["name"], version, asks)
+        edges, version = tuple(_asks(table, keys)), str(table.get("version", ""))
+        node = Node(key_of(table), table["name"], version, edges)
         if local_source(table) is None:
             nodes[node.key] = node
         else:
@@ -63,7 +63,7 @@ def read_tree(path: str, text: str) -> DependencyTree:
 
 
 def package_tables(path: str, text: str) -> Sequence[Mapping[str, Any]]:
-    """The lock's packages, in its order. Raises RecipeError."""
+    """Return the lock's packages, in its order. Raises RecipeError."""
     document = parse_toml(path, text)
     _check(path, text)
     tables: Sequence[Mapping[str, Any]] = document.get("package", ())
@@ -82,23 +82,23 @@ def local_source(table: Mapping[str, Any]) -> str | None:
 
 
 def foreign_source(table: Mapping[str, Any]) -> str | None:
-    """Return ``git``, ``url`` or ``path``; None: a registry, or a folder of the project itself."""
+    """Return ``git``, ``url`` or ``path``; None for a registry, or a folder of the project itself."""
     source = table.get("source", {})
     return next((kind for kind in ("git", "url", "path") if kind in source), None)
 
 
 def registries(path: str, text: str) -> frozenset[str]:
     """Return the registries that packages come from. Raises RecipeError."""
-    found = (table.get("source", {}).get("registry") for table in package_tables(path, text))
-    return frozenset(registry for registry in found if isinstance(registry, str))
+    addresses = (table.get("source", {}).get("registry") for table in package_tables(path, text))
+    return frozenset(registry for registry in addresses if isinstance(registry, str))
 
 
 def spliced(old: str, unchanged: str, new: str) -> str:
-    """The old lock with the blocks of those packages alone that the change is about.
+    """Return the old lock with only the blocks of those packages replaced that the change is about.
 
     ``unchanged``: the old lock as the same uv writes it. A block that is the same in it and in ``new``
-    stays as it was written, and so does the head: a newer uv raises the revision, leaves out sizes,
-    rounds times and simplifies markers in blocks that it had no reason to change.
+    stays as it was written, and so does the head: a newer uv raises the revision, leaves out sizes, rounds
+    times and simplifies markers in blocks that it had no reason to change.
     """
     if "\r\n" in old:
         texts = (text.replace("\r\n", "\n") for text in (old, unchanged, new))
@@ -106,7 +106,7 @@ def spliced(old: str, unchanged: str, new: str) -> str:
     old_head, old_blocks = _split(old)
     base_head, base_blocks = _split(unchanged)
     new_head, new_blocks = _split(new)
-    kept = {_identity(table): block for table, block in old_blocks}
+    old_text_by_identity = {_identity(table): block for table, block in old_blocks}
     base = {_identity(table): _essence(table) for table, _ in base_blocks}
     unversioned = {table["name"] for table, _ in old_blocks if "version" not in table}
     blocks = []
@@ -114,7 +114,7 @@ def spliced(old: str, unchanged: str, new: str) -> str:
         if table["name"] in unversioned:
             table = {key: value for key, value in table.items() if key != "version"}
             block = _OWN_VERSION.sub("", block, count=1)
-        before = kept.get(_identity(table))
+        before = old_text_by_identity.get(_identity(table))
         if before is not None and (
             table.get("source", {}).get("registry") == STUBS or _is_same(base, table)
         ):
@@ -127,15 +127,16 @@ def spliced(old: str, unchanged: str, new: str) -> str:
     if _recorded_settings(base_head) != _recorded_settings(new_head):
         revision = _REVISION.search(old_head)
         head = _REVISION.sub(lambda _: revision[0] if revision else "", new_head, count=1)
-    # The last block ends without an empty line: whoever stands last now.
+    # The last block ends without an empty line, whichever block that is now.
     text = head + "\n".join(f"{block.rstrip()}\n" for block in blocks)
     return text if old.endswith("\n") else text.removesuffix("\n")
 
 
 def rewrites(old: str, new: str) -> bool:
-    """Did uv write anew what no move explains? Only the old lock, as this uv writes it, tells why.
+    """Return whether uv rewrote blocks that no version change explains. The reason shows only in a
+    comparison with the old lock as this uv writes it.
 
-    Local packages aside: their blocks follow their manifests.
+    Local packages are not compared: their blocks follow their manifests.
     """
     old_head, old_blocks = _split(old.replace("\r\n", "\n"))
     new_head, new_blocks = _split(new.replace("\r\n", "\n"))
@@ -149,7 +150,7 @@ def rewrites(old: str, new: str) -> bool:
 
 
 def versioned(text: str) -> str:
-    """The lock as it is beside manifests that have a version: local packages without one get it."""
+    """Return the lock as it is for manifests with a version: local packages without one get it."""
     head, blocks = _split(text)
     return head + "".join(
         block
@@ -160,14 +161,14 @@ def versioned(text: str) -> str:
 
 
 def stub_wheels(path: str, text: str) -> dict[str, str]:
-    """Core metadata, by wheel name, for the locked releases that have no wheel: what the lock says of them.
+    """Return core metadata for the locked releases that have no wheel, by wheel name, from the lock.
 
-    Only a build could tell what they require; the lock already did. Raises RecipeError.
+    Otherwise only a build could determine their requirements. Raises RecipeError.
     """
     stubs = {}
     for table in package_tables(path, text):
-        known = "sdist" in table and "version" in table
-        if known and local_source(table) is None and not table.get("wheels"):
+        is_release = "sdist" in table and "version" in table
+        if is_release and local_source(table) is None and not table.get("wheels"):
             stem = f"{table['name'].replace('-', '_')}-{table['version']}"
             lines = ["Metadata-Version: 2.3", f"Name: {table['name']}"]
             lines += [f"Version: {table['version']}", *_stub_requirements(table)]
@@ -192,24 +193,24 @@ def _stub_requirements(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _requirement_of(entry: Mapping[str, Any], of_extra: str = "") -> str:
-    """What an entry of a lock asks for, as a requirement; ``of_extra``: only with this extra. Raises
+    """Return an entry of a lock as a requirement. ``of_extra``: only with this extra. Raises
     RecipeError."""
     extras = ",".join(entry.get("extras") or entry.get("extra", ()))
     marker = entry.get("marker", "")
     if of_extra:
         marker = f"({marker}) and extra == '{of_extra}'" if marker else f"extra == '{of_extra}'"
-    asked = entry["name"] + (f"[{extras}]" if extras else "") + entry.get("specifier", "")
-    return plain("uv.lock", asked + (f" ; {marker}" if marker else ""))
+    requirement = entry["name"] + (f"[{extras}]" if extras else "") + entry.get("specifier", "")
+    return plain("uv.lock", requirement + (f" ; {marker}" if marker else ""))
 
 
 def _is_same(base: Mapping[tuple[str, str], Mapping[str, Any]], table: Mapping[str, Any]) -> bool:
     before = base.get(_identity(table)) or base.get((table["name"], _UNVERSIONED))
-    ours = {key: value for key, value in _essence(table).items() if key != "version"}
-    return before is not None and ours == {k: v for k, v in before.items() if k != "version"}
+    content = {key: value for key, value in _essence(table).items() if key != "version"}
+    return before is not None and content == {k: v for k, v in before.items() if k != "version"}
 
 
 def _split(text: str) -> tuple[str, list[tuple[dict[str, Any], str]]]:
-    """The text before the first package, and each package's table with its text."""
+    """Return the text before the first package, and each package's table with its text."""
     starts = [match.start() for match in _BLOCK.finditer(text)]
     ends = [*starts[1:], len(text)] if starts else []
     blocks = [text[start:end] for start, end in zip(starts, ends, strict=True)]
@@ -235,33 +236,40 @@ def _identity(table: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _essence(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a block says, without what clients round, leave out or sort as they like."""
+    """Return what a block states, without what clients round, leave out or sort differently."""
     files = [*table.get("wheels", ()), *filter(None, [table.get("sdist")])]
-    named = {(file.get("url") or file.get("path"), file.get("hash")) for file in files}
+    identities = {(file.get("url") or file.get("path"), file.get("hash")) for file in files}
     rest = {key: value for key, value in table.items() if key not in {"wheels", "sdist"}}
-    return {**rest, "files": sorted(map(repr, named))}
+    return {**rest, "files": sorted(map(repr, identities))}
 
 
 def key_of(table: Mapping[str, Any]) -> str:
-    """A package's key in the tree: name and version, if it has one."""
+    """Return a package's key in the tree: name and version, if it has one."""
     return f"{table['name']} {table.get('version', '')}".strip()
 
 
 def _asks(table: Mapping[str, Any], keys: Mapping[str, Sequence[str]]) -> Iterator[DependencyEdge]:
-    specs = {canonicalize_name(it["name"]): it.get("specifier", "") for it in declared(table)}
+    specs = {
+        canonicalize_name(declaration["name"]): declaration.get("specifier", "")
+        for declaration in declared(table)
+    }
     entries = [(entry, False) for entry in table.get("dependencies", ())]
     for group in ("optional-dependencies", "dev-dependencies"):
-        entries += [(it, True) for found in table.get(group, {}).values() for it in found]
+        entries += [
+            (entry, True)
+            for entries_of_group in table.get(group, {}).values()
+            for entry in entries_of_group
+        ]
     for entry, optional in entries:
         name = entry["name"]
-        known = keys.get(name, ())
-        key = key_of(entry) if "version" in entry else (known[0] if known else "")
-        to = key if key in known else None
-        yield DependencyEdge(name, specs.get(name, ""), to, optional=optional)
+        known_keys = keys.get(name, ())
+        key = key_of(entry) if "version" in entry else (known_keys[0] if known_keys else "")
+        target = key if key in known_keys else None
+        yield DependencyEdge(name, specs.get(name, ""), target, optional=optional)
 
 
 def declared(table: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield a local package's declarations, its groups too; a lock has none of others."""
+    """Yield a local package's declarations, also those of its groups; a lock has none of other packages."""
     metadata = table.get("metadata", {})
     yield from metadata.get("requires-dist", ())
     for group in metadata.get("requires-dev", {}).values():
@@ -271,12 +279,12 @@ def declared(table: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 MANIFEST = "pyproject.toml"
 LOCK = "uv.lock"
 
-#: What a program computes at build time that decides the resolution.
+#: Metadata that affects the resolution, if a program computes it at build time.
 _DECIDES = frozenset({"dependencies", "optional-dependencies", "requires-python"})
 
 _EXTRA = re.compile(r"(?:(?P<marker>.*) and )?extra == '(?P<extra>[^']+)'")
 
-#: A lock's ``[options]`` → the setting of ``[tool.uv]`` that they come from.
+#: A lock's ``[options]``, each with the setting of ``[tool.uv]`` that it comes from.
 _OPTIONS = {
     "resolution-mode": "resolution",
     "prerelease-mode": "prerelease",
@@ -286,11 +294,11 @@ _OPTIONS = {
 
 
 def manifest_paths(lock: str, text: str) -> dict[str, Mapping[str, Any]]:
-    """Where the manifests lie that the lock was made from, with the lock's table of each.
+    """Return the paths of the manifests that the lock was made from, with the lock's table of each.
 
-    Raises RecipeError: the lock can't be read, or one lies outside the repository.
+    Raises RecipeError if the lock can't be read, or a manifest is outside the repository.
     """
-    found = {}
+    tables = {}
     for table in package_tables(lock, text):
         if (source := local_source(table)) is None:
             continue
@@ -300,14 +308,14 @@ def manifest_paths(lock: str, text: str) -> dict[str, Mapping[str, Any]]:
                 f"{lock} takes {table['name']} from {folder!r}, outside the repository.",
                 kind="outside",
             )
-        found[posixpath.normpath(posixpath.join(folder, MANIFEST))] = table
-    return found
+        tables[posixpath.normpath(posixpath.join(folder, MANIFEST))] = table
+    return tables
 
 
 def scratch_files(manifests: Mapping[str, str], lock: str, text: str) -> dict[str, str]:
-    """Manifests and lock as uv may read them; manifests that are missing are rebuilt from the lock.
+    """Return manifests and lock as uv may read them; missing manifests are rebuilt from the lock.
 
-    Where a program would compute the version, ``_UNVERSIONED`` stands for it, in both. Raises RecipeError.
+    A version that a program would compute is ``_UNVERSIONED`` in both. Raises RecipeError.
     """
     for table in package_tables(lock, text):
         if foreign_source(table) == "git":
@@ -317,8 +325,8 @@ def scratch_files(manifests: Mapping[str, str], lock: str, text: str) -> dict[st
     files = {lock: versioned(text)}
     for path, table in manifest_paths(lock, text).items():
         if path in manifests:
-            for message in leading_out(path, manifests[path]):
-                raise unsupported(message, kind="source_not_read")
+            for problem in leading_out(path, manifests[path]):
+                raise unsupported(problem, kind="source_not_read")
             version = str(table.get("version", _UNVERSIONED))
             files[path] = _static(path, harmless(path, manifests[path]), version)
         else:
@@ -332,12 +340,12 @@ def rebuilt(lock: str, text: str, table: Mapping[str, Any]) -> str:
 
     document = parse_toml(lock, text)
     metadata = table.get("metadata", {})
-    plain: list[str] = []
+    dependencies: list[str] = []
     extras: dict[str, list[str]] = {extra: [] for extra in metadata.get("provides-extras", ())}
     for entry in metadata.get("requires-dist", ()):
         match = _EXTRA.fullmatch(entry.get("marker", ""))
         if match is None:
-            plain.append(_requirement_of(entry))
+            dependencies.append(_requirement_of(entry))
         else:
             extras.setdefault(match["extra"], []).append(
                 _requirement_of({**entry, "marker": match["marker"] or ""})
@@ -346,12 +354,12 @@ def rebuilt(lock: str, text: str, table: Mapping[str, Any]) -> str:
     project["version"] = table.get("version", _UNVERSIONED)
     if "requires-python" in document:
         project["requires-python"] = document["requires-python"]
-    project |= {"dependencies": plain, "optional-dependencies": extras}
+    project |= {"dependencies": dependencies, "optional-dependencies": extras}
     groups = metadata.get("requires-dev", {})
     written: dict[str, Any] = {
         "project": project,
         "dependency-groups": {
-            name: [_requirement_of(it) for it in own] for name, own in groups.items()
+            name: [_requirement_of(entry) for entry in entries] for name, entries in groups.items()
         },
         "tool": {"uv": _tool_settings(document, table)},
     }
@@ -371,7 +379,7 @@ def missing(lock: str, problem: str, *, kind: str = "") -> RecipeError:
 
 
 def _tool_settings(document: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
-    """``[tool.uv]`` of a manifest; of the root's, also what holds for the whole lock."""
+    """Return ``[tool.uv]`` of a manifest; for the root's, also the settings of the whole lock."""
     manifest, options = document.get("manifest", {}), document.get("options", {})
     members = set(manifest.get("members", ()))
     settings: dict[str, Any] = {"sources": dict(_neighbours(table, members))}
@@ -387,33 +395,33 @@ def _tool_settings(document: Mapping[str, Any], table: Mapping[str, Any]) -> dic
     if "exclude-newer-span" in options:
         settings["exclude-newer"] = options["exclude-newer-span"]
     if members:
-        own = [
+        folders = [
             folder
-            for other in document.get("package", ())
-            if other["name"] in members and (folder := local_source(other)) not in {None, "."}
+            for package in document.get("package", ())
+            if package["name"] in members and (folder := local_source(package)) not in {None, "."}
         ]
-        settings["workspace"] = {"members": own}
+        settings["workspace"] = {"members": folders}
     return settings
 
 
 def _neighbours(
     table: Mapping[str, Any], members: set[str]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """``[tool.uv.sources]``: where a package takes its own neighbours from."""
-    here = local_source(table) or "."
+    """Yield ``[tool.uv.sources]``: from where a package takes its neighbours in the repository."""
+    folder = local_source(table) or "."
     for entry in declared(table):
         kind = next((kind for kind in _LOCAL_SOURCES if kind in entry), None)
         if entry["name"] in members:
             yield entry["name"], {"workspace": True}
         elif kind is not None:
             editable = {"editable": True} if kind == "editable" else {}
-            yield entry["name"], {"path": posixpath.relpath(entry[kind], here), **editable}
+            yield entry["name"], {"path": posixpath.relpath(entry[kind], folder), **editable}
 
 
 def _static(path: str, text: str, version: str) -> str:
-    """The manifest with a version (the locked one) for the one which only a build could tell.
+    """Return the manifest with a version (the locked one) in place of one that only a build could compute.
 
-    Raises RecipeError where a build would tell the requirements too.
+    Raises RecipeError if a build would compute the requirements, too.
     """
     import tomlkit
 
@@ -422,10 +430,10 @@ def _static(path: str, text: str, version: str) -> str:
     dynamic = project.get("dynamic", ()) if isinstance(project, dict) else ()
     if not isinstance(dynamic, list) or not dynamic:
         return text
-    decided = sorted(_DECIDES.intersection(map(str, dynamic)))
-    if decided:
+    keys = sorted(_DECIDES.intersection(map(str, dynamic)))
+    if keys:
         raise unsupported(
-            f"{path} leaves {', '.join(decided)} to its build (`dynamic`), and building it would run its"
+            f"{path} leaves {', '.join(keys)} to its build (`dynamic`), and building it would run its"
             " code outside the sandbox.",
             kind="dynamic",
         )
@@ -435,14 +443,14 @@ def _static(path: str, text: str, version: str) -> str:
 
 
 def locked_in(folder: str, texts: Mapping[str, str]) -> str | None:
-    """Where the uv.lock lies that a folder is locked by: there, or above, where it is of a workspace that
-    has the folder as a member. One that can't be read says nothing of members."""
-    own = in_folder(folder, "pyproject.toml")
+    """Return the folder of the uv.lock that a folder is locked by: its own, or one above it whose workspace
+    has the folder as a member. A lock that can't be read has no known members."""
+    manifest = in_folder(folder, "pyproject.toml")
     for above in (folder, *map(str, PurePosixPath(folder).parents)):
         path = in_folder(above, LOCK)
         if path in texts and above == folder:
             return above
         with suppress(RecipeError):
-            if path in texts and own in manifest_paths(path, texts[path]):
+            if path in texts and manifest in manifest_paths(path, texts[path]):
                 return above
     return None

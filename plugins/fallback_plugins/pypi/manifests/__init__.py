@@ -1,1 +1,1 @@
-"""What a project's own files declare: read, and edited as text."""
+"""Declarations in a project's own files, read and edited as text."""

@@ -1,13 +1,12 @@
 """Requirements that are literals in another text: an install command's arguments, a script's own
 metadata.
 
-Only what is written out is read: a version that is a variable is not a literal. Of an install command's
-arguments only pins are raised; what it installs is all that it names. Offsets are of the whole text, so
-that an edit keeps every other byte.
+Only literals are read: a version that is a variable is not one. Among an install command's arguments only
+pins are raised, but the command installs all that it names. Offsets refer to the whole text, so that an
+edit keeps every other byte.
 
-Commands that notebooks and Python programs start are read as shell lines (ADR-0115). A program is read as
-a syntax tree, never run; texts count as far as they are written out, also under a name that has one
-value.
+Commands that notebooks and Python programs start are read as shell lines (ADR-0115). A program is read as a
+syntax tree, never run; literal texts count, also as the one value of a name.
 """
 
 import ast
@@ -32,11 +31,11 @@ _COMMENT = lazy_pattern(
 )
 _CONTINUED = lazy_pattern(r"[\\`^][ \t]*\r?\n")
 
-#: What is between words of a command, which may be items of a list: ``["pip", "install", "left==1.0"]``.
+#: Text between the words of a command, which may be items of a list: ``["pip", "install", "left==1.0"]``.
 _GAP = r"""(?:["',]*[ \t]+["']?|["'][ \t]*,[ \t]*["'])"""
 _QUOTED = r"\"[^\"\r\n]*\"|'[^'\r\n]*'"
-#: A command that installs what its arguments name, up to the end of the command; one that runs a package's
-#: program; and one that adds packages to the project's own (``uv run --with``).
+#: A command that installs what its arguments name, up to its end; one that runs a package's program; and
+#: one that adds packages to the project's own (``uv run --with``).
 _VALUE = rf"{_GAP}(?!(?:install|wheel|download|inject|run|pip|tool)\b)[^\s\"',;&|-][^\s\"',;&|]*"
 _OPTIONS = rf"(?:{_GAP}-[\w-]+(?:=[^\s\"',]+|{_VALUE})?){{0,20}}"
 _COMMAND = lazy_pattern(
@@ -45,7 +44,7 @@ _COMMAND = lazy_pattern(
     rf"|(?P<runner>uvx)(?=[\s\"'])|uv{_OPTIONS}{_GAP}(?P<adds>run)\b)"
     rf"(?P<arguments>(?:{_QUOTED}|[^\r\n&|;])*)"
 )
-#: Arguments of those two: quoted or not; options that name packages, and a release by its name.
+#: Arguments of the last two: quoted or not; options that name packages; a release after a package's name.
 _ARGUMENT = lazy_pattern(
     r"\"(?P<double>[^\"\r\n]*)\"|'(?P<single>[^'\r\n]*)'|(?P<bare>[^\s\"',\]]+)"
 )
@@ -53,17 +52,17 @@ _NAMES_PACKAGE = lazy_pattern(r"--(?P<option>with|from|spec)(?:=(?P<value>.*))?"
 _RELEASE = lazy_pattern(
     r"(?P<name>[A-Za-z0-9][\w.-]*(?:\[[\w,.-]*\])?)@v?(?P<version>\d[\w.!+]*|latest)"
 )
-#: nox: ``session.install("left==1.0", …)``, over lines.
+#: nox: ``session.install("left==1.0", …)``, over several lines.
 _SESSION = lazy_pattern(r"\bsession\.install\((?P<arguments>(?:[^()]|\([^()]*\))*)\)")
 _FUNCTION = lazy_pattern(r"^[ \t]*def[ \t]+(?P<name>\w+)|^(?=\S)", re.MULTILINE)
 
-#: tox: ``deps =`` with the lines below it; lines for some factors only are left out.
+#: tox: ``deps =`` with the lines below it; lines that apply to some factors only are left out.
 _SECTION = lazy_pattern(r"^\[(?P<name>[^\]\r\n]*)\]", re.MULTILINE)
 _DEPS = lazy_pattern(
     r"^deps[ \t]*=(?P<arguments>[^\r\n]*(?:\r?\n(?:[ \t]+[^\r\n]*|[ \t]*(?=\r?\n)))*)", re.MULTILINE
 )
 _FACTOR = lazy_pattern(r"^[ \t]*(?=\S)[\w{},!. -]+:[ \t][^\r\n]*", re.MULTILINE)
-#: Environments of tox and nox that are made to be old.
+#: Names of environments of tox and nox that have old versions on purpose.
 _OLDEST = lazy_pattern(r"old|min|low|legacy|compat|earl|past|lts|prev", re.IGNORECASE)
 _TEST_TOOLS = frozenset({"tox.ini", "noxfile.py"})
 
@@ -73,13 +72,13 @@ _CONDA_PIP = lazy_pattern(
     re.MULTILINE,
 )
 
-#: pre-commit: what is installed next to a hook; items of node hooks have ``@`` before a version.
+#: pre-commit: packages that are installed next to a hook; items of node hooks have ``@`` before a version.
 _ADDITIONAL = lazy_pattern(
     r"(?<![\w-])additional_dependencies:[ ]*(?:&\w+)?(?P<arguments>[ ]*\[[^\]]{0,20000}\]"
     r"|(?:[ \t]*\r?\n[ \t]*(?:-[ ](?:[^\r\n:]|:(?![ \r\n]))*)?(?=\r?\n|\Z))*)"
 )
 
-#: A requirement among other words; not a path, an address or an option's value.
+#: A requirement within other text; not a path, an address or an option's value.
 _OPERATOR = r"(?:===|==|~=|!=|<=|>=|<|>)"
 _REQUIREMENT = lazy_pattern(
     r"(?<![\w./:@$%{}+-])(?<!(?<!with)(?<!from)(?<!spec)=)"
@@ -87,8 +86,8 @@ _REQUIREMENT = lazy_pattern(
     rf"[ \t]*{_OPERATOR}[ \t]*[\w.!*+-]+(?:[ \t]*,[ \t]*{_OPERATOR}[ \t]*[\w.!*+-]+)*(?=[\s\"',;)\]]|\Z)"
 )
 
-#: Words of a command, whatever they are quoted by; a package by its name alone; what comes with every
-#: environment; a line that only prints a command.
+#: Words of a command, however they are quoted; a package's name alone; packages in every environment; a
+#: line that only prints a command.
 _TOKEN = lazy_pattern(r"[^\s\"',]+")
 _BARE = lazy_pattern(
     r"[A-Za-z0-9][\w.-]*(?:\[[\w,.-]*\])?(?<!\.txt)(?<!\.in)(?<!\.whl)(?<!\.toml)(?<!\.gz)"
@@ -98,12 +97,12 @@ _PRINTS = lazy_pattern(
     r"(?:\b(?:echo|printf|print|warn|error|info|die)\b|^[ \t-]*(?:name|description):)[^\r\n]*\Z",
     re.IGNORECASE,
 )
-#: What a shell or CI puts other words in the place of.
+#: Text that a shell or CI replaces.
 _EXPANDED = lazy_pattern(r"\$?\{\{[^{}\r\n]{0,500}\}\}|\$\([^()\r\n]{0,500}\)|`[^`\r\n]{0,500}`")
-#: How far before a command it is looked for what only prints it (characters).
+#: Length of the text before a command that is searched for something that only prints it (characters).
 _MAX_BEFORE = 500
 
-#: An option that says where packages come from.
+#: An option that sets where packages come from.
 _SOURCE = lazy_pattern(
     r"(?<![\w-])(?:-i|-f|--(?:index-url|extra-index-url|find-links|index|default-index|no-index))(?![\w-])"
 )
@@ -111,7 +110,7 @@ _SOURCE = lazy_pattern(
 #: How a script's own metadata begins (PEP 723).
 SCRIPT_START = "# /// script"
 
-#: … the whole of it, and the array of its requirements.
+#: The whole of that metadata, and the array of its requirements.
 _SCRIPT = lazy_pattern(
     r"^# /// script[ \t]*\r?\n(?P<block>(?:^#(?:[ \t][^\r\n]*)?\r?\n)*?)^# ///[ \t]*$", re.MULTILINE
 )
@@ -125,35 +124,36 @@ _STRING = lazy_pattern(
 
 
 def literals(path: str, text: str, package: str) -> tuple[Declaration, ...]:
-    """Return the declarations of a package among a file's literals, top down; none for another kind.
+    """Return the declarations of a package among a file's literals, top down; none for files of another
+    kind.
 
-    Environments of tox and nox that hold several versions of it, or are called old, hold what a project
+    Environments of tox and nox that have several versions of it, or are named as old, have what a project
     still supports: none of them is read.
     """
-    found = {
+    declarations = {
         start: declaration
         for start, end in _spans(path, text)
         if (declaration := declaration_at(text, start, end, package)) and declaration.clauses
     }
-    read = tuple(found[start] for start in sorted(found))
+    read = tuple(declarations[start] for start in sorted(declarations))
     if kind_in_set(path) is Kind.COMMANDS:
         read = tuple(declaration for declaration in read if declaration.pin is not None)
-    several = len({declaration.pep440 for declaration in found.values()}) > 1
+    several = len({declaration.pep440 for declaration in declarations.values()}) > 1
     return () if several and posixpath.basename(path) in _TEST_TOOLS else read
 
 
 @dataclass(frozen=True)
 class Command:
-    """What one command installs. ``requirements``: as they are written, those by a name alone too.
-    ``has_source``: an option says where packages come from."""
+    """Packages that one command installs. ``requirements``: as written, including bare names.
+    ``has_source``: an option sets where packages come from."""
 
     requirements: tuple[str, ...]
     has_source: bool
 
 
 def install_commands(path: str, text: str) -> tuple[Command, ...]:
-    """Return the commands of a file that name packages. Of test tools' environments that require a package
-    in several versions, none of these requirements is read, as ``literals`` says."""
+    """Return the commands of a file that name packages. If a test tool's environments require several
+    versions of a package, no requirement of it is read, as for ``literals``."""
     kind = kind_in_set(path)
     if kind is Kind.SCRIPT or path.endswith(".ipynb"):
         path, text = "", started_commands(path, text)
@@ -161,24 +161,31 @@ def install_commands(path: str, text: str) -> tuple[Command, ...]:
         return ()
     name = posixpath.basename(path)
     blanked = _blanked(name, text)
-    found = [
+    by_area = [
         (_requirements(blanked, area), _SOURCE.search(blanked, *area.command) is not None)
         for area in _areas(name, blanked)
     ]
     dropped = set[str]()
     if name in _TEST_TOOLS:
-        written = {name: it for names, _ in found for name, it in names}
-        dropped = {name for names, _ in found for name, it in names if written[name] != it}
+        last_by_name = {name: requirement for names, _ in by_area for name, requirement in names}
+        dropped = {
+            name
+            for names, _ in by_area
+            for name, requirement in names
+            if last_by_name[name] != requirement
+        }
     commands = (
-        Command(tuple(it for name, it in names if name not in dropped), has_source)
-        for names, has_source in found
+        Command(
+            tuple(requirement for name, requirement in names if name not in dropped), has_source
+        )
+        for names, has_source in by_area
     )
     return tuple(command for command in commands if command.requirements)
 
 
 def has_literals(path: str, text: str) -> bool:
-    """Return whether a file that is changed for its literals alone has any requirement among them, or a
-    command that installs a package. CI, and commands that a program starts, are not changed."""
+    """Return whether a file that is changed only for its literals has any requirement among them, or a
+    command that installs a package. CI files, and commands that a program starts, are never changed."""
     kind = kind_in_set(path)
     if kind is Kind.CI:
         return False
@@ -188,15 +195,17 @@ def has_literals(path: str, text: str) -> bool:
 
 
 def script_metadata(text: str) -> str:
-    """Return the lines of a script's own metadata, without their comment signs; empty if it has none."""
+    """Return the lines of a script's own metadata, without their comment signs; empty if there is none."""
     blocks = (match["block"] for match in _SCRIPT.finditer(text))
-    return "\n".join(it.removeprefix("#").strip() for block in blocks for it in block.splitlines())
+    return "\n".join(
+        line.removeprefix("#").strip() for block in blocks for line in block.splitlines()
+    )
 
 
 def without(text: str, read: tuple[Declaration, ...]) -> str:
     """Return the text with the versions of these declarations blanked."""
-    for one in read:
-        start, end = one.clauses[0].operator_start, one.clauses[-1].end
+    for declaration in read:
+        start, end = declaration.clauses[0].operator_start, declaration.clauses[-1].end
         text = text[:start] + " " * (end - start) + text[end:]
     return text
 
@@ -205,20 +214,20 @@ def _spans(path: str, text: str) -> Iterator[tuple[int, int]]:
     kind = kind_in_set(path)
     if kind is Kind.SCRIPT:
         for block in _SCRIPT.finditer(text):
-            for listed in _DEPENDENCIES.finditer(text, *block.span("block")):
-                strings = _STRING.finditer(text, *listed.span("items"))
-                yield from (it.span(it.lastgroup) for it in strings if it.lastgroup)
+            for array in _DEPENDENCIES.finditer(text, *block.span("block")):
+                strings = _STRING.finditer(text, *array.span("items"))
+                yield from (string.span(string.lastgroup) for string in strings if string.lastgroup)
     elif kind is Kind.COMMANDS and _may_install(text):
         name = posixpath.basename(path)
         blanked = _blanked(name, text)
         for area in _areas(name, blanked):
             # A pin with hashes is not raised: they are those of the old release.
             if "--hash" not in blanked[slice(*area.span)]:
-                yield from (it.span() for it in _REQUIREMENT.finditer(blanked, *area.span))
+                yield from (match.span() for match in _REQUIREMENT.finditer(blanked, *area.span))
 
 
 def _blanked(name: str, text: str) -> str:
-    """The text without comments, ends of continued lines, and tox's lines for some factors only."""
+    """Return the text with comments, ends of continued lines, and tox's lines for some factors blanked."""
     blanked = _CONTINUED.sub(_blank, _COMMENT.sub(_blank, text))
     return _FACTOR.sub(_blank, blanked) if name == "tox.ini" else blanked
 
@@ -230,8 +239,8 @@ def _may_install(text: str) -> bool:
 
 @dataclass(frozen=True)
 class _Area:
-    """Where a command names packages. ``command``: all of its arguments. ``is_python``: names are strings
-    there. ``client``: as ``client_of`` returns it."""
+    """Span in which a command names packages. ``command``: span of all its arguments. ``is_python``: the
+    names are Python strings. ``client``: as ``client_of`` returns it."""
 
     span: tuple[int, int]
     command: tuple[int, int]
@@ -240,52 +249,61 @@ class _Area:
 
 
 def _requirements(text: str, area: _Area) -> list[tuple[str, str]]:
-    """(canonical name, requirement) of what a command's arguments name."""
+    """Return (canonical name, requirement) for each package that a command's arguments name."""
     start, end = area.span
-    found = [match.span() for match in _REQUIREMENT.finditer(text, start, end)]
+    spans = [match.span() for match in _REQUIREMENT.finditer(text, start, end)]
     rest = text[start:end]
-    for one, other in found:
-        rest = rest[: one - start] + " " * (other - one) + rest[other - start :]
+    for begin, stop in spans:
+        rest = rest[: begin - start] + " " * (stop - begin) + rest[stop - start :]
     rest = _EXPANDED.sub(lambda match: "$" * len(match[0]), rest)
     if area.is_python:
-        rest = " ".join(it[0][1:-1] for it in re.finditer(_QUOTED, rest))
-    words = [it[0].lstrip("[{") for it in _TOKEN.finditer(rest)]
-    # Without a list's brackets around it; those of extras stay.
+        rest = " ".join(match[0][1:-1] for match in re.finditer(_QUOTED, rest))
+    words = [match[0].lstrip("[{") for match in _TOKEN.finditer(rest)]
+    # Remove the brackets of a list around it; those of extras stay.
     words = [word if "[" in word else word.rstrip("]}") for word in words]
-    written = [text[slice(*it)] for it in found]
+    requirements = [text[slice(*span)] for span in spans]
     for before, word in zip(["", *words], words, strict=False):
         release = _RELEASE.fullmatch(word)
         if release is not None:
             exact = "" if release["version"] == "latest" else f"=={release['version']}"
-            written.append(release["name"] + exact)
+            requirements.append(release["name"] + exact)
         elif _BARE.fullmatch(word) and not takes_word(area.client, before):
-            written.append(word)
-    names = ((canonicalize_name(re.split(r"[^\w.-]", it, maxsplit=1)[0]), it) for it in written)
-    return [(name, it) for name, it in names if name != it or name not in _ALWAYS_THERE]
+            requirements.append(word)
+    names = (
+        (canonicalize_name(re.split(r"[^\w.-]", requirement, maxsplit=1)[0]), requirement)
+        for requirement in requirements
+    )
+    return [
+        (name, requirement)
+        for name, requirement in names
+        if name != requirement or name not in _ALWAYS_THERE
+    ]
 
 
 def _run(
     text: str, span: tuple[int, int], client: str, *, has_tool: bool
 ) -> Iterator[tuple[int, int]]:
-    """Where a command that runs a program names packages: the values of its options, and, if it has a tool,
-    the first other word, unless an option names that. What follows are the program's own arguments."""
+    """Yield the spans in which a command that runs a program names packages: the values of its options,
+    and, if it has a tool, the first other word, unless an option names the package. The program's own
+    arguments follow."""
     start, end = span
-    is_item = text[start:end][:1] in {'"', "'"}  # of a list: ``["uvx", "late"]``
+    is_item = text[start:end][:1] in {'"', "'"}  # in a list: ``["uvx", "late"]``
     option = before = ""
     for match in _ARGUMENT.finditer(text, start + is_item, end):
-        word, place = match[match.lastgroup or 0], match.span(match.lastgroup or 0)
-        named = _NAMES_PACKAGE.fullmatch("--with" if word == "-w" and client == "uv" else word)
+        word, word_span = match[match.lastgroup or 0], match.span(match.lastgroup or 0)
+        is_with = word == "-w" and client == "uv"
+        option_match = _NAMES_PACKAGE.fullmatch("--with" if is_with else word)
         if before in {"with", "from", "spec"}:
-            yield place
+            yield word_span
             option = before if before != "with" else option
-        elif named and named["value"]:
-            yield place[1] - len(named["value"]), place[1]
-            option = named["option"] if named["option"] != "with" else option
+        elif option_match and option_match["value"]:
+            yield word_span[1] - len(option_match["value"]), word_span[1]
+            option = option_match["option"] if option_match["option"] != "with" else option
         elif has_tool and not word.startswith("-") and not takes_word(client, before):
             if not option:
-                yield place
+                yield word_span
             return
-        before = named["option"] if named and not named["value"] else word
+        before = option_match["option"] if option_match and not option_match["value"] else word
 
 
 def _areas(name: str, text: str) -> Iterator[_Area]:
@@ -297,26 +315,29 @@ def _areas(name: str, text: str) -> Iterator[_Area]:
         client = client_of(text[start : match.start("arguments")])
         runs = match["runner"] or match["verb"] == "run"
         if runs or match["adds"]:
-            named = _run(text, span, client, has_tool=bool(runs))
-            yield from (_Area(it, span, client=client) for it in named)
+            spans = _run(text, span, client, has_tool=bool(runs))
+            yield from (_Area(package_span, span, client=client) for package_span in spans)
         else:
             yield _Area(span, span, client=client)
-    is_python, found = name.endswith(".py"), list[re.Match[str]]()
+    is_python, matches = name.endswith(".py"), list[re.Match[str]]()
     if is_python:
         sessions = _SESSION.finditer(text)
-        found = [it for it in sessions if not _is_of_old(_FUNCTION, text, it.start())]
+        matches = [match for match in sessions if not _is_of_old(_FUNCTION, text, match.start())]
     elif name == "tox.ini":
-        found = [it for it in _DEPS.finditer(text) if not _is_of_old(_SECTION, text, it.start())]
+        matches = [
+            match for match in _DEPS.finditer(text) if not _is_of_old(_SECTION, text, match.start())
+        ]
     elif name.endswith((".yml", ".yaml")):
-        found = [*_CONDA_PIP.finditer(text), *_ADDITIONAL.finditer(text)]
-        found = [it for it in found if not re.search(r"@\d", it["arguments"])]  # of node
-    for match in found:
+        matches = [*_CONDA_PIP.finditer(text), *_ADDITIONAL.finditer(text)]
+        # Items with ``@`` before a version belong to node hooks.
+        matches = [match for match in matches if not re.search(r"@\d", match["arguments"])]
+    for match in matches:
         span = match.span("arguments")
         yield _Area(span, span, is_python)
 
 
 def _is_of_old(heading: re.Pattern[str], text: str, end: int) -> bool:
-    """Return whether the last heading before an offset names an environment that is made to be old."""
+    """Return whether the last heading before an offset names an environment that is old on purpose."""
     names = [match["name"] or "" for match in heading.finditer(text, 0, end)]
     return _OLDEST.search(names[-1] if names else "") is not None
 
@@ -325,10 +346,10 @@ def _blank(match: re.Match[str]) -> str:
     return " " * len(match[0])
 
 
-#: What a program must hold to install packages.
+#: Text that a program contains if it installs packages.
 _INSTALLS = lazy_pattern(r"pip3?\b|pip_|piplite|uv\b|requirements *=|packages_to_install")
 
-#: Functions that run a process, or a client's own main function; functions that install what they get;
+#: Functions that run a process, or a client's own main function; functions that install their arguments;
 #: arguments that take requirements, and those that take a command.
 _PROCESS = lazy_pattern(
     r"(?:\w+_)?(?:run|call|check|popen|system|get(?:status)?output|main|shell|sh|bash|exec|spawn|execute|sudo"
@@ -344,22 +365,22 @@ _REQUIREMENTS = frozenset(
 _COMMANDS = frozenset({"args", "cmd", "command", "commands"})
 _VERBS = frozenset({"install", "download", "wheel"})
 
-#: Texts whose commands are kept: a survey and a resolution ask for those of the same programs.
+#: Texts whose commands are cached: a survey and a resolution read the same programs.
 _TEXTS = 32
 
-#: Longest name of a function that is looked at (characters).
+#: Longest name of a function that is matched (characters).
 _MAX_NAME = 100
 
-#: What stands for a computed part of a text.
+#: Placeholder for a computed part of a text.
 _COMPUTED = "{}"
 
-#: A notebook's commands of a shell: ``!pip install``, ``%pip install``.
+#: Shell commands of a notebook: ``!pip install``, ``%pip install``.
 _MAGIC = lazy_pattern(
     r"^(?P<indent>[ \t]*)(?:!|%(?=(?:pip|uv|sx|system)\b))[ \t]*(?P<command>.*)", re.MULTILINE
 )
 _CONTINUED_IN_SOURCE = lazy_pattern(r"\\[ \t]*\r?\n")
 
-#: What a text that can't be read raises.
+#: Errors raised for a text that can't be read.
 _UNREADABLE = (
     *(SyntaxError, ValueError, TypeError, KeyError, AttributeError, RecursionError, MemoryError),
 )
@@ -367,8 +388,8 @@ _UNREADABLE = (
 
 @lru_cache(maxsize=_TEXTS)
 def started_commands(path: str, text: str) -> str:
-    """Return the install commands that a notebook (by ``path``) or a Python program starts, one a line. Of
-    what can't be parsed each line may be one: its text."""
+    """Return the install commands that a notebook (by ``path``) or a Python program starts, one per line.
+    If the text can't be parsed, return it: each of its lines may be one."""
     if not _INSTALLS.search(text):
         return ""
     read = _of_notebook if path.endswith(".ipynb") else _of_program
@@ -395,28 +416,32 @@ def _of_program(text: str) -> Iterator[str]:
 
 
 class _Program:
-    """Reads a program's calls and tables. ``values``: the words of each name that is assigned once."""
+    """Reader of a program's calls and tables. ``values``: the words of each name that has one value."""
 
     def __init__(self, tree: ast.AST) -> None:
         self.values: dict[str, list[str]] = {}
-        found: dict[str, list[str]] = {}
-        several: set[str] = set()
+        words_by_name: dict[str, list[str]] = {}
+        ambiguous: set[str] = set()
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
                 for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                     if isinstance(target, ast.Name):
                         words = self.words(node.value)
-                        if found.setdefault(target.id, words) != words:
-                            several.add(target.id)
-        self.values = {name: words for name, words in found.items() if name not in several}
+                        if words_by_name.setdefault(target.id, words) != words:
+                            ambiguous.add(target.id)
+        self.values = {
+            name: words for name, words in words_by_name.items() if name not in ambiguous
+        }
 
     def command(self, node: ast.AST) -> str:
-        """Return the command that a call, a list or a table has packages installed by; empty: none."""
+        """Return the command by which a call, list or table installs packages; empty if it does not."""
         match node:
             case ast.Dict():
                 entries = zip(node.keys, node.values, strict=True)
-                named = [value for key, value in entries if _is(key, "pip")]
-                return _installing(it for value in named for it in self._listed(value))
+                pip_values = [value for key, value in entries if _is(key, "pip")]
+                return _installing(
+                    requirement for value in pip_values for requirement in self._listed(value)
+                )
             case ast.List() | ast.Tuple():
                 words = self.words(node)
                 return " ".join(words) if "pip" in words and not _VERBS.isdisjoint(words) else ""
@@ -428,45 +453,55 @@ class _Program:
         name, owner = _name(node.func), ""
         if isinstance(node.func, ast.Attribute):
             owner = _name(node.func.value)
-        words = [it for argument in node.args for it in self.words(argument)]
+        words = [word for argument in node.args for word in self.words(argument)]
         if _INSTALLER.fullmatch(name) or (name == "install" and owner in _BROWSERS_CLIENTS):
             return _installing(words)
-        required = [it.value for it in node.keywords if it.arg in _REQUIREMENTS]
+        required = [keyword.value for keyword in node.keywords if keyword.arg in _REQUIREMENTS]
         if required:
-            return _installing(it for value in required for it in self._listed(value))
+            return _installing(
+                requirement for value in required for requirement in self._listed(value)
+            )
         if not _PROCESS.fullmatch(name):
             return ""
         words += [
-            it for one in node.keywords if one.arg in _COMMANDS for it in self.words(one.value)
+            word
+            for keyword in node.keywords
+            if keyword.arg in _COMMANDS
+            for word in self.words(keyword.value)
         ]
         if "main" in name and words and words[0] in _VERBS:
             words = ["pip", *words]
-        return " ".join(it.replace("\n", " ; ") for it in words)
+        return " ".join(word.replace("\n", " ; ") for word in words)
 
     def _listed(self, node: ast.expr) -> list[str]:
-        """The requirements of a list, or of a table's ``packages``."""
+        """Return the requirements in a list, or in a table's ``packages``."""
         if isinstance(node, ast.Dict):
             entries = zip(node.keys, node.values, strict=True)
-            return [it for key, one in entries if _is(key, "packages") for it in self.words(one)]
+            return [
+                requirement
+                for key, value in entries
+                if _is(key, "packages")
+                for requirement in self.words(value)
+            ]
         return self.words(node)
 
     def words(self, node: ast.expr) -> list[str]:
-        """Return the texts of a list, or one text, with ``{…}`` for what is computed."""
+        """Return the texts of a list, or one text, with ``{…}`` for a computed part."""
         match node:
             case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
-                found = [it for item in items for it in self.words(item)]
+                texts = [text for item in items for text in self.words(item)]
             case ast.Starred(value=value):
-                found = self.words(value)
+                texts = self.words(value)
             case (
                 ast.BinOp(left=ast.List() as left, op=ast.Add(), right=right)
                 | ast.BinOp(left=ast.Name() as left, op=ast.Add(), right=ast.List() as right)
             ):
-                found = [*self.words(left), *self.words(right)]
+                texts = [*self.words(left), *self.words(right)]
             case ast.Name(id=name) if name in self.values:
-                found = self.values[name]
+                texts = self.values[name]
             case _:
-                found = [self._text(node)]
-        return [it for it in found if it and it != _COMPUTED]
+                texts = [self._text(node)]
+        return [text for text in texts if text and text != _COMPUTED]
 
     def _text(self, node: ast.expr) -> str:
         match node:
@@ -486,8 +521,8 @@ class _Program:
             case ast.Call(func=ast.Attribute(value=value, attr="format" | "split" | "strip")):
                 return self._text(value)
             case ast.FormattedValue(value=ast.Name(id=name)) | ast.Name(id=name):
-                known = self.values.get(name, ())
-                return known[0] if len(known) == 1 else f"{{{name}}}"
+                name_words = self.values.get(name, ())
+                return name_words[0] if len(name_words) == 1 else f"{{{name}}}"
         return _COMPUTED
 
 
@@ -496,11 +531,11 @@ def _is(key: ast.expr | None, text: str) -> bool:
 
 
 def _name(node: ast.expr) -> str:
-    """The last part of a name; empty for a longer one than anybody writes."""
+    """Return the last part of a name; empty if it is longer than real names."""
     name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
     return name if len(name) <= _MAX_NAME else ""
 
 
 def _installing(requirements: Iterable[str]) -> str:
-    quoted = " ".join(f"'{it}'" for it in requirements if "'" not in it)
+    quoted = " ".join(f"'{requirement}'" for requirement in requirements if "'" not in requirement)
     return f"pip install {quoted}" if quoted else ""

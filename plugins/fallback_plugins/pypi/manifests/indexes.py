@@ -1,12 +1,12 @@
-"""The indexes and hosts that a repository names, in whichever syntax its client reads.
+"""Indexes and hosts that a repository names, in whichever syntax its client reads.
 
-Who published a package's archive is known only if nothing but the one registry that is asked can have it.
-In doubt a project has an index of its own.
+A package's archive has a known publisher only if it can come from no other registry than the one that is
+queried. In doubt a project counts as having its own index.
 
-uv is kept from hosts that only a repository names (ADR-0096). uv reads the files of the folder that it
-runs in, and connects to the hosts that they name. These files are read here first: unless each index, and
-each address of an archive, is of an allowed host, uv is not started. A package from a registry can't add
-an address: uv takes those from a project's own files only.
+uv is kept from hosts that only a repository names (ADR-0096). uv reads the files of the folder that it runs
+in, and connects to the hosts that they name. So these files are read first: unless each index, and each
+address of an archive, is on an allowed host, uv is not started. A package from a registry can't add an
+address: uv takes addresses only from a project's own files.
 """
 
 import json
@@ -42,78 +42,79 @@ from fallback_tier.execution import ClientRunner, CommandResult, allowing
 from fallback_tier.hosts import HostRefusedError, Hosts, NamedHost, host_in
 from fallback_tier.lazy_patterns import lazy_pattern
 
-#: Files that set up a client, beside the manifests that it reads.
+#: Files with a client's settings, in addition to the manifests that it reads.
 _SETTINGS = (
     *("uv.toml", "pip.conf", "pip.ini", "pdm.toml", ".pdm.toml"),
     *("hatch.toml", "pixi.toml", "tox.toml"),
 )
 
-#: The public registry, by its two host names. In parts: no file here names a registry that could be asked.
+#: The public registry's two host names. In parts, so that no file here names a registry that could be
+#: queried.
 _PUBLIC = (".".join(("pypi", "org")), ".".join(("pypi", "python", "org")))
 
 #: Keys of uv's settings, and of its ``pip`` table, that name a registry or a folder.
 _OF_UV = ("index", "index-url", "extra-index-url", "find-links", "no-index")
 
-#: In files of any kind but requirements: keys of pip's settings, pip-tools', pixi's, tox's and setuptools',
-#: variables and options of clients that somebody runs. Not ``dependency_links``: pip 19.0 ignores them.
+#: For all files but requirements: keys in the settings of pip, pip-tools, pixi, tox and setuptools, and
+#: variables and options of clients in commands. Not ``dependency_links``: pip 19.0 and later ignores them.
 _IN_WORDS = lazy_pattern(
     r"(?<!emit[-_])(?:index[-_]?(?:url|server)|find[-_]links)|(?<![a-z0-9])no[-_]index"
     r"|\bUV_(?:DEFAULT_)?INDEX\b|PYPI[-_](?:URL|MIRROR)|\b(?:PIP|UV)_CONFIG_FILE"
     r"|--(?:(?:default|extra)-)?index\b(?!-)"
-    # pip lets an option be shortened.
+    # pip accepts shortened options.
     r"|(?<![\w-])-(?:i|-(?:in|ex|fi)[a-z-]{0,14})[\s,='\"]{0,9}(?:https?|file)://"
-    # A command may go on behind a backslash, and an array's on the next line.
+    # A command may continue after a backslash, and an array's on the next line.
     r"|\b(?:install|compile|sync|download|wheel)\b(?:.|(?<=[\\,\[])\n){0,200}?[\s'\"]-[if](?:\b|(?:https?|file)://)",
     re.IGNORECASE,
 )
 _COMMENT = lazy_pattern(r"^[ \t]*#.*", re.MULTILINE)
 _LINE_END = lazy_pattern(r"\r\n?")
 
-#: No manifest or setting that anybody wrote is longer; what is takes seconds to read.
+#: Longer files were not written by people, and take seconds to read.
 _MAX_CHARS = 1_000_000
 
-#: Where clients have tables of registries in pyproject.toml.
+#: Clients' tables of registries in pyproject.toml.
 _TABLES = (("poetry", "source"), ("pdm", "source"), ("rye", "sources"))
 
-#: Stands for the address of what can't be read.
+#: Placeholder for an address that can't be read.
 _UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
 class Indexes:
-    """``own``: a manifest or setting names a registry, or a folder of packages; ``locked``: addresses of
-    the registries, other than the public one, that locks have their packages from."""
+    """Indexes that files name. ``own``: a manifest or setting names a registry, or a folder of packages;
+    ``locked``: addresses of the registries, other than the public one, that locks have packages from."""
 
     own: bool = False
     locked: tuple[str, ...] = ()
 
     def only(self, registry: str) -> bool:
-        """Can nothing but the public registry, and this one, have the packages?"""
-        return not self.own and {it.rstrip("/") for it in self.locked} <= {registry.rstrip("/")}
+        """Return whether the packages can come from no registry but the public one and this one."""
+        return not self.own and {url.rstrip("/") for url in self.locked} <= {registry.rstrip("/")}
 
 
 def settings_of(folders: Iterable[str]) -> list[str]:
-    """Return the paths of client settings of projects in these folders: there, and above."""
-    found: dict[str, None] = {}
+    """Return the paths of client settings for projects in these folders: in the folders and above them."""
+    paths: dict[str, None] = {}
     for folder in map(PurePosixPath, folders):
-        for place in (folder, *folder.parents):
-            found |= dict.fromkeys(str(place / name) for name in _SETTINGS)
-    return [*found]
+        for parent in (folder, *folder.parents):
+            paths |= dict.fromkeys(str(parent / name) for name in _SETTINGS)
+    return [*paths]
 
 
 def indexes_named(files: Mapping[str, str], *, unread: bool = False) -> Indexes:
-    """What manifests, locks and settings name, by path. What can't be read may name anything; ``unread``:
-    there are such files besides."""
-    own, locked = unread, dict[str, None]()
+    """Return the indexes that manifests, locks and settings name. ``files``: texts by path. A file that
+    can't be read may name anything; ``unread``: there are such files in addition."""
+    has_own, locked = unread, dict[str, None]()
     for path, text in files.items():
         try:
             if kind_of(path) in LOCKS:
                 locked |= dict.fromkeys([url for url in _locked(path, text) if not is_public(url)])
             else:
-                own = own or _names_one(path, text)
+                has_own = has_own or _names_one(path, text)
         except (RecipeError, ValueError, RecursionError):
-            own = True
-    return Indexes(own, tuple(sorted(locked)))
+            has_own = True
+    return Indexes(has_own, tuple(sorted(locked)))
 
 
 def is_public(url: str) -> bool:
@@ -123,8 +124,8 @@ def is_public(url: str) -> bool:
         is_plain = parts.port is None and parts.username is None
     except ValueError:
         return False
-    is_it = parts.scheme == "https" and parts.hostname in _PUBLIC and is_plain
-    return is_it and parts.path.rstrip("/") == "/simple"
+    is_registry = parts.scheme == "https" and parts.hostname in _PUBLIC and is_plain
+    return is_registry and parts.path.rstrip("/") == "/simple"
 
 
 def _names_one(path: str, text: str) -> bool:
@@ -142,7 +143,7 @@ def _names_one(path: str, text: str) -> bool:
 
 def has_own_index(path: str, text: str) -> bool:
     """Return whether a manifest's own keys or lines say that its packages come from elsewhere than the
-    public registry. If so, no other registry is asked about them."""
+    public registry. If so, no other registry is queried for them."""
     kind = kind_in_set(path)
     if kind is Kind.REQUIREMENTS:
         public = [*map(is_public, index_lines(text))]
@@ -162,8 +163,8 @@ def _in_toml(name: str, document: Mapping[str, Any]) -> bool:
     if name in {"pdm.toml", ".pdm.toml"}:
         return bool(document)
     uv = document if name == "uv.toml" else table_of(document, "tool", "uv")
-    named = any(one.get(key) for one in (uv, table_of(uv, "pip")) for key in _OF_UV)
-    return named or any(
+    is_named = any(table.get(key) for table in (uv, table_of(uv, "pip")) for key in _OF_UV)
+    return is_named or any(
         _is_another(source)
         for client, key in _TABLES
         for source in _listed(table_of(document, "tool", client).get(key))
@@ -171,7 +172,7 @@ def _in_toml(name: str, document: Mapping[str, Any]) -> bool:
 
 
 def _listed(value: object) -> list[Any]:
-    """Return an array's items; of another value, that value alone."""
+    """Return an array's items; for another value, a list of it."""
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
@@ -184,11 +185,12 @@ def _is_another(source: object) -> bool:
 
 
 def _locked(path: str, text: str) -> Iterator[str]:
-    """Registries that a lock names. Raises RecipeError, ValueError, RecursionError where it can't be."""
+    """Yield the registries that a lock names. Raises RecipeError, ValueError, RecursionError if it can't be
+    read."""
     if kind_of(path) is Kind.PIPFILE_LOCK:
         document = json.loads(text)
         meta = table_of(document if isinstance(document, dict) else {}, "_meta")
-        yield from (str(one.get("url", _UNKNOWN)) for one in tables(meta.get("sources")))
+        yield from (str(source.get("url", _UNKNOWN)) for source in tables(meta.get("sources")))
         return
     document = parse_toml(path, text)
     for package in (*tables(document.get("package")), *tables(document.get("packages"))):
@@ -198,34 +200,34 @@ def _locked(path: str, text: str) -> Iterator[str]:
             yield str(source.get("url", _UNKNOWN))
 
 
-#: Commands that ask nobody.
+#: Commands that contact no host.
 _ASKS_NOBODY = frozenset({"venv", "export", "cache", "python", "--version"})
 
-#: How folders begin that hold what a client may read, and nothing else.
+#: Prefixes of the names of folders that contain only what a client may read.
 _SCRATCH = ("fallback-tier-", "scratch-")
 
 #: Options that name a file of requirements.
 _FILES = frozenset({"-r", "-c", "--requirements", "--requirement", "--constraint", "--override"})
 
-#: Where an address begins in a text, in whatever way a reader of addresses may take it for one.
+#: The beginning of an address in a text, in any form that a reader of addresses may accept.
 _BEGIN = lazy_pattern(
     r"(?<![A-Za-z0-9])(?:[A-Za-z][A-Za-z0-9.-]*\+)?(?:https?|ssh|git|ftps?|s3|gs)\s*:",
     re.IGNORECASE,
 )
 _SCHEME = lazy_pattern(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]+:|[/\\]{2})|.*?(?:\$\{|[\t\r\n])", re.DOTALL)
 
-#: Keys of settings and locks that hold a place and nothing else, in whatever way it is written.
+#: Keys of settings and locks whose whole value is an address or path, in any form.
 _PLACES = ("index-url", "extra-index-url", "find-links", "index", "registry", "url", "git")
 
-#: What uv reads of a project.
+#: Files of a project that uv reads.
 _PROJECTS = ("pyproject.toml", "uv.toml", "uv.lock")
 
 
 def wall(hosts: Hosts, cwd: Path, args: Sequence[str], _report: Path) -> Mapping[str, str]:
-    """As ``ecosystem_rules.Wall``."""
+    """Implement ``ecosystem_rules.Wall``."""
     if not args or args[0] in _ASKS_NOBODY or "--offline" in args:
         return {}
-    root = next((it for it in (cwd, *cwd.parents) if it.name.startswith(_SCRATCH)), cwd)
+    root = next((folder for folder in (cwd, *cwd.parents) if folder.name.startswith(_SCRATCH)), cwd)
     refused = []
     for path, address in _named(root, cwd, args):
         if not hosts.admits(address):
@@ -244,8 +246,8 @@ def run_uv(
     timeout_s: float,
     env: Mapping[str, str],
 ) -> CommandResult:
-    """As ``ClientRunner.run``. A host that a uv.lock names for an archive may be asked if the entry's own
-    registry names it too: that is asked about one release of each such host."""
+    """Run uv as ``ClientRunner.run`` does. A host that only a uv.lock names for an archive is allowed if
+    the entry's own registry names it too: one release of each such host is looked up there."""
     result = clients.run("uv", arguments, cwd=cwd, timeout_s=timeout_s, env=env)
     confirmed = []
     for host in result.refused_hosts:
@@ -255,9 +257,11 @@ def run_uv(
         with scratch_folder("uv") as folder:
             text = asking_for(release, ">=3.8", registry)
             (folder / "pyproject.toml").write_text(text, encoding="utf-8")
-            # The settings are in the manifest, which is ours: it has to be read.
-            asking = {**env, "UV_NO_CONFIG": ""}
-            clients.run("uv", ["lock", "--no-build"], cwd=folder, timeout_s=timeout_s, env=asking)
+            # The settings are in this generated manifest, so uv must read it.
+            lookup_env = {**env, "UV_NO_CONFIG": ""}
+            clients.run(
+                "uv", ["lock", "--no-build"], cwd=folder, timeout_s=timeout_s, env=lookup_env
+            )
             if any(True for _ in _held_at(host, folder / "uv.lock")):
                 confirmed.append(host)
     if not confirmed:
@@ -266,8 +270,8 @@ def run_uv(
 
 
 def asking_for(release: str, python: str, registry: str = "") -> str:
-    """A project that asks for one release (``left==1``) and nothing that this requires, so that nothing is
-    left for a build to tell. ``registry``: the only one that is asked."""
+    """Return a manifest that requires one release (``left==1``) and nothing that this requires, so that no
+    build is needed. ``registry``: the only one that is queried."""
     name = re.split(r"[^A-Za-z0-9._-]", release, maxsplit=1)[0]
     index = f"[[tool.uv.index]]\nurl = {json.dumps(registry)}\ndefault = true\n" if registry else ""
     return (
@@ -278,8 +282,8 @@ def asking_for(release: str, python: str, registry: str = "") -> str:
 
 
 def _held_at(host: str, lock: Path) -> Iterator[tuple[str, str]]:
-    """Releases (``name==version``) of which a lock says that their archives are at a host, and the registry
-    of each."""
+    """Yield the releases (``name==version``) whose archives are on a host according to a lock, each with
+    its registry."""
     try:
         packages = tables(parse_toml(lock.name, lock.read_text("utf-8")).get("package"))
     except (OSError, ValueError, RecipeError):
@@ -287,23 +291,26 @@ def _held_at(host: str, lock: Path) -> Iterator[tuple[str, str]]:
     for package in packages:
         registry = table_of(package, "source").get("registry")
         archives = (*tables(package.get("wheels")), table_of(package, "sdist"))
-        at = {host_in(str(archive.get("url", ""))) for archive in archives}
-        if isinstance(registry, str) and host in at:
+        archive_hosts = {host_in(str(archive.get("url", ""))) for archive in archives}
+        if isinstance(registry, str) and host in archive_hosts:
             yield f"{package.get('name')}=={package.get('version')}", registry
 
 
 def _named(root: Path, cwd: Path, args: Sequence[str]) -> Iterator[tuple[Path, str]]:
-    """Yield each file that uv would read there, with each address in it."""
+    """Yield each file that uv would read in the folder, with each address in it."""
     above = [folder / name for folder in cwd.parents for name in ("pyproject.toml", "uv.toml")]
     names = ("pyproject.toml", "uv.toml") if args[0] == "pip" else _PROJECTS
     below = [path for name in names for path in root.rglob(name)]
     above = [path for path in above if path.is_relative_to(root) and path.is_file()]
     for path in dict.fromkeys((*below, *above)):
         yield from ((path, address) for address in _in_document(path))
-    waiting = [cwd / value for word, value in pairwise(args) if word in _FILES]
-    if not all(path.name.startswith(_SCRATCH) for path in waiting):  # the project's own, and theirs
+    waiting = [cwd / value for option, value in pairwise(args) if option in _FILES]
+    # The project's own files, with those that they include.
+    if not all(path.name.startswith(_SCRATCH) for path in waiting):
         for path in (*root.rglob("*.txt"), *root.rglob("*.in")):
-            yield from ((path, it) for it in _indexes_in(path.read_text("utf-8", "replace")))
+            yield from (
+                (path, address) for address in _indexes_in(path.read_text("utf-8", "replace"))
+            )
     seen: set[Path] = set()
     while waiting:
         path = waiting.pop()
@@ -328,7 +335,8 @@ def _indexes_in(text: str) -> Iterator[str]:
 
 
 def _in_document(path: Path) -> Iterator[str]:
-    """Raises HostRefusedError for what is not TOML to us: to uv it may be, and name a host."""
+    """Yield the addresses in a TOML file. Raises HostRefusedError for a file that this parser can't read:
+    uv may read it, and it may name a host."""
     try:
         document = parse_toml(path.name, path.read_text("utf-8", "replace"))
     except (OSError, RecipeError) as error:
@@ -337,27 +345,30 @@ def _in_document(path: Path) -> Iterator[str]:
     if path.name in {"uv.lock", "uv.toml"} or path.name.startswith("pylock"):
         return _addresses(document)
     project = table_of(document, "project")
-    asked = [project.get("dependencies"), project.get("optional-dependencies")]
-    asked += [document.get("dependency-groups"), table_of(document, "build-system").get("requires")]
-    return _addresses([*asked, table_of(document, "tool", "uv")])
+    requirements = [project.get("dependencies"), project.get("optional-dependencies")]
+    requirements += [
+        document.get("dependency-groups"),
+        table_of(document, "build-system").get("requires"),
+    ]
+    return _addresses([*requirements, table_of(document, "tool", "uv")])
 
 
 def _addresses(value: Any, key: str = "") -> Iterator[str]:
-    """The address in each text of a value, at any depth: to its end, since readers leave out what is
-    between. ``key``: the value's own; nothing is published here."""
+    """Yield the address in each text of a value, at any depth, up to the text's end, since readers leave
+    out whitespace within it. ``key``: the value's own key; addresses for publishing are left out."""
     if isinstance(value, dict):
-        for name, one in value.items():
-            yield from _addresses(one, name) if name != "publish-url" else ()
+        for name, item in value.items():
+            yield from _addresses(item, name) if name != "publish-url" else ()
     elif isinstance(value, list):
-        for one in value:
-            yield from _addresses(one, key)
+        for item in value:
+            yield from _addresses(item, key)
     elif isinstance(value, str):
-        asked = requirement_in(value) if "@" in value else None
+        requirement = requirement_in(value) if "@" in value else None
         begin = _BEGIN.search(value)
         if key in _PLACES and _SCHEME.match(value):
             address = value
-        elif asked is not None and asked.url:
-            address = asked.url
+        elif requirement is not None and requirement.url:
+            address = requirement.url
         else:
             address = "" if begin is None else value[begin.start() :].strip()
         if address and not address.startswith("file:"):
@@ -368,8 +379,8 @@ _NOT_IN_VARIABLES = lazy_pattern(r"[^A-Za-z0-9]")
 
 
 def leading_out(path: str, text: str) -> Iterator[str]:
-    """What leads uv out of the repository, a sentence each: it follows paths wherever they lead, clones
-    what is named, and fills variables in. Raises RecipeError for text that is no TOML."""
+    """Yield a sentence on each thing that leads uv out of the repository: it follows paths wherever they
+    lead, clones what is named, and expands variables. Raises RecipeError for text that is not TOML."""
     document = parse_toml(path, text)
     uv = table_of(document, "tool", "uv")
     workspace = table_of(uv, "workspace")
@@ -377,13 +388,15 @@ def leading_out(path: str, text: str) -> Iterator[str]:
         if _leads_out(path, pattern):
             yield f"{path} has workspace members outside the repository: {pattern!r}."
     for name, source in table_of(uv, "sources").items():
-        for one in tables(source if isinstance(source, list) else [source]):
-            if "git" in one:
+        for table in tables(source if isinstance(source, list) else [source]):
+            if "git" in table:
                 yield f"{path} takes {name} from a git repository; no repository is cloned here."
-            for place in texts([one.get("path"), one.get("url")]):
-                if urlsplit(place).scheme not in {"http", "https"} and _leads_out(path, place):
-                    yield f"{path} takes {name} from {place!r}, outside the repository."
-    described = (texts(it.get("requires-dist")) for it in tables(uv.get("dependency-metadata")))
+            for target in texts([table.get("path"), table.get("url")]):
+                if urlsplit(target).scheme not in {"http", "https"} and _leads_out(path, target):
+                    yield f"{path} takes {name} from {target!r}, outside the repository."
+    described = (
+        texts(table.get("requires-dist")) for table in tables(uv.get("dependency-metadata"))
+    )
     for line in chain((value for _, value in requirement_arrays(document)), *described):
         yield from _of_requirement(path, line)
     urls = texts([uv.get("index-url")]) + texts(uv.get("extra-index-url"))
@@ -393,11 +406,11 @@ def leading_out(path: str, text: str) -> Iterator[str]:
 
 
 def index_variables(manifests: Mapping[str, str]) -> dict[str, str]:
-    """The variables whose values uv would send to the indexes that the manifests name, emptied.
+    """Return the variables whose values uv would send to the indexes that the manifests name, emptied.
 
-    A manifest says which address has a name; whoever set ``UV_INDEX_CORP_PASSWORD`` meant another.
+    The manifest decides which address has a name; ``UV_INDEX_CORP_PASSWORD`` was set for another address.
     """
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for path, text in manifests.items():
         if not path.endswith(".toml"):
             continue
@@ -407,18 +420,18 @@ def index_variables(manifests: Mapping[str, str]) -> dict[str, str]:
             continue
         for index in tables(uv.get("index")):
             name = _NOT_IN_VARIABLES.sub("_", str(index.get("name", ""))).upper()
-            found |= {f"UV_INDEX_{name}_USERNAME": "", f"UV_INDEX_{name}_PASSWORD": ""}
-    return found
+            variables |= {f"UV_INDEX_{name}_USERNAME": "", f"UV_INDEX_{name}_PASSWORD": ""}
+    return variables
 
 
 def _of_requirement(path: str, line: str) -> Iterator[str]:
     if VARIABLE.search(line):
         yield f"{path} requires {line!r}, which names a variable of the environment."
         return
-    asked = requirement_in(line)
-    if asked is None and ("@" in line or "/" in line):
+    requirement = requirement_in(line)
+    if requirement is None and ("@" in line or "/" in line):
         yield f"{path} requires {line!r}, which can't be read as a requirement."
-    url = asked.url if asked else None
+    url = requirement.url if requirement else None
     scheme = urlsplit(url or "").scheme
     if "+" in scheme:
         yield f"{path} requires {line!r}, from a checkout, and no checkout is made here."
@@ -427,6 +440,7 @@ def _of_requirement(path: str, line: str) -> Iterator[str]:
 
 
 def _leads_out(path: str, target: str) -> bool:
-    """``file:`` addresses are whole paths of this machine."""
-    place = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-    return place.startswith(("/", "..", "~")) or bool(urlsplit(target).scheme)
+    """Return whether a target is outside the repository. So is an address: ``file:`` has an absolute
+    path."""
+    path_in_repo = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    return path_in_repo.startswith(("/", "..", "~")) or bool(urlsplit(target).scheme)

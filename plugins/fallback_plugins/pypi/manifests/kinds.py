@@ -1,4 +1,4 @@
-"""Which files of a Python project declare or lock dependencies, and what kind each is."""
+"""Files of a Python project that declare or lock dependencies, and the kind of each."""
 
 import posixpath
 import re
@@ -15,12 +15,13 @@ PYPI = "PyPI"
 
 
 class Kind(StrEnum):
-    """What a manifest is; decides how it is read, and whether it can be edited. Most are a file's name."""
+    """Kind of a manifest: it decides how the file is read, and whether it can be edited. Most are file
+    names."""
 
     REQUIREMENTS = "requirements"
     PYPROJECT = "pyproject.toml"
     UV_LOCK = "uv.lock"
-    #: Locks that a client of their own writes, which is not driven here: read, never edited.
+    #: Locks whose own client is not run here: read, never edited.
     POETRY_LOCK = "poetry.lock"
     PDM_LOCK = "pdm.lock"
     PYLOCK = "pylock"
@@ -28,22 +29,22 @@ class Kind(StrEnum):
     PIPFILE = "Pipfile"
     SETUP_CFG = "setup.cfg"
     SETUP_PY = "setup.py"
-    #: Commands of a shell, a task runner, an image: of these only the literals of installs are read.
+    #: Commands of a shell, a task runner, an image: only the literals of install commands are read.
     COMMANDS = "commands"
-    #: The same of CI, notebooks and the like, which no fix changes.
+    #: Commands of CI, notebooks and the like, which no fix changes.
     CI = "ci"
     #: A Python program: one with its own metadata (PEP 723), or that starts install commands, which no fix
     #: changes.
     SCRIPT = "script"
 
 
-#: What clients locked.
+#: Kinds of files that clients lock.
 LOCKS = frozenset({Kind.UV_LOCK, Kind.POETRY_LOCK, Kind.PDM_LOCK, Kind.PYLOCK, Kind.PIPFILE_LOCK})
 
-#: Kinds that no file's name tells alone: their files hold other things too.
+#: Kinds that a file's name does not determine: their files have other content too.
 IN_OTHER_TEXT = frozenset({Kind.COMMANDS, Kind.CI, Kind.SCRIPT})
 
-#: Those that are called so.
+#: Kinds that are file names.
 _NAMES = frozenset(Kind) - {Kind.REQUIREMENTS, Kind.PYLOCK} - IN_OTHER_TEXT
 
 #: Files whose commands install packages.
@@ -53,14 +54,14 @@ _COMMANDS = lazy_pattern(
     r"|procfile|vagrantfile|jenkinsfile|earthfile",
     re.IGNORECASE,
 )
-#: … and those of CI among them.
+#: CI files among them.
 _CI = lazy_pattern(
     r"(?:.*/)?(?:\.[^/.][^/]*/.*|\.[^/]*|(?:azure-pipelines|bitbucket-pipelines|appveyor|buildspec|cloudbuild"
     r"|wercker|codemagic|codecov|action|jenkinsfile)[^/]*)",
     re.IGNORECASE,
 )
 
-#: Those that no fix changes, by their paths: notebooks, and scripts without an ending.
+#: Files that no fix changes, by their paths: notebooks, and scripts without an ending.
 _ONLY_READ = lazy_pattern(
     rf"(?:.*/)?(?:\.?devcontainer\.json|[^/]*\.(?:ipynb|nix)|{SCRIPTS})",
     re.IGNORECASE,
@@ -74,7 +75,7 @@ _REQUIREMENTS_FOLDER = lazy_pattern(r"requirements|constraints|reqs", re.IGNOREC
 _NOT_OURS = frozenset({"node_modules", "site-packages", ".venv", "venv", "vendor", "_vendor"})
 
 
-@lru_cache(maxsize=MAX_TRACKED_FILES)  # every gate asks it of every tracked file
+@lru_cache(maxsize=MAX_TRACKED_FILES)  # every gate calls it for every tracked file
 def kind_of(path: str) -> Kind | None:
     """Return a manifest's kind; None if it is not one, or is in an installed tree."""
     pure = PurePosixPath(path)
@@ -93,7 +94,7 @@ def kind_of(path: str) -> Kind | None:
 
 
 def kind_in_set(path: str) -> Kind:
-    """Return the kind of a file that a project is made of. A file that ``kind_of`` does not know has
+    """Return the kind of a file that a project consists of. A file that ``kind_of`` does not know has
     commands or script metadata, by its name, or is included, or reads, as requirements."""
     if (kind := kind_of(path)) is not None:
         return kind

@@ -1,7 +1,7 @@
-"""Environment markers and version constraints as Poetry writes them.
+"""Environment markers and version constraints in Poetry's notation.
 
-A marker is evaluated in every environment that it can tell apart from another: the Pythons that the
-project supports, and for each other variable the values that it names and one that it doesn't.
+A marker is evaluated in every environment that it can distinguish: the Pythons that the project supports,
+and for each other variable the values that it names and one that it doesn't.
 """
 
 import re
@@ -18,39 +18,42 @@ from fallback_plugins.pypi.manifests.requirements import poetry_specifier_in
 
 _OR = re.compile(r"\|\|?")
 
-#: A bound with a wildcard (``>=3.5.*``), as old releases have it: Poetry reads the bound.
+#: A bound with a wildcard (``>=3.5.*``), as in old releases: Poetry ignores the wildcard.
 _BOUND_WITH_WILDCARD = re.compile(r"([<>]=?[ \t]*[0-9][0-9.]*)\.\*")
 
 
 def alternatives(constraint: str) -> tuple[SpecifierSet, ...] | None:
-    """A constraint of Poetry's as PEP 440 sets, any of which is enough; None: it can't be read."""
-    found = []
+    """Return a Poetry constraint as PEP 440 sets, any of which is enough; None if it can't be read."""
+    sets = []
     for part in _OR.split(constraint):
         declaration = poetry_specifier_in(_BOUND_WITH_WILDCARD.sub(r"\1", part.strip()))
         if declaration.refusal:
             return None
         try:
-            found.append(SpecifierSet(declaration.pep440))
+            sets.append(SpecifierSet(declaration.pep440))
         except InvalidSpecifier:
             return None
-    return tuple(found)
+    return tuple(sets)
 
 
 def admits(constraint: str, version: str) -> bool:
     """Return whether a Poetry constraint admits a version (pre-releases too); False if unreadable."""
     sets = alternatives(constraint)
-    return sets is not None and any(one.contains(version, prereleases=True) for one in sets)
+    return sets is not None and any(
+        specifier_set.contains(version, prereleases=True) for specifier_set in sets
+    )
 
 
 def is_same(constraint: str, specifier: SpecifierSet) -> bool:
-    """Does a constraint of Poetry's say what a PEP 440 set says, as far as it can be seen?"""
+    """Return whether a Poetry constraint is equivalent to a PEP 440 set, as far as the texts show."""
     return constraint in {in_dependencies(specifier), in_extras(specifier)} or alternatives(
         constraint
     ) == (specifier,)
 
 
 def in_dependencies(specifier: SpecifierSet) -> str:
-    """As ``[package.dependencies]`` has it: an excluded version splits the range (``||``)."""
+    """Return a set in the form of ``[package.dependencies]``: an excluded version splits the range
+    (``||``)."""
     clauses = _sorted(specifier)
     if not clauses:
         return "*"
@@ -73,7 +76,7 @@ def in_dependencies(specifier: SpecifierSet) -> str:
 
 
 def in_extras(specifier: SpecifierSet) -> str:
-    """As ``[package.extras]`` has it between parentheses: in the order of the versions."""
+    """Return a set in the form of ``[package.extras]`` within parentheses: ordered by version."""
     return _joined_clauses(_sorted(specifier))
 
 
@@ -92,7 +95,8 @@ def _bounds(clause: Specifier) -> Iterator[str]:
 
 
 def _lie_within(excluded: list[Specifier], ends: list[str], bounds: list[str]) -> bool:
-    """Does every exclusion split the range? One outside of it, or beside ``==``, splits nothing."""
+    """Return whether every exclusion splits the range. One outside of it, or together with ``==``, does
+    not."""
     within = SpecifierSet(",".join(ends))
     return len(ends) == len(bounds) and all(
         within.contains(clause.version.removesuffix(".*"), prereleases=True)
@@ -120,25 +124,27 @@ def _sorted(specifier: SpecifierSet) -> list[Specifier]:
     return sorted(specifier, key=order)
 
 
-#: When something is needed: any of these markers is enough; the empty one always holds.
+#: When something is needed: if any of these markers holds; the empty one always does.
 Condition = tuple[str, ...]
 ALWAYS: Condition = ("",)
 NEVER: Condition = ()
 
-#: Pythons that a marker is judged for, as far as the project supports them.
+#: Pythons for which a marker is evaluated, as far as the project supports them.
 _MINORS = ("2.7", *(f"3.{minor}" for minor in range(5, 16)))
 
-#: Stands for the last release of a Python.
+#: Patch version that represents the last release of a minor version.
 _LAST_PATCH = 99
 
-#: More environments than this are not tried: real markers have dozens. What isn't tried may be true.
+#: Most environments that are tried: real markers have dozens. With more of them, a marker counts as
+#: possibly true.
 _MAX_TRIED = 5000
 
 _COMPARED = re.compile(
     r"""(?P<name>[a-z_]+) (?:not in|in|[<>=!~]+) "(?P<value>[^"]*)"|"""
     r""""(?P<part>[^"]*)" (?:not in|in|[<>=!~]+) (?P<whole>[a-z_]+)"""
 )
-#: Variables that are compared as versions: an environment without a value has a version all the same.
+#: Variables that are compared as versions: for an environment without a named value they get a version,
+#: too.
 _VERSIONS = frozenset({"platform_release", "platform_version", "implementation_version"})
 _EXTRA_ALONE = re.compile(r"""^extra == ["'][^"']*["']$""")
 _EXTRA = re.compile(r"""extra == ["'](?P<extra>[^"']+)["']""")
@@ -146,34 +152,39 @@ _EXTRA = re.compile(r"""extra == ["'](?P<extra>[^"']+)["']""")
 
 @lru_cache(maxsize=4096)
 def can_hold(marker: str, python: str) -> bool:
-    """Is there a Python of the project's (in Poetry's words), on any platform, for which it holds?"""
-    tried = _truths((marker,), python)
-    return tried is None or any(holds for (holds,) in tried)
+    """Return whether the marker holds on any platform, for any Python of the project (in Poetry's
+    notation)."""
+    truths = _truths((marker,), python)
+    return truths is None or any(holds for (holds,) in truths)
 
 
 def supported(python: str) -> tuple[str, ...]:
-    """The first and the last release of each Python that the project supports (``3.9.0``)."""
+    """Return the first and the last release of each Python that the project supports (``3.9.0``)."""
     return tuple(full for _, full in _pythons(python, ()))
 
 
 def either(terms: Sequence[str], python: str) -> Condition:
-    """Return the terms without those that another one covers: any is enough."""
-    kept: list[str] = []
+    """Return the terms without those that another one implies: any of them is enough."""
+    needed: list[str] = []
     for term in dict.fromkeys(terms):
-        if not can_hold(term, python) or any(_implies((term,), (one,), python) for one in kept):
+        if not can_hold(term, python) or any(
+            _implies((term,), (other_term,), python) for other_term in needed
+        ):
             continue
-        kept = [one for one in kept if not _implies((one,), (term,), python)] + [term]
-    return ALWAYS if _implies(ALWAYS, tuple(kept), python) else tuple(kept)
+        needed = [
+            other_term for other_term in needed if not _implies((other_term,), (term,), python)
+        ] + [term]
+    return ALWAYS if _implies(ALWAYS, tuple(needed), python) else tuple(needed)
 
 
 def both(condition: Condition, marker: str, python: str) -> Condition:
-    """A condition, and a marker beside it."""
+    """Return the condition that requires both a condition and a marker."""
     return either([_joined(term, marker, python) for term in condition], python)
 
 
-def same(one: Condition, other: Condition, python: str) -> bool:
+def same(first: Condition, second: Condition, python: str) -> bool:
     """Return whether two conditions hold in the same environments."""
-    return _implies(one, other, python) and _implies(other, one, python)
+    return _implies(first, second, python) and _implies(second, first, python)
 
 
 def written(condition: Condition) -> str:
@@ -187,13 +198,14 @@ def extras_in(marker: str) -> list[str]:
 
 
 def without_extras(marker: str) -> str:
-    """What a marker says of the environment. Where extras are mixed into it otherwise, it says nothing."""
+    """Return what a marker requires of the environment, without extras; empty if extras are mixed into it
+    in another way."""
     if "extra" not in marker:
         return marker
     if " or " in marker:
         return ""
     return " and ".join(
-        it for it in marker.split(" and ") if not _EXTRA_ALONE.match(it.strip("()"))
+        part for part in marker.split(" and ") if not _EXTRA_ALONE.match(part.strip("()"))
     )
 
 
@@ -205,7 +217,7 @@ def _joined(term: str, marker: str, python: str) -> str:
         return term
     if _implies((marker,), (term,), python):
         return marker
-    return " and ".join(f"({it})" if " or " in it else it for it in (term, marker))
+    return " and ".join(f"({part})" if " or " in part else part for part in (term, marker))
 
 
 def _reduced(marker: str, python: str) -> str:
@@ -213,35 +225,40 @@ def _reduced(marker: str, python: str) -> str:
     if " or " in marker or "(" in marker:
         return marker
     parts = marker.split(" and ")
-    return " and ".join(it for it in parts if not _implies(ALWAYS, (it,), python))
+    return " and ".join(part for part in parts if not _implies(ALWAYS, (part,), python))
 
 
 @lru_cache(maxsize=4096)
-def _implies(one: Condition, other: Condition, python: str) -> bool:
-    """Wherever the one holds, does the other? False: it does not, or too much would have to be tried."""
-    if one == other or "" in other:
+def _implies(premise: Condition, conclusion: Condition, python: str) -> bool:
+    """Return whether the conclusion holds wherever the premise does; False also if there is too much to
+    try."""
+    if premise == conclusion or "" in conclusion:
         return True
-    markers = (*one, *other)
-    tried = _truths(markers, python)
-    if tried is None:
+    markers = (*premise, *conclusion)
+    truths = _truths(markers, python)
+    if truths is None:
         return False
-    return all(any(row[len(one) :]) for row in tried if any(row[: len(one)]))
+    return all(any(row[len(premise) :]) for row in truths if any(row[: len(premise)]))
 
 
 def _truths(markers: Sequence[str], python: str) -> list[tuple[bool, ...]] | None:
-    """For every environment that these markers tell apart, which of them hold; None: too many."""
+    """Return which of the markers hold, for every environment that they distinguish; None if there are too
+    many."""
     try:
-        parsed = [Marker(it) if it else None for it in markers]
+        parsed = [Marker(marker) if marker else None for marker in markers]
     except InvalidMarker:
         return None
     values: dict[str, set[str]] = {}
-    for match in _COMPARED.finditer(" ".join(str(it) for it in parsed if it)):
+    for match in _COMPARED.finditer(" ".join(str(marker) for marker in parsed if marker)):
         name, value = match["name"] or match["whole"], match["value"] or match["part"] or ""
         values.setdefault(name, set()).update([value, *re.split(r"[ ,]+", value)])
-    fulls = tuple(sorted(values.pop("python_full_version", ())))
+    full_versions = tuple(sorted(values.pop("python_full_version", ())))
     values.pop("python_version", None)
-    choices = [[*sorted(found), "0" if name in _VERSIONS else ""] for name, found in values.items()]
-    pythons = _pythons(python, fulls)
+    choices = [
+        [*sorted(named_values), "0" if name in _VERSIONS else ""]
+        for name, named_values in values.items()
+    ]
+    pythons = _pythons(python, full_versions)
     if len(pythons) * prod(map(len, choices)) > _MAX_TRIED:
         return None
     return [
@@ -263,24 +280,24 @@ def _holds(marker: Marker, environment: dict[str, str]) -> bool:
     try:
         return marker.evaluate(environment)
     except (InvalidVersion, UndefinedComparison):
-        return True  # nothing is left out that might be needed
+        return True  # leave nothing out that may be needed
 
 
 @lru_cache(maxsize=64)
-def _pythons(constraint: str, named: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Pythons that a constraint of Poetry's admits, as (3.9, 3.9.0): the ends of each, and around those
-    that are named."""
+def _pythons(constraint: str, named_versions: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the Pythons that a Poetry constraint admits, as (3.9, 3.9.0): the first and last release of
+    each minor version, and the releases around the named ones."""
     return tuple(
         (minor, full)
         for minor in _MINORS
-        for full in sorted(_releases(minor, named))
+        for full in sorted(_releases(minor, named_versions))
         if admits(constraint, full)
     )
 
 
-def _releases(minor: str, named: tuple[str, ...]) -> Iterator[str]:
+def _releases(minor: str, named_versions: tuple[str, ...]) -> Iterator[str]:
     patches = {0, _LAST_PATCH}
-    for full in named:
+    for full in named_versions:
         head, _, patch = full.rpartition(".")
         if head == minor and patch.isdigit():
             patches |= {max(int(patch) - 1, 0), int(patch), int(patch) + 1}

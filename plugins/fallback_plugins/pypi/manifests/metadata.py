@@ -1,12 +1,12 @@
-"""A project's metadata in its own files, read without running its build.
+"""Project metadata, read from a project's own files without running its build.
 
-Programs ask for their own version and plugins (``importlib.metadata``), and their tests with them; some
-import a file that only a build writes. Building the project would run its code outside the sandbox; what
-its manifests say is enough to write the records that installers write (core metadata, entry points
+Programs and their tests read their own version and plugins when they run (``importlib.metadata``); some
+import a file that only a build writes. Building the project would run its code outside the sandbox, but its
+manifests state enough to write the records that installers write (core metadata, entry points
 specification).
 
-A setup.py is parsed, never run. Its call of ``setup()`` is read as far as it is written out: texts, lists
-and tables, names with one such value, and what is put into a table before it is passed
+A setup.py is parsed, never run. Its call of ``setup()`` is read as far as it consists of literals: texts,
+lists and tables, names with one such value, and entries added to a table before it is passed
 (``setup(**about)``). Computed values are left out.
 """
 
@@ -31,7 +31,7 @@ from fallback_tier.errors import RecipeError
 #: Files in which a project states its name, version, entry points and dependencies.
 METADATA_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
 
-#: Where a version is computed at build time and no tag tells it: older than every release.
+#: Version of a project that computes its version, if no tag states it: older than every release.
 _DYNAMIC_VERSION = "0"
 
 _PROJECT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -41,21 +41,21 @@ _PROGRAM_NAME = re.compile(r"\w[\w.-]*")
 _TARGET = re.compile(r"\s*(?P<module>[\w.]+)\s*:\s*(?P<first>\w+)(?P<rest>[\w.]*)\s*(?:\[.*\])?\s*")
 _SCRIPTS = {"scripts": "console_scripts", "gui-scripts": "gui_scripts"}
 
-#: Where build tools are told to write the version that they compute (setuptools-scm, hatch-vcs).
+#: Settings that name the file to which build tools write the computed version (setuptools-scm, hatch-vcs).
 _VERSION_FILES = (
     ("setuptools_scm", "version_file"),
     ("setuptools_scm", "write_to"),
     ("hatch", "build", "hooks", "vcs", "version-file"),
 )
 
-#: What setuptools-scm writes, in short.
+#: A short form of the module that setuptools-scm writes.
 _VERSION_MODULE = (
     "__version__ = version = {version!r}\n__version_tuple__ = version_tuple = {parts!r}\n"
 )
 
 
-#: A program as an installer writes it, for an environment that may be moved: a shell starts it, and its
-#: first line is two texts side by side to Python.
+#: A program as an installer writes it for a relocatable environment: a shell starts it, and Python reads
+#: its first line as two adjacent string literals.
 _PROGRAM = """\
 #!/bin/sh
 "exec" "${{0%/*}}/python" "$0" "$@"
@@ -66,8 +66,8 @@ raise SystemExit({first}{rest}())
 
 @dataclass(frozen=True)
 class Stated:
-    """What one file says of its project. ``points``: entry points, group → lines ``name = target``;
-    ``hides_its_name``: it has a name, and nobody can read it here."""
+    """Metadata that one file states about its project. ``points``: entry points, group → lines
+    ``name = target``; ``hides_its_name``: it has a name that can't be read."""
 
     name: object = None
     version: object = None
@@ -96,14 +96,14 @@ def in_pyproject(text: str) -> Iterator[Stated]:
         classifiers=project.get("classifiers"),
     )
     poetry = table_of(document, "tool", "poetry")
-    asked = table_of(poetry, "dependencies")
+    poetry_dependencies = table_of(poetry, "dependencies")
     pages = (poetry.get(page) for page in ("repository", "homepage", "documentation"))
     yield Stated(
         poetry.get("name"),
         poetry.get("version"),
-        asked.get("python"),
+        poetry_dependencies.get("python"),
         _points_of(poetry, "plugins"),
-        requires=[name for name, spec in asked.items() if isinstance(spec, str)],
+        requires=[name for name, spec in poetry_dependencies.items() if isinstance(spec, str)],
         links=shown(*pages, *table_of(poetry, "urls").values()),
         classifiers=poetry.get("classifiers"),
     )
@@ -162,20 +162,23 @@ def own_name(manifests: Mapping[str, str]) -> str:
 
 
 def own_metadata(manifests: Mapping[str, str], tag: str = "") -> dict[str, str]:
-    """Files of ``NAME-VERSION.dist-info`` by relative path; none where the project has no name.
+    """Return files of ``NAME-VERSION.dist-info`` by relative path; none if the project has no name.
 
     ``manifests``: texts of pyproject.toml, setup.cfg and setup.py, by these names; ``tag``: the newest tag,
-    which tells a version that is computed.
+    which gives the version of a project that computes it.
     """
-    own, name = _own(manifests), own_name(manifests)
+    stated, name = _own(manifests), own_name(manifests)
     if not name:
         return {}
-    version = own.version
+    version = stated.version
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
         version = version_of(tag)
     folder = f"{canonicalize_name(name).replace('-', '_')}-{version}.dist-info"
     points = "\n".join(
-        line for group, found in own.points.items() if found for line in (f"[{group}]", *found, "")
+        line
+        for group, entries in stated.points.items()
+        if entries
+        for line in (f"[{group}]", *entries, "")
     )
     return {
         f"{folder}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
@@ -184,22 +187,25 @@ def own_metadata(manifests: Mapping[str, str], tag: str = "") -> dict[str, str]:
 
 
 def own_scripts(manifests: Mapping[str, str]) -> dict[str, str]:
-    """The project's own programs by name, to lie beside an environment's Python: its tests call them.
+    """Return the project's own programs by name, to be installed next to an environment's Python, since its
+    tests call them.
 
-    What is no plain name, or no function of a module, is left out. ``manifests``: as ``own_metadata``.
+    An invalid program name, and a target that is not a module's function, is left out. ``manifests``: as
+    for ``own_metadata``.
     """
-    own = _own(manifests)
-    found = {}
-    for line in (line for group in _SCRIPTS.values() for line in own.points.get(group, ())):
+    stated = _own(manifests)
+    scripts = {}
+    for line in (line for group in _SCRIPTS.values() for line in stated.points.get(group, ())):
         name, _, target = (part.strip() for part in line.partition("="))
         function = _TARGET.fullmatch(target)
         if function is not None and _PROGRAM_NAME.fullmatch(name):
-            found[name] = _PROGRAM.format(**function.groupdict())
-    return found
+            scripts[name] = _PROGRAM.format(**function.groupdict())
+    return scripts
 
 
 def asked_python(manifests: Mapping[str, str]) -> str:
-    """The Pythons that it asks for (``>=3.8``), as PEP 440 or Poetry writes it; empty: it says none."""
+    """Return the Pythons that a project requires (``>=3.8``), in PEP 440's or Poetry's notation; empty if
+    it states none."""
     python = _own(manifests).python
     return python if isinstance(python, str) else ""
 
@@ -223,15 +229,17 @@ def version_files(manifests: Mapping[str, str], tag: str = "") -> dict[str, str]
 
 def version_of(tag: str) -> str:
     """Return the version in a tag (``v2.3.0``, ``lib-2.3.0``)."""
-    found = _TAGGED.search(tag)
-    return found[1] if found else _DYNAMIC_VERSION
+    match = _TAGGED.search(tag)
+    return match[1] if match else _DYNAMIC_VERSION
 
 
 def _own(manifests: Mapping[str, str]) -> Stated:
-    """What the first file that names the project says, setup.py and setup.cfg together; nothing, if none
-    names it."""
-    named = (one for one in _stated(manifests) if isinstance(one.name, str))
-    return next((one for one in named if _PROJECT_NAME.fullmatch(str(one.name))), Stated())
+    """Return the metadata of the first file that names the project, with setup.py and setup.cfg as one;
+    empty metadata if none names it."""
+    with_name = (stated for stated in _stated(manifests) if isinstance(stated.name, str))
+    return next(
+        (stated for stated in with_name if _PROJECT_NAME.fullmatch(str(stated.name))), Stated()
+    )
 
 
 def _stated(manifests: Mapping[str, str]) -> Iterator[Stated]:
@@ -244,7 +252,7 @@ def _stated(manifests: Mapping[str, str]) -> Iterator[Stated]:
         script.name or config.name,
         script.version or config.version,
         script.python or config.python,
-        {group: [line for line in found if "=" in line] for group, found in points.items()},
+        {group: [line for line in entries if "=" in line] for group, entries in points.items()},
     )
 
 
@@ -252,28 +260,28 @@ def _points_of(table: Mapping[str, Any], plugins: str) -> dict[str, list[str]]:
     scripts = {group: table.get(key) for key, group in _SCRIPTS.items()}
     groups = {**scripts, **table_of(table, plugins)}
     return {
-        group: [f"{name} = {target}" for name, target in found.items() if isinstance(target, str)]
-        for group, found in groups.items()
-        if isinstance(found, dict)
+        group: [f"{name} = {target}" for name, target in targets.items() if isinstance(target, str)]
+        for group, targets in groups.items()
+        if isinstance(targets, dict)
     }
 
 
-#: What text that is not today's Python raises.
+#: Errors raised for text that is not valid Python for this interpreter.
 _UNPARSED = (SyntaxError, ValueError, RecursionError, MemoryError)
 
-#: Names followed from one to the next: nobody writes longer chains.
+#: Names followed from one to the next; real scripts have no longer chains.
 _MAX_HOPS = 5
 
-#: Longer, and it is no setup script that a person wrote (characters).
+#: Limit (characters): a longer text was not written by a person as a setup script.
 _MAX_CHARS = 200_000
 
-#: Scripts whose calls are kept, by their texts: a project has one, at either commit.
+#: Scripts whose parsed calls are cached, by their texts: a project has one at each of the two commits.
 _CACHED_CALLS = 16
 
 #: The keywords by which a project requires packages.
 REQUIRES = ("install_requires", "extras_require")
 
-#: Functions that only put lists together.
+#: Functions that only combine lists.
 _GATHERS = frozenset(
     {"sum", "list", "set", "sorted", "tuple", "frozenset", "itertools", "chain", "from_iterable"}
     | {"values", "items", "keys", "union", "copy"}
@@ -295,21 +303,22 @@ _GATHERING = (
 )
 _CHOOSES = ast.Compare | ast.Subscript
 
-#: In a table, that it has entries which can't be read (``{**made()}``).
+#: Key of a table that has entries which can't be read (``{**made()}``).
 _HIDDEN = "**"
 
-#: Methods that change a list in place, and a value that can't be read.
+#: Methods that change a list or table in place; such a value is unknown.
 _CHANGES = frozenset({"append", "extend", "insert", "update"})
 _UNKNOWN = ast.Constant(value=None)
 
-#: Of one text that is put together: a name or an address (characters).
+#: Limit of one concatenated text, a name or an address (characters).
 _MAX_TEXT_CHARS = 1_000
 
 
 @dataclass(frozen=True)
 class SetupCall:
-    """The keywords of the call. ``hides_its_name``: it has a name, which can't be read here. ``is_whole``:
-    each keyword is in the text. What another call of the script requires otherwise is left out."""
+    """Keywords of a ``setup()`` call. ``hides_its_name``: it has a name that can't be read.
+    ``is_whole``: each keyword is in the text. Requirements are left out if the script's calls differ in
+    them."""
 
     keywords: Mapping[str, Any] = field(default_factory=dict)
     hides_its_name: bool = False
@@ -317,14 +326,15 @@ class SetupCall:
 
     @property
     def required(self) -> tuple[Any, Any]:
-        """What it requires, and with its extras; None: nothing that can be read."""
+        """Its ``install_requires`` and ``extras_require``; None if missing or not readable."""
         return self.keywords.get(REQUIRES[0]), self.keywords.get(REQUIRES[1])
 
 
 def setup_call(text: str) -> SetupCall:
-    """The outermost call of ``setup`` that has a name, otherwise the outermost one; empty if there is none.
+    """Return the outermost call of ``setup`` that has a name, otherwise the outermost one; empty if there
+    is none.
 
-    Text that is not today's Python hides its name.
+    Text that is not valid Python for this interpreter hides its name.
     """
     with suppress(*_UNPARSED):
         if len(text) <= _MAX_CHARS:
@@ -344,7 +354,7 @@ def only_defines(text: str) -> bool:
     imported: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            imported += [it.name for it in node.names]
+            imported += [alias.name for alias in node.names]
         if isinstance(node, ast.ImportFrom):
             imported.append(node.module or "")
     builders = {"setup", "setuptools", "distutils"}
@@ -362,96 +372,113 @@ def _only_defines(node: ast.stmt) -> bool:
         case ast.Expr(value=ast.Constant()) | ast.If(test=ast.Name(id="TYPE_CHECKING")):
             return True
         case ast.Assign() | ast.AnnAssign():
-            return not any(isinstance(it, ast.Call) for it in ast.walk(node))
+            return not any(isinstance(child, ast.Call) for child in ast.walk(node))
     return False
 
 
 @lru_cache(maxsize=_CACHED_CALLS)
 def _call_in(text: str) -> SetupCall:
-    """The same, read once. What is raised is not kept: how deep may be read depends on who asks."""
+    """Return what ``setup_call`` returns, cached. Errors are not cached: the recursion limit that a text
+    hits depends on the caller's stack depth."""
     tree = ast.parse(text)
-    known = _assigned(tree)
+    known_values = _assigned(tree)
     calls = [
-        _read(node, known)
+        _read(node, known_values)
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and node.keywords and _called(node) == "setup"
     ]
-    named = (call for call in calls if call.hides_its_name or "name" in call.keywords)
-    chosen = next(named, calls[0] if calls else SetupCall())
+    with_name = (call for call in calls if call.hides_its_name or "name" in call.keywords)
+    chosen = next(with_name, calls[0] if calls else SetupCall())
     whole = all(call.is_whole for call in calls)
     agree = all(call.required == chosen.required for call in calls)
-    left = {it: value for it, value in chosen.keywords.items() if agree or it not in REQUIRES}
-    return replace(chosen, keywords=left, is_whole=whole)
+    keywords = {
+        keyword: value
+        for keyword, value in chosen.keywords.items()
+        if agree or keyword not in REQUIRES
+    }
+    return replace(chosen, keywords=keywords, is_whole=whole)
 
 
 def _called(call: ast.Call) -> str:
-    """The last part of the name of what is called; empty if it has none."""
+    """Return the last part of the called name; empty if there is no name."""
     return getattr(call.func, "id", "") or getattr(call.func, "attr", "")
 
 
-def _read(call: ast.Call, known: Mapping[str, Any]) -> SetupCall:
-    found: dict[str, Any] = {}
+def _read(call: ast.Call, known_values: Mapping[str, Any]) -> SetupCall:
+    values: dict[str, Any] = {}
     hides = False
     for keyword in call.keywords:
-        value = _value(keyword.value, known)
+        value = _value(keyword.value, known_values)
         if keyword.arg is not None:
-            found[keyword.arg] = value
+            values[keyword.arg] = value
             hides = hides or (keyword.arg == "name" and not isinstance(value, str))
         elif isinstance(value, dict):
-            found = {**value, **found}
+            values = {**value, **values}
         else:
             hides = True
-    is_whole = not hides and _HIDDEN not in found
-    found |= {word: _lines(found[word]) for word in REQUIRES if word in found}
-    reported = {name: value for name, value in found.items() if value is not None}
-    hides = ("name" not in reported) and (not is_whole or "name" in found)
-    return SetupCall(reported, hides, is_whole)
+    is_whole = not hides and _HIDDEN not in values
+    values |= {keyword: _lines(values[keyword]) for keyword in REQUIRES if keyword in values}
+    readable = {name: value for name, value in values.items() if value is not None}
+    hides = ("name" not in readable) and (not is_whole or "name" in values)
+    return SetupCall(readable, hides, is_whole)
 
 
 def _lines(value: Any) -> Any:
-    """Requirements as lists: setuptools takes a text of several lines as well."""
+    """Return requirements as lists: setuptools also takes a text of several lines."""
     if isinstance(value, dict):
-        return {extra: _lines(one) for extra, one in value.items()}
+        return {extra: _lines(inner) for extra, inner in value.items()}
     return value.splitlines() if isinstance(value, str) else value
 
 
 def _assigned(tree: ast.Module) -> dict[str, Any]:
-    """Name → the one value that it is given; a name that is given several has none."""
-    given: dict[str, list[ast.expr]] = {}
-    put: dict[str, list[tuple[str, ast.expr]]] = {}
+    """Return the one value that each name is assigned; None for a name with several values."""
+    assigned: dict[str, list[ast.expr]] = {}
+    entries_by_name: dict[str, list[tuple[str, ast.expr]]] = {}
     for node in ast.walk(tree):
         for name, value in _assignments(node):
-            given.setdefault(name, []).append(value)
+            assigned.setdefault(name, []).append(value)
         for name, key, value in _entries(node):
-            put.setdefault(name, []).append((key, value))
-    otherwise = {name for name, number in _bound(tree).items() if number > len(given.get(name, ()))}
-    known: dict[str, Any] = {}
+            entries_by_name.setdefault(name, []).append((key, value))
+    rebound = {
+        name for name, number in _bound(tree).items() if number > len(assigned.get(name, ()))
+    }
+    known_values: dict[str, Any] = {}
     for _ in range(_MAX_HOPS):
-        before, known = known, {}
-        for name, values in given.items():
-            if name not in otherwise:  # the same in every place, as in the branches of an ``if``
+        before, known_values = known_values, {}
+        for name, values in assigned.items():
+            if name not in rebound:  # the same value each time, as in the branches of an ``if``
                 first, *others = (_value(value, before) for value in values)
-                known[name] = first if all(other == first for other in others) else None
+                known_values[name] = first if all(other == first for other in others) else None
     for name, values in _added(tree):
-        listed, more = known.get(name), [_value(value, known) for value in values]
-        whole = isinstance(listed, list) and all(isinstance(it, str | list) for it in more)
-        # What is added under a condition may be there.
-        flat = [one for it in more for one in (it if isinstance(it, list) else [it])]
-        known[name] = [*chain(listed or (), flat)] if whole else None
-    for name, entries in put.items():
+        current, added = known_values.get(name), [_value(value, known_values) for value in values]
+        is_whole = isinstance(current, list) and all(
+            isinstance(value, str | list) for value in added
+        )
+        # Entries that are added under a condition may be in the list, so they count.
+        flat = [
+            entry for value in added for entry in (value if isinstance(value, list) else [value])
+        ]
+        known_values[name] = [*chain(current or (), flat)] if is_whole else None
+    for name, entries in entries_by_name.items():
         for entry in entries:
-            table = known.get(name)
+            table = known_values.get(name)
             if isinstance(table, dict):
-                made = _table([entry], known)
-                # What is put in the place of a list under a condition may not be there.
-                before = {key: _lines(table.get(key)) for key in made}
-                both = [it for it in made if isinstance(made[it], list) and before[it]]
-                known[name] = table | made | {it: _flat([before[it], made[it]]) for it in both}
-    return known
+                added_table = _table([entry], known_values)
+                # A list that is replaced under a condition may remain, so both lists count.
+                before = {key: _lines(table.get(key)) for key in added_table}
+                merged = [
+                    key for key in added_table if isinstance(added_table[key], list) and before[key]
+                ]
+                known_values[name] = (
+                    table
+                    | added_table
+                    | {key: _flat([before[key], added_table[key]]) for key in merged}
+                )
+    return known_values
 
 
 def _bound(tree: ast.Module) -> Counter[str]:
-    """How often each name is given a value, by an import or a loop too; not what is added to a list."""
+    """Count how often each name is bound, also by imports and loops, but not additions to a list."""
     added = {id(node.target) for node in ast.walk(tree) if isinstance(node, ast.AugAssign)}
     stored = (
         node.id
@@ -459,7 +486,7 @@ def _bound(tree: ast.Module) -> Counter[str]:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in added
     )
     imports = (node for node in ast.walk(tree) if isinstance(node, ast.alias))
-    return Counter((*stored, *(it.asname or it.name for it in imports)))
+    return Counter((*stored, *(alias.asname or alias.name for alias in imports)))
 
 
 def _assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
@@ -469,12 +496,14 @@ def _assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
         case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
             yield name, value
         case ast.For(target=target, iter=value):
-            # Each is taken for all that it may be.
-            yield from ((it.id, value) for it in ast.walk(target) if isinstance(it, ast.Name))
+            # The loop variable may be any element: its value is the whole iterable.
+            yield from (
+                (child.id, value) for child in ast.walk(target) if isinstance(child, ast.Name)
+            )
 
 
 def _added(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
-    """What is added to a list of a name: ``needs += […]``, ``needs.append(…)``."""
+    """Yield what is added to a named list: ``needs += […]``, ``needs.append(…)``."""
     for node in ast.walk(tree):
         match node:
             case ast.AugAssign(target=ast.Name(id=name), value=value):
@@ -487,8 +516,8 @@ def _added(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
 
 
 def _entries(node: ast.AST) -> Iterator[tuple[str, str, ast.expr]]:
-    """``about["name"] = …`` and ``about.update(name=…)``; unknown: what is changed in place, or has a
-    computed key."""
+    """Yield (name, key, value) for ``about["name"] = …`` and ``about.update(name=…)``. The value is unknown
+    if it is changed in place or its key is computed."""
     match node:
         case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name), slice=key)], value=value):
             yield name, _key(key), value if _key(key) != _HIDDEN else _UNKNOWN
@@ -501,76 +530,83 @@ def _entries(node: ast.AST) -> Iterator[tuple[str, str, ast.expr]]:
         case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="setdefault")):
             yield name, _HIDDEN, _UNKNOWN
         case ast.Call(
-            func=ast.Attribute(value=ast.Name(id=name), attr="update"), args=more, keywords=words
+            func=ast.Attribute(value=ast.Name(id=name), attr="update"),
+            args=tables,
+            keywords=keywords,
         ):
-            yield from ((name, _HIDDEN, one) for one in more)
-            yield from ((name, word.arg or _HIDDEN, word.value) for word in words)
+            yield from ((name, _HIDDEN, table) for table in tables)
+            yield from ((name, keyword.arg or _HIDDEN, keyword.value) for keyword in keywords)
 
 
-def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
-    """A text, a list or a table of texts; None where it is computed."""
+def _value(node: ast.expr, known_values: Mapping[str, Any]) -> Any:
+    """Return a text, or a list or table of texts; None if it is computed."""
     match node:
         case ast.Constant(value=str() as text):
             return text
         case ast.Name(id=name):
-            return known.get(name)
+            return known_values.get(name)
         case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str() as key)):
-            table = known.get(name)
+            table = known_values.get(name)
             return table.get(key) if isinstance(table, dict) else None
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            parts = [_value(left, known), _value(right, known)]
-            lists = [it for it in parts if isinstance(it, list)]
+            parts = [_value(left, known_values), _value(right, known_values)]
+            lists = [part for part in parts if isinstance(part, list)]
             return [*chain.from_iterable(lists)] if len(lists) == len(parts) else _joined(parts)
         case ast.JoinedStr(values=parts):
-            return _joined([_value(part, known) for part in parts])
+            return _joined([_value(part, known_values) for part in parts])
         case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
-            return _value(value, known)
+            return _value(value, known_values)
         case ast.List(elts=elements) | ast.Tuple(elts=elements) | ast.Set(elts=elements):
-            return [one for element in elements for one in _elements(element, known)]
+            return [value for element in elements for value in _elements(element, known_values)]
         case ast.Dict(keys=keys, values=values):
-            return _table(zip(map(_key, keys), values, strict=True), known)
+            return _table(zip(map(_key, keys), values, strict=True), known_values)
         case ast.Call(func=ast.Name(id="dict"), args=copied, keywords=keywords):
-            named = [(one.arg or _HIDDEN, one.value) for one in keywords]
-            return _table([*((_HIDDEN, one) for one in copied), *named], known)
+            entries = [(keyword.arg or _HIDDEN, keyword.value) for keyword in keywords]
+            return _table([*((_HIDDEN, table) for table in copied), *entries], known_values)
         case ast.Call(func=ast.Name(id=name), args=[ast.Set() | ast.List() as inner]) if (
             name in _GATHERS
         ):
-            return _value(inner, known)
+            return _value(inner, known_values)
         case _:
-            return _gathered(node, known)
+            return _gathered(node, known_values)
 
 
-def _elements(node: ast.expr, known: Mapping[str, Any]) -> list[Any]:
-    value = _value(node.value if isinstance(node, ast.Starred) else node, known)
+def _elements(node: ast.expr, known_values: Mapping[str, Any]) -> list[Any]:
+    value = _value(node.value if isinstance(node, ast.Starred) else node, known_values)
     return value if isinstance(node, ast.Starred) and isinstance(value, list) else [value]
 
 
-def _gathered(node: ast.expr, known: Mapping[str, Any]) -> list[str] | None:
-    """The texts of the lists that an expression puts together (``sum(extras.values(), [])``), or of more;
-    None if it may do anything else."""
-    plain = {id(it) for at in ast.walk(node) if isinstance(at, _CHOOSES) for it in ast.walk(at)}
+def _gathered(node: ast.expr, known_values: Mapping[str, Any]) -> list[str] | None:
+    """Return the texts of the lists that an expression combines (``sum(extras.values(), [])``), or a
+    superset; None if the expression may do anything else."""
+    index_constants = {
+        id(child)
+        for chooser in ast.walk(node)
+        if isinstance(chooser, _CHOOSES)
+        for child in ast.walk(chooser)
+    }
     nodes = [
-        it
-        for it in ast.walk(node)
-        if not (isinstance(it, ast.List) and not it.elts)
-        and not (isinstance(it, ast.Constant) and id(it) in plain)
+        child
+        for child in ast.walk(node)
+        if not (isinstance(child, ast.List) and not child.elts)
+        and not (isinstance(child, ast.Constant) and id(child) in index_constants)
     ]
-    names = [it for it in nodes if isinstance(it, ast.Name)]
-    loops = {it.id for it in names if isinstance(it.ctx, ast.Store)}
-    used = {it.id for it in names} - loops - _GATHERS
-    called = {_called(it) for it in nodes if isinstance(it, ast.Call)}
-    found = _flat([known.get(name) for name in used])
-    is_read = called <= _GATHERS and all(isinstance(it, _GATHERING) for it in nodes)
-    return found if used and is_read and None not in found else None
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    loops = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    used = {name.id for name in names} - loops - _GATHERS
+    called = {_called(node) for node in nodes if isinstance(node, ast.Call)}
+    values = _flat([known_values.get(name) for name in used])
+    is_read = called <= _GATHERS and all(isinstance(node, _GATHERING) for node in nodes)
+    return values if used and is_read and None not in values else None
 
 
 def _flat(values: Iterable[Any]) -> list[Any]:
-    """The texts in lists and tables; None for what can't be read of them."""
-    found: list[Any] = []
+    """Return the texts in lists and tables, with None for each value that can't be read."""
+    flat: list[Any] = []
     for value in values:
         inner = value.values() if isinstance(value, dict) else _lines(value)
-        found += _flat(inner) if isinstance(value, dict) else inner if inner is not None else [None]
-    return found
+        flat += _flat(inner) if isinstance(value, dict) else inner if inner is not None else [None]
+    return flat
 
 
 def _key(node: ast.expr | None) -> str:
@@ -580,31 +616,34 @@ def _key(node: ast.expr | None) -> str:
     return _HIDDEN
 
 
-def _table(pairs: Iterable[tuple[str, ast.expr]], known: Mapping[str, Any]) -> dict[str, Any]:
-    """A table with what other tables that can be read bring in (``{**about}``, ``dict(about)``)."""
+def _table(
+    pairs: Iterable[tuple[str, ast.expr]], known_values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a table, merged with readable tables that it copies (``{**about}``, ``dict(about)``)."""
     table: dict[str, Any] = {}
     for key, node in pairs:
-        value = _value(node, known)
+        value = _value(node, known_values)
         is_copied = key == _HIDDEN and isinstance(value, dict)
         table |= value if is_copied else {key: None if key == _HIDDEN else value}
     return table
 
 
 def _joined(parts: list[Any]) -> str | None:
-    """Texts put together; None where one is no text, or the whole is longer than any name or address."""
+    """Return the texts concatenated; None if one is not a text, or the result is too long for a name or an
+    address."""
     if not all(isinstance(part, str) for part in parts):
         return None
     return "".join(parts) if sum(map(len, parts)) <= _MAX_TEXT_CHARS else None
 
 
-#: Files that are kept as they were read, by their texts: a project has two or three, at either commit.
+#: Parsed files that are cached, by their texts: a project has two or three at each of the two commits.
 _FILES = 16
 
 
 @lru_cache(maxsize=_FILES)
 def read(text: str) -> ConfigParser | None:
-    """The file, without filling anything in; None where it can't be read. One for all who read the same
-    text: nobody writes to it."""
+    """Return the parsed file, without interpolation; None if it can't be read. All callers share the cached
+    parser, so they must not change it."""
     parser = ConfigParser(interpolation=None, strict=False, allow_no_value=True)
     try:
         parser.read_string(text.removeprefix("\ufeff"))

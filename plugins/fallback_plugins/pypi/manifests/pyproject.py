@@ -1,7 +1,7 @@
-"""The requirements of a pyproject.toml (PEP 621, PEP 735, Poetry's tables, uv's arrays) and a Pipfile,
-and exact edits.
+"""Requirements of a pyproject.toml (PEP 621, PEP 735, Poetry's tables, uv's arrays) and a Pipfile, and
+exact edits.
 
-Tables of Poetry and of a Pipfile keep name and specifier apart: an entry is a specifier, a table with a
+Tables of Poetry and of a Pipfile separate name and specifier: an entry is a specifier, a table with a
 ``version``, or (Poetry) a list of such tables, each with a condition.
 """
 
@@ -30,7 +30,7 @@ from fallback_plugins.shared.tree import grouped
 from fallback_tier.errors import RecipeError
 from fallback_tier.files import inputs
 
-#: Groups, extras and requirements files include each other no deeper in any real project.
+#: Groups, extras and requirements files of real projects include each other at most this deep.
 MAX_DEPTH = 8
 
 
@@ -46,14 +46,22 @@ def of_group(groups: Mapping[str, Any], name: str, depth: int = 0) -> Iterator[s
 
 def of_extra(extras: Mapping[str, Any], name: str, project: str, depth: int = 0) -> Iterator[str]:
     """Yield an extra's requirements, with those of the project's extras in it (``lib[async]``)."""
-    known = {canonicalize_name(key): value for key, value in extras.items()}
-    for line in texts(known.get(canonicalize_name(name)) if name else None):
-        asked = requirement_in(line)
-        own: list[str] = []
-        if asked and project and canonicalize_name(asked.name) == canonicalize_name(project):
-            own = [extra for extra in sorted(asked.extras) if canonicalize_name(extra) in known]
-        if asked and own and not asked.specifier and depth < MAX_DEPTH:
-            for extra in own:
+    extras_by_name = {canonicalize_name(key): value for key, value in extras.items()}
+    for line in texts(extras_by_name.get(canonicalize_name(name)) if name else None):
+        requirement = requirement_in(line)
+        own_extras: list[str] = []
+        if (
+            requirement
+            and project
+            and canonicalize_name(requirement.name) == canonicalize_name(project)
+        ):
+            own_extras = [
+                extra
+                for extra in sorted(requirement.extras)
+                if canonicalize_name(extra) in extras_by_name
+            ]
+        if requirement and own_extras and not requirement.specifier and depth < MAX_DEPTH:
+            for extra in own_extras:
                 yield from of_extra(extras, extra, project, depth + 1)
         else:
             yield line
@@ -71,10 +79,10 @@ def tables(value: object) -> list[Mapping[str, Any]]:
 
 def table_of(document: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     """Return a table within tables; empty if there is none."""
-    found: Any = document
+    value: Any = document
     for key in keys:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else {}
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
 
 
 Keys = tuple[str | int, ...]
@@ -82,7 +90,7 @@ Keys = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class TableEntry:
-    """One specifier of a table, or requirement of an array: the keys that lead to it, the package's name as
+    """One specifier in a table, or requirement in an array: the keys that lead to it, the package's name as
     written, its value."""
 
     keys: Keys
@@ -98,24 +106,24 @@ class TableEntry:
         return f"{self.name}{extras}{self.declaration.pep440}"
 
 
-#: Sections of a Pipfile that aren't dependencies; every other table is a category of them.
+#: Tables of a Pipfile that aren't dependencies; every other table is a category of them.
 NO_CATEGORIES = frozenset({"source", "requires", "scripts", "pipenv"})
 
-#: Keys of an entry that say when it holds.
+#: Keys of an entry that state its condition.
 _CONDITIONS = ("python", "platform", "markers")
 
-#: Keys of an entry that take it from elsewhere than a registry, and those of them that say from where.
+#: Keys of an entry that take it from elsewhere than a registry, and those of them that have the address.
 _ELSEWHERE = frozenset({"git", "path", "url", "file", "hg", "svn", "ref"})
 _PLACES = ("path", "url", "file")
 
-#: Tables of Poetry's that ``poetry_entries`` reads.
+#: Poetry's tables that ``poetry_entries`` reads.
 POETRY_TABLES = tuple(
     ("tool", "poetry", name) for name in ("dependencies", "dev-dependencies", "group")
 )
 
 
 def _by_name(entries: Iterable[TableEntry]) -> dict[str, tuple[TableEntry, ...]]:
-    """Entries by canonical name, in their order."""
+    """Return entries by canonical name, in their order."""
     return grouped((str(canonicalize_name(entry.name)), entry) for entry in entries)
 
 
@@ -131,7 +139,7 @@ def poetry_entries(document: Mapping[str, Any]) -> Iterator[TableEntry]:
 
 
 def pipfile_entries(document: Mapping[str, Any]) -> Iterator[TableEntry]:
-    """Yield the dependencies of a Pipfile, of all its categories."""
+    """Yield the dependencies in all categories of a Pipfile."""
     for category in document:
         if category not in NO_CATEGORIES:
             for name, entry in table_of(document, category).items():
@@ -149,8 +157,8 @@ def _entries(
     elif isinstance(entry, dict):
         if _ELSEWHERE.intersection(entry):
             places = texts([entry.get(key) for key in _PLACES])
-            found = from_elsewhere(canonicalize_name(name), *places)
-            yield TableEntry(keys, name, "", found)
+            elsewhere = from_elsewhere(canonicalize_name(name), *places)
+            yield TableEntry(keys, name, "", elsewhere)
             return
         version = entry.get("version")
         written = version if isinstance(version, str) else ""
@@ -160,14 +168,14 @@ def _entries(
         yield TableEntry((*keys, "version"), name, written, declaration, extras)
 
 
-#: What some editors begin a file with: kept as it is, and no part of what the file says.
+#: Byte order mark at the beginning of a file, as some editors write it: kept, but not part of the content.
 BOM = "\ufeff"
 
-#: Quotes of a TOML string on one line; requirement strings need no escapes.
+#: Quotes of a one-line TOML string; requirement strings need no escapes.
 _QUOTES = ('"', "'")
 
-#: The settings of ``[tool.uv]`` that say what is resolved. All others say where uv writes, what it starts
-#: and whom it asks for keys: in a target's manifest they are a stranger's words about our machine.
+#: The settings of ``[tool.uv]`` that affect the resolution. The others say where uv writes, what it starts
+#: and where it gets keys: a target's manifest must not decide that for this machine.
 _UV_SETTINGS = frozenset(
     {"conflicts", "constraint-dependencies", "default-groups", "dependency-groups"}
     | {"dependency-metadata", "dev-dependencies", "environments", "exclude-dependencies"}
@@ -176,15 +184,15 @@ _UV_SETTINGS = frozenset(
     | {"required-environments", "resolution", "sources", "workspace"}
 )
 
-#: Parsed documents that are kept. One bump reads two locks five times, and a lock is megabytes.
+#: Parsed documents that are cached. One bump reads two locks five times, and a lock is megabytes.
 _DOCUMENTS = 8
 
-#: Manifests whose requests are kept: one resolution asks about many packages of the same few files.
+#: Manifests whose requests are cached: one resolution reads many packages of the same few files.
 _MANIFESTS = 32
 
 _NAME = re.compile(r"[ \t]*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)")
 
-#: A module that is nowhere: what a build would try to import.
+#: A module that does not exist, which a build would try to import.
 NO_BACKEND = "fallback_tier_builds_nothing"
 
 
@@ -195,7 +203,7 @@ _BUILD_ARRAYS = (
     ("tool", "hatch", "build", "targets", "*", "dependencies"),
     ("tool", "uv", "build-constraint-dependencies"),
 )
-#: Arrays of requirements that other commands install than the project's own: its build's, and those of the
+#: Arrays of requirements that other commands than the project's own install: its build's, and those of the
 #: environments of pdm, hatch and rye.
 OTHER_ARRAYS = (
     *_BUILD_ARRAYS,
@@ -206,7 +214,7 @@ OTHER_ARRAYS = (
 )
 
 
-#: The arrays of ``[tool.uv]`` that hold requirement strings.
+#: The arrays of ``[tool.uv]`` with requirement strings.
 UV_ARRAYS = ("constraint-dependencies", "override-dependencies", "dev-dependencies")
 
 
@@ -218,7 +226,7 @@ _ARRAYS = (
     *(("tool", "uv", key) for key in UV_ARRAYS),
 )
 
-#: Keys of ``[tool.uv]`` that change which release of a package is taken, or from where.
+#: Keys of ``[tool.uv]`` that change which release of a package is used, or from where.
 UV_RULES = frozenset(
     {"sources", "constraint-dependencies", "override-dependencies", "exclude-dependencies"}
     | {"index", "index-url", "extra-index-url", "find-links", "no-index"}
@@ -226,7 +234,8 @@ UV_RULES = frozenset(
 
 
 def parse_toml(path: str, text: str) -> Mapping[str, Any]:
-    """The document, a byte order mark aside. Raises RecipeError, naming the file, where it isn't TOML."""
+    """Return the document, without a byte order mark. Raises RecipeError, naming the file, if it isn't
+    TOML."""
     try:
         return _parsed(text)
     except (ValueError, RecursionError) as error:
@@ -241,10 +250,10 @@ def _parsed(text: str) -> Mapping[str, Any]:
 
 
 def requirement_strings(path: str, text: str, package: str) -> tuple[TableEntry, ...]:
-    """Where the file asks for the package: PEP 621, dependency groups, Poetry's tables, uv's arrays; of a
-    Pipfile its tables.
+    """Return the file's requirements of the package: PEP 621, dependency groups, Poetry's tables, uv's
+    arrays; for a Pipfile its tables.
 
-    In tables ``value`` is the specifier alone, in Poetry's own grammar in Poetry's.
+    In tables ``value`` is only the specifier, in Poetry's own grammar in Poetry's.
     """
     return strings_by_name(path, text).get(canonicalize_name(package), ())
 
@@ -259,8 +268,8 @@ def strings_by_name(path: str, text: str) -> Mapping[str, tuple[TableEntry, ...]
 
 
 def is_excluded(path: str, text: str, marker: str) -> bool:
-    """Does a marker exclude every Python that the file's project supports? Python 2 is none, unless the
-    project says so."""
+    """Return whether a marker excludes every Python that the file's project supports. Python 2 is not one,
+    unless the project states it."""
     if not marker:
         return False
     document = parse_toml(path, text) if kind_of(path) is Kind.PYPROJECT else {}
@@ -268,15 +277,17 @@ def is_excluded(path: str, text: str, marker: str) -> bool:
         table_of(document, "project").get("requires-python"),
         table_of(document, "tool", "poetry", "dependencies").get("python"),
     )
-    python = next((it for it in stated if isinstance(it, str) and it.strip()), ">=3")
+    python = next((value for value in stated if isinstance(value, str) and value.strip()), ">=3")
     return bool(supported(python)) and not can_hold(marker.strip(), python)
 
 
 def other_requirements(path: str, text: str, package: str) -> tuple[TableEntry, ...]:
-    """Return where the file asks for the package in ``OTHER_ARRAYS``: of a build's only pins, since a build
-    takes the newest release of a range. Raises RecipeError."""
+    """Return the file's requirements of the package in ``OTHER_ARRAYS``, of a build's only pins, since a
+    build installs the newest release of a range. Raises RecipeError."""
     document, wanted = parse_toml(path, text), canonicalize_name(package)
-    return tuple(it for it in in_other_arrays(document) if canonicalize_name(it.name) == wanted)
+    return tuple(
+        entry for entry in in_other_arrays(document) if canonicalize_name(entry.name) == wanted
+    )
 
 
 def in_other_arrays(document: Mapping[str, Any]) -> Iterator[TableEntry]:
@@ -291,7 +302,9 @@ def _strings_at(
     value: Any, pattern: tuple[str, ...], keys: Keys = ()
 ) -> Iterator[tuple[Keys, str]]:
     if not pattern and isinstance(value, list):
-        yield from (((*keys, at), item) for at, item in enumerate(value) if isinstance(item, str))
+        yield from (
+            ((*keys, index), item) for index, item in enumerate(value) if isinstance(item, str)
+        )
     elif pattern and isinstance(value, dict):
         for key in value if pattern[0] == "*" else filter(value.__contains__, pattern[:1]):
             yield from _strings_at(value[key], pattern[1:], (*keys, key))
@@ -306,21 +319,25 @@ def _in_arrays(arrays: Iterable[tuple[Keys, str]]) -> Iterator[TableEntry]:
 
 
 def foreign_sources(path: str, text: str, package: str) -> tuple[str, ...] | None:
-    """Where ``[tool.uv.sources]`` takes the package from: addresses and paths, without members of the
-    workspace and other registries. None if it says nothing of the package."""
+    """Return where ``[tool.uv.sources]`` takes the package from: addresses and paths, without members of
+    the workspace and other registries. None if it does not list the package."""
     sources = table_of(parse_toml(path, text), "tool", "uv", "sources")
     wanted = canonicalize_name(package)
-    found = [source for name, source in sources.items() if canonicalize_name(name) == wanted]
-    listed = [it for one in found for it in tables(one if isinstance(one, list) else [one])]
-    places = (texts([one.get(key) for key in ("path", "url", "git")]) for one in listed)
-    return tuple(place for some in places for place in some) if found else None
+    entries = [source for name, source in sources.items() if canonicalize_name(name) == wanted]
+    listed = [
+        table
+        for entry in entries
+        for table in tables(entry if isinstance(entry, list) else [entry])
+    ]
+    places = (texts([table.get(key) for key in ("path", "url", "git")]) for table in listed)
+    return tuple(address for addresses in places for address in addresses) if entries else None
 
 
 def replace_requirement(path: str, text: str, keys: tuple[str | int, ...], new: str) -> str:
-    """The text with one requirement string replaced, every other byte kept.
+    """Return the text with one requirement string replaced, and every other byte kept.
 
-    The place is found by trying: the right occurrence is the one whose replacement changes exactly
-    this value of the parsed document. Raises RecipeError where none does (an escaped string).
+    The position is found by trying: the right occurrence is the one whose replacement changes exactly this
+    value of the parsed document. Raises RecipeError if there is none (an escaped string).
     """
     document = parse_toml(path, text)
     old = value_at(document, keys)
@@ -337,16 +354,16 @@ def replace_requirement(path: str, text: str, keys: tuple[str | int, ...], new: 
 
 
 def replace_requirements(path: str, text: str, new: Mapping[tuple[str | int, ...], str]) -> str:
-    """``replace_requirement`` for many strings: those that stand only once are all tried together."""
+    """Do ``replace_requirement`` for many strings: those that occur only once are all tried together."""
     document = parse_toml(path, text)
     wanted = deepcopy(document)
     spots: dict[int, tuple[int, str]] = {}
     once: set[tuple[str | int, ...]] = set()
     for keys, value in new.items():
-        found = [literal for literal in written_as(value_at(document, keys)) if literal in text]
-        if len(found) == 1 and text.count(found[0]) == 1:
-            start = text.index(found[0]) + 1
-            spots[start] = (start + len(found[0]) - 2, value)
+        literals = [literal for literal in written_as(value_at(document, keys)) if literal in text]
+        if len(literals) == 1 and text.count(literals[0]) == 1:
+            start = text.index(literals[0]) + 1
+            spots[start] = (start + len(literals[0]) - 2, value)
             value_at(wanted, keys[:-1])[keys[-1]] = value
             once.add(keys)
     parts, position = [], 0
@@ -363,7 +380,7 @@ def replace_requirements(path: str, text: str, new: Mapping[tuple[str | int, ...
 
 
 def written_as(value: str) -> tuple[str, ...]:
-    """How a plain string may be written in a file."""
+    """Return the ways in which a plain string may be written in a file."""
     return tuple(f"{quote}{value}{quote}" for quote in _QUOTES)
 
 
@@ -374,16 +391,16 @@ def not_plain(path: str, value: str) -> RecipeError:
 
 
 def harmless(path: str, manifest: str) -> str:
-    """The manifest as uv may read it outside the sandbox, in scratch folders only.
+    """Return the manifest as uv may read it outside the sandbox, in scratch folders only.
 
-    ``[tool.uv]`` keeps what decides the resolution and nothing else: ``compile-bytecode`` starts the
-    environment's Python (and every ``.pth`` file in it), ``pip.target`` and ``cache-dir`` write where
-    they say (measured). The build backend becomes one that does not exist.
+    ``[tool.uv]`` keeps only settings that affect the resolution: ``compile-bytecode`` starts the
+    environment's Python (and every ``.pth`` file in it), ``pip.target`` and ``cache-dir`` write to the
+    folders that they name (measured). The build backend becomes one that does not exist.
 
-    ``--no-build`` is not enough: uv builds the project itself all the same when its metadata is
-    dynamic, with whatever backend and requirements it names (measured, uv 0.13), and that would run
-    outside the sandbox. uv.lock records none of this, so a lock stays the project's. Raises
-    RecipeError for text that is no TOML.
+    ``--no-build`` is not enough: uv builds the project itself nevertheless if its metadata is dynamic, with
+    whatever backend and requirements it names (measured, uv 0.13), and that would run outside the sandbox.
+    uv.lock records none of this, so a lock stays the project's. Raises RecipeError for text that is not
+    TOML.
     """
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
@@ -400,18 +417,18 @@ def harmless(path: str, manifest: str) -> str:
     if "build-system" in document or uv.get("package") or dynamic:
         document["build-system"] = {"requires": [], "build-backend": NO_BACKEND}
     written = tomlkit.dumps(document)
-    kept = parse_toml(path, written)
-    settings = table_of(kept, "tool", "uv")
-    backend = table_of(kept, "build-system").get("build-backend", NO_BACKEND)
+    written_document = parse_toml(path, written)
+    settings = table_of(written_document, "tool", "uv")
+    backend = table_of(written_document, "build-system").get("build-backend", NO_BACKEND)
     if not _UV_SETTINGS.issuperset(settings) or backend != NO_BACKEND:
         raise unsupported(f"{path} is written in a way that its settings can't be taken out of.")
     return written
 
 
 def asking_nothing(path: str, manifest: str) -> str:
-    """A manifest that only says what a lock was made for: names, no requirements and no sources.
+    """Return a manifest with only what a lock was made for: names, no requirements and no sources.
 
-    Raises RecipeError for text that is no TOML.
+    Raises RecipeError for text that is not TOML.
     """
     import tomlkit
 

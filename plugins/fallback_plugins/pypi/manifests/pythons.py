@@ -1,7 +1,7 @@
-"""The Pythons that are here: ours first, others for projects that can't be installed with ours.
+"""Pythons on this machine: the tool's own first, others for projects that can't be installed with it.
 
-A pin of yesterday has no wheel for the Python of today, and a project may ask for another Python outright.
-Nothing is downloaded: only what the user has installed is taken.
+An old pin may have no wheel for a new Python, and a project may require another Python. Nothing is
+downloaded: only Pythons that the user has installed are used.
 """
 
 import os
@@ -19,16 +19,17 @@ from fallback_tier.errors import RepositoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.repo import RepoContext
 
-#: The oldest minor version of Python 3 that our own probes run on.
+#: The oldest minor version of Python 3 on which the probes run.
 OLDEST_MINOR = 8
 _NEWEST_MINOR = 20
 
-#: Others that are tried: each costs a resolution that mostly fails.
+#: Most other Pythons that are tried: each costs a resolution that mostly fails.
 MAX_OTHERS = 3
 
 _MINOR = re.compile(r"python3\.(\d+)$")
 
-#: Files that name the Python on which a program runs: a platform's, version managers', an image's.
+#: Files that name the Python on which a program runs: those of a platform, of version managers, of an
+#: image.
 _NAMING = {
     "runtime.txt": re.compile(r"^python-3\.(\d+)", re.MULTILINE),
     ".python-version": re.compile(r"^(?:cpython-)?3\.(\d+)", re.MULTILINE),
@@ -37,30 +38,31 @@ _NAMING = {
     "Dockerfile": re.compile(r"(?im)^FROM[ \t]+(?:--\S+[ \t]+)*(?:\S+/)?python:3\.(\d+)"),
 }
 
-#: Where pyenv and uv keep theirs, below the home folder; they need not be on the path.
+#: Folders of pyenv's and uv's Pythons, below the home folder; they need not be on the path.
 _KEPT = (".pyenv/versions/*/bin/python3.*", ".local/share/uv/python/*/bin/python3.*")
 
 
 def ours() -> Path:
-    """The Python under ours: an environment made from a virtual environment would need that one."""
+    """Return the tool's own base Python: an environment made from a virtual environment would need that
+    one."""
     return Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
 
 
 def installed(home: Path | None = None) -> tuple[Path, ...]:
-    """Return our Python, then one of each other installed minor version, the nearest first."""
-    mine = sys.version_info.minor
-    others: dict[int, Path] = {}
+    """Return the tool's own Python, then one of each other installed minor version, the nearest first."""
+    own_minor = sys.version_info.minor
+    path_by_minor: dict[int, Path] = {}
     for path in _here(_home() if home is None else home):
         minor = minor_of(path)
-        if OLDEST_MINOR <= minor != mine:
-            others.setdefault(minor, path)
-    nearest = sorted(others, key=lambda minor: (abs(minor - mine), minor))
-    return (ours(), *(others[minor] for minor in nearest))
+        if OLDEST_MINOR <= minor != own_minor:
+            path_by_minor.setdefault(minor, path)
+    nearest = sorted(path_by_minor, key=lambda minor: (abs(minor - own_minor), minor))
+    return (ours(), *(path_by_minor[minor] for minor in nearest))
 
 
 def named(repo: RepoContext, folder: str) -> str:
-    """Return the lowest Python (``3.9``) on which files of a folder, or of the nearest one above that has
-    any, run a program; empty: none is named."""
+    """Return the lowest Python (``3.9``) on which files of a folder run a program, or files of the nearest
+    folder above that has any; empty if none is named."""
     while True:
         minors: list[int] = []
         for name, pattern in _NAMING.items():
@@ -73,40 +75,43 @@ def named(repo: RepoContext, folder: str) -> str:
         folder = posixpath.dirname(folder)
 
 
-def suited(asked: str, here: Callable[[], tuple[Path, ...]] = installed) -> tuple[Path, ...]:
-    """Return the Pythons that a specifier (``>=3.8,<3.12``) admits, at most four; if none, of all."""
-    every = here()
-    fit = [path for path in every if not asked or fits(asked, minor_of(path))]
-    return tuple(fit or every)[: MAX_OTHERS + 1]
+def suited(
+    specifier: str, find_pythons: Callable[[], tuple[Path, ...]] = installed
+) -> tuple[Path, ...]:
+    """Return the Pythons that a specifier (``>=3.8,<3.12``) admits, or all if it admits none; at most
+    four."""
+    pythons = find_pythons()
+    admitted = [path for path in pythons if not specifier or fits(specifier, minor_of(path))]
+    return tuple(admitted or pythons)[: MAX_OTHERS + 1]
 
 
 @lru_cache
-def suited_once(_clients: ClientRunner, asked: str) -> tuple[Path, ...]:
-    """``suited``, looked for once a run (of these clients): both trees have the same choice."""
-    return suited(asked)
+def suited_once(_clients: ClientRunner, specifier: str) -> tuple[Path, ...]:
+    """Return ``suited`` Pythons, found once per run (of these clients): both trees have the same choice."""
+    return suited(specifier)
 
 
 def minor_of(python: Path) -> int:
     """Return 11 for ``…/bin/python3.11``, and -1 for any other program."""
-    found = _MINOR.search(python.name)
-    return int(found[1]) if found else -1
+    match = _MINOR.search(python.name)
+    return int(match[1]) if match else -1
 
 
-def fits(asked: str, minor: int) -> bool:
-    """Return whether a project that asks for this (``>=3.8,<3.12``) may run with a minor version."""
-    return any(admits(asked, f"3.{minor}.{patch}") for patch in (0, 99))
+def fits(specifier: str, minor: int) -> bool:
+    """Return whether a project that requires this (``>=3.8,<3.12``) may run on a minor version."""
+    return any(admits(specifier, f"3.{minor}.{patch}") for patch in (0, 99))
 
 
 def identity(python: Path) -> tuple[str, ...]:
-    """Another Python's file as it is now: an upgrade may leave its path as it was."""
-    place = python.resolve()
-    found = place.stat()
-    return str(place), str(found.st_size), str(found.st_mtime_ns)
+    """Return a Python's file as it is now: an upgrade may keep its path."""
+    path = python.resolve()
+    status = path.stat()
+    return str(path), str(status.st_size), str(status.st_mtime_ns)
 
 
 def readable(environment: Path) -> list[Path]:
-    """What a sandbox must be able to read to run an environment whose Python is not ours: the program and
-    its own library, nothing else of the folders that they lie in."""
+    """Return what a sandbox must be able to read to run an environment with another Python than the tool's
+    own: the program and its library, nothing else in their folders."""
     python = (environment / "bin" / "python").resolve()
     if python == ours().resolve() or python.is_relative_to("/usr"):
         return []
@@ -114,7 +119,7 @@ def readable(environment: Path) -> list[Path]:
     libraries = [prefix / name / version for name in ("lib", "lib64")]
     return [
         python,
-        *(place for place in libraries if place.is_dir()),
+        *(folder for folder in libraries if folder.is_dir()),
         *sorted((prefix / "lib").glob("libpython3*")),
     ]
 
@@ -122,23 +127,25 @@ def readable(environment: Path) -> list[Path]:
 def headers(environment: Path) -> list[Path]:
     """Return the folders that a compiler must read in a sandbox to build against a Python."""
     python = (environment / "bin" / "python").resolve()
-    place = python.parent.parent / "include" / f"python3.{minor_of(python)}"
-    return [place] if place.is_dir() and not place.is_relative_to("/usr") else []
+    include_dir = python.parent.parent / "include" / f"python3.{minor_of(python)}"
+    return [include_dir] if include_dir.is_dir() and not include_dir.is_relative_to("/usr") else []
 
 
 def _here(home: Path | None) -> Iterator[Path]:
-    """Programs by their real paths, no scripts: what pyenv puts on the path only sometimes leads to a
-    Python. PyPy's have another name."""
-    found = (shutil.which(f"python3.{minor}") for minor in range(OLDEST_MINOR, _NEWEST_MINOR))
-    kept = [] if home is None else [path for one in _KEPT for path in sorted(home.glob(one))]
-    for path in (*(Path(one) for one in found if one is not None), *kept):
+    """Yield programs by their real paths, without scripts: pyenv's entries on the path only sometimes lead
+    to a Python. PyPy's have another name."""
+    on_path = (shutil.which(f"python3.{minor}") for minor in range(OLDEST_MINOR, _NEWEST_MINOR))
+    in_home = (
+        [] if home is None else [path for pattern in _KEPT for path in sorted(home.glob(pattern))]
+    )
+    for path in (*(Path(program) for program in on_path if program is not None), *in_home):
         with suppress(OSError):
-            place = path.resolve(strict=True)
-            if path.is_absolute() and minor_of(place) >= 0 and os.access(place, os.X_OK):
-                with place.open("rb") as file:
+            real_path = path.resolve(strict=True)
+            if path.is_absolute() and minor_of(real_path) >= 0 and os.access(real_path, os.X_OK):
+                with real_path.open("rb") as file:
                     is_script = file.read(2) == b"#!"
                 if not is_script:
-                    yield place
+                    yield real_path
 
 
 def _home() -> Path | None:

@@ -1,12 +1,12 @@
-"""Requirements as text: declarations of a package, the exact spans that an edit may touch, edits that
-raise them, and requirements files as sets.
+"""Requirements as text: declarations of a package, the exact spans that an edit may touch, edits that raise
+them, and groups of requirements files.
 
-One grammar (PEP 508) is in requirements files, constraints files and the strings of pyproject.toml;
-``declarations`` reads the first two, ``declaration_in`` one such string. Tables keep name and specifier
-apart: ``specifier_in`` reads a Pipfile's, ``poetry_specifier_in`` Poetry's own grammar.
+One grammar (PEP 508) is used in requirements files, constraints files and the strings of pyproject.toml;
+``declarations`` reads the first two, ``declaration_in`` one such string. Tables separate name and
+specifier: ``specifier_in`` reads a Pipfile's, ``poetry_specifier_in`` Poetry's own grammar.
 
-uv gets nothing of a requirements file but requirement lines, each parsed and written again: an option
-could name another registry, a folder of ours, or a variable of our environment.
+uv gets only the requirement lines of a requirements file, each parsed and written again: an option could
+name another registry, or a folder or environment variable of this machine.
 """
 
 import posixpath
@@ -44,7 +44,7 @@ _CONTINUATION = lazy_pattern(r"\\\r?\n")
 _COMMENT = lazy_pattern(r"(?:^|(?<=[ \t]))#[^\r\n]*", re.MULTILINE)
 _LINE_END = lazy_pattern(r"\r\n|\r|\n")
 _EGG = lazy_pattern(r"[#&]egg=(?P<name>[A-Za-z0-9._-]+)")
-#: pip's own placement of hashes; they may stand on continuation lines.
+#: pip's own syntax for hashes; they may be on continuation lines.
 _HASH = lazy_pattern(r"--hash[= ][ \t]*[A-Za-z0-9]+:[A-Za-z0-9]+")
 _MARKER = lazy_pattern(r";(?P<marker>.*?)(?:\s--|$)")
 
@@ -56,7 +56,7 @@ _POETRY_CLAUSE = lazy_pattern(
 _PIN_OPERATORS = frozenset({"==", "===", "=", ""})
 _FLOOR_OPERATORS = frozenset({">=", ">", "~=", "^", "~"})
 
-#: Texts whose masked form is kept: one resolution asks about many packages of the same few files.
+#: Texts whose masked form is cached: one resolution reads many packages of the same few files.
 _TEXTS = 32
 
 FROM_ELSEWHERE = "it is taken from a URL or a checkout"
@@ -72,7 +72,7 @@ _COMPONENT = lazy_pattern(r"[^/\\@?&=:+#]+")
 class Clause:
     """One comparison of a specifier; ``start`` and ``end`` are its version's span in the text.
 
-    ``^``, ``~``, ``=`` and no operator at all are Poetry's.
+    ``^``, ``~``, ``=`` and no operator are Poetry's.
     """
 
     operator: str
@@ -96,7 +96,8 @@ class Clause:
         return self.version.endswith(".*")
 
     def admits(self, version: str) -> bool:
-        """Would this comparison accept the version (pre-releases too)? False: it can't be read."""
+        """Return whether this comparison accepts the version (pre-releases too); False if it can't be
+        read."""
         try:
             return SpecifierSet(self.pep440).contains(version, prereleases=True)
         except ValueError:
@@ -105,11 +106,11 @@ class Clause:
 
 @dataclass(frozen=True)
 class Declaration:
-    """One place that asks for the package. ``refusal``: why it can't be edited as text.
+    """One requirement of the package. ``refusal``: why it can't be edited as text.
 
-    ``hashes``: spans of its ``--hash`` options. ``marker``: when it holds, as written. ``taken``: the
-    version of the archive that it names; empty if it names none. ``choices``: the ranges of which any is
-    enough (Poetry's ``||``), each to be judged by itself.
+    ``hashes``: spans of its ``--hash`` options. ``marker``: its condition, as written. ``taken``: the
+    version of the archive that it names; empty if it names none. ``choices``: the alternative ranges of
+    Poetry's ``||``, each to be judged by itself.
     """
 
     clauses: tuple[Clause, ...]
@@ -121,7 +122,7 @@ class Declaration:
 
     @property
     def pin(self) -> Clause | None:
-        """The clause that allows one version only."""
+        """The one clause that allows a single version."""
         pins = [clause for clause in self.clauses if clause.operator in _PIN_OPERATORS]
         return pins[0] if len(pins) == 1 and not pins[0].is_wildcard else None
 
@@ -142,7 +143,7 @@ class Declaration:
 
     @property
     def is_readable(self) -> bool:
-        """Does it follow PEP 440 (or Poetry's grammar over it)?"""
+        """Whether it follows PEP 440 (or Poetry's grammar, which extends it)."""
         try:
             SpecifierSet(self.pep440)
             return all(is_orderable(PYPI, clause.version) for clause in self.floors)
@@ -150,17 +151,18 @@ class Declaration:
             return False
 
     def admits(self, version: str) -> bool:
-        """Would this declaration accept the version (pre-releases too)? False: it can't be read."""
+        """Return whether this declaration accepts the version (pre-releases too); False if it can't be
+        read."""
         if self.choices:
-            return any(one.admits(version) for one in self.choices)
+            return any(choice.admits(version) for choice in self.choices)
         return all(clause.admits(version) for clause in self.clauses)
 
 
 def declarations(text: str, package: str) -> tuple[Declaration, ...]:
     """Return a requirements or constraints file's declarations of a package, top down."""
     wanted = canonicalize_name(package)
-    found = (_read(_mask(text), *span, wanted) for span in _lines_by_name(text).get(wanted, ()))
-    return tuple(declaration for declaration in found if declaration is not None)
+    matches = (_read(_mask(text), *span, wanted) for span in _lines_by_name(text).get(wanted, ()))
+    return tuple(declaration for declaration in matches if declaration is not None)
 
 
 def declaration_in(requirement: str, package: str) -> Declaration | None:
@@ -182,7 +184,7 @@ def requirement_in(line: str) -> Requirement | None:
 
 
 def specifier_in(value: str) -> Declaration:
-    """Read a specifier without its name, as a Pipfile has it (PEP 440)."""
+    """Read a specifier without its name, as in a Pipfile (PEP 440)."""
     return _declaration(value, 0, len(value), _CLAUSE)
 
 
@@ -190,7 +192,7 @@ def poetry_specifier_in(value: str) -> Declaration:
     """Read a specifier in Poetry's own grammar."""
     if "|" in value:
         choices = tuple(poetry_specifier_in(part) for part in re.split(r"\|\|?", value))
-        read = choices if not any(one.refusal for one in choices) else ()
+        read = choices if not any(choice.refusal for choice in choices) else ()
         return Declaration((), f"{value!r} is a choice of ranges", choices=read)
     return _declaration(value, 0, len(value), _POETRY_CLAUSE)
 
@@ -202,18 +204,18 @@ def at_least(version: str) -> str:
 
 def from_elsewhere(package: str, *places: str) -> Declaration:
     """Return the declaration of a package that is installed from addresses or paths."""
-    versions = (_archive(place)[1] for place in places if _archive(place)[0] == package)
+    versions = (_archive(reference)[1] for reference in places if _archive(reference)[0] == package)
     return Declaration((), FROM_ELSEWHERE, taken=next(versions, ""))
 
 
-def names_in_reference(place: str) -> frozenset[str]:
-    """Canonical names that an address or a path has: of an archive its package's, if that can be read;
-    otherwise those of its folders, any of which may be the package's."""
-    name, _ = _archive(place)
+def names_in_reference(reference: str) -> frozenset[str]:
+    """Return the canonical names in an address or a path: an archive's package, if its name can be read;
+    otherwise all folders, any of which may have the package's name."""
+    name, _ = _archive(reference)
     if name:
         return frozenset({name})
-    components = _COMPONENT.findall(unquote(place))
-    return frozenset(canonicalize_name(one.removesuffix(".git")) for one in components)
+    components = _COMPONENT.findall(unquote(reference))
+    return frozenset(canonicalize_name(component.removesuffix(".git")) for component in components)
 
 
 def reference_in(line: str) -> str:
@@ -221,9 +223,9 @@ def reference_in(line: str) -> str:
     return _reference(line, 0, len(line))
 
 
-def _archive(place: str) -> tuple[str, str]:
-    """Canonical name and version in an archive's file name; empty if the place is no such archive."""
-    file = re.split(r"[/\\]", unquote(re.split(r"[#?]", place, maxsplit=1)[0]))[-1]
+def _archive(reference: str) -> tuple[str, str]:
+    """Return canonical name and version in an archive's file name; empty if there is no such archive."""
+    file = re.split(r"[/\\]", unquote(re.split(r"[#?]", reference, maxsplit=1)[0]))[-1]
     try:
         if file.lower().endswith(".whl"):
             name, version, *_ = parse_wheel_filename(file)
@@ -243,26 +245,26 @@ def logical_lines(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=_TEXTS)
 def _lines_by_name(text: str) -> dict[str, list[tuple[int, int]]]:
-    """The spans of the lines that may declare each package, by canonical name."""
+    """Return the spans of the lines that may declare each package, by canonical name."""
     masked = _mask(text)
-    found: dict[str, list[tuple[int, int]]] = {}
+    spans: dict[str, list[tuple[int, int]]] = {}
     start = 0
     for line in _LINE_END.split(masked):
         end = start + len(line)
         egg = _EGG.search(masked, start, end)
-        place = "" if egg else _reference(masked, start, end)
-        named = egg or _NAME.match(masked, start, end)
-        names: Collection[str] = [canonicalize_name(named["name"])] if named else ()
-        for name in names_in_reference(place) if place else names:
-            found.setdefault(name, []).append((start, end))
+        reference = "" if egg else _reference(masked, start, end)
+        match = egg or _NAME.match(masked, start, end)
+        names: Collection[str] = [canonicalize_name(match["name"])] if match else ()
+        for name in names_in_reference(reference) if reference else names:
+            spans.setdefault(name, []).append((start, end))
         start = end + (2 if masked.startswith("\r\n", end) else 1)
-    return found
+    return spans
 
 
 @lru_cache(maxsize=_TEXTS)
 def _mask(text: str) -> str:
-    """The text with comments, continuations and a byte order mark blanked: same length, so that spans
-    stay true."""
+    """Return the text with comments, continuations and a byte order mark blanked. It has the same length,
+    so spans stay valid."""
     text = " " + text[1:] if text.startswith("\ufeff") else text
     blank = _COMMENT.sub(lambda match: " " * len(match[0]), text)
     return _CONTINUATION.sub(lambda match: " " * len(match[0]), blank)
@@ -272,8 +274,10 @@ def _read(text: str, start: int, end: int, wanted: str) -> Declaration | None:
     egg = _EGG.search(text, start, end)
     if egg and canonicalize_name(egg["name"]) == wanted:
         return Declaration((), FROM_ELSEWHERE)
-    if not egg and (place := _reference(text, start, end)):
-        return from_elsewhere(wanted, place) if wanted in names_in_reference(place) else None
+    if not egg and (reference := _reference(text, start, end)):
+        return (
+            from_elsewhere(wanted, reference) if wanted in names_in_reference(reference) else None
+        )
     name = _NAME.match(text, start, end)
     if name is None or canonicalize_name(name["name"]) != wanted:
         return None
@@ -293,9 +297,9 @@ def _read(text: str, start: int, end: int, wanted: str) -> Declaration | None:
 
 
 def _reference(text: str, start: int, end: int) -> str:
-    found = _REFERENCE.match(text, start, end)
-    place = found["place"] if found else ""
-    return place if _PLACE.match(place) or _ARCHIVE.search(place) else ""
+    match = _REFERENCE.match(text, start, end)
+    reference = match["place"] if match else ""
+    return reference if _PLACE.match(reference) or _ARCHIVE.search(reference) else ""
 
 
 def _declaration(text: str, start: int, stop: int, grammar: re.Pattern[str]) -> Declaration:
@@ -312,23 +316,23 @@ def _declaration(text: str, start: int, stop: int, grammar: re.Pattern[str]) -> 
     leftover = grammar.sub("", text[start:stop]).strip(" \t,()").replace("*", "", not clauses)
     declaration = Declaration(clauses)
     if leftover or not declaration.is_readable:
-        message = leftover or declaration.specifier
-        return Declaration(clauses, f"{message!r} can't be read as a version specifier")
+        unreadable = leftover or declaration.specifier
+        return Declaration(clauses, f"{unreadable!r} can't be read as a version specifier")
     return declaration
 
 
 def _poetry_ceiling(operator: str, version: str) -> str:
-    """The first version that ``^`` or ``~`` excludes."""
+    """Return the first version that ``^`` or ``~`` excludes."""
     release = Version(version).release
     if operator == "^":
-        place = next((at for at, part in enumerate(release) if part), len(release) - 1)
+        position = next((index for index, part in enumerate(release) if part), len(release) - 1)
     else:
-        place = min(1, len(release) - 1)
+        position = min(1, len(release) - 1)
     epoch = f"{Version(version).epoch}!" if Version(version).epoch else ""
-    return epoch + ".".join(map(str, (*release[:place], release[place] + 1)))
+    return epoch + ".".join(map(str, (*release[:position], release[position] + 1)))
 
 
-#: Of a line in a message (characters): a line can be as long as a file.
+#: Limit of a line in a message (characters): a line can be as long as a file.
 _SHOWN = 200
 
 #: pip lets an option be shortened: ``--cons`` is ``--constraint``.
@@ -339,8 +343,7 @@ _INCLUDE = lazy_pattern(
 _OWN_INDEX = lazy_pattern(
     r"[ \t]*(?:-i|--index-url|--extra-index-url|-f|--find-links|--no-index)\b"
 )
-#: … and wherever it stands among the options of a line, however pip lets it be shortened: ``--ex`` is
-#: ``--extra-index-url``.
+#: Such an option anywhere in a line, in any short form that pip accepts: ``--ex`` is ``--extra-index-url``.
 _AN_INDEX = lazy_pattern(r"[ \t]*(?:-\S.*[ \t])?[\"'\\]?(?:-[if]|--(?:i|py|ex|f|no-i))")
 _INDEX_VALUE = lazy_pattern(
     r"[ \t]*(?:-[if]|--(?:index-url|extra-index-url|find-links))(?:[ \t]*=[ \t]*|[ \t]+|(?<=-[if]))"
@@ -352,23 +355,22 @@ _PER_FILE = lazy_pattern(
     r"[ \t]*(?:--(?:no-binary|only-binary|prefer-binary|pre|require-hashes|use-)|-r|-c)"
 )
 _LONG_INCLUDE = lazy_pattern(r"[ \t]*--(?:requirement|constraint)\b")
-#: A variable of the environment, which uv puts into the addresses of requirements (measured).
+#: An environment variable, which uv inserts into the addresses of requirements (measured).
 VARIABLE = lazy_pattern(r"\$\{\w+\}")
 _CONTINUED = lazy_pattern(r"\\\r?\n")
-#: An option of pip's, and what is after a requirement: a comment, options.
+#: An option of pip, and the text after a requirement: a comment, options.
 _OPTION = lazy_pattern(r"-(?:[rcefi]\b|-[a-z])")
 _AFTER = lazy_pattern(r"(?:^|[ \t])#.*$|[ \t]--[a-z].*$")
 
-#: What compilers of requirements write: such a file is closed, all that is installed stands in it.
+#: What compilers of requirements write: such a file is closed, since it lists all that is installed.
 _COMPILED = lazy_pattern(r"#[ \t]*(?:via\b|this file (?:is|was) autogenerated by)", re.IGNORECASE)
 _HASHED = lazy_pattern(r"--hash[= ]")
 
 
 def includes(path: str, text: str) -> tuple[tuple[str, bool], ...]:
-    """Paths that a file includes (repository-relative), and whether as constraints.
+    """Return the paths that a file includes (repository-relative), each with whether as constraints.
 
-    Addresses, and paths with a variable in them, are returned as they are written: no tracked file has
-    such a name.
+    Addresses, and paths with a variable in them, are returned as written: no tracked file has such a name.
     """
     return tuple(
         (_led_to(path, match["path"].strip("'\"")), (match["short"] or match["long"])[0] == "c")
@@ -381,17 +383,19 @@ def includes(path: str, text: str) -> tuple[tuple[str, bool], ...]:
 def with_included(
     paths: Sequence[str], text_of: Callable[[str], str | None], *, constrain: bool | None = None
 ) -> dict[str, str | None]:
-    """The texts of files and of all that they include, by path; None: ``text_of`` has none. ``constrain``:
-    follow only includes of constraints, or of requirements."""
-    found: dict[str, str | None] = {}
+    """Return the texts of files and of all that they include, by path; None if ``text_of`` has none.
+    ``constrain``: follow only includes of constraints, or of requirements."""
+    texts: dict[str, str | None] = {}
     waiting = [*reversed(paths)]
     while waiting:
         path = waiting.pop()
-        if path not in found:
-            text = found[path] = text_of(path)
+        if path not in texts:
+            text = texts[path] = text_of(path)
             included = reversed(includes(path, text or ""))
-            waiting += [it for it, binds in included if constrain in {None, binds}]
-    return found
+            waiting += [
+                included_path for included_path, binds in included if constrain in {None, binds}
+            ]
+    return texts
 
 
 def _led_to(path: str, target: str) -> str:
@@ -403,16 +407,16 @@ def _led_to(path: str, target: str) -> str:
 def local_folders(path: str, text: str) -> Iterator[str]:
     """Yield folders of the repository that a file installs (``-e ./lib``, ``./lib[extra]``)."""
     for line in logical_lines(text):
-        place = reference_in(line).removeprefix("file:")
-        if place and "://" not in place:
-            yield _led_to(path, place)
+        reference = reference_in(line).removeprefix("file:")
+        if reference and "://" not in reference:
+            yield _led_to(path, reference)
 
 
 def connected(
     texts: Mapping[str, str], together: Iterable[Collection[str]] = ()
 ) -> tuple[tuple[str, ...], ...]:
-    """The files in sets: those that include each other, an ``.in`` with the ``.txt`` made from it, and
-    those that are ``together`` otherwise."""
+    """Return the files in groups: files that include each other, an ``.in`` with the ``.txt`` compiled from
+    it, and files that are ``together`` otherwise."""
     parent = {path: path for path in texts}
 
     def root(path: str) -> str:
@@ -421,31 +425,31 @@ def connected(
         return path
 
     for path, text in texts.items():
-        others = [other for other, _ in includes(path, text)]
+        linked = [linked_path for linked_path, _ in includes(path, text)]
         if path.endswith(".in"):
-            others.append(str(PurePosixPath(path).with_suffix(".txt")))
-        for other in others:
-            if other in texts:
-                parent[root(other)] = root(path)
+            linked.append(str(PurePosixPath(path).with_suffix(".txt")))
+        for linked_path in linked:
+            if linked_path in texts:
+                parent[root(linked_path)] = root(path)
     for paths in together:
-        first, *others = sorted(texts.keys() & paths) or ("",)
-        for other in others:
-            parent[root(other)] = root(first)
+        first, *linked = sorted(texts.keys() & paths) or ("",)
+        for linked_path in linked:
+            parent[root(linked_path)] = root(first)
     return tuple(grouped((root(path), path) for path in sorted(texts)).values())
 
 
 def is_closed(text: str) -> bool:
-    """Does the file hold all that is installed (a compiled or hash-pinned one)? No transitive is unseen."""
+    """Return whether the file lists all that is installed (it is compiled or hash-pinned)."""
     return bool(_HASHED.search(text) or _COMPILED.search(text))
 
 
 def is_requirements(text: str, *, compiled_or_pinned: bool = False) -> bool:
-    """Return whether each line is a requirement, an archive, an address or an option of pip's, and one
-    installs. ``compiled_or_pinned``: and a compiler wrote it, or each requirement says its versions, and
-    there is one."""
+    """Return whether each line is a requirement, an archive, an address or an option of pip, and one
+    installs something. ``compiled_or_pinned``: also require that a compiler wrote it, or that there is a
+    requirement and each limits its versions."""
     if not text or "\0" in text:
         return False
-    found = False
+    installs = False
     for line in _CONTINUED.sub(" ", text.removeprefix("\ufeff")).splitlines():
         bare = _AFTER.sub("", line).strip()
         if not bare:
@@ -453,15 +457,15 @@ def is_requirements(text: str, *, compiled_or_pinned: bool = False) -> bool:
         if bare.startswith("-"):
             if not _OPTION.match(bare):
                 return False
-            found = found or _INCLUDE.match(bare) is not None
+            installs = installs or _INCLUDE.match(bare) is not None
             continue
-        asked = requirement_in(bare)
-        if asked is None and not reference_in(bare):
+        requirement = requirement_in(bare)
+        if requirement is None and not reference_in(bare):
             return False
-        if compiled_or_pinned and asked and not (asked.specifier or asked.url):
+        if compiled_or_pinned and requirement and not (requirement.specifier or requirement.url):
             return _COMPILED.search(text) is not None and is_requirements(text)
-        found = found or asked is not None or not compiled_or_pinned
-    return found
+        installs = installs or requirement is not None or not compiled_or_pinned
+    return installs
 
 
 def names_an_index(text: str) -> bool:
@@ -472,13 +476,13 @@ def names_an_index(text: str) -> bool:
 def _lines_with_indexes(text: str) -> Iterator[str]:
     lines = (
         line for joined in logical_lines(text) for line in joined.splitlines()
-    )  # as pip ends them
+    )  # with pip's line ends
     return filter(_AN_INDEX.match, lines)
 
 
 def index_lines(text: str) -> Iterator[str]:
-    """What each option that names a registry or a folder has for its value; the whole line if its reader
-    may see another value than we do."""
+    """Yield the value of each option that names a registry or a folder; the whole line if its reader may
+    see another value than this code does."""
     for line in _lines_with_indexes(text):
         if not _NO_INDEX.fullmatch(line):
             option = _INDEX_VALUE.fullmatch(line)
@@ -486,7 +490,7 @@ def index_lines(text: str) -> Iterator[str]:
 
 
 def requirement_lines(path: str, text: str) -> Iterator[str]:
-    """The file's requirements, each written anew. Raises RecipeError for what uv is not to be told."""
+    """Yield the file's requirements, each written again. Raises RecipeError for what uv must not get."""
     for line in logical_lines(text):
         bare = line.strip()
         if not bare or _PER_FILE.match(line) or _LONG_INCLUDE.match(line):
@@ -497,7 +501,7 @@ def requirement_lines(path: str, text: str) -> Iterator[str]:
 
 
 def bare_line(line: str) -> str:
-    """A line without its options."""
+    """Return a line without its options."""
     return _OPTIONS.sub("", line).strip()
 
 
@@ -513,7 +517,7 @@ def is_plain(path: str, text: str) -> bool:
 
 
 def with_requirement(text: str, package: str, version: str) -> str:
-    """The file with a line for a package added at its end: a pin where every line is one."""
+    """Return the file with a line for a package added at its end: a pin if every line is one."""
     lines = [line.strip() for line in logical_lines(text)]
     asking = [line for line in lines if line and not line.startswith("-")]
     operator = "==" if asking and all("==" in line for line in asking) else ">="
@@ -523,25 +527,25 @@ def with_requirement(text: str, package: str, version: str) -> str:
 
 
 def clean(path: str, requirement: str) -> str:
-    """One requirement, parsed and written anew. Raises RecipeError for a URL, or what is none."""
+    """Return a requirement, parsed and written again. Raises RecipeError for a URL, or for other text."""
     try:
         parsed = Requirement(requirement)
-    except (InvalidRequirement, RecursionError):  # a marker may nest deeper than its reader goes
+    except (InvalidRequirement, RecursionError):  # a marker may be nested too deeply to be read
         raise unresolvable(path, requirement) from None
     if parsed.url:
         raise unresolvable(path, f"{canonicalize_name(parsed.name)} @ …")
     try:
         written = str(parsed)
-    except (ValueError, RecursionError):  # a marker that can't be written again
+    except (ValueError, RecursionError):  # a marker that can't be serialized
         raise unresolvable(path, requirement) from None
-    # Escapes in a marker are undone when it is parsed: no line may become several, or name a variable.
+    # Parsing resolves escapes in a marker: the result must be one line, and name no variable.
     if len(written.splitlines()) > 1 or "\\" in requirement or VARIABLE.search(written):
         raise unresolvable(path, requirement)
     return written
 
 
 def plain(path: str, requirement: str) -> str:
-    """One requirement as it is written: no address, and one line only. Raises RecipeError."""
+    """Return a requirement as written. Raises RecipeError for an address, or more than one line."""
     if len(requirement.splitlines()) > 1:
         raise unresolvable(path, requirement)
     clean(path, requirement)
@@ -549,7 +553,7 @@ def plain(path: str, requirement: str) -> str:
 
 
 def unresolvable(path: str, what: str) -> RecipeError:
-    """The typed refusal for a line that is not handed to a resolver outside the sandbox."""
+    """Return the typed refusal of a line that no resolver outside the sandbox gets."""
     shown = what.split()[0] if what.startswith("-") else repr(what)
     if len(shown) > _SHOWN:
         shown = f"{shown[:_SHOWN]}…"
@@ -561,12 +565,12 @@ def unresolvable(path: str, what: str) -> RecipeError:
     )
 
 
-#: From this many blanks on, a comment was put into a column, and stays there.
+#: From this many blanks on, a comment was aligned to a column, and stays there.
 _ALIGNED = 3
 
 _BLANKS_BEFORE_COMMENT = lazy_pattern(r" +(?=#)")
 
-#: Upper bounds: they move with the version where they would exclude it.
+#: Upper bounds: they move with the version if they would exclude it.
 _BOUNDS = frozenset({"<", "<="})
 
 #: Operators of Poetry's own grammar.
@@ -577,7 +581,7 @@ _RELEASE = lazy_pattern(r"v?(?:\d+!)?(?P<release>\d+(?:\.\d+)*)")
 
 @dataclass(frozen=True)
 class Edit:
-    """Replace the text between two offsets."""
+    """Replacement of the text between two offsets."""
 
     start: int
     end: int
@@ -585,23 +589,23 @@ class Edit:
 
 
 def edits_for(declaration: Declaration, version: str) -> tuple[Edit, ...] | None:
-    """The edits that raise a declaration to ``version``; None where none would admit it.
+    """Return the edits that raise a declaration to ``version``; None if no edit would admit it.
 
-    A pin moves; else every lower bound below the version does, and each upper bound that excludes it, in
-    the style that it is written in (``>=1.0,<2.0`` to 2.1: ``>=2.1,<3.0``; ``==1.*``: ``==2.*``). Other
-    clauses (``!=1.5``) stay, so a declaration whose exclusion names the version can't be raised.
+    A pin moves; otherwise every lower bound below the version does, and each upper bound that excludes it,
+    in its written style (``>=1.0,<2.0`` to 2.1: ``>=2.1,<3.0``; ``==1.*``: ``==2.*``). Other clauses
+    (``!=1.5``) stay, so a declaration that excludes the version can't be raised.
     """
     moved = tuple(clause for clause in declaration.clauses if _moves(clause, declaration, version))
     edits = tuple(edit for clause in moved for edit in _edits(clause, version))
-    kept = (clause for clause in declaration.clauses if clause not in moved)
-    fits = all(clause.admits(version) for clause in kept) and all(
+    unchanged = (clause for clause in declaration.clauses if clause not in moved)
+    fits = all(clause.admits(version) for clause in unchanged) and all(
         _after(clause, version).admits(_labelled(clause, version)) for clause in moved
     )
     return edits if edits and fits else None
 
 
 def _after(clause: Clause, version: str) -> Declaration:
-    """What one comparison says after its edits."""
+    """Return one comparison as it is after its edits."""
     edits, origin = _edits(clause, version), clause.operator_start
     text = clause.operator.ljust(clause.start - origin) + clause.version
     moved = tuple(Edit(edit.start - origin, edit.end - origin, edit.new) for edit in edits)
@@ -618,10 +622,10 @@ def apply_edits(text: str, edits: tuple[Edit, ...]) -> str:
 
 
 def hash_edit(text: str, declaration: Declaration, hashes: Sequence[str]) -> Edit:
-    """The edit that puts these hashes (``sha256:…``) in the place of the declaration's own.
+    """Return the edit that replaces a declaration's hashes by these (``sha256:…``).
 
-    What stands between two of them (a continuation, its indentation) is kept; the order is the sorted
-    one, as the compilers write it.
+    The text between two of them (a continuation, its indentation) is kept; they are sorted, as the
+    compilers write them.
     """
     spans = declaration.hashes
     start, end = spans[0][0], spans[-1][1]
@@ -669,39 +673,40 @@ def _edits(clause: Clause, version: str) -> tuple[Edit, ...]:
 
 
 def _labelled(clause: Clause, version: str) -> str:
-    """The version as a clause can state it: with a local label (``2.5+cpu``) where a pin has one."""
+    """Return the version for a clause: with a local label (``2.5+cpu``) if its pin has one."""
     has_label = clause.pep440.startswith("==") and "+" in clause.version
     return version if has_label else at_least(version)
 
 
 def _compatible(old: str, version: str) -> str:
-    """``~=`` keeps its number of components, since the last but one says how far it reaches."""
-    kept, wanted = len(Version(old).release), Version(version)
+    """Return the version for ``~=``. The number of components stays, since the last but one sets its
+    range."""
+    length, wanted = len(Version(old).release), Version(version)
     release = wanted.release
-    if len(release) < kept:
-        filled = (*release, *(0,) * (kept - len(release)))
+    if len(release) < length:
+        filled = (*release, *(0,) * (length - len(release)))
         return _epoch(version) + ".".join(map(str, filled))
-    if len(release) == kept:
+    if len(release) == length:
         return wanted.public
-    return _epoch(version) + ".".join(map(str, release[:kept])) + f",>={wanted.public}"
+    return _epoch(version) + ".".join(map(str, release[:length])) + f",>={wanted.public}"
 
 
 def _bound_above(old: str, version: str) -> str:
-    """``<`` moved above the version: the same component is counted on, as many are written."""
+    """Return ``<`` moved above the version: the same component is raised, and as many are written."""
     match = _RELEASE.match(old)
     if match is None:
         raise InvalidVersion(old)
     parts = [int(part) for part in match["release"].split(".")]
-    place = max((at for at, part in enumerate(parts) if part), default=0)
+    position = max((index for index, part in enumerate(parts) if part), default=0)
     release = (*Version(version).release, *(0,) * len(parts))
-    moved = (*release[:place], release[place] + 1, *(0,) * (len(parts) - place - 1))
+    moved = (*release[:position], release[position] + 1, *(0,) * (len(parts) - position - 1))
     return _epoch(version) + ".".join(map(str, moved)) + old[match.end() :]
 
 
 def _wildcard(old: str, version: str) -> str:
-    kept = old.count(".")
-    release = (*Version(version).release, *(0,) * kept)
-    return _epoch(version) + ".".join(map(str, release[:kept])) + ".*"
+    length = old.count(".")
+    release = (*Version(version).release, *(0,) * length)
+    return _epoch(version) + ".".join(map(str, release[:length])) + ".*"
 
 
 def _epoch(version: str) -> str:

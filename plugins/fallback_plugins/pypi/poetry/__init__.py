@@ -1,1 +1,1 @@
-"""A Poetry project, fixed by exact edits of its lock."""
+"""Poetry projects, fixed by exact edits of their locks."""

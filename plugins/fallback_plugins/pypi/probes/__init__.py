@@ -1,1 +1,1 @@
-"""Programs for a target's Python, and how their reports are read."""
+"""Programs for a target's Python, and the reader of their reports."""

@@ -1,8 +1,8 @@
-"""Imports modules one by one and says which can't be imported. Its text is run by a target's Python.
+"""Imports modules one by one and reports which can't be imported. A target's Python runs this text.
 
-Each in a process of its own: a module that ends the interpreter, or hangs, decides only about itself.
-Usage: ``python -c TEXT SECONDS ALL_SECONDS MODULE...``: for one, and for all of them; exit code 1 where a
-module can't be imported.
+Each is imported in a separate process: a module that ends the interpreter, or hangs, affects only itself.
+Usage: ``python -c TEXT SECONDS ALL_SECONDS MODULE...``: time limits for one module, and for all of them;
+exit code 1 if a module can't be imported.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import sys
 import time
 import traceback
 
-#: Bytes that a pipe takes in one piece (POSIX), less than which a reader never sees.
+#: Bytes that a pipe writes in one piece (POSIX): a reader sees all of them or none.
 _WHOLE = 4096
 
-#: No type of an error is called so.
+#: Results that can't be the name of an error's type.
 _OK, _HANGS = "\0", "\0\0"
 
 
 def main(limit_s: float, all_s: float, names: list[str]) -> int:
-    """0 where every module can be imported. Those that there is no time for are named."""
+    """Return 0 if every module can be imported. Modules for which no time is left are reported."""
     failed, until = 0, time.monotonic() + all_s
-    for at, name in enumerate(names):
-        left_s = max(0.0, until - time.monotonic())
-        message = _import(name, min(limit_s, left_s))
-        if message == _HANGS and left_s < limit_s:
-            _report(f"no time left for {', '.join(names[at:])}")
+    for index, name in enumerate(names):
+        remaining_s = max(0.0, until - time.monotonic())
+        message = _import(name, min(limit_s, remaining_s))
+        if message == _HANGS and remaining_s < limit_s:
+            _report(f"no time left for {', '.join(names[index:])}")
             break
         if message == _HANGS:
             message = f"it did not end within {limit_s:.0f} s"
@@ -39,11 +39,11 @@ def main(limit_s: float, all_s: float, names: list[str]) -> int:
 
 
 def _report(line: str) -> None:
-    print(line, flush=True)  # noqa: T201 (this is its answer)
+    print(line, flush=True)  # noqa: T201 (this is its output)
 
 
 def _import(name: str, limit_s: float) -> str:
-    """What went wrong, on one line."""
+    """Return what went wrong, on one line."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -78,12 +78,12 @@ def _in_child(name: str, writing: int) -> None:
 
 
 def _in_words(error: BaseException) -> str:
-    """The error's type and its own words, on one line."""
+    """Return the error's type and message, on one line."""
     try:
-        words = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 (its words are a target's code)
-        words = ""
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+        text = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 (its message comes from a target's code)
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Reads what the probes in an environment's Pythons report of a run: what they do beyond their process
-(``observe_probe``), without what differs between two runs that do the same; and how the tests of a proof
-ended (``witness_probe``).
+"""Reader of what the probes in an environment's Pythons report about a run: what its processes do beyond
+themselves (``observe_probe``), without differences between two runs that do the same; and how the tests of
+a proof ended (``witness_probe``).
 """
 
 import ast
@@ -18,11 +18,11 @@ from fallback_plugins.shared.gates.suite_run import OURS, Act, Report
 from fallback_plugins.shared.gates.suites import DAMAGED
 from fallback_tier.gate_ports import Witnessed
 
-#: Names the report to a Python that a test starts. Without it nothing is told.
+#: Variable with the report's path, for a Python that a test starts. Without it nothing is reported.
 VARIABLE = "FALLBACK_TIER_OBSERVED"
 
-#: The hook's place in an environment, and of what loads it: a path file is read whatever PYTHONPATH says,
-#: and with ``-I``; only ``-S`` leaves it out (Python's ``site``).
+#: Names of the hook's file in an environment, and of the file that loads it: a path file is read whatever
+#: PYTHONPATH is, and with ``-I``; only ``-S`` skips it (Python's ``site``).
 _HOOK, _PATH_FILE = "fallback-tier-observe.py", "fallback-tier-observe.pth"
 _LOAD = (
     f"import os, sys; _at = os.environ.get({VARIABLE!r}); _hook = os.path.join(sys.prefix, {_HOOK!r}); "
@@ -30,7 +30,7 @@ _LOAD = (
     f"open(_hook).read(), {_HOOK!r}, 'exec'), _in), _in['start'](_at))\n"
 )
 
-#: The end of the hook's text: the record is begun, and where a proof runs its witness is called.
+#: End of the hook's text: it starts the record, and if a proof runs, its witness.
 _START = f"""
 
 def start(at):
@@ -41,7 +41,7 @@ def start(at):
         space["witness"](put, REPORTER)
 """
 
-#: Runs the hook's text, sets it up, then runs the runner's own; each is an argument.
+#: Runs the hook's text, starts the hook, then runs the runner's own text; each is an argument.
 START = (
     "import sys\n"
     "def _begin(hook, report):\n"
@@ -53,12 +53,13 @@ START = (
     "exec(compile(sys.argv.pop(1), '<string>', 'exec', dont_inherit=True))\n"
 )
 
-#: Folder of an environment with what stands in for the clients that a project's commands call: those would
-#: make an environment of their own and ask a registry, for what is here already or is not available.
+#: Folder of an environment with shims of the clients that a project's commands call: the clients themselves
+#: would make another environment, and query a registry for what is installed already or not available.
 SHIMS = "stand-ins"
 _CLIENTS = ("uv", "poetry", "pipenv", "pdm", "rye", "hatch", "pip", "pip3")
 
-#: Runs what ``run`` names, without the client's own options. Any other command of a client does nothing.
+#: Runs the command that ``run`` names, without the client's own options. It does nothing for other
+#: commands.
 _SHIM = """#!/bin/sh
 name=${0##*/}
 case " $* " in *" run "*) ;; *)
@@ -84,10 +85,10 @@ case $1 in *.py) [ -f "$1" ] && set -- python "$@" ;; esac
 exec "$@"
 """
 
-#: Folders that a run has to itself, and that end with it.
+#: Folders that each run has separately, and that are deleted after it.
 _TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/")  # noqa: S108 (nothing is written there)
 
-#: Where programs lie that are known by their name alone.
+#: Folders of programs that are identified by name alone.
 _USUAL = re.compile(r"(?:/usr)?(?:/local)?/s?bin/|/environment/bin/")
 
 #: Counters, process ids, hashes, and names that ``tempfile`` makes.
@@ -102,35 +103,35 @@ _COMMANDS = re.compile(r"[;&|\n()`]+|\$\(")
 _LOOPBACK = re.compile(r"127(?:\.\d+){3}|::1|localhost(?:\.localdomain)?")
 _ANYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 (read, not bound)
 
-#: What a process of a command counted at its end: lines, tests that ran, that failed.
+#: A process's counts at its end: lines, tests that ran, tests that failed.
 _COUNT = re.compile(r"\d{1,9}")
 _COUNTED = re.compile(r"\d{1,9} -?\d{1,9} \d{1,9}")
 
-#: Acts that are kept of a run. Behind so many nobody tells what is new.
+#: Acts of a run that are kept. With more of them, it is unclear which are new.
 MAX_ACTS = 2000
 
 
 def source_of(probe: str) -> str:
-    """The text of a program of ours, which a target's Python is to run."""
+    """Return the text of a probe that a target's Python is to run."""
     return files("fallback_plugins.pypi.probes").joinpath(f"{probe}.py").read_text("utf-8")
 
 
 def hook_text() -> str:
-    """What is to be run before anything of the target's."""
+    """Return the text that is to run before any of the target's code."""
     return source_of("observe_probe")
 
 
 def add_to(environment: Path) -> None:
-    """Let every Python of an environment in the making load the hook where it is asked to."""
+    """Make every Python of a new environment load the hook if the variable is set."""
     witness, reporter = source_of("witness_probe"), source_of("report_probe")
     text = f"{hook_text()}\n\nWITNESS = {witness!r}\nREPORTER = {reporter!r}\n{_START}"
     (environment / _HOOK).write_text(text, encoding="utf-8")
-    for place in environment.glob("lib/python*/site-packages"):
-        (place / _PATH_FILE).write_text(_LOAD, encoding="utf-8")
+    for packages_folder in environment.glob("lib/python*/site-packages"):
+        (packages_folder / _PATH_FILE).write_text(_LOAD, encoding="utf-8")
 
 
 def add_shims(environment: Path) -> None:
-    """Put programs into an environment in the making that run a command as a project's client would."""
+    """Write programs to a new environment that run a command as a project's client would."""
     folder = environment / SHIMS
     folder.mkdir()
     for name in _CLIENTS:
@@ -139,28 +140,28 @@ def add_shims(environment: Path) -> None:
 
 
 def read_acts(text: str | None, header: str, environment: Path) -> frozenset[Act] | None:
-    """What was done, its paths relative. None: the hook was never there, so nothing is known.
+    """Return the acts of a run, with relative paths. None: the hook never ran, so nothing is known.
 
-    A report that is gone, does not begin with ``header``, or has a line that is none, is an act of its own.
+    If the report is missing, does not begin with ``header``, or has an invalid line, that is an act itself.
     """
     first, _, rest = (text or "").partition("\n")
     if first != header:
         return frozenset({DAMAGED})
     rest = gating.placeless(rest, environment, "/environment")
-    found: dict[Act, None] = {}
+    acts: dict[Act, None] = {}
     lines = rest.split("\n")
     for line in lines[:-1]:
-        found.update(dict.fromkeys(_acts(_decoded(line))))
-    if lines[-1] or len(found) > MAX_ACTS:
-        found[DAMAGED] = None
-    return frozenset(list(found)[-MAX_ACTS:]) if len(lines) > 1 else None
+        acts.update(dict.fromkeys(_acts(_decoded(line))))
+    if lines[-1] or len(acts) > MAX_ACTS:
+        acts[DAMAGED] = None
+    return frozenset(list(acts)[-MAX_ACTS:]) if len(lines) > 1 else None
 
 
 def read_suite(text: str | None, header: str) -> tuple[Report | None, str | None]:
     """Return the tests that a command's processes report, and the rest of the record, for ``read_acts``.
 
-    The report has figures if each process that ran tests reached its end and counted as many lines as there
-    are; it is None if nothing ran tests, or the record is damaged.
+    The report has figures if each process that ran tests finished, and counted as many lines as there are;
+    it is None if nothing ran tests, or the record is damaged.
     """
     first, _, rest = (text or "").partition("\n")
     acts: list[str] = []
@@ -171,40 +172,41 @@ def read_suite(text: str | None, header: str) -> tuple[Report | None, str | None
     is_damaged = first != header
     for line in rest.split("\n"):
         kind, _, what = (_decoded(line) if line else "").partition(" ")
-        pid, _, more = what.partition(" ")
+        pid, _, details = what.partition(" ")
         if kind == "tested":
-            was, _, name = more.partition(" ")
+            was, _, name = details.partition(" ")
             tests.append((pid, name, was))
-        elif kind == "collected" and _COUNT.fullmatch(more):
-            collected.append(int(more))
+        elif kind == "collected" and _COUNT.fullmatch(details):
+            collected.append(int(details))
         elif kind == "began":
             is_damaged |= pid in began
-            began[pid] = [one for one in more.split() if one != pid]  # itself, before an ``exec``
-        elif kind == "ended" and _COUNTED.fullmatch(more):
+            # A process can be its own ancestor: before an ``exec``.
+            began[pid] = [ancestor for ancestor in details.split() if ancestor != pid]
+        elif kind == "ended" and _COUNTED.fullmatch(details):
             is_damaged |= pid in ended
-            ended[pid] = [int(one) for one in more.split()]
+            ended[pid] = [int(number) for number in details.split()]
         else:
             acts.append(line)
             is_damaged |= kind == "tamper"
-    others = None if text is None else "\n".join([first, *acts])
+    other_lines = None if text is None else "\n".join([first, *acts])
     if is_damaged or not (tests or began):
-        return None, others
+        return None, other_lines
     # What a runner's own child reports, the runner reports too.
     outer = {pid for pid, ancestors in began.items() if began.keys().isdisjoint(ancestors)}
-    reported = [(name, was) for pid, name, was in tests if pid not in began or pid in outer]
-    counted, found = Counter(pid for pid, _, _ in tests), sum(collected) or None
+    outcomes = [(name, was) for pid, name, was in tests if pid not in began or pid in outer]
+    counted, collected_count = Counter(pid for pid, _, _ in tests), sum(collected) or None
     is_whole = all(pid in ended and ended[pid][0] == counted[pid] for pid in outer)
     if not is_whole or not counted.keys() <= began.keys():
-        return Report.of(reported, None, found), others
+        return Report.of(outcomes, None, collected_count), other_lines
     figures = [ended[pid][1:] for pid in outer]
-    whole = sum(it[0] for it in figures), sum(it[1] for it in figures)
-    return Report.of(reported, whole, found), others
+    whole = sum(figure[0] for figure in figures), sum(figure[1] for figure in figures)
+    return Report.of(outcomes, whole, collected_count), other_lines
 
 
 def read_witness(text: str | None, header: str, ran: int, failures: int) -> Witnessed:
-    """Return how the tests of a run ended, as its own processes report it, and what casts doubt on its end.
+    """Return how the tests of a run ended, as its own processes report it, and reasons to doubt its end.
 
-    ``ran``, ``failures``: tests that its output counts, and counts as failed.
+    ``ran``, ``failures``: tests that its output counts as run, and as failed.
     """
     first, _, rest = (text or "").partition("\n")
     *lines, cut = rest.split("\n")
@@ -239,27 +241,28 @@ def read_witness(text: str | None, header: str, ran: int, failures: int) -> Witn
 
 def _decoded(line: str) -> str:
     try:
-        reported = ast.literal_eval(line)
+        decoded = ast.literal_eval(line)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        reported = None
-    return reported if isinstance(reported, str) else "tamper"
+        decoded = None
+    return decoded if isinstance(decoded, str) else "tamper"
 
 
-def _acts(message: str) -> Iterator[Act]:
-    kind, _, what = message.partition(" ")
+def _acts(line: str) -> Iterator[Act]:
+    kind, _, what = line.partition(" ")
     match kind:
         case "here":
             pass
         case "start":
             for program in _programs(*what.split("\0")):
                 yield f"start {program}"
-            if len(message) >= MAX_CHARS:  # else blanks would hide the end of a shell's command
+            # Otherwise blanks could hide the end of a shell's command.
+            if len(line) >= MAX_CHARS:
                 yield "start (a command too long to be kept)"
         case "connect" | "listen" | "resolve":
             yield f"{kind} {_place(what)}"
         case "write":
             if not f"{what}/".startswith(_TEMPORARY) and OURS not in what:
-                # A process's memory, or a switch of the kernel's.
+                # A process's memory, or a kernel setting.
                 kind = "steer" if what.startswith(("/proc/", "/sys/")) else "write"
                 yield f"{kind} {_steady(what)}"
         case "load" | "steer" | "call":
@@ -268,35 +271,36 @@ def _acts(message: str) -> Iterator[Act]:
             yield DAMAGED
 
 
-def _programs(program: str, *words: str) -> Iterator[str]:
-    """The program, and what it is told to run where it runs others."""
+def _programs(program: str, *arguments: str) -> Iterator[str]:
+    """Yield the program, and the programs that its arguments make it run."""
     name = program.rpartition("/")[2] if _USUAL.match(program) else _file(program)
     if name.startswith("python"):
-        name = " ".join(["python", *_options(words)])
+        name = " ".join(["python", *_options(arguments)])
     yield name
-    if name in _SHELLS and (texts := [b for a, b in pairwise(words) if a == "-c"]):
+    if name in _SHELLS and (texts := [b for a, b in pairwise(arguments) if a == "-c"]):
         for command in _COMMANDS.split(texts[0]):
             yield from _first(command.split())
     elif name in _WRAPPERS:
-        yield from _first(words)
+        yield from _first(arguments)
 
 
-def _first(words: list[str] | tuple[str, ...]) -> Iterator[str]:
-    """The program that a command's words begin with, behind options and what is set for it."""
-    for number, word in enumerate(words):
-        if word[:1] != "-" and "=" not in word and not word.isdigit():
-            yield from _programs(word.strip("'\""), *words[number + 1 :])
+def _first(arguments: list[str] | tuple[str, ...]) -> Iterator[str]:
+    """Yield the program that a command's words begin with, after options and variables that are set."""
+    for number, argument in enumerate(arguments):
+        if argument[:1] != "-" and "=" not in argument and not argument.isdigit():
+            yield from _programs(argument.strip("'\""), *arguments[number + 1 :])
             return
 
 
-def _options(words: tuple[str, ...]) -> Iterator[str]:
-    """Of Python: the module that it runs, and the option that leaves our hook out."""
-    for number, word in enumerate(words):
-        if word == "-m":
-            yield from ("-m", *words[number + 1 : number + 2])
-        if word[:1] != "-" or word in ("-m", "-c", "-"):
+def _options(arguments: tuple[str, ...]) -> Iterator[str]:
+    """Yield those of Python's options that matter: the module that it runs, and ``-S``, which skips the
+    hook."""
+    for number, argument in enumerate(arguments):
+        if argument == "-m":
+            yield from ("-m", *arguments[number + 1 : number + 2])
+        if argument[:1] != "-" or argument in ("-m", "-c", "-"):
             return
-        if word[:2] != "--" and "S" in word:
+        if argument[:2] != "--" and "S" in argument:
             yield "-S"
 
 

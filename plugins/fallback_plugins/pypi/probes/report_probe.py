@@ -1,8 +1,8 @@
-"""Runs pytest or unittest in the target's interpreter, and tells of each test in a file as it ends.
+"""Runs pytest or unittest in the target's interpreter, and reports each test in a file as it ends.
 
-Run as ``python -c`` with the file, the runner and the runner's own arguments: nothing of ours needs to be
-importable there. What a test does to ``os`` or ``json`` (a fake file system) does not reach it, since the
-functions are bound before. A forked child tells nothing.
+Run as ``python -c`` with the file, the runner and the runner's own arguments, so that no module of this
+tool needs to be importable there. A test's changes to ``os`` or ``json`` (a fake file system) don't affect
+it, since it binds the functions first. A forked child reports nothing.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-#: Begins the argument that names the tests to be run alone, as a JSON list: names, or whole paths of files.
+#: Prefix of the argument with the only tests to run, as a JSON list: names, or whole paths of files.
 ONLY = "--fallback-tier-only="
 
 
 class Lines:
-    """The file; see ``fallback_plugins.shared.gates.suite_run`` for what a line is."""
+    """The report file; ``fallback_plugins.shared.gates.suite_run`` describes its lines."""
 
     def __init__(self, path: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
-        file, mine = os.open(path, flags, 0o600), os.getpid()
+        file, own_pid = os.open(path, flags, 0o600), os.getpid()
         write, pid, dumps = os.write, os.getpid, json.dumps
 
         def put(line: dict[str, Any]) -> bool:
-            if pid() != mine:
+            if pid() != own_pid:
                 return False
             try:
                 write(file, (dumps(line) + "\n").encode())
             except (
                 OSError
-            ):  # a test closed it: the end won't fit, and the report counts for nothing
+            ):  # a test closed the file: the end will not match, and the report is not used
                 return False
             return True
 
@@ -42,27 +42,27 @@ class Lines:
         self._told = 0
 
     def write(self, name: str, was: str) -> None:
-        """How one test ended."""
+        """Report how one test ended."""
         self._told += self._put({"test": name, "was": was})
 
     def collected(self, count: int) -> None:
-        """How many tests the runner is going to run."""
+        """Report how many tests the runner is going to run."""
         self._put({"collected": count})
 
     def end(self, ran: int, failed: int) -> None:
-        """What the runner counts."""
+        """Report the runner's own counts."""
         self._put({"told": self._told, "ran": ran, "failed": failed})
 
 
 class Names:
-    """Names of tests as they are; a name's second bearer and those after it are numbered, as the log's are
-    (``suite_run.numbered``): else one that fails for years hides another."""
+    """Unique names of tests. From its second use on, a name is numbered, as in the log
+    (``suite_run.numbered``): otherwise a test that has long failed could hide another."""
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
 
     def next(self, name: str) -> str:
-        """Of one more bearer."""
+        """Return the name for one more test with this name."""
         number = self._seen.get(name, 0) + 1
         unique = name if number == 1 else f"{name} ({number})"
         while number > 1 and unique in self._seen:
@@ -83,35 +83,35 @@ _PYTEST = {
 }
 
 
-#: Of an object in a subtest's name: another in each run.
+#: The address of an object in a subtest's name, which differs in each run.
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
-#: What unittest calls a subtest without a name.
+#: unittest's name for a subtest without a name.
 _NAMELESS = " (<subtest>)"
 
-#: Characters of what tells a subtest from others.
+#: Limit of the text that identifies a subtest within its test (characters).
 _MAX_PART = 300
 
 
 def files_in(only: frozenset[str]) -> frozenset[str]:
-    """Paths of the files among what is to be run alone."""
-    return frozenset(os.path.realpath(one) for one in only if one.startswith("/"))
+    """Return the real paths of the files among the tests to run."""
+    return frozenset(os.path.realpath(path) for path in only if path.startswith("/"))
 
 
 def stands_in(test: Any, files: frozenset[str]) -> bool:
-    """Does a test of unittest's stand in one of these files? One for a module that can't be imported has
-    its dotted name."""
+    """Return whether a unittest test is in one of these files. A test for a module that can't be imported
+    has the module's dotted name."""
     if not files:
         return False
     if type(test).__name__ == "_FailedTest":
         end = "/{}.py".format(test._testMethodName.replace(".", "/"))
-        return any(one.endswith(end) for one in files)
+        return any(file.endswith(end) for file in files)
     module = sys.modules.get(type(test).__module__)
     return os.path.realpath(getattr(module, "__file__", None) or "") in files
 
 
 class PytestReporter:
-    """A plugin of pytest's. Categories are those that pytest's own last line counts."""
+    """A pytest plugin. Its categories are those that pytest's own last line counts."""
 
     def __init__(self, lines: Lines, only: frozenset[str] = frozenset()) -> None:
         self._lines = lines
@@ -122,17 +122,17 @@ class PytestReporter:
         self.ran = self.failed = 0
 
     def pytest_configure(self, config: Any) -> None:
-        """Whom to ask for categories. Chosen tests run in one process: what pytest-xdist distributes is
-        collected by each of its own, where nothing is left out. By options of its own that can't be
-        said, since the project may have it and not load it."""
+        """Store the configuration, for the tests' categories. Chosen tests run in one process: with
+        pytest-xdist, each process collects the tests itself, and would leave out none. Command line options
+        can't set this, since the project may have pytest-xdist installed and not load it."""
         self._config = config
         if self._only and hasattr(config.option, "tx"):
             config.option.dist, config.option.tx = "no", []
 
     def pytest_make_collect_report(self, collector: Any) -> Any:
-        """Import no file whose tests are left out, if files are chosen: it may take longer than the tests.
-        None: pytest goes on by itself."""
-        kinds = {one.__name__ for one in type(collector).__mro__}
+        """Return an empty collection for a file that is not chosen, if files are chosen: importing it may
+        take longer than the tests. Return None to let pytest collect the file."""
+        kinds = {cls.__name__ for cls in type(collector).__mro__}
         is_file = "Module" in kinds and "Package" not in kinds
         if not self._files or not is_file or self._is_in_file(collector):
             return None
@@ -142,39 +142,39 @@ class PytestReporter:
             return None
         return CollectReport(collector.nodeid, "passed", None, [])
 
-    # As pytest.hookimpl marks it, which is not loaded yet: before pytest's own, which comes later to a
-    # process that a command starts.
+    # What pytest.hookimpl would set, which is not loaded yet: before pytest's own hook, since this plugin
+    # is registered earlier than that in a process that a command starts.
     setattr(pytest_make_collect_report, "pytest_impl", {"tryfirst": True})  # noqa: B010 (for mypy)
 
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
-        """Leave out what is not to be run. A file stands for the tests in it."""
+        """Leave out tests that are not to run. A chosen file means all tests in it."""
         if not self._only:
             return
         parts: dict[bool, list[Any]] = {True: [], False: []}
-        for one in items:
-            parts[self._is_chosen(one.nodeid) or self._is_in_file(one)].append(one)
-        items[:], apart = parts[True], parts[False]
-        config.hook.pytest_deselected(items=apart)
+        for item in items:
+            parts[self._is_chosen(item.nodeid) or self._is_in_file(item)].append(item)
+        items[:], deselected = parts[True], parts[False]
+        config.hook.pytest_deselected(items=deselected)
 
     def pytest_collection_finish(self, session: Any) -> None:
-        """What is left is run."""
+        """Report the number of the remaining tests, which are run."""
         if items := getattr(session, "items", None):
             self._lines.collected(len(items))
 
     def _is_in_file(self, node: Any) -> bool:
-        place = getattr(node, "path", None) or getattr(node, "fspath", "")
-        return bool(self._files) and os.path.realpath(str(place)) in self._files
+        path = getattr(node, "path", None) or getattr(node, "fspath", "")
+        return bool(self._files) and os.path.realpath(str(path)) in self._files
 
     def _is_chosen(self, name: str) -> bool:
         if name in self._only or name.partition("::")[0] in self._only:
             return True
-        return any(one.startswith(f"{name} ") for one in self._only)
+        return any(chosen.startswith(f"{name} ") for chosen in self._only)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """One phase of one test, or of one of its subtests; of a process of pytest-xdist too."""
-        found = self._config.hook.pytest_report_teststatus(report=report, config=self._config)
-        # Without its terminal (``-p no:terminal``) pytest has no category for a test that passes or fails.
-        category = found[0] if found else report.outcome if report.when == "call" else ""
+        """Report one phase of one test, or of one of its subtests; also of a pytest-xdist process."""
+        status = self._config.hook.pytest_report_teststatus(report=report, config=self._config)
+        # Without its terminal (``-p no:terminal``) pytest has no category for tests that pass or fail.
+        category = status[0] if status else report.outcome if report.when == "call" else ""
         was, part = _PYTEST.get(category), _part_of(report)
         if was is None and not (part and _is_nameless(*part)):
             return
@@ -182,7 +182,7 @@ class PytestReporter:
         self._count(names.next(report.nodeid + (_in_words(*part) if part else "")), was)
 
     def pytest_collectreport(self, report: Any) -> None:
-        """A file that can't be read in."""
+        """Report a file that can't be collected."""
         if report.failed:
             self._count(report.nodeid, "uncollected")
 
@@ -195,27 +195,27 @@ class PytestReporter:
 
 
 def _part_of(report: Any) -> tuple[Any, Any] | None:
-    """Message and values of a subtest, as pytest 9 and pytest-subtests have them; None for a test."""
+    """Return a subtest's message and values, for pytest 9 and pytest-subtests; None for a test."""
     context = getattr(report, "context", None)
     return context and (getattr(context, "msg", None), getattr(context, "kwargs", None) or {})
 
 
 def _is_nameless(message: Any, values: Any) -> bool:
-    """Is a subtest told from its test's others by its place alone? So those that pass are counted, too; of
-    others nothing is made into text that the runner does not."""
+    """Return whether only its position identifies a subtest. Then subtests that pass are counted, too; for
+    others, no text is made that the runner itself does not make."""
     return message is None and not values
 
 
 def _in_words(message: Any, values: Any) -> str:
-    """What tells a subtest from the others of its test. pytest-xdist hands on values as quoted texts."""
+    """Return what identifies a subtest within its test. pytest-xdist passes values as quoted texts."""
     if _is_nameless(message, values):
         return _NAMELESS
     try:
         parts = [f" [{message}]"] if message is not None else []
-        told = (f"{key}={_text(values[key])}" for key in values)
-        parts += [" ({})".format(", ".join(told))] if values else []
+        assignments = (f"{key}={_text(values[key])}" for key in values)
+        parts += [" ({})".format(", ".join(assignments))] if values else []
         return _ADDRESS.sub("", "".join(parts))[:_MAX_PART]
-    except Exception:  # noqa: BLE001 (a value's own code: nothing of ours may fail its test)
+    except Exception:  # noqa: BLE001 (a value's own code: this probe must not make its test fail)
         return _NAMELESS
 
 
@@ -223,7 +223,7 @@ def _text(value: Any) -> str:
     return (value if isinstance(value, str) else repr(value)).strip("'\"")
 
 
-#: What unittest calls of a result, and how that test was. Of subtests only those that fail are told.
+#: unittest's methods for results, with the test's outcome. Only subtests that fail are reported.
 _UNITTEST = {
     "addSuccess": "passed",
     "addExpectedFailure": "passed",
@@ -235,17 +235,17 @@ _UNITTEST = {
 
 
 def _named(part: Any) -> str:
-    """A subtest of unittest's by its test and what tells it from others."""
+    """Return a subtest's name in unittest: its test, and what identifies it there."""
     try:
         return _ADDRESS.sub("", str(part))[:_MAX_PART]
-    except Exception:  # noqa: BLE001 (a value's own code: nothing of ours may fail its test)
+    except Exception:  # noqa: BLE001 (a value's own code: this probe must not make its test fail)
         return f"{part.test_case}{_NAMELESS}"
 
 
 def unittest_runner(
     lines: Lines, only: frozenset[str] = frozenset()
 ) -> type[unittest.TextTestRunner]:
-    """unittest's own runner, which tells of each test."""
+    """Return unittest's own runner, extended to report each test."""
 
     names = Names()
     files = files_in(only)
@@ -256,18 +256,18 @@ def unittest_runner(
         running[:] = test, names.next(str(test))
 
     def telling(call: str, was: str) -> Any:
-        def reported(self: Any, test: Any, *more: Any) -> None:
-            getattr(unittest.TextTestResult, call)(self, test, *more)
-            unread = type(test).__name__ == "_FailedTest"  # a module that can't be imported
-            own = running[1] if running[0] is test else str(test)
-            name = test._testMethodName if unread else own
-            lines.write(name, "uncollected" if unread else was)
+        def reported(self: Any, test: Any, *details: Any) -> None:
+            getattr(unittest.TextTestResult, call)(self, test, *details)
+            is_unimported = type(test).__name__ == "_FailedTest"  # a module that can't be imported
+            numbered_name = running[1] if running[0] is test else str(test)
+            name = test._testMethodName if is_unimported else numbered_name
+            lines.write(name, "uncollected" if is_unimported else was)
 
         return reported
 
     def subtest(self: Any, test: Any, part: Any, error: Any) -> None:
         unittest.TextTestResult.addSubTest(self, test, part, error)
-        # One that passes has a number where it has no name, as those of pytest.
+        # A nameless subtest gets a number even if it passes, as in pytest.
         if error is not None or _is_nameless(None, part.params):
             name = names.next(_named(part))
             if error is not None:
@@ -275,28 +275,28 @@ def unittest_runner(
 
     def chosen(test: Any) -> list[Any]:
         if isinstance(test, unittest.TestSuite):
-            return [one for part in test for one in chosen(part)]
-        # Of subtests those that fail have a name of their own, which begins with their test's.
+            return [inner for part in test for inner in chosen(part)]
+        # The name of a failing subtest begins with that of its test.
         name = str(test)
-        is_chosen = name in only or any(one.startswith(f"{name} ") for one in only)
+        is_chosen = name in only or any(only_name.startswith(f"{name} ") for only_name in only)
         return [test] if is_chosen or stands_in(test, files) else []
 
     def run(self: Any, test: Any) -> Any:
         test = unittest.TestSuite(chosen(test)) if only else test
         lines.collected(test.countTestCases())
         result = unittest.TextTestRunner.run(self, test)
-        bad = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
-        lines.end(result.testsRun - len(result.skipped), bad)
+        failures = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
+        lines.end(result.testsRun - len(result.skipped), failures)
         return result
 
     methods = {call: telling(call, was) for call, was in _UNITTEST.items()}
     methods |= {"startTest": started, "addSubTest": subtest}
-    made = type("Result", (unittest.TextTestResult,), methods)
-    return type("Runner", (unittest.TextTestRunner,), {"resultclass": made, "run": run})
+    result_class = type("Result", (unittest.TextTestResult,), methods)
+    return type("Runner", (unittest.TextTestRunner,), {"resultclass": result_class, "run": run})
 
 
 def main(path: str, runner: str, arguments: list[str]) -> None:
-    """Run it, and exit as it exits."""
+    """Run the tests, and exit with the runner's exit code."""
     lines = Lines(path)
     only: frozenset[str] = frozenset()
     if arguments and arguments[0].startswith(ONLY):
@@ -304,7 +304,7 @@ def main(path: str, runner: str, arguments: list[str]) -> None:
     if runner == "unittest":
         sys.argv = ["python -m unittest", *arguments]
         unittest.main(module=None, testRunner=unittest_runner(lines, only))
-    import pytest  # only what the target installed has it
+    import pytest  # available only if the target installed it
 
     sys.argv = [str(Path(pytest.__file__).with_name("__main__.py")), *arguments]
     reporter = PytestReporter(lines, only)

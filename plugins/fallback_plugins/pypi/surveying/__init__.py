@@ -1,1 +1,1 @@
-"""Where Python projects hold a package."""
+"""Search for the places of a package in Python projects."""

@@ -1,12 +1,12 @@
-"""What decides an installed version: a lock, compiled requirements, or a range that no lock narrows.
+"""Decision on what is installed: a lock, compiled requirements, or a range that no lock narrows.
 
-A lock that does not answer what its manifest requires shows nothing about what is installed: clients make
-it again before they install from it, or refuse it. Only requests that hold in every case are compared: a
-condition may be why a package isn't locked.
+A lock that does not answer what its manifest requires shows nothing about what is installed: clients
+recreate it before they install from it, or refuse it. Only unconditional requests are compared: a condition
+may be why a package isn't locked.
 
-Of compiled requirements, an ``.in`` says what is required, the ``.txt`` made from it what is installed. A
-project's own metadata can be the source, too: of a set compiled from pyproject.toml, or one that pins the
-project itself (ADR-0016).
+Of compiled requirements, the ``.in`` file has what is required, and the ``.txt`` made from it what is
+installed. A project's own metadata can be the source, too: for files compiled from pyproject.toml, or ones
+that pin the project itself (ADR-0016).
 """
 
 import posixpath
@@ -41,20 +41,20 @@ from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
-#: What installs packages itself: pip-compile, pipenv and old Poetry leave these out of what they write.
+#: Packages that install others: pip-compile, pipenv and old Poetry leave these out of their output.
 _NEVER_LOCKED = frozenset({"distribute", "pip", "pkg-resources", "setuptools", "wheel"})
 
-#: Arrays of ``[tool.uv]`` that ask for nothing: they change what others ask for.
+#: Arrays of ``[tool.uv]`` that require nothing: they change what others require.
 _UV_CHANGES = ("constraint-dependencies", "override-dependencies", "exclude-dependencies")
 
 _MAIN = ("project", "dependencies")
 
-#: Folders of test data, which nobody installs.
+#: Folders of test data, from which no project installs.
 _TEST_DATA = frozenset({"test", "tests", "__tests__", "testdata", "fixture", "fixtures"})
 
 
 class DecidedByLock:
-    """The part of a project that is the same for every lock: no client has to run."""
+    """What is the same for every project with a lock: no client has to run."""
 
     def unsettled(
         self,
@@ -67,38 +67,40 @@ class DecidedByLock:
 
     @property
     def installs_folders(self) -> bool:
-        """Whether it installs folders of the repository, whose own projects are then fixed first. Those of
-        a uv.lock belong to its own project."""
+        """Whether it installs folders of the repository, whose own projects are then fixed first. Folders
+        of a uv.lock belong to its project."""
         return False
 
     def awaits_client(self, advisory: Advisory) -> bool:  # noqa: ARG002
-        """Return whether a client has to run, and may, to tell whether it is affected. Raises RecipeError,
-        RepositoryError."""
+        """Return whether a client has to run, and may, to find out whether the project is affected. Raises
+        RecipeError, RepositoryError."""
         return False
 
 
 @dataclass(frozen=True)
 class ManifestRequest:
-    """One request that holds in every case; ``path``: the manifest that makes it."""
+    """One unconditional request; ``path``: the manifest that makes it."""
 
     path: str
     name: str
     declaration: Declaration
 
     def answered_by(self, versions: Iterable[str]) -> bool:
-        """Return whether one of these versions is what is required. A request that can't be read is
+        """Return whether one of these versions is what is required. A request that can't be read counts as
         answered."""
-        asked = self.declaration
-        if asked.refusal or not asked.is_readable:
+        declaration = self.declaration
+        if declaration.refusal or not declaration.is_readable:
             return True
-        return any(not is_orderable(PYPI, one) or asked.admits(one) for one in versions)
+        return any(
+            not is_orderable(PYPI, version) or declaration.admits(version) for version in versions
+        )
 
 
 @dataclass(frozen=True)
 class LockStep:
-    """A lock, what it holds (canonical name, versions), and what its manifests ask for.
+    """A lock, its packages (canonical name, versions), and what its manifests require.
 
-    ``command`` makes the lock anew. ``unversioned``: names that it lists without a version.
+    ``command`` recreates the lock. ``unversioned``: names that it lists without a version.
     """
 
     lock: str
@@ -109,47 +111,48 @@ class LockStep:
 
     def check(self, advisory: Advisory) -> None:
         """Raise RecipeError if the lock doesn't answer a request of the advisory's packages, and a fix of
-        the lock would not come to answer it; and if it lists one of them without a version."""
+        the lock would not make it do so; also if it lists one of them without a version."""
         packages = frozenset(advisory.packages(ECOSYSTEM))
         for part in unversioned(self.lock, packages & self.unversioned):
             raise unknown(self.lock, part.reason, next_step=part.next_step)
-        for one in self._wanted:
-            if one.name not in packages:
+        for request in self._wanted:
+            if request.name not in packages:
                 continue
-            versions = self.held.get(one.name)
+            versions = self.held.get(request.name)
             if versions is None:
-                raise self._refusal(one, "does not hold it")
-            if not one.answered_by(versions) and not _would_answer(advisory, one, versions):
-                raise self._refusal(one, f"holds {', '.join(versions)}")
+                raise self._refusal(request, "does not hold it")
+            if not request.answered_by(versions) and not _would_answer(advisory, request, versions):
+                raise self._refusal(request, f"holds {', '.join(versions)}")
 
     def doubt(self) -> RecipeError | None:
-        """Return the refusal to call the lock clean: it lacks what is required, with all that this brings
-        in. None among test data: ``check`` refuses what is required itself there."""
+        """Return the refusal to call the lock unaffected: it lacks a required package, and that package's
+        dependencies. None in test data: there ``check`` refuses only requests of the advisory's
+        packages."""
         if not _TEST_DATA.isdisjoint(self.lock.split("/")[:-1]):
             return None
-        for one in self._wanted:
-            if one.name not in self.held:
-                return self._refusal(one, "does not hold it, nor what it depends on")
+        for request in self._wanted:
+            if request.name not in self.held:
+                return self._refusal(request, "does not hold it, nor what it depends on")
         return None
 
     @property
     def _wanted(self) -> Iterator[ManifestRequest]:
-        return (one for one in self.asked if one.name not in _NEVER_LOCKED)
+        return (request for request in self.asked if request.name not in _NEVER_LOCKED)
 
-    def _refusal(self, one: ManifestRequest, what: str) -> RecipeError:
+    def _refusal(self, request: ManifestRequest, what: str) -> RecipeError:
         return unknown(
             self.lock,
-            f"{one.path} requires {one.name}{one.declaration.pep440}, and {self.lock} {what}: the "
-            "lock is out of step with what it was made from, so what is installed is unknown.",
+            f"{request.path} requires {request.name}{request.declaration.pep440}, and {self.lock} {what}:"
+            " the lock is out of step with what it was made from, so what is installed is unknown.",
             next_step=f"Run `{self.command}`, commit what it writes, and try again.",
         )
 
 
-def _would_answer(advisory: Advisory, one: ManifestRequest, versions: Iterable[str]) -> bool:
-    """Return whether a fixed version, which an affected one has to go to anyway, answers the request."""
-    affected = any(is_affected(advisory, ECOSYSTEM, one.name, version) for version in versions)
-    fixed = fixed_versions(advisory, ECOSYSTEM, one.name)
-    return affected and any(map(one.declaration.admits, fixed))
+def _would_answer(advisory: Advisory, request: ManifestRequest, versions: Iterable[str]) -> bool:
+    """Return whether a fixed version, to which an affected one has to move anyway, answers the request."""
+    affected = any(is_affected(advisory, ECOSYSTEM, request.name, version) for version in versions)
+    fixed = fixed_versions(advisory, ECOSYSTEM, request.name)
+    return affected and any(map(request.declaration.admits, fixed))
 
 
 def asked_in_arrays(
@@ -157,11 +160,12 @@ def asked_in_arrays(
     whole: Collection[str],
     recorded: Collection[tuple[str, SpecifierSet]] = (),
 ) -> tuple[ManifestRequest, ...]:
-    """Return the requests in the arrays of pyproject.toml files. Only of those that are ``whole`` extras
-    and groups are locked too. ``recorded``: the requests that the lock records as its own; of those with a
-    condition only others are returned. Raises RecipeError for text that is not TOML."""
+    """Return the requests in the arrays of pyproject.toml files. Extras and groups are locked, and so
+    returned, only for files that are ``whole``. ``recorded``: the requests that the lock records as its
+    own; a conditional request is returned only if it is not among them. Raises RecipeError for text that is
+    not TOML."""
     documents = {path: parse_toml(path, text) for path, text in texts.items()}
-    own = {
+    own_names = {
         canonicalize_name(str(table_of(document, "project").get("name", "")))
         for document in documents.values()
     }
@@ -169,25 +173,29 @@ def asked_in_arrays(
         str(line)
         for document in documents.values()
         for key in _UV_CHANGES
-        if isinstance(found := table_of(document, "tool", "uv").get(key), list)
-        for line in found
+        if isinstance(array := table_of(document, "tool", "uv").get(key), list)
+        for line in array
     )
-    changed = {canonicalize_name(it.name) for it in map(requirement_in, lines) if it is not None}
+    changed = {
+        canonicalize_name(requirement.name)
+        for requirement in map(requirement_in, lines)
+        if requirement is not None
+    }
     return tuple(
-        asked
+        request
         for path, document in documents.items()
         for keys, line in requirement_arrays(document)
         if keys[-2] not in _UV_CHANGES and (path in whole or keys[:2] == _MAIN)
-        for asked in _asked_by(path, line, recorded)
-        if asked.name not in own | changed
+        for request in _asked_by(path, line, recorded)
+        if request.name not in own_names | changed
     )
 
 
 def _asked_by(
     path: str, line: str, recorded: Collection[tuple[str, SpecifierSet]] = ()
 ) -> Iterator[ManifestRequest]:
-    """Yield the request of a line, if it names no address, and holds in every case or differs from those
-    that were ``recorded`` (none: nothing is known of those)."""
+    """Yield the request of a line, if it names no address, and is unconditional or not among those that
+    were ``recorded`` (empty: those are unknown)."""
     requirement = requirement_in(line)
     if requirement is None:
         return
@@ -199,7 +207,7 @@ def _asked_by(
         yield ManifestRequest(path, name, declaration)
 
 
-#: How compilers name a project's metadata where it asks for a package: ``via NAME (pyproject.toml)``.
+#: How compilers name a project's metadata as what requires a package: ``via NAME (pyproject.toml)``.
 _VIA = re.compile(
     r"(?<![\w.-])(?P<name>[A-Za-z0-9][\w.-]*) "
     r"\((?:[^()\n]*/)?(?:pyproject\.toml|setup\.cfg|setup\.py)\)"
@@ -207,7 +215,7 @@ _VIA = re.compile(
 
 
 def decided_by(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return each ``.in`` of a set that was compiled, with the ``.txt`` that was made from it."""
+    """Return each ``.in`` file that was compiled, with the ``.txt`` that was made from it."""
     pairs = ((path, str(PurePosixPath(path).with_suffix(".txt"))) for path in texts)
     return {
         path: target
@@ -217,38 +225,44 @@ def decided_by(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def compiled_for(repo: RepoContext, manifest: str) -> dict[str, str]:
-    """Closed requirements files that say what is installed for the project of this metadata, wherever they
-    lie: compiled from it, or with the project itself pinned. Empty where it has no name.
+    """Return the closed requirements files that determine what is installed for the project of this
+    metadata, in any folder: compiled from it, or with the project itself pinned. Empty if it has no name.
 
     Raises RepositoryError (the metadata can't be read).
     """
     folder = posixpath.dirname(manifest)
-    beside = {name: posixpath.join(folder, name) for name in METADATA_FILES}
-    name = own_name({one: repo.read_text(path) for one, path in beside.items() if repo.has(path)})
+    metadata_paths = {name: posixpath.join(folder, name) for name in METADATA_FILES}
+    name = own_name(
+        {
+            metadata_file: repo.read_text(path)
+            for metadata_file, path in metadata_paths.items()
+            if repo.has(path)
+        }
+    )
     if not name:
         return {}
-    own, found = canonicalize_name(name), {}
+    canonical, texts = canonicalize_name(name), {}
     for path in repo.tracked_files:
         if path.endswith(".txt") and kind_of(path) is Kind.REQUIREMENTS:
-            with suppress(RepositoryError):  # its own project says why it can't be read
-                found[path] = repo.read_text(path)
+            with suppress(RepositoryError):  # its own project reports why it can't be read
+                texts[path] = repo.read_text(path)
     return {
         path: text
-        for path, text in found.items()
+        for path, text in texts.items()
         if is_closed(text)
         and (
-            any(canonicalize_name(match["name"]) == own for match in _VIA.finditer(text))
-            or pinned_versions(path, text, own)
+            any(canonicalize_name(match["name"]) == canonical for match in _VIA.finditer(text))
+            or pinned_versions(path, text, canonical)
         )
     }
 
 
 def steps(texts: Mapping[str, str]) -> Iterator[LockStep]:
-    """Yield each compiled file of a set, with what the ``.in`` next to it requires."""
+    """Yield each compiled file among the texts, with what the ``.in`` next to it requires."""
     for source, target in decided_by(texts).items():
         compiler = "uv pip compile" if "uv pip compile" in texts[target] else "pip-compile"
-        asked = tuple(_requests(source, texts[source]))
-        yield LockStep(target, f"{compiler} {source}", _held(target, texts), asked)
+        requests = tuple(_requests(source, texts[source]))
+        yield LockStep(target, f"{compiler} {source}", _held(target, texts), requests)
 
 
 def _requests(path: str, text: str) -> Iterator[ManifestRequest]:
@@ -258,19 +272,19 @@ def _requests(path: str, text: str) -> Iterator[ManifestRequest]:
 
 
 def _held(path: str, texts: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return what a compiled file holds, and those that it includes."""
-    held: dict[str, list[str]] = {}
-    for here, text in with_included([path], texts.get, constrain=False).items():
-        for one in _requests(here, text or ""):
-            pin = one.declaration.pin
-            held.setdefault(one.name, []).extend([pin.version] if pin else [])
-    return held
+    """Return the versions in a compiled file and in those that it includes, by package."""
+    versions: dict[str, list[str]] = {}
+    for included_path, text in with_included([path], texts.get, constrain=False).items():
+        for request in _requests(included_path, text or ""):
+            pin = request.declaration.pin
+            versions.setdefault(request.name, []).extend([pin.version] if pin else [])
+    return versions
 
 
 METADATA = frozenset({Kind.PYPROJECT, Kind.SETUP_CFG, Kind.SETUP_PY})
 
-#: Whose ranges each lock chooses for: its own manifest's, and those of the project's metadata beside it,
-#: which is the same project's, whatever its build reads. A pylock.toml is an export, of anything.
+#: Kinds of files for whose ranges each lock chooses: its own manifest, and metadata in the same folder,
+#: which belongs to the same project, whatever its build reads. A pylock.toml is an export, of anything.
 _CHOOSES_FOR = {
     Kind.UV_LOCK: METADATA,
     Kind.PDM_LOCK: METADATA,
@@ -283,17 +297,17 @@ DECIDING_LOCKS = frozenset(_CHOOSES_FOR)
 #: Folders of requirements files, which belong to the project in the folder above.
 _REQUIREMENTS = frozenset({"requirements", "reqs", "constraints"})
 
-#: What an environment holds of the package, by the folder that it is of.
+#: The package's versions in an environment, by the folder of its project.
 _Installed = Mapping[str, Sequence[str]]
 
 
 def places_in_use(
     repo: RepoContext, places: Sequence[Place], installed: _Installed | None = None
 ) -> tuple[Place, ...]:
-    """Those of one package's places whose version counts, in their order.
+    """Return those of one package's places whose version counts, in their order.
 
-    A choice counts for a range that admits it; any other was made for other Pythons, or before the manifest
-    was changed. Raises RepositoryError (a lock can't be read).
+    A chosen version counts for a range that admits it; another was chosen for other Pythons, or before the
+    manifest was changed. Raises RepositoryError (a lock can't be read).
     """
     locks = [place for place in places if kind_of(place.path) in _CHOOSES_FOR]
     folders = {lock.path: _folders(repo, lock) for lock in locks}
@@ -307,33 +321,41 @@ def places_in_use(
         ]
         chosen += (installed or {}).get(project_of(place), ())
         chosen += _compiled(repo, place, places)
-        return any(place.admits(it) for it in chosen if it)
+        return any(place.admits(version) for version in chosen if version)
 
     return tuple(place for place in places if not place.is_range or not is_chosen(place))
 
 
 def _compiled(repo: RepoContext, place: Place, places: Sequence[Place]) -> list[str | None]:
-    """What has been compiled from an ``.in`` file, or from a project's own metadata."""
+    """Return the versions compiled from an ``.in`` file, or from a project's own metadata."""
     if place.kind in METADATA:
-        pinned = [one for one in places if one.kind is Kind.REQUIREMENTS and not one.is_range]
+        pinned = [
+            other_place
+            for other_place in places
+            if other_place.kind is Kind.REQUIREMENTS and not other_place.is_range
+        ]
         files = compiled_for(repo, place.path) if pinned else {}
-        return [one.current for one in pinned if one.path in files]
+        return [other_place.current for other_place in pinned if other_place.path in files]
     target = str(PurePosixPath(place.path).with_suffix(".txt"))
     if not place.path.endswith(".in") or not repo.has(target):
         return []
     texts = {place.path: "", target: repo.read_text(target)}
-    pins = [one.current for one in places if one.path == target and not one.is_range]
+    pins = [
+        other_place.current
+        for other_place in places
+        if other_place.path == target and not other_place.is_range
+    ]
     return pins if decided_by(texts) else []
 
 
 def _folders(repo: RepoContext, lock: Place) -> set[str]:
-    """Folders of the manifests that a lock is made from: its own, and a workspace's members'."""
-    found = {posixpath.dirname(lock.path)}
+    """Return the folders of the manifests that a lock is made from: its own, and a workspace's members'."""
+    folders = {posixpath.dirname(lock.path)}
     if lock.kind is Kind.UV_LOCK:
         with suppress(RecipeError):
             members = manifest_paths(lock.path, repo.read_text(lock.path))
-            found |= {posixpath.dirname(path) for path in members}
-    return found
+            folders |= {posixpath.dirname(path) for path in members}
+    return folders
 
 
 def project_of(place: Place) -> str:

@@ -1,5 +1,5 @@
-"""The places of a package in a Python project: what can be bumped, what prevents it, and which exact
-versions manifests and locks hold."""
+"""Places of a package in a Python project: what can be bumped, what prevents it, and the exact versions in
+manifests and locks."""
 
 import posixpath
 import re
@@ -55,13 +55,14 @@ from fallback_tier.repo import RepoContext
 
 ECOSYSTEM = PYPI
 
-#: Texts whose words are kept.
+#: Texts whose words are cached.
 _TEXTS = 32
 
-#: Longest file that is searched (characters): people write shorter ones, and clients longer ones.
+#: Largest part of a file that is searched (characters): handwritten files are shorter, and clients' are
+#: longer.
 _MAX_CHARS = 4_000_000
 
-#: Files by whose words packages may be installed.
+#: Files whose text may install packages.
 _MAY_INSTALL = lazy_pattern(
     r".*\.(?:txt|in|li?st|lock|pip|reqs?|requirements|constraints?|cfg|ini|toml|ya?ml|sh|bash|zsh|ps1|bat"
     r"|cmd|mk|env|conf|nix|bzl|bazel|dockerfile|limits?)|\.?[^.]+|\.env\..*|(?:docker|container)file\..*"
@@ -74,13 +75,13 @@ _MAY_LIST = lazy_pattern(
     r"[^.].*\.(?:txt|in|li?st|lock|pip|reqs?|requirements|constraints?|limits?)|[^.]*(?:req|dep|pip)[^.]*",
     re.IGNORECASE,
 )
-#: Words for people, which often name old versions.
+#: Texts for people, which often name old versions.
 _FOR_PEOPLE = lazy_pattern(
     r".*\.(?:md|rst|adoc|html?)|(?:change|history|news|release|readme|licen|authors|notice|copying|thanks"
     r"|contribut|security|upgrad|migrat).*",
     re.IGNORECASE,
 )
-#: Where installed trees lie: what is in them came from what is read.
+#: Folders of installed trees: their content comes from files that are read.
 _INSTALLED = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", ".nox"})
 
 #: Files that a command takes requirements from: ``-r``, ``-c``, ``PIP_CONSTRAINT``.
@@ -90,7 +91,7 @@ _LED_TO = lazy_pattern(
     r"[=:\s\"',]*(?P<path>[^\s\"',;&|)\]]+)",
     re.MULTILINE,
 )
-#: … one of which constrains the others, and the end of a line that goes on.
+#: Options among these that name constraints, and the end of a line that continues.
 _CONSTRAINS = lazy_pattern(r"(?<![\w-])-c\b|--constraint")
 _CONTINUED = lazy_pattern(r"[\\`^][ \t]*\r?\n")
 
@@ -101,7 +102,7 @@ _LOCKED_BY = {
     Kind.PIPFILE_LOCK: ("Pipfile",),
 }
 
-#: What its client writes in each lock, also of a project without dependencies, and where its packages are.
+#: Keys that each lock's client always writes, also for a project without dependencies; keys of packages.
 _ALWAYS = {
     Kind.PIPFILE_LOCK: ("_meta", "default", "develop"),
     Kind.POETRY_LOCK: ("metadata", "package"),
@@ -112,27 +113,28 @@ _ALWAYS = {
 _PACKAGES = ("package", "packages", "default", "develop")
 _PIPFILE_SECTIONS = ("default", "develop")
 
-#: A package of no interest: what is asked of it has the file parsed.
+#: A placeholder for a package: reading its versions makes the file be parsed.
 _ANY = "any"
 
 _WORD = lazy_pattern(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _VERSION_AFTER = lazy_pattern(r"[-_.](?=v?\d)")
 #: The table of hatch's plugin that takes requirements from files.
 HATCH_FILES = ("tool", "hatch", "metadata", "hooks", "requirements_txt")
-#: A value of setup.cfg that names files with the requirements.
+#: Beginning of a value in setup.cfg that names requirements files.
 _FILES = lazy_pattern(r"\s*file:\s*")
 _QUOTED = lazy_pattern(r"""(?P<quote>['"])(?P<text>[^'"\n]*)(?P=quote)""")
 
 
 @dataclass(frozen=True)
 class Sources:
-    """The tracked files by which packages may be installed, apart from manifests that are known by name.
+    """Tracked files that may install packages, apart from manifests that are known by name.
 
-    ``texts``: requirements files by path: those by their names, those that one of them, metadata or a
-    command leads to, and those that read as requirements. ``missing``: what can't be read of these, with
-    the file that leads to it; one by its own name is missing here, since its project says so.
+    ``texts``: requirements files by path: files that are named as such, files that one of them, metadata or
+    a command names, and files that read as requirements. ``missing``: unreadable ones, with the file that
+    names each; one that is known by its own name is not listed, since its project reports it.
     ``literals``: files with install commands or script metadata, in which a fix may change versions.
-    ``searched``: the same and all others by whose words packages may be installed (of scripts: metadata).
+    ``searched``: all files but ``texts`` whose text may install packages (only the metadata and install
+    commands of scripts).
     """
 
     texts: Mapping[str, str]
@@ -142,7 +144,7 @@ class Sources:
 
     @classmethod
     def of(cls, repo: RepoContext) -> "Sources":
-        """Those of the tracked files, read once for each snapshot. Nothing is raised."""
+        """Return the sources among the tracked files, read once for each snapshot. Raises nothing."""
         return repo.once(cls, lambda: cls._read(repo))
 
     @classmethod
@@ -174,9 +176,9 @@ def _requirement_files(
             case Kind.REQUIREMENTS:
                 waiting.append((path, path))
             case Kind.PYPROJECT | Kind.SETUP_CFG:
-                with suppress(RecipeError, RepositoryError):  # its own project says so
-                    named = metadata_files(path, repo.read_text(path))
-                    waiting += [(target, path) for _, target in named]
+                with suppress(RecipeError, RepositoryError):  # its own project reports it
+                    files = metadata_files(path, repo.read_text(path))
+                    waiting += [(target, path) for _, target in files]
             case None if path in searched and _MAY_LIST.fullmatch(posixpath.basename(path)):
                 if is_requirements(searched[path], compiled_or_pinned=True):
                     waiting.append((path, path))
@@ -185,7 +187,7 @@ def _requirement_files(
         path, by = waiting.pop()
         if path in texts or path in missing or kind_of(path) not in {None, Kind.REQUIREMENTS}:
             continue
-        if kind_in_set(path) is not Kind.REQUIREMENTS:  # by its name it has commands
+        if kind_in_set(path) is not Kind.REQUIREMENTS:  # its name says that it has commands
             missing[path] = by
             continue
         try:
@@ -194,11 +196,11 @@ def _requirement_files(
             target = repo.leads_to(path) if path not in links else None
             if target is not None and path != by:
                 links.add(path)
-                waiting.append((target, by))  # what a link shows is read, and raised, there
+                waiting.append((target, by))  # the link's target is read, and reported, itself
             elif path != by and not (repo.has(path) and kind_of(path)):
                 missing[path] = by
         else:
-            waiting += [(other, path) for other, _ in includes(path, text)]
+            waiting += [(included, path) for included, _ in includes(path, text)]
             compiled_from = str(PurePosixPath(path).with_suffix(".in"))
             if is_closed(text) and repo.has(compiled_from):
                 waiting.append((compiled_from, compiled_from))
@@ -206,12 +208,12 @@ def _requirement_files(
 
 
 def constrained_by_commands(repo: RepoContext) -> Iterator[frozenset[str]]:
-    """Files that one command takes requirements and constraints from: ``-r a.txt -c b.txt``."""
-    found = Sources.of(repo)
+    """Yield the files that one command takes requirements and constraints from: ``-r a.txt -c b.txt``."""
+    sources = Sources.of(repo)
     by_name: dict[str, list[str]] = {}
-    for path in found.texts:
+    for path in sources.texts:
         by_name.setdefault(posixpath.basename(path), []).append(path)
-    for by, text in found.searched.items():
+    for by, text in sources.searched.items():
         for line in _CONTINUED.sub(" ", text).splitlines():
             if _CONSTRAINS.search(line):
                 names = [match["path"] for match in _LED_TO.finditer(line)]
@@ -219,25 +221,25 @@ def constrained_by_commands(repo: RepoContext) -> Iterator[frozenset[str]]:
 
 
 def _of_name(name: str, by: str, by_name: Mapping[str, Sequence[str]]) -> Collection[str]:
-    """The files that a word of a file may mean: from the repository's root or the file's own folder; if
-    neither has it (an image has its own folders), all of that name."""
-    known = by_name.get(posixpath.basename(name), ())
+    """Return the files that a path in a file may mean: relative to the repository's root or to the file's
+    own folder; if neither has it (an image has its own folders), all files of that name."""
+    same_name = by_name.get(posixpath.basename(name), ())
     folders = ("", posixpath.dirname(by))
     exact = {posixpath.normpath(posixpath.join(folder, name)) for folder in folders}
-    return exact.intersection(known) or known
+    return exact.intersection(same_name) or same_name
 
 
 def _led_to(repo: RepoContext, searched: Mapping[str, str]) -> Iterator[str]:
-    """Files that read as requirements, and that a command leads to."""
+    """Yield the files that read as requirements, and that a command names."""
     by_name: dict[str, list[str]] = {}
     for path in repo.tracked_files:
         if kind_of(path) is None and not is_installed(path):
             by_name.setdefault(posixpath.basename(path), []).append(path)
     for by, text in searched.items():
-        named = {match["path"] for match in _LED_TO.finditer(text)}
+        names = {match["path"] for match in _LED_TO.finditer(text)}
         if kind_of(by) is Kind.SETUP_PY:  # which reads its requirements from a file
-            named |= {match["text"] for match in _QUOTED.finditer(text)}
-        for name in named:
+            names |= {match["text"] for match in _QUOTED.finditer(text)}
+        for name in names:
             for path in _of_name(name, by, by_name):
                 with suppress(RepositoryError):
                     if is_requirements(repo.read_text(path)):
@@ -245,7 +247,7 @@ def _led_to(repo: RepoContext, searched: Mapping[str, str]) -> Iterator[str]:
 
 
 def is_installed(path: str) -> bool:
-    """Return whether a file lies in an installed tree: what is in it came from what is read."""
+    """Return whether a file is in an installed tree, whose content comes from files that are read."""
     return not _INSTALLED.isdisjoint(PurePosixPath(path).parts)
 
 
@@ -263,9 +265,14 @@ def _is_searched(path: str) -> bool:
 
 @cache
 def _of_other_ecosystems() -> frozenset[str]:
-    """Names of manifests and locks whose packages are not Python's, though they may have the same names."""
+    """Return file names of other ecosystems' manifests and locks, whose packages may have the same
+    names."""
     rules = [rules for name, rules in installed_rules() if name != ECOSYSTEM]
-    globs = (it for one in rules for it in (*one.manifest_globs, *one.lock_globs))
+    globs = (
+        glob
+        for ecosystem_rules in rules
+        for glob in (*ecosystem_rules.manifest_globs, *ecosystem_rules.lock_globs)
+    )
     return frozenset(globs).union(*OTHER_LOCKS.values())
 
 
@@ -274,7 +281,8 @@ def _is_script(path: str) -> bool:
 
 
 def searched_text(repo: RepoContext, path: str) -> str:
-    """A file's text as far as it can be seen. What is larger, and no text at all, installs nothing."""
+    """Return the visible part of a file's text. What is beyond it, and a file that is not text, installs
+    nothing."""
     try:
         text = repo.read_text(path)
     except RepositoryError:
@@ -288,18 +296,18 @@ def searched_text(repo: RepoContext, path: str) -> str:
 
 
 def metadata_files(path: str, text: str) -> list[tuple[str, str]]:
-    """Extras (empty: none) and the requirements files that metadata takes each from: by setuptools' words
-    (``dependencies = {file = …}`` in pyproject.toml, ``file: …`` in setup.cfg) or those of hatch's plugin
-    for such files. Raises RecipeError."""
+    """Return the requirements files that metadata names, each with its extra (empty: none): by setuptools'
+    keys (``dependencies = {file = …}`` in pyproject.toml, ``file: …`` in setup.cfg) or those of hatch's
+    plugin for such files. Raises RecipeError."""
     if "file" not in text:
         return []
     if kind_of(path) is Kind.SETUP_CFG:
         values = [
-            (it, _FILES.sub("", value))
-            for it, value in _requirement_values(text)
+            (extra, _FILES.sub("", value))
+            for extra, value in _requirement_values(text)
             if _FILES.match(value)
         ]
-        named = [
+        files_by_extra = [
             (extra, name.strip()) for extra, value in values for name in re.split(r"[,\n]", value)
         ]
     else:
@@ -308,21 +316,31 @@ def metadata_files(path: str, text: str) -> list[tuple[str, str]]:
         hatch = table_of(document, *HATCH_FILES)
         main = {"": dynamic.get("dependencies")}
         sources = {**main, **table_of(dynamic, "optional-dependencies")}
-        files = [(it, one.get("file")) for it, one in sources.items() if isinstance(one, dict)]
+        files = [
+            (extra, table.get("file"))
+            for extra, table in sources.items()
+            if isinstance(table, dict)
+        ]
         files += [("", hatch.get("files")), *table_of(hatch, "optional-dependencies").items()]
-        named = [(extra, name) for extra, one in files for name in (texts([one]) or texts(one))]
+        files_by_extra = [
+            (extra, name) for extra, value in files for name in (texts([value]) or texts(value))
+        ]
     folder = posixpath.dirname(path)
-    return [(it, posixpath.normpath(posixpath.join(folder, name))) for it, name in named if name]
+    return [
+        (extra, posixpath.normpath(posixpath.join(folder, name)))
+        for extra, name in files_by_extra
+        if name
+    ]
 
 
 @dataclass(frozen=True)
 class Place:
-    """One place that holds the package in ``current`` (None: no version can be read there).
+    """One place that has the package, in version ``current`` (None: no version can be read there).
 
     ``keys`` lead to a string of a TOML file; ``blocker`` says why the place can't be changed: the
-    sentence is "<path> asks for <package> …, but <this>.". ``asked``: what it asks for, also where that is
-    nothing to edit (a program's text); None: a lock, which holds one version. ``decided``: another file
-    says which version is installed; this one only has to admit it.
+    sentence is "<path> asks for <package> …, but <this>.". ``asked``: the requirement, also if it can't be
+    edited (a program's text); None: a lock, which has one version. ``decided``: another file determines
+    which version is installed; this one only has to admit it.
     """
 
     path: str
@@ -345,40 +363,41 @@ class Place:
 
 
 def survey(repo: RepoContext, package: str, unread: LeftOut | None = None) -> tuple[Place, ...]:
-    """Every place that holds the package, by path.
+    """Return every place that has the package, by path.
 
-    Raises RecipeError (a manifest can't be parsed) or RepositoryError (one can't be read) of a file that
-    names the package, or locks what names it; another that can't be read is left out, and noted in
+    Raises RecipeError (a manifest can't be parsed) or RepositoryError (one can't be read) for a file that
+    names the package, or that locks one that names it; another unreadable file is left out, and noted in
     ``unread``. Files that don't name the package are not parsed: a broken one elsewhere blocks nothing.
     """
     unread = unread or left_out((package,), repo)
-    named = name_pattern(package)
+    pattern = name_pattern(package)
     places: list[Place] = []
-    found = Sources.of(repo)
-    for path in sorted({*filter(kind_of, repo.tracked_files), *found.texts, *found.literals}):
+    sources = Sources.of(repo)
+    for path in sorted({*filter(kind_of, repo.tracked_files), *sources.texts, *sources.literals}):
         try:
-            if named.search(text := repo.read_text(path)):
+            if pattern.search(text := repo.read_text(path)):
                 places.extend(places_in(path, text, package))
         except (RecipeError, RepositoryError) as error:
             folder = posixpath.dirname(path)
             locked = [posixpath.join(folder, name) for name in locked_by(path)]
-            own = [path, *filter(repo.has, locked)]
-            if (refusal := unread.refusal(own, error)) is not None:
+            checked_paths = [path, *filter(repo.has, locked)]
+            if (refusal := unread.refusal(checked_paths, error)) is not None:
                 raise refusal from error
     return tuple(places)
 
 
 def locked_by(path: str) -> tuple[str, ...]:
-    """Names of the manifests beside a lock that says what of them is installed."""
+    """Return the names of the manifests, in a lock's folder, whose installed versions the lock
+    determines."""
     kind = kind_of(path)
     return _LOCKED_BY.get(kind, ()) if kind is not None else ()
 
 
 def nothing_in(path: str, text: str) -> str:
-    """Return why nothing is in a lock; empty: something is.
+    """Return why a lock has no content; empty if it has some.
 
-    It is empty, or holds no package and lacks what its client always writes: it was cut off, or written by
-    hand, and does not say that nothing is installed. Raises RecipeError if it can't be read.
+    It is empty, or has no package and lacks what its client always writes: it was cut off, or written by
+    hand, and does not mean that nothing is installed. Raises RecipeError if it can't be read.
     """
     if not text.strip():
         return "is empty"
@@ -387,7 +406,7 @@ def nothing_in(path: str, text: str) -> str:
     lacking = [key for key in _ALWAYS.get(kind, ()) if key not in document] if kind else []
     if kind is Kind.PIPFILE_LOCK:
         wrong = [key for key in _PIPFILE_SECTIONS if not isinstance(document.get(key), dict)]
-        # Whatever develop holds, it says nothing of the packages of default; the other way round it may.
+        # If default is missing, develop's content says nothing about it; the other way round it may.
         if "default" in wrong or not document.keys().isdisjoint(wrong):
             return f"lacks {wrong[0]!r}, which its client always writes"
         lacking += wrong
@@ -407,18 +426,19 @@ def check_says_something(path: str, text: str) -> None:
 
 
 def left_out(packages: Sequence[str], repo: RepoContext) -> LeftOut:
-    """Collects what is left out by someone who looks for these packages."""
+    """Return a collector of what a search for these packages leaves out."""
 
-    def names(text: str, some: Sequence[str]) -> bool:
-        return bool(mentioned(text, frozenset(some)))
+    def names(text: str, wanted: Sequence[str]) -> bool:
+        return bool(mentioned(text, frozenset(wanted)))
 
     return LeftOut(Reader(repo, packages, kind_of, names, _parse))
 
 
 def _parse(path: str, text: str) -> None:
-    """Raises RecipeError. Any text has lines, so those that are read line by line are never at fault."""
+    """Parse a file. Raises RecipeError. Any text has lines, so files that are read line by line never
+    fail."""
     kind = kind_of(path)
-    if kind in LOCKS:  # an empty one says nothing, which is not that nothing is installed
+    if kind in LOCKS:  # an empty lock does not mean that nothing is installed
         check_says_something(path, text)
     if kind is Kind.PIPFILE_LOCK:
         pinned_versions(path, text, _ANY)
@@ -427,19 +447,20 @@ def _parse(path: str, text: str) -> None:
 
 
 def places_in(path: str, text: str, package: str) -> tuple[Place, ...]:
-    """Return every place of a package in a manifest or lock, top down, without those that no Python of
-    the project installs. Raises RecipeError."""
+    """Return every place of a package in a manifest or lock, top down, without places that no Python of the
+    project installs. Raises RecipeError."""
     return _places(path, text, package, excluded=False)
 
 
 def excluded_lines(path: str, text: str, advisory: Advisory) -> Iterator[str]:
-    """Yield a sentence on each line that requires an affected version for no Python of the project."""
+    """Yield a sentence on each line that requires an affected version on no Python that the project
+    supports."""
     for package in mentioned(text, frozenset(advisory.packages(ECOSYSTEM))):
         for place in _places(path, text, package, excluded=True):
-            asked = place.asked
-            if asked is not None and only_affected(advisory, package, asked):
+            line = place.asked
+            if line is not None and only_affected(advisory, package, line):
                 yield (
-                    f"{path} requires {package}{asked.specifier} if {asked.marker.strip()}, which excludes"
+                    f"{path} requires {package}{line.specifier} if {line.marker.strip()}, which excludes"
                     " every Python that it supports: that line is left as it is."
                 )
 
@@ -463,8 +484,8 @@ def _words(text: str) -> frozenset[str]:
     words = set(_WORD.findall(text))
     words |= {
         key for word in words if "." in word for key in word.split(".")
-    }  # of TOML: ``a.left``
-    # Names of archives and repositories are one word with what follows: ``idna-3.6.tar.gz``, ``idna.git``.
+    }  # in TOML: ``a.left``
+    # Names of archives and repositories form one word with what follows: ``idna-3.6.tar.gz``, ``idna.git``.
     words |= {_VERSION_AFTER.split(word, maxsplit=1)[0].removesuffix(".git") for word in words}
     return frozenset(map(canonicalize_name, words))
 
@@ -486,11 +507,11 @@ def current_of(declaration: Declaration) -> str | None:
 
 
 def only_affected(advisory: Advisory, package: str, declaration: Declaration) -> bool:
-    """Does a declaration lead to an affected version, whatever a registry has? So does one that can't be
-    read: nothing shows that it doesn't.
+    """Return whether a declaration leads to an affected version, whatever a registry has. True also for one
+    that can't be read: nothing shows that it doesn't.
 
-    Of the versions that the record names, those that it admits are asked about; if it admits none of them,
-    its own.
+    The versions that the advisory names and the declaration admits are checked; if it admits none of them,
+    the declaration's own versions.
     """
     matcher = advisory.matcher(ECOSYSTEM, package)
     if matcher is None:
@@ -498,27 +519,37 @@ def only_affected(advisory: Advisory, package: str, declaration: Declaration) ->
     if declaration.taken:
         return matcher.covers(declaration.taken)
     if declaration.choices:
-        return all(only_affected(advisory, package, one) for one in declaration.choices)
+        return all(only_affected(advisory, package, choice) for choice in declaration.choices)
     if declaration.refusal or not declaration.clauses:
         return declaration.refusal is not None
-    named = (*matcher.named, served(ECOSYSTEM).above_all)
-    own = (clause.version.removesuffix(".*") for clause in declaration.clauses)
-    candidates = filter(declaration.admits, (it for one in own for it in (one, f"{one}.1")))
-    admitted = [*filter(declaration.admits, named)] or [*candidates]
+    named_versions = (*matcher.named, served(ECOSYSTEM).above_all)
+    own_versions = (clause.version.removesuffix(".*") for clause in declaration.clauses)
+    candidates = filter(
+        declaration.admits,
+        (candidate for version in own_versions for candidate in (version, f"{version}.1")),
+    )
+    admitted = [*filter(declaration.admits, named_versions)] or [*candidates]
     return bool(admitted) and all(map(matcher.covers, admitted))
 
 
 def highest_named(advisory: Advisory, package: str, admits: Callable[[str], bool]) -> str | None:
-    """The highest affected version that the record names and ``admits`` accepts."""
+    """Return the highest affected version that the advisory names and ``admits`` accepts."""
     matcher = advisory.matcher(ECOSYSTEM, package)
-    named = reversed(matcher.named) if matcher else ()
-    return next((it for it in named if admits(it) and matcher and matcher.covers(it)), None)
+    named_versions = reversed(matcher.named) if matcher else ()
+    return next(
+        (
+            version
+            for version in named_versions
+            if admits(version) and matcher and matcher.covers(version)
+        ),
+        None,
+    )
 
 
 def _read_lines(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
-    lists = kind is Kind.REQUIREMENTS
-    found = declarations(text, package) if lists else literals(path, text, package)
-    return (_declared(path, kind, declaration) for declaration in found)
+    is_list = kind is Kind.REQUIREMENTS
+    found_declarations = declarations(text, package) if is_list else literals(path, text, package)
+    return (_declared(path, kind, declaration) for declaration in found_declarations)
 
 
 def _read_pyproject(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
@@ -528,11 +559,11 @@ def _read_pyproject(path: str, kind: Kind, text: str, package: str) -> Iterator[
     for string in (*strings, *other_requirements(path, text, package)):
         place = _declared(path, kind, string.declaration, string.keys)
         yield replace(place, blocker=place.blocker or why) if sources is not None else place
-    # The client checks that what it takes is admitted; otherwise the archive's name tells the version.
-    taken = from_elsewhere(package, *sources or ())
+    # The client checks that a source is admitted; otherwise the archive's name gives the version.
+    archive = from_elsewhere(package, *sources or ())
     bare = not any(string.declaration.clauses for string in strings)
-    if taken.taken or (sources and bare):
-        yield Place(path, kind, current_of(taken), blocker=why)
+    if archive.taken or (sources and bare):
+        yield Place(path, kind, current_of(archive), blocker=why)
 
 
 def _read_lock(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
@@ -545,15 +576,19 @@ def _read_pipfile(path: str, kind: Kind, text: str, package: str) -> Iterator[Pl
 
 
 def _read_setup_cfg(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
-    known = [line for line in setup_cfg_requirements(text) if declaration_in(line, package)]
-    # Paths and addresses are in other keys as well.
-    written = [it for it in declarations(text, package) if known or it.refusal != FROM_ELSEWHERE]
-    for declaration in written:
+    requirements = [line for line in setup_cfg_requirements(text) if declaration_in(line, package)]
+    # Other keys have paths and addresses, too.
+    found_declarations = [
+        declaration
+        for declaration in declarations(text, package)
+        if requirements or declaration.refusal != FROM_ELSEWHERE
+    ]
+    for declaration in found_declarations:
         place = _declared(path, kind, declaration)
-        if len(known) != len(written):
+        if len(requirements) != len(found_declarations):
             place = replace(place, blocker="it does so elsewhere than one requirement a line")
         yield place
-    if known and not written:
+    if requirements and not found_declarations:
         yield Place(path, kind, None, blocker="it does so elsewhere than one requirement a line")
 
 
@@ -567,19 +602,19 @@ def _read_setup_py(path: str, kind: Kind, text: str, package: str) -> Iterator[P
 
 @lru_cache(maxsize=_TEXTS)
 def setup_cfg_requirements(text: str) -> tuple[str, ...]:
-    """The requirements that setuptools takes from a setup.cfg itself, those of its build and its tests too;
-    none if it can't be read. A value on one line is separated by semicolons."""
+    """Return the requirements in a setup.cfg itself, also those of its build and its tests; none if it
+    can't be read. A value on one line is separated by semicolons."""
     values = [value for _, value in _requirement_values(text) if not _FILES.match(value)]
-    lines = (it for value in values for it in value.split("\n" if "\n" in value else ";"))
+    lines = (line for value in values for line in value.split("\n" if "\n" in value else ";"))
     return tuple(filter(None, map(str.strip, lines)))
 
 
 def _requirement_values(text: str) -> list[tuple[str, str]]:
-    """Extras (empty: none) and what setup.cfg has for each; none where it can't be read."""
+    """Return the requirement values of setup.cfg, each with its extra (empty: none); none if unreadable."""
     parser = parsed(text)
     options = {key.replace("-", "_"): value for key, value in items(parser, "options")}
     main = (options.get(key, "") for key in ("install_requires", "setup_requires", "tests_require"))
-    return [*(("", it) for it in main), *items(parser, "options.extras_require")]
+    return [*(("", value) for value in main), *items(parser, "options.extras_require")]
 
 
 def _declared(
@@ -600,7 +635,7 @@ _READERS: dict[Kind, Callable[[str, Kind, str, str], Iterator[Place]]] = {
 }
 
 
-#: Locks that are TOML with one table a package: the name of their array.
+#: Locks in TOML with one table per package: the name of their array.
 _TOML_LOCKS = {
     Kind.UV_LOCK: "package",
     Kind.POETRY_LOCK: "package",
@@ -608,35 +643,37 @@ _TOML_LOCKS = {
     Kind.PYLOCK: "packages",
 }
 
-#: Where a uv.lock says that an entry is a folder of the repository.
+#: Keys by which a uv.lock marks an entry as a folder of the repository.
 _LOCAL = frozenset({"editable", "virtual", "directory"})
 
 
 def pinned_versions(path: str, text: str, package: str) -> tuple[str, ...]:
-    """Exact versions of ``package`` in one file, as written, in its order, each once.
+    """Return the exact versions of ``package`` in one file, as written, in its order, each once.
 
     Requirements files and pyproject.toml: ``==`` pins (a range pins nothing). uv.lock, poetry.lock,
     pdm.lock, pylock.toml, Pipfile.lock: the locked versions. Any other file: none. Raises
-    RecipeError where the file can't be parsed.
+    RecipeError if the file can't be parsed.
     """
     kind = kind_of(path)
-    found: Iterator[str] = iter(())
+    versions: Iterator[str] = iter(())
     if kind in {Kind.REQUIREMENTS, Kind.PYPROJECT}:
-        places = (
-            [it.declaration for it in requirement_strings(path, text, package)]
+        declared = (
+            [string.declaration for string in requirement_strings(path, text, package)]
             if kind is Kind.PYPROJECT
             else declarations(text, package)
         )
-        found = (place.pin.version for place in places if place.pin is not None)
+        versions = (
+            declaration.pin.version for declaration in declared if declaration.pin is not None
+        )
     elif kind in _TOML_LOCKS:
-        found = _toml_lock(path, text, package)
+        versions = _toml_lock(path, text, package)
     elif kind is Kind.PIPFILE_LOCK:
-        found = _pipfile_lock(path, text, package)
-    return tuple(dict.fromkeys(found))
+        versions = _pipfile_lock(path, text, package)
+    return tuple(dict.fromkeys(versions))
 
 
 def _toml_tables(path: str, text: str) -> list[Mapping[str, Any]]:
-    """Return the packages of a lock in TOML; none of another file. Raises RecipeError."""
+    """Return the packages of a lock in TOML; none for another file. Raises RecipeError."""
     kind = kind_of(path)
     return tables(parse_toml(path, text).get(_TOML_LOCKS[kind]) if kind else None)
 
@@ -662,8 +699,8 @@ def unversioned_in_toml(path: str, text: str) -> frozenset[str]:
 
 
 def unlisted_in_toml(path: str, text: str) -> frozenset[str]:
-    """Return canonical names of packages that those of a pdm.lock or pylock.toml require in every case, and
-    that it does not list. Raises RecipeError."""
+    """Return canonical names of packages that the packages of a pdm.lock or pylock.toml require in every
+    case, and that it does not list. Raises RecipeError."""
     packages = _toml_tables(path, text)
     listed = {str(canonicalize_name(str(table.get("name", "")))) for table in packages}
     required = {name for table in packages for name in _required(table)}
@@ -671,25 +708,27 @@ def unlisted_in_toml(path: str, text: str) -> frozenset[str]:
 
 
 def _required(table: Mapping[str, Any]) -> Iterator[str]:
-    """Of pdm.lock, requirements; of pylock.toml, tables that name packages of it (PEP 751)."""
-    asked = table.get("dependencies")
-    for one in asked if isinstance(asked, list) else ():
-        if isinstance(one, dict) and isinstance(one.get("name"), str):
-            yield str(canonicalize_name(one["name"]))
-        elif isinstance(one, str):
-            requirement = requirement_in(one)
+    """Yield the required packages: pdm.lock has requirements, pylock.toml tables that name packages
+    (PEP 751)."""
+    dependencies = table.get("dependencies")
+    for dependency in dependencies if isinstance(dependencies, list) else ():
+        if isinstance(dependency, dict) and isinstance(dependency.get("name"), str):
+            yield str(canonicalize_name(dependency["name"]))
+        elif isinstance(dependency, str):
+            requirement = requirement_in(dependency)
             if requirement is not None and requirement.marker is None:
                 yield str(canonicalize_name(requirement.name))
 
 
 def _toml_lock(path: str, text: str, package: str) -> Iterator[str]:
-    """Not the project's own entry, or a folder of it: no registry gave that version."""
+    """Yield a package's versions, without entries that are folders of the project: no registry gave
+    them."""
     wanted = canonicalize_name(package)
     for name, version, table in locked_in_toml(path, text):
         source = table_of(table, "source")
-        # Other people's code, below ``vendor``, is not a project of the repository.
-        own = any(kind_of(f"{source[key]}/pyproject.toml") for key in _LOCAL if key in source)
-        if canonicalize_name(name) == wanted and not own:
+        # Vendored code is not one of the repository's projects.
+        is_own = any(kind_of(f"{source[key]}/pyproject.toml") for key in _LOCAL if key in source)
+        if canonicalize_name(name) == wanted and not is_own:
             yield version
 
 

@@ -1,16 +1,15 @@
-"""Sources that a Python client may install a package from, and that no reader here follows.
+"""Sources from which a Python client may install a package, and that no reader of this plugin follows.
 
-What is not read is unknown, which is not "not affected": each such source is named. Two kinds of them:
+What is not read is unknown, which is not "not affected": each such source is named. There are these kinds:
 
-* a file that requirements include, or metadata takes its dependencies from, and that can't be read: a
-  missing file, an address, a path with a variable, bytes that are not UTF-8;
-* any other tracked file by which packages are installed (a workflow, an image's variables, another client's
-  lock, an archive), if it names the package in a version that is affected, or in words that can't be read.
-  Only the words count: which command reads the file, and whether any does, is not known;
-* a copy of the package's own code that is committed, in a version that is affected: no version change
-  reaches it.
+* an unreadable file that requirements include, or from which metadata takes its dependencies: a missing
+  file, an address, a path with a variable, bytes that are not UTF-8;
+* any other tracked file that may install packages (a workflow, an image's variables, another client's lock,
+  an archive), if it names the package in an affected version, or in a form that can't be read. Only its
+  text counts: whether a command reads the file, and which, is not known;
+* a committed copy of the package's own code, in an affected version: no version change reaches it.
 
-Tests, documentation and examples are left out: nobody installs from them.
+Tests, documentation and examples are left out: nothing is installed from them.
 """
 
 import posixpath
@@ -58,10 +57,10 @@ from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.lazy_patterns import lazy_pattern
 from fallback_tier.repo import RepoContext
 
-#: Files whose environments are made for tests alone.
+#: Files whose environments are made only for tests.
 _TEST_TOOLS = frozenset({"tox.ini", "tox.toml", "toxfile.py", "noxfile.py"})
 
-#: Where other people's code lies, which a project may well install from.
+#: Folders of third-party code, from which a project may well install.
 _VENDORED = frozenset(
     {"vendor", "vendored", "_vendor", "_vendored", "third_party", "third-party", "external"}
     | {"extern", "site"}
@@ -70,7 +69,7 @@ _VENDORED = frozenset(
 #: Locks that are made from a manifest in their own folder, or from a workspace's members below.
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")
 
-#: Files that state the version of the code next to them, and how they do.
+#: Files that state the version of the code next to them, and the ways to state it.
 _METADATA = frozenset({"METADATA", "PKG-INFO"})
 _METADATA_FOLDER = lazy_pattern(r"(?P<name>.+?)(?:-\d[^-]*)?(?:-py\d[\d.]*)?\.(?:dist|egg)-info")
 _STATES_VERSION = lazy_pattern(
@@ -84,21 +83,21 @@ _VERSION = lazy_pattern(
 
 _COMMENT = lazy_pattern(r"(?:^|(?<=[ \t]))(?:#|REM[ \t]|//).*$", re.MULTILINE)
 _CONTINUATION = lazy_pattern(r"\\\r?\n")
-#: What follows a package's name, on the same line unless the file is a lock.
+#: The text after a package's name, on the same line unless the file is a lock.
 _OPERATOR = r"(?:===|==|~=|!=|<=|>=|<|>)"
 _SPECIFIER = lazy_pattern(
     rf"(?:\[[^\]\n]*\])?[ \t]*\(?(?P<specifier>{_OPERATOR}[ \t]*[\w.!*+-]+"
     rf"(?:[ \t]*,[ \t]*{_OPERATOR}[ \t]*[\w.!*+-]+)*)"
 )
 _ADDRESS = lazy_pattern(r"(?:\[[^\]\n]*\])?[ \t]*@[ \t]*(?P<place>[\w+.-]+:[^\s\"';,]+)")
-#: A version that is computed; not one of a matrix of CI, which tests several.
+#: A version that is computed; not one from a CI matrix, which tests several.
 _COMPUTED = lazy_pattern(
     r"(?:\[[^\]\n]*\])?[ \t]*(?:===?|~=|<=?)[ \t]*"
     r"(?:\$(?!\{\{)[({]?(?P<shell>\w*)|\{+[ ]?(?P<python>\w*)|%|[\"'][ \t]*[+%.])"
 )
-#: A release by its name alone, as ``uvx`` and ``uv tool`` take it.
+#: A release in the form that ``uvx`` and ``uv tool`` accept (``name@1.0``).
 _AT = lazy_pattern(r"(?:\[[^\]\n]*\])?@v?(?P<version>\d[\w.!+]*)")
-#: A colon before a digit is no value: it tags an image.
+#: A colon before a digit does not begin a value: it tags an image.
 _VALUE = lazy_pattern(
     rf"""(?!:\d)["']?[ \t]*[:=][ \t]*(?:\{{[^}}\n]*?\bversion["']?[ \t]*[:=][ \t]*)?["']?"""
     rf"(?P<specifier>{_OPERATOR}[ \t]*[\w.!*+-]+(?:[ \t]*,[ \t]*{_OPERATOR}[ \t]*[\w.!*+-]+)*"
@@ -113,7 +112,8 @@ _TOKEN = lazy_pattern(r"[^\s\"',;)\]]*")
 
 @dataclass(frozen=True)
 class _UnreadSource:
-    """``names_it``: the file names a package, in a version that is affected or can't be read.
+    """A source that was not read. ``names_it``: the file names a package, in a version that is affected or
+    can't be read.
 
     ``for_tests``: only environments of tox or nox do, which a project's users never install.
     """
@@ -127,25 +127,27 @@ class _UnreadSource:
 def unread_sources(
     repo: RepoContext, advisory: Advisory, only: Sequence[str] | None = None
 ) -> tuple[_UnreadSource, ...]:
-    """Return the sources that may bring in an affected version of the advisory's packages (``only``: of
-    these), unread."""
+    """Return the unread sources that may install an affected version of the advisory's packages. ``only``:
+    search only these packages."""
     sources = Sources.of(repo)
-    found = {one.path: one for one in _missing(sources)}
+    unread = {source.path: source for source in _missing(sources)}
     packages = frozenset(advisory.packages(ECOSYSTEM) if only is None else only)
-    for path, words, for_tests in _named(repo, sources, advisory, packages):
-        why = f"{path} names {words}, and which command installs from that file is not known here."
+    for path, mention, for_tests in _named(repo, sources, advisory, packages):
+        why = (
+            f"{path} names {mention}, and which command installs from that file is not known here."
+        )
         error = unsupported(why, "Raise or remove it there, and try again.")
-        found.setdefault(path, _UnreadSource(path, error, names_it=True, for_tests=for_tests))
+        unread.setdefault(path, _UnreadSource(path, error, names_it=True, for_tests=for_tests))
     for path, package, version in _copies(repo, packages):
         if is_affected(advisory, ECOSYSTEM, package, version):
             why = f"{path} holds a copy of {package} {version}, which no version change reaches."
             step = "Replace it with a fixed release, or remove it, and try again."
-            found.setdefault(path, _UnreadSource(path, unsupported(why, step), names_it=True))
-    return tuple(found.values())
+            unread.setdefault(path, _UnreadSource(path, unsupported(why, step), names_it=True))
+    return tuple(unread.values())
 
 
 def _missing(files: Sources) -> Iterator[_UnreadSource]:
-    """Includes that can't be read. What tests and examples include is left out."""
+    """Yield the unreadable includes, without those in tests and examples."""
     for target, by in files.missing.items():
         if not is_aside(by):
             which = "A command" if by == target else by
@@ -163,7 +165,8 @@ def _missing(files: Sources) -> Iterator[_UnreadSource]:
 def _named(
     repo: RepoContext, sources: Sources, advisory: Advisory, packages: frozenset[str]
 ) -> Iterator[tuple[str, str, bool]]:
-    """Each file that names a package so that it counts, with the words, and whether only tests use it."""
+    """Yield each file that names a package so that it counts, with the text, and whether only tests use
+    it."""
 
     def counts(package: str, declaration: Declaration | None) -> bool:
         return declaration is not None and only_affected(advisory, package, declaration)
@@ -171,24 +174,28 @@ def _named(
     for path in repo.tracked_files:
         if path in sources.texts or is_installed(path):
             continue
-        for place, words in _archives(path, packages, counts):
-            yield place, words, False
+        for source, mention in _archives(path, packages, counts):
+            yield source, mention, False
         if kind_of(path) is Kind.UV_LOCK:
-            for place, words in _vendored(repo, path, packages, counts):
-                yield place, words, False
-    in_folders = {it: searched_text(repo, it) for it in _in_folders(repo, sources)}
+            for source, mention in _vendored(repo, path, packages, counts):
+                yield source, mention, False
+    in_folders = {path: searched_text(repo, path) for path in _in_folders(repo, sources)}
     for path, text in {**sources.searched, **in_folders}.items():
         for package in sorted(mentioned(text, packages)):
             written = sources.literals.get(path)
             if written is not None:
                 text = without(written, literals(path, written, package))
-            # A lock's project may have the manifest: only what the lock holds is raised there.
+            # The manifest may belong to a lock's project, which raises only what the lock has.
             folders = PurePosixPath(path).parents
             is_locked = any(repo.has(str(folder / name)) for folder in folders for name in _LOCKS)
             counting = [*_counting(path, text, package, counts, locked=is_locked)]
-            # Environments of tox and nox often hold the oldest supported versions, to test with these.
+            # Environments of tox and nox often have the oldest supported versions, to test with these.
             is_test_tool = posixpath.basename(path) in _TEST_TOOLS
-            for_users = [it for it in counting if not is_test_tool and " in tool.tox." not in it]
+            for_users = [
+                mention
+                for mention in counting
+                if not is_test_tool and " in tool.tox." not in mention
+            ]
             if counting:
                 yield path, (for_users or counting)[0], not for_users
 
@@ -197,7 +204,7 @@ _Counts = Callable[[str, Declaration | None], bool]
 
 
 def _archives(path: str, packages: frozenset[str], counts: _Counts) -> Iterator[tuple[str, str]]:
-    """The file itself, if it is a package's archive: ``--find-links`` may name any folder."""
+    """Yield the file itself, if it is a package's archive: ``--find-links`` may name any folder."""
     parts = PurePosixPath(path).parts
     if not path.endswith((".whl", ".gz", ".zip", ".tgz", ".bz2", ".xz")):
         return
@@ -212,8 +219,8 @@ def _archives(path: str, packages: frozenset[str], counts: _Counts) -> Iterator[
 def _vendored(
     repo: RepoContext, path: str, packages: frozenset[str], counts: _Counts
 ) -> Iterator[tuple[str, str]]:
-    """Folders of other people's code in a uv.lock, which its tree takes for the project's own."""
-    with suppress(RecipeError, RepositoryError):  # its own project says so
+    """Yield a uv.lock's folders of third-party code, which its tree counts as the project's own."""
+    with suppress(RecipeError, RepositoryError):  # its own project reports it
         for name, version, table in locked_in_toml(path, repo.read_text(path)):
             package, folder = canonicalize_name(name), table_of(table, "source").get("directory")
             if folder is None or package not in packages or kind_of(f"{folder}/pyproject.toml"):
@@ -223,32 +230,32 @@ def _vendored(
 
 
 def _copies(repo: RepoContext, packages: frozenset[str]) -> Iterator[tuple[str, str, str]]:
-    """Committed code of the packages: the file that states the version, the name and the version."""
+    """Yield committed code of the packages: the file that states the version, the name and the version."""
     for path in repo.tracked_files:
         parts = PurePosixPath(path).parts
         folders = [part.lower() for part in parts[:-1]]
-        aside = is_aside("/".join(part for part in parts if part.lower() not in _VENDORED))
-        if aside or is_installed(path) or not folders:
+        is_left_out = is_aside("/".join(part for part in parts if part.lower() not in _VENDORED))
+        if is_left_out or is_installed(path) or not folders:
             continue
         metadata = _METADATA_FOLDER.fullmatch(parts[-2]) if parts[-1] in _METADATA else None
         if metadata is not None:
-            named = packages & {canonicalize_name(metadata["name"])}
+            named_packages = packages & {canonicalize_name(metadata["name"])}
         elif not _VENDORED.isdisjoint(folders) and _STATES_VERSION.fullmatch(parts[-1]):
             module = (
                 parts[-2] if parts[-1].startswith("_") or parts[-1] == "version.py" else parts[-1]
             )
-            named = packages & {canonicalize_name(module.removesuffix(".py"))}
+            named_packages = packages & {canonicalize_name(module.removesuffix(".py"))}
         else:
             continue
-        stated = _VERSION.search(repo.glimpse(path) or "") if named else None
+        stated = _VERSION.search(repo.glimpse(path) or "") if named_packages else None
         if stated is not None:
-            yield from ((path, package, stated["version"]) for package in named)
+            yield from ((path, package, stated["version"]) for package in named_packages)
 
 
 def _in_folders(repo: RepoContext, files: Sources) -> set[str]:
-    """Manifests of folders that requirements install from, if these are no manifests of this repository's
-    own (below ``vendor``)."""
-    folders = {place for path, text in files.texts.items() for place in local_folders(path, text)}
+    """Return manifests of folders that requirements install from, if they are not the repository's own
+    manifests (below ``vendor``)."""
+    folders = {folder for path, text in files.texts.items() for folder in local_folders(path, text)}
     return {
         path
         for path in repo.tracked_files
@@ -262,16 +269,16 @@ def _counting(
     path: str, text: str, package: str, counts: _Counts, *, locked: bool
 ) -> Iterator[str]:
     if kind_of(path) is Kind.SETUP_PY:
-        return  # its literals are read; what it leads to is searched
+        return  # its literals are read; files that it names are searched
     is_project = kind_of(path) is Kind.PYPROJECT
     if not is_project:
         yield from _in_text(text, package, counts)
     if path.endswith(".toml"):
-        with suppress(RecipeError):  # its own project says so
-            others = other_requirements(path, text, package) if is_project and not locked else ()
-            read = frozenset(it.keys for it in others)
-            above = () if is_project else (posixpath.basename(path),)
-            yield from _in_tables(parse_toml(path, text), above, package, counts, read)
+        with suppress(RecipeError):  # its own project reports it
+            entries = other_requirements(path, text, package) if is_project and not locked else ()
+            read = frozenset(entry.keys for entry in entries)
+            table_keys = () if is_project else (posixpath.basename(path),)
+            yield from _in_tables(parse_toml(path, text), table_keys, package, counts, read)
 
 
 def _in_text(text: str, package: str, counts: _Counts) -> Iterator[str]:
@@ -293,37 +300,38 @@ def _behind(text: str, match: re.Match[str], package: str, counts: _Counts) -> I
         return
     if start and text[start - 1] in "-_.":
         return  # the end of another name
-    if (found := _SPECIFIER.match(text, end)) is not None:
-        read = declaration_in(f"{package}{found['specifier']}", package)
-    elif (found := _COMPUTED.match(text, end)) is not None:
-        read = _of_variable(found["shell"] or found["python"] or "", text, package)
-        if read is None:
-            yield f"{match[0]}{found[0]}"
+    if (following := _SPECIFIER.match(text, end)) is not None:
+        declaration = declaration_in(f"{package}{following['specifier']}", package)
+    elif (following := _COMPUTED.match(text, end)) is not None:
+        declaration = _of_variable(following["shell"] or following["python"] or "", text, package)
+        if declaration is None:
+            yield f"{match[0]}{following[0]}"
             return
-    elif (found := _AT.match(text, end)) is not None:
-        read = declaration_in(f"{package}=={found['version']}", package)
-    elif (found := _ADDRESS.match(text, end)) is not None:
-        read = from_elsewhere(package, found["place"])
-    elif (found := _LOCKED.match(text, end)) is not None:
-        read = declaration_in(f"{package}=={found['version']}", package)
-    elif not match[0].isupper() and (found := _VALUE.match(text, end)) is not None:
-        read = _of_value(found["specifier"], package)
+    elif (following := _AT.match(text, end)) is not None:
+        declaration = declaration_in(f"{package}=={following['version']}", package)
+    elif (following := _ADDRESS.match(text, end)) is not None:
+        declaration = from_elsewhere(package, following["place"])
+    elif (following := _LOCKED.match(text, end)) is not None:
+        declaration = declaration_in(f"{package}=={following['version']}", package)
+    elif not match[0].isupper() and (following := _VALUE.match(text, end)) is not None:
+        declaration = _of_value(following["specifier"], package)
     else:
         return
-    if counts(package, read):
-        yield " ".join(f"{match[0]}{found[0]}".split())[:80]
+    if counts(package, declaration):
+        yield " ".join(f"{match[0]}{following[0]}".split())[:80]
 
 
 def _of_variable(name: str, text: str, package: str) -> Declaration | None:
-    """The pin that a variable is, if the text gives it one version; None: that can't be read."""
-    given = re.compile(rf"\b{name}\b[ \t]*(?:[:?]?=|:|[ \t])[ \t]*[\"']?(\d[\w.!+]*)")
-    versions = set(given.findall(text)) if name else ()
+    """Return the pin in a variable, if the text assigns it one version; None if that can't be read."""
+    assignment = re.compile(rf"\b{name}\b[ \t]*(?:[:?]?=|:|[ \t])[ \t]*[\"']?(\d[\w.!+]*)")
+    versions = set(assignment.findall(text)) if name else ()
     pins = [declaration_in(f"{package}=={version}", package) for version in versions]
     return pins[0] if len(pins) == 1 else None
 
 
 def _of_value(value: str, package: str) -> Declaration | None:
-    """A version or range without the name: a bare version is that release, or one of its line."""
+    """Return the declaration of a version or range without a name. A bare version means any
+    release that begins with it (``1.2``: ``==1.2.*``)."""
     plain = value.strip()
     if _OF_POETRY.match(plain):
         return poetry_specifier_in(plain)
@@ -331,18 +339,18 @@ def _of_value(value: str, package: str) -> Declaration | None:
     return declaration_in(f"{package}{specifier}", package)
 
 
-#: A range that PEP 440 does not know.
+#: A range in Poetry's own grammar, not PEP 440's.
 _OF_POETRY = lazy_pattern(r"\^|~(?!=)")
 
-#: In the name of a table in which a bare version may have a package installed; other tables may well have
-#: keys of packages' names. A range needs no such table.
+#: Part of the name of a table in which a bare version may install a package; other tables may well
+#: have keys with packages' names. A range counts in any table.
 _OF_PACKAGES = lazy_pattern(
     r"dep|requi|constraint|overrid|package|version|pin|lock|install|env|group|extra|feature|source|resol"
     r"|pip|pypi|conda|librar|libs|module|plugin|wheel|vendor|third|runtime|bundle|stub|dist",
     re.IGNORECASE,
 )
 
-#: Tables and arrays of pyproject.toml that have a reader.
+#: Tables and arrays of pyproject.toml that other code reads.
 _READ: frozenset[Keys] = frozenset(
     {
         ("project", "dependencies"),
@@ -360,21 +368,21 @@ _READ: frozenset[Keys] = frozenset(
 def _in_tables(
     value: Any, keys: Keys, package: str, counts: _Counts, read: frozenset[Keys]
 ) -> Iterator[str]:
-    """Requirements in other tables, and entries named like the package; not those at ``read``."""
+    """Yield requirements in other tables, and entries with the package's name; not those at ``read``."""
     if keys in _READ or keys in read:
         return
     if isinstance(value, str):
         if keys[:1] != ("project",):  # a description, an address
-            found = _in_text(value, package, counts)
+            texts = _in_text(value, package, counts)
             within = ".".join(key for key in keys if isinstance(key, str))
-            yield from (f"{words} in {within}" for words in found)
+            yield from (f"{text} in {within}" for text in texts)
     elif isinstance(value, list):
-        for at, item in enumerate(value):
-            yield from _in_tables(item, (*keys, at), package, counts, read)
+        for index, item in enumerate(value):
+            yield from _in_tables(item, (*keys, index), package, counts, read)
     elif isinstance(value, Mapping):
-        # uv's metadata has nothing installed.
+        # uv's dependency metadata is not installed.
         is_item = keys[2:3] != ("dependency-metadata",) and any(
-            isinstance(it, int) for it in keys[-1:]
+            isinstance(key, int) for key in keys[-1:]
         )
         name = value.get("name") if is_item else None
         if isinstance(name, str) and canonicalize_name(name) == package:
@@ -386,17 +394,23 @@ def _in_tables(
 
 
 def _entry(item: Any, keys: Keys, package: str, counts: _Counts) -> Iterator[str]:
-    """Yield the affected version of an entry with the package's name: a bare version counts only within a
-    table of packages, by its name or by that of one around it."""
+    """Yield the affected version of an entry with the package's name. A bare version counts only within a
+    table of packages, by the name of the table or of one around it."""
     table = item if isinstance(item, Mapping) else {"version": item}
     version = table.get("version")
-    places = [one for one in map(table.get, ("url", "path", "file")) if isinstance(one, str)]
-    read = from_elsewhere(package, *places) if places else None
+    addresses = [
+        value for value in map(table.get, ("url", "path", "file")) if isinstance(value, str)
+    ]
+    declaration = from_elsewhere(package, *addresses) if addresses else None
     version = version.strip(" \"'") if isinstance(version, str) else ""
     is_of_packages = isinstance(keys[-1], int) or any(
-        _OF_PACKAGES.search(str(it)) for it in keys[1:-1]
+        _OF_PACKAGES.search(str(key)) for key in keys[1:-1]
     )
     if version and version[0] in ("0123456789=<>~!^" if is_of_packages else "=<>~!^"):
-        read = _of_value(version, package)
-    if read is not None and (read.taken or read.clauses) and counts(package, read):
-        yield f"{package} {read.taken or read.pep440} in {'.'.join(map(str, keys))}"
+        declaration = _of_value(version, package)
+    if (
+        declaration is not None
+        and (declaration.taken or declaration.clauses)
+        and counts(package, declaration)
+    ):
+        yield f"{package} {declaration.taken or declaration.pep440} in {'.'.join(map(str, keys))}"
