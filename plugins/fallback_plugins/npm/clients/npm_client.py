@@ -97,7 +97,7 @@ class NpmClient:
         )
 
     def update(self, files: Files, packages: Sequence[str]) -> Files:
-        """Return the files with each copy of these packages raised as far as its dependents' ranges allow."""
+        """Return the files with each copy of these packages as high as its dependents' ranges allow."""
         return self._after(["update", *packages], files, files, {})
 
     def deprecated(self, files: Files) -> frozenset[tuple[str, str]] | None:

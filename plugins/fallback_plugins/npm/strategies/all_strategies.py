@@ -229,7 +229,7 @@ class RefreshOrBump(NpmStep):
             target = self.targets.lowest(node, near, tree=at.tree)
         target = target or self.targets.lowest(node, everyone, tree=at.tree)
         if target is None and any(excludes(spec, node.version) for spec in required):
-            # If a dependent excludes the installed version, that says nothing about the versions that serve.
+            # A dependent excludes the installed version, so versions near it tell nothing of what serves.
             published = self.targets.published(node.name, node.version)
             target = next(filter(everyone, published), None)
         return target
