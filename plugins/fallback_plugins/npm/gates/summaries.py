@@ -50,8 +50,8 @@ _EXIT = re.compile(r"^  exitCode: (?!0$|1$|null$)(.+)$")
 
 def tests_of_tap_16(text: str) -> list[tuple[str, str]] | None:
     """Return the tests of a log that ends as tap 16's do: (``file > test > subtest``, ``passed`` or
-    ``failed``). None: it ends otherwise, counts other failures, or has output that can't be distinguished from
-    explanations. A test that contains tests counts only if it fails by more than they do."""
+    ``failed``). None: it ends otherwise, counts other failures, or has output that can't be told apart
+    from explanations. A test that contains tests counts only if it fails by more than they do."""
     ends = _TAP_16.findall(text)
     if not ends:
         return None

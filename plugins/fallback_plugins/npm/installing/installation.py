@@ -257,7 +257,7 @@ class Inputs:
         return tuple(private) if len(private) < len(self.members) else ()
 
     def for_tests(self) -> tuple["Inputs", dict[str, list[str]]]:
-        """Return the inputs with only its dependencies and test tools, and the names of what is left out."""
+        """Return the inputs with only dependencies and test tools, and the names of what is left out."""
         private = self.private_members
         members = zip(self.members, self.own[1:], strict=True)
         public = [path for member, path in members if member not in private]
@@ -294,7 +294,7 @@ def _lernas_manifests(repo: RepoContext, site: Site) -> tuple[str, ...]:
 
 
 def _without_workspace_specs(text: str) -> str:
-    """Return a manifest with "*" instead of ``workspace:`` specs: npm takes the package in the workspace."""
+    """Return a manifest with "*" instead of ``workspace:`` specs: npm takes the workspace's package."""
     facts = parse_manifest(MANIFEST, text)
     if _WORKSPACE not in text:
         return text
@@ -788,8 +788,12 @@ class Installation:
             packages=()
             if by_lock
             else tuple(
-                ResolvedPackage(key=it.place, name=_plain(it.own_name), version=_plain(it.version))
-                for it in packages_in(entry)
+                ResolvedPackage(
+                    key=package.place,
+                    name=_plain(package.own_name),
+                    version=_plain(package.version),
+                )
+                for package in packages_in(entry)
             ),
         )
         return installed, resolution
@@ -945,8 +949,8 @@ def _moved(before: DependencyTree, after: DependencyTree) -> dict[tuple[str, str
     moves: dict[tuple[str, str], str] = {}
     for name, nodes in before.by_name.items():
         old, new = (
-            {node.version for node in one if is_orderable(ECOSYSTEM, node.version)}
-            for one in (nodes, after.of(name))
+            {node.version for node in same_name if is_orderable(ECOSYSTEM, node.version)}
+            for same_name in (nodes, after.of(name))
         )
         for gone in old - new:
             higher = [

@@ -86,8 +86,8 @@ class Targets:
             return ()
 
     def admits(self, package: str, spec: str, version: str) -> bool:
-        """Return whether a spec admits a version (``specs.admits``). A dist-tag admits versions up to the one
-        that it names now, if that is safe."""
+        """Return whether a spec admits a version (``specs.admits``). A dist-tag admits versions up to the
+        one that it names now, if that is safe."""
         tag = split_alias(spec)[1]
         if self.registry is None or not is_tag(tag):
             return admits(spec, version)
@@ -180,12 +180,12 @@ class Targets:
         ):
             return version
         higher = [
-            other
-            for other in release_by_version
-            if compare_versions(ECOSYSTEM, other, version) > 0
-            and not is_prerelease(ECOSYSTEM, other)
-            and not release_by_version[other].deprecated
-            and self.is_safe(package, other)
+            candidate
+            for candidate in release_by_version
+            if compare_versions(ECOSYSTEM, candidate, version) > 0
+            and not is_prerelease(ECOSYSTEM, candidate)
+            and not release_by_version[candidate].deprecated
+            and self.is_safe(package, candidate)
         ]
         near = [candidate for candidate in higher if compatible(candidate, version)]
         if near or version not in release_by_version:

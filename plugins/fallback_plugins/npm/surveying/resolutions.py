@@ -84,10 +84,10 @@ _BLANK = {"yarn": (YARN_LOCK, ""), "pnpm": (PNPM_LOCK, "lockfileVersion: '9.0'\n
 def is_refused(error: RecipeError) -> bool:
     """Return whether registries answered the client, and it can't install what the files require."""
     return any(
-        it.kind in {BlockerKind.CONFLICT, BlockerKind.NOT_PUBLISHED}
-        or it.status == HTTPStatus.NOT_FOUND
-        or (it.kind is BlockerKind.CLIENT and _REFUSES.search(it.constraint))
-        for it in error.blockers
+        blocker.kind in {BlockerKind.CONFLICT, BlockerKind.NOT_PUBLISHED}
+        or blocker.status == HTTPStatus.NOT_FOUND
+        or (blocker.kind is BlockerKind.CLIENT and _REFUSES.search(blocker.constraint))
+        for blocker in error.blockers
     )
 
 
@@ -101,8 +101,8 @@ def blank_lock(client: Client, files: Files) -> Files:
 @dataclass(frozen=True)
 class CommandResolution:
     """The resolution of a project's install command. ``lock``: the lock that it has or would get, which
-    determines the client; None: npm's. ``repo``: the base commit, whose copies share what was resolved, once
-    per fix (ADR-0102)."""
+    determines the client; None: npm's. ``repo``: the base commit, whose copies share what was resolved,
+    once per fix (ADR-0102)."""
 
     files: Files
     lock: str | None
@@ -225,10 +225,12 @@ class CommandResolution:
         )
         origins = _origins(files)
         packages = tuple(
-            one.model_copy(update=dict(zip(("origin", "digest"), origins[one.key], strict=True)))
-            if one.key in origins
-            else one
-            for one in resolution.packages
+            package.model_copy(
+                update=dict(zip(("origin", "digest"), origins[package.key], strict=True))
+            )
+            if package.key in origins
+            else package
+            for package in resolution.packages
         )
         return resolution.model_copy(update={"packages": packages})
 
@@ -325,8 +327,8 @@ def _origins(files: Files) -> dict[str, tuple[str, str]]:
     entries = lock_entries(files.lock, files.lock_text) if files.lock else ()
     is_by_range = files.lock is not None and PurePosixPath(files.lock).name == YARN_LOCK
     return {
-        f"{it.name}@{it.version}" if is_by_range else it.key: (it.address, it.digest)
-        for it in entries
+        f"{entry.name}@{entry.version}" if is_by_range else entry.key: (entry.address, entry.digest)
+        for entry in entries
     }
 
 
