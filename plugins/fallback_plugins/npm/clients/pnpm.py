@@ -208,7 +208,7 @@ class PnpmClient:
     name: str = field(default="pnpm", init=False)
 
     def tree(self, files: Files) -> DependencyTree:
-        """Return the tree (``Client.tree``). The lock has the ranges of projects and of peers, no others."""
+        """Return the tree (``Client.tree``). The lock has the ranges of projects and of peers only."""
         return pnpm_tree(files)
 
     def resolve(self, files: Files, wanted_versions: WantedVersions | None = None) -> Files:
@@ -245,9 +245,9 @@ class PnpmClient:
         )
 
     def with_override(self, files: Files, parent: str | None, package: str, version: str) -> Files:
-        """Return the files with an override ``parent>package``: it applies to every direct dependency of any
-        parent of that name. It is written to the file from which the project's pnpm reads overrides: from
-        version 11 on, only the workspace's file.
+        """Return the files with an override ``parent>package``: it applies to every direct dependency of
+        any parent of that name. It is written to the file from which the project's pnpm reads overrides:
+        from version 11 on, only the workspace's file.
 
         Raises RecipeError if that file doesn't exist, or an override can't be added to it."""
         key = package if parent is None else f"{parent}>{package}"

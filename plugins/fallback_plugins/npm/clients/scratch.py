@@ -86,8 +86,8 @@ def check_named(path: str, facts: Any) -> None:
 
 
 def check_lock_names(lock: str, text: str) -> None:
-    """Check the names of packages in a lock of yarn or pnpm, as ``check_named`` does. npm checks those in its
-    own locks itself, and those of newer yarns have no slashes. Raises RecipeError, also for a lock that
+    """Check the names of packages in a lock of yarn or pnpm, as ``check_named`` does. npm checks those in
+    its own locks itself, and those of newer yarns have no slashes. Raises RecipeError, also for a lock that
     can't be read."""
     name = PurePosixPath(lock).name
     names: Iterable[str] = ()

@@ -216,8 +216,8 @@ class YarnClient:
         return yarn_tree(files)
 
     def resolve(self, files: Files, wanted_versions: WantedVersions | None = None) -> Files:
-        """Resolve the files (``Client.resolve``). Each dependent's range counts by itself: yarn can give two
-        dependents two versions."""
+        """Resolve the files (``Client.resolve``). Each dependent's range counts by itself: yarn can give
+        two dependents two versions."""
         return self._resolved(files, wanted_versions or {}, ())
 
     def update(self, files: Files, packages: Sequence[str]) -> Files:
@@ -328,8 +328,8 @@ def yarn_project(files: Files, lock: YarnLock) -> tuple[Mapping[str, str], tuple
             "Run `yarn install` with that yarn, and commit the lock that it writes.",
         )
     prefix = "" if files.folder == "." else f"{files.folder}/"
-    known = files.folders | dict(files.manifests)
-    texts = {path.removeprefix(prefix): text for path, text in known.items()}
+    sources = files.folders | dict(files.manifests)
+    texts = {path.removeprefix(prefix): text for path, text in sources.items()}
     for path, manifest in _folders(lock):
         texts.setdefault(path, json.dumps(manifest))
     unseen = [ask for ask in unseen_asks(lock, manifests.values()) if lock.by_pattern[ask].resolved]

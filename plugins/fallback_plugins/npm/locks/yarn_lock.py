@@ -1,5 +1,5 @@
-"""yarn.lock of yarn classic (format version 1): parsed strictly, and written without other changes. Locks of
-yarn from version 2 on, and of bun, are only read (the last part).
+"""yarn.lock of yarn classic (format version 1): parsed strictly, and written without other changes. Locks
+of yarn from version 2 on, and of bun, are only read (the last part).
 
 A lock is a prologue and *blocks*. A block's first line has the patterns (``name@range``) that it
 answers; the lines below have the version. An unchanged block keeps every byte, whichever yarn wrote it.
