@@ -72,7 +72,7 @@ class NpmRegistry:
     _bundled: dict[tuple[str, str], tuple[Bundled, ...]] = field(default_factory=dict, init=False)
 
     def releases(self, package: str) -> tuple[Release, ...]:
-        """Return all published versions except pre-releases, lowest first. Raises RecipeError, ToolError."""
+        """Return each published version but pre-releases, lowest first. Raises RecipeError, ToolError."""
         # The range makes npm answer with every version's own fields, not with those of the latest.
         return self._kept(_releases, package, f"{package}@>=0.0.0", *_FIELDS)
 
