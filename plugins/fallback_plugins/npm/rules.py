@@ -162,7 +162,7 @@ class NpmRules(EcosystemRules):
         return None
 
     def age_exception_keys(self, package: str) -> Sequence[str]:  # noqa: ARG002
-        """Return none: no manifest of npm has exceptions."""
+        """Return no keys: no manifest of npm has exceptions."""
         return ()
 
 

@@ -27,7 +27,7 @@ from fallback_tier.outcome import Blocker
 #: Seconds for one fetch.
 _FETCH_TIMEOUT_S = 120.0
 
-#: Most bytes of an archive as it is fetched, and unpacked (which is read, not stored). npm's own, which
+#: Most bytes of an archive as it is fetched, and unpacked (the data is skipped, not stored). npm's own, which
 #: bundles some 200 packages, has 3 MB and 12 MB.
 MAX_ARCHIVE_BYTES = 64 * 1024 * 1024
 MAX_UNPACKED_BYTES = 512 * 1024 * 1024
@@ -52,7 +52,7 @@ class Bundled:
 
 def bundled_in(package: str, version: str, clients: ClientRunner) -> tuple[Bundled, ...]:
     """Return what a release bundles; npm caches the release. Raises RecipeError, ToolError."""
-    # npm gets nothing else that it could fetch than an exact version of the registry.
+    # npm is given an exact version of the registry, and nothing else that it could fetch.
     what = f"What {package} {version} bundles could not be read"
     arguments = ["pack", f"{package}@{version}", "--ignore-scripts", "--loglevel=error"]
     with scratch_project({MANIFEST: "{}"}) as folder:
@@ -80,7 +80,7 @@ def packed_in(archive: Path, what: str) -> tuple[Bundled, ...]:
 
 
 def _read(archive: Path, manifests: re.Pattern[str] = _BUNDLED) -> Iterator[Bundled]:
-    """Yield the packages of an archive. Raises ValueError, too, if it is larger than a bound."""
+    """Yield the packages of an archive. Raises ValueError, too, if it exceeds a limit."""
     if archive.stat().st_size > MAX_ARCHIVE_BYTES:
         raise ValueError(f"it has more than {MAX_ARCHIVE_BYTES} bytes")
     unpacked = 0

@@ -24,7 +24,8 @@ DEFAULT_LOCK = "package-lock.json"
 #: No git transport is allowed, as older releases of npm do not know ``allow-git``.
 _ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none"}
 
-#: Forbids to fetch from an address that a manifest or a package names; and npm's error if it would.
+#: The option that forbids fetching from named addresses, and npm's error for a manifest or a package that
+#: names one.
 _NO_REMOTE, _REMOTE_REFUSED = "--allow-remote=none", "EALLOWREMOTE"
 
 #: The option that ignores peers, and npm's error for packages that exclude each other.

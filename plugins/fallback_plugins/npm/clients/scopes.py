@@ -100,7 +100,7 @@ class _Users:
 
     @classmethod
     def of(cls, clients: ClientRunner) -> "_Users":
-        """Return them as npm lists them, without secrets."""
+        """Return the scopes and addresses that npm lists, without secrets."""
         with scratch_project({MANIFEST: "{}"}) as folder:
             arguments = ["config", "list", "--long", "--loglevel=silent"]
             result = clients.run("npm", arguments, cwd=folder, timeout_s=_CONFIG_TIMEOUT_S)

@@ -47,7 +47,7 @@ YARN = PinnedClient(
     code="488f980886ac23c25c5d7dd1accde35235541c996550d3a57b4b63f3f1c1c4af",
 )
 
-#: Seconds for one run. A version that is wanted and that the lock doesn't hold takes two.
+#: Seconds for one run. If the lock doesn't hold a wanted version, two runs are made.
 YARN_TIMEOUT_S = 300.0
 
 _LOCK, _MANIFEST, _RESOLUTIONS = "yarn.lock", "package.json", "resolutions"

@@ -233,7 +233,7 @@ class Inputs:
         return {**files.texts, **self.patches}
 
     def for_npm(self) -> "Inputs":
-        """Return the inputs for npm: its manifests express what only pnpm reads from elsewhere."""
+        """Return the inputs for npm: the root's manifest names the members, and no spec is ``workspace:``."""
         manifests = {
             path: _without_workspace_specs(self.files.manifests[path]) for path in self.own
         }
@@ -695,8 +695,8 @@ class Installation:
         return Installed.kept(self._entry())
 
     def contents(self) -> str:
-        """Return a digest of what a run in it uses: runs with different digests differ. Raises as
-        ``install`` does."""
+        """Return everything that a run in it uses, as a text: a run with another text is another run.
+        Raises as ``install`` does."""
         here = interpreters(self.context.clients)
         if not self.inputs.declares:
             return f"{self.wanted.asked} {here}"

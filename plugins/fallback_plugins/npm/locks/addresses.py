@@ -64,7 +64,7 @@ class Origin:
 
 
 def is_registrys(address: str, name: str, version: str = "") -> bool:
-    """Return whether an address is a registry's for a package (for one release, if ``version`` is given), in
+    """Return whether an address is a registry's for a package (one release, if ``version`` is given), in
     its plain form. Nearly all are: reading each with ``origin_of`` would take half of a plan's time."""
     above, sign, file = address.rpartition("/-/")
     if not sign or not above.endswith(f"/{name}") or _NOT_PLAIN.search(address):

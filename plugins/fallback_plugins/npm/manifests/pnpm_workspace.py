@@ -119,9 +119,7 @@ def has_aliases(text: str) -> bool:
     """Return whether YAML has aliases: a line of them can expand to gigabytes. Raises YAMLError."""
     import yaml
 
-    if (
-        _MAYBE_ALIAS.search(text) is None
-    ):  # the usual case; reading all events takes as long as loading
+    if _MAYBE_ALIAS.search(text) is None:  # usually; reading all events takes as long as loading
         return False
     events = yaml.parse(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
     return any(isinstance(event, yaml.AliasEvent) for event in events)

@@ -80,7 +80,7 @@ class Strategies(NpmStep):
         return Strategy(LadderStep.OVERRIDE, forced.attempt, together=False)
 
     def pruned(self, at: NpmPosition, originals: Mapping[str, str]) -> NpmPosition:
-        """Restore each changed manifest, if its change is not needed: no further copy is affected then."""
+        """Return the position without unneeded changes of manifests: no further copy is affected then."""
         affected = {node.key for node in self.judge.affected(at.tree)}
         changed = [path for path, text in originals.items() if at.files.manifests[path] != text]
         for path in changed if len(changed) > 1 else ():
@@ -229,7 +229,7 @@ class RefreshOrBump(NpmStep):
             target = self.targets.lowest(node, near, tree=at.tree)
         target = target or self.targets.lowest(node, everyone, tree=at.tree)
         if target is None and any(excludes(spec, node.version) for spec in required):
-            # A dependent excludes the installed version, so versions near it tell nothing of what serves.
+            # The installed version is outside of a required range: an unnamed version may serve.
             published = self.targets.published(node.name, node.version)
             target = next(filter(everyone, published), None)
         return target
@@ -394,7 +394,7 @@ class Override(NpmStep):
     not require the affected one."""
 
     def refusal(self, at: NpmPosition, package: str) -> RecipeError | None:
-        """Refuse what the project itself requires: that is raised, never overridden."""
+        """Return a refusal if the project itself requires the package: that is raised, never overridden."""
         root_asks = [ask for node in self.affected(at, package) for ask in asked_by_root(at, node)]
         if not root_asks:
             return None

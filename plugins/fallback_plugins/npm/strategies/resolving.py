@@ -129,7 +129,7 @@ def judge_of(advisory: Advisory, ages: Ages | None = None) -> ResultRules[Files]
 
 
 def asked_by_root(at: NpmPosition, node: Node) -> tuple[DependencyEdge, ...]:
-    """Return by which edges the project, or a member of it, itself requires a copy."""
+    """Return the edges by which the project, or a member of it, requires a copy itself."""
     return tuple(
         ask for dependent, ask in at.tree.dependents(node.key) if at.tree.is_root(dependent)
     )
