@@ -68,7 +68,7 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
     elsewhere = Elsewhere(repo, advisory, clients)
     for path, affected in elsewhere.affected:
         unread.note(path, affected)
-    for site in (command for found in discover(repo) for command in found.each):
+    for site in (command for root_site in discover(repo) for command in root_site.each):
         project = NpmProject(site, repo, clients, unread=unread)
         try:
             if _is_held(project, advisory):
@@ -284,7 +284,7 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
     quiet = repo.settings.model_copy(update={"offline": True})
     repo = repo.model_copy(update={"settings": quiet})
     unread = left_out(names, repo)
-    for site in (command for found in discover(repo) for command in found.each):
+    for site in (command for root_site in discover(repo) for command in root_site.each):
         project = NpmProject(site, repo, clients, unread=unread)
         steps: list[Move | Left] = []
         try:

@@ -27,8 +27,8 @@ from fallback_tier.outcome import Blocker
 #: Seconds for one fetch.
 _FETCH_TIMEOUT_S = 120.0
 
-#: Most bytes of an archive as it is fetched, and unpacked (the data is skipped, not stored). npm's own, which
-#: bundles some 200 packages, has 3 MB and 12 MB.
+#: Most bytes of an archive as it is fetched, and unpacked (the data is skipped, not stored). npm's own,
+#: which bundles some 200 packages, has 3 MB and 12 MB.
 MAX_ARCHIVE_BYTES = 64 * 1024 * 1024
 MAX_UNPACKED_BYTES = 512 * 1024 * 1024
 

@@ -46,7 +46,7 @@ _SELF = "."
 
 @dataclass
 class NpmClient:
-    """The real npm. One object serves one resolution: it remembers that the registry was asked."""
+    """The real npm. One object serves one resolution: it remembers that the registry was queried."""
 
     clients: ClientRunner
     name: str = field(default="npm", init=False)
@@ -75,10 +75,10 @@ class NpmClient:
         # npm would add a lower version next to the higher one, not in its place.
         higher = [
             node.key
-            for (package, held), wanted_version in wanted_versions.items()
-            if compare_versions(ECOSYSTEM, wanted_version, held) < 0
+            for (package, current), wanted_version in wanted_versions.items()
+            if compare_versions(ECOSYSTEM, wanted_version, current) < 0
             for node in tree.of(package)
-            if node.version == held
+            if node.version == current
         ]
         stricter_files = stricter.files.with_lock(without(files.lock_text, higher))
         resolved = self._after(["install"], files, stricter_files, stricter.specs)

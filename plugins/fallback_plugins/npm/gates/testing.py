@@ -297,8 +297,10 @@ def run_suite(
     suite_run = SuiteRun.read(result, totals, report, "; ".join(remarks))
     if totals is None and not (result.ok or result.timed_out or result.truncated):
         suite_run = replace(suite_run, failing=failing_names(result.output) or None)
-    others = run.others if suite_run.report is not None and not suite_run.report.failed else set()
-    digest = sha256("\n".join(sorted(others)).encode()).hexdigest()
+    other_lines = (
+        run.others if suite_run.report is not None and not suite_run.report.failed else set()
+    )
+    digest = sha256("\n".join(sorted(other_lines)).encode()).hexdigest()
     return replace(suite_run, others=digest, command=suite.commands[0], can_select=run.asked)
 
 

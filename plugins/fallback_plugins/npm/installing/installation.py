@@ -9,8 +9,8 @@ Installing is a ladder (ADR-0039), the most exact way first:
 
 npm also tries each with its older rule for peers, if the newer one prevents it. The first way that works
 counts; each that fails is recorded with its client's own reason. Downloads run outside the sandbox, over
-copies of texts, with all scripts disabled. What was installed is stored as a read-only layer below the
-tree; commands in the tree run inside the sandbox.
+copies of texts, with all scripts disabled. The installed packages are stored as a read-only layer below
+the tree; commands in the tree run inside the sandbox.
 """
 
 import json
@@ -233,7 +233,7 @@ class Inputs:
         return {**files.texts, **self.patches}
 
     def for_npm(self) -> "Inputs":
-        """Return the inputs for npm: the root's manifest names the members, and no spec is ``workspace:``."""
+        """Return the inputs for npm: the root's manifest names the members; no spec is ``workspace:``."""
         manifests = {
             path: _without_workspace_specs(self.files.manifests[path]) for path in self.own
         }
@@ -262,14 +262,17 @@ class Inputs:
         members = zip(self.members, self.own[1:], strict=True)
         public = [path for member, path in members if member not in private]
         fewer = replace(self, own=(*self.own[:1], *public)).for_npm() if private else self
-        texts, others = {}, dict[str, None]()
+        texts, other_dependencies = {}, dict[str, None]()
         for path, facts in zip(fewer.own, fewer._manifests, strict=True):
             declared, tools = facts.get(_DEV), test_tools(facts)
             if isinstance(declared, dict):
                 test_dependencies = {name: spec for name, spec in declared.items() if name in tools}
-                others |= dict.fromkeys(name for name in declared if name not in tools)
+                other_dependencies |= dict.fromkeys(name for name in declared if name not in tools)
                 texts[path] = json.dumps({**facts, _DEV: test_dependencies})
-        left_out = {"private members": list(private), "other devDependencies": list(others)}
+        left_out = {
+            "private members": list(private),
+            "other devDependencies": list(other_dependencies),
+        }
         return fewer._with(texts), {what: names for what, names in left_out.items() if names}
 
     def _with(self, manifests: Mapping[str, str]) -> "Inputs":
@@ -675,7 +678,7 @@ class Installation:
 
     @cached_property
     def inputs(self) -> Inputs:
-        """The inputs; a workspace's member has its workspace's. Raises RepositoryError."""
+        """Return the inputs; a workspace's member has its workspace's. Raises RepositoryError."""
         return Inputs.of(self._repo, self.folder)
 
     @property
@@ -684,8 +687,8 @@ class Installation:
         return dict(entries(self._facts.get("scripts")))
 
     def install(self) -> Installed:
-        """Install as much as possible, once for these manifests. What no lock of the project decides is
-        the same as at the base commit, except what the patch moves (ADR-0102).
+        """Install as much as possible, once for these manifests. Versions that no lock of the project
+        decides are those of the base commit, except what the patch moves (ADR-0102).
 
         Raises RecipeError, RepositoryError (a manifest can't be read), ToolMissingError; ToolFailedError if
         no registry answers, or if what was resolved for this fix is not available any more.
@@ -920,7 +923,7 @@ class Installation:
 
     @cached_property
     def _start(self) -> Earlier | None:
-        """What the recipe resolved these manifests to, or None."""
+        """Return what the recipe resolved these manifests to, or None."""
         with suppress(RecipeError, RepositoryError):
             files = self._site.files(self._repo)
             lock, clients = self._site.client_lock(files), self.context.clients

@@ -275,8 +275,8 @@ def _as_declared(
         if isinstance(entry := packages.get(key), dict):
             manifest = parse_manifest(path, text)
             declared = {name: manifest[name] for name in _DECLARING if name in manifest}
-            others = {name: value for name, value in entry.items() if name not in _DECLARING}
-            merged[key] = others | declared
+            undeclared = {name: value for name, value in entry.items() if name not in _DECLARING}
+            merged[key] = undeclared | declared
     return merged
 
 

@@ -77,12 +77,12 @@ def declare(
 
 def of_other_lines(files: Files, tree: DependencyTree, node: Node) -> frozenset[PlaceKey]:
     """Return the declarations that another installed copy of the package answers, and this one can't."""
-    others = [copy.version for copy in tree.of(node.name) if copy.version != node.version]
+    other_versions = [copy.version for copy in tree.of(node.name) if copy.version != node.version]
     return frozenset(
         (path, place.section, place.key)
         for path, place in declarations(files, node.name)
         if not admits(place.spec, node.version)
-        and any(admits(place.spec, version) for version in others)
+        and any(admits(place.spec, version) for version in other_versions)
     )
 
 

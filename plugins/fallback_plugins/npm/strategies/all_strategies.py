@@ -184,9 +184,9 @@ class RefreshOrBump(NpmStep):
             target = self.targets.lowest(node, lambda _version: True)
             if target is None:
                 raise no_fix(node)
-            others = of_other_lines(at.files, at.tree, node)
+            other_lines = of_other_lines(at.files, at.tree, node)
             keys = {ask.name for ask in root_asks}
-            files = declare(files, node.name, keys, target, but_for=others)
+            files = declare(files, node.name, keys, target, but_for=other_lines)
         files = raise_overrides(client, files, places, target)
         wanted_versions = {**plan.wanted_versions, (node.name, node.version): target}
         plan = replace(plan, files=files, wanted_versions=wanted_versions)
@@ -407,7 +407,7 @@ class Override(NpmStep):
         (package,) = packages
         client, nodes = self.resolver.client, self.affected(at, package)
         forced = [pair for node in nodes for pair in self._forced(at.tree, node)]
-        others = {
+        moved_parents = {
             f"{copy.name} {version}": None for copy, version in forced if copy.name != package
         }
         files, has_overrides = at.files, False
@@ -422,7 +422,7 @@ class Override(NpmStep):
             after = self.resolver.resolve(files, wanted_versions)
             if not self.affected(after, package):
                 step = LadderStep.LOCK_REFRESH if files is at.files else None
-                return Reached(after, {package: tuple(others)}, step=step)
+                return Reached(after, {package: tuple(moved_parents)}, step=step)
         for copy, version in forced:
             for dependent, ask in self.targets.dependents(at.tree, copy.key):
                 if not admits(ask.spec, version):
@@ -435,7 +435,7 @@ class Override(NpmStep):
         # A dependent that admits the version gets no override, and keeps a copy that isn't shared.
         if self.affected(after, package):
             after = self.resolver.resolve(after.files, wanted_versions)
-        return Reached(after, {package: tuple(others)})
+        return Reached(after, {package: tuple(moved_parents)})
 
     def _forced(self, tree: DependencyTree, node: Node) -> list[tuple[Node, str]]:
         """Return the copy and its new version, or its dependents and theirs. Raises RecipeError."""

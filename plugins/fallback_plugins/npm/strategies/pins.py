@@ -1,4 +1,4 @@
-"""A package.json without a lock: declared versions, raised as text. What they require is unknown."""
+"""A package.json without a lock: declared versions, raised as text. Their own requirements are unknown."""
 
 from collections.abc import Iterator
 from itertools import chain

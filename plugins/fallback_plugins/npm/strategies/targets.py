@@ -53,9 +53,9 @@ class Targets:
 
         Those that the tree has come before the others: they bring no new code.
         """
-        held = {node.version for node in tree.of(package)} if tree else set()
+        in_tree = {node.version for node in tree.of(package)} if tree else set()
         return (
-            *self._safe(package, held, above),
+            *self._safe(package, in_tree, above),
             *self._safe(package, self._named_fixed(package), above),
         )
 

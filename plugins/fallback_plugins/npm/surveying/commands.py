@@ -211,9 +211,9 @@ class _Unlocked:
             return False
         folders = [*map(str, PurePosixPath(inside).parents)]
         is_got = any(
-            fnmatchcase(it, _plain(source))
+            fnmatchcase(candidate, _plain(source))
             for source in self.copied or ()
-            for it in (inside, *folders)
+            for candidate in (inside, *folders)
         )
         return is_got and not self._is_left_out(repo, context, inside)
 
@@ -266,7 +266,9 @@ class Commands:
     def installers(self, folder: str) -> frozenset[str]:
         """Return the clients that may install the project of a folder."""
         return frozenset(
-            it.client for it in self.found if it.installs and _is_about(it.path, folder)
+            command.client
+            for command in self.found
+            if command.installs and _is_about(command.path, folder)
         )
 
     def ignore_lock(self, repo: RepoContext, lock: str, client: str) -> bool:

@@ -239,7 +239,7 @@ def _loaded(address: str, name: str) -> Iterator[str]:
 
 
 def _is_answered(error: RecipeError | RepositoryError | ToolError) -> bool:
-    """Return whether a registry answered, or none was asked. Other failures would repeat."""
+    """Return whether a registry answered, or none was queried. Other failures would repeat."""
     return isinstance(error, RecipeError) and (
         is_refused(error) or any(blocker.kind not in _OF_REGISTRIES for blocker in error.blockers)
     )

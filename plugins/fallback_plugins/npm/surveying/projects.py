@@ -39,9 +39,9 @@ from fallback_tier.repo import RepoContext
 
 _NPMRC = ".npmrc"
 
-#: Lines of a repository's .npmrc that are read. Rules on the age of releases (``AGE_LINE``) are read too, and
-#: registries of scopes, which are compared with the user's own configuration (``scopes``). Any other line is
-#: dropped: it can name a program, or redirect requests.
+#: Lines of a repository's .npmrc that are read. Rules on the age of releases (``AGE_LINE``) are read too,
+#: and registries of scopes, which are compared with the user's own configuration (``scopes``). Any other
+#: line is dropped: it can name a program, or redirect requests.
 _HARMLESS = re.compile(r"^\s*(?:legacy-peer-deps|strict-peer-deps)\s*=\s*(?:true|false)\s*$")
 
 #: The client of each lock.

@@ -1,5 +1,5 @@
 """Resolutions of npm's install commands: a lock in step is parsed, otherwise the project's own client
-resolves into a scratch lock (ADR-0101). What no resolution covers is unknown.
+resolves into a scratch lock (ADR-0101). Anything that no resolution covers is unknown.
 """
 
 import json
@@ -239,8 +239,8 @@ class CommandResolution:
         """Return a sentence with the day of the kept resolution that is used offline; empty if none is."""
         if not self.repo.settings.offline or self.known is None or self.known is self.files:
             return ""
-        made = f"{self.client.name} resolved it on {self._cached.made_on:%Y-%m-%d}"
-        return f"{self._path} was not resolved again: {made}, from the same files."
+        clause = f"{self.client.name} resolved it on {self._cached.made_on:%Y-%m-%d}"
+        return f"{self._path} was not resolved again: {clause}, from the same files."
 
     @property
     def _path(self) -> str:
