@@ -410,24 +410,24 @@ def _commands(path: str, line: str) -> Iterator[ClientCommand]:
 
 def _command(path: str, program: str, words: list[str]) -> ClientCommand:
     plain: list[str] = []
-    option_packages: list[str] = []
+    named: list[str] = []
     rest = iter(words[1:])
     for word in rest:
         option, _, value = word.partition("=")
         if option in _PACKAGE and (value or program in _RUNNERS or _RUNS & {*plain}):
-            option_packages.append(value or next(rest, ""))
+            named.append(value or next(rest, ""))
         elif option in _VALUED and not value:
             next(rest, "")
         elif not word.startswith("-"):
             plain.append(word)
-        elif word == "--" and option_packages:
+        elif word == "--" and named:
             break
     client = _CLIENTS[program]
-    verbs = [word for word in plain[:2] if word != "global"] or [""]
+    verbs = [it for it in plain[:2] if it != "global"] or [""]
     is_run = program in _RUNNERS or verbs[0] in (_RUNS - ({"exec"} if client != "npm" else set()))
     arguments: list[str] = []
     if is_run:
-        arguments = option_packages or plain[0 if program in _RUNNERS else 1 :][:1]
+        arguments = named or plain[0 if program in _RUNNERS else 1 :][:1]
     elif verbs[0] in _ADDS:
         arguments = plain[plain.index(verbs[0]) + 1 :]
     elif verbs[0] in _CREATES:
