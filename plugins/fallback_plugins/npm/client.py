@@ -1,7 +1,7 @@
-"""What the npm ladder asks of a package client (npm, yarn, pnpm), as a protocol.
+"""Protocol of the package clients (npm, yarn, pnpm) that the npm ladder uses.
 
 A client works on texts: its lock is resolved in a scratch folder, never in the repository, without
-anybody's scripts and without the repository's own client configuration (it can name programs).
+any scripts and without the repository's own client configuration (it can name programs).
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,46 +33,46 @@ class Files:
 
     @property
     def root_manifest(self) -> str:
-        """Path of the root's package.json."""
+        """Return the path of the root's package.json."""
         return "package.json" if self.folder == "." else f"{self.folder}/package.json"
 
     @property
     def folders(self) -> dict[str, str]:
-        """The manifests of folders that are packages without being members, by path."""
-        found = (self.settings or {}).items()
-        return {path: text for path, text in found if path.endswith("/package.json")}
+        """Return the manifests of folders that are packages without being members, by path."""
+        texts = (self.settings or {}).items()
+        return {path: text for path, text in texts if path.endswith("/package.json")}
 
     def text(self, path: str) -> str:
-        """A manifest's text, or that of a settings file."""
+        """Return a manifest's text, or that of a settings file."""
         return self.manifests.get(path) or (self.settings or {})[path]
 
     def with_manifest(self, path: str, text: str) -> "Files":
-        """The same project with the text of one manifest, or of a settings file, replaced."""
+        """Return the same project with the text of one manifest, or of a settings file, replaced."""
         if path in (self.settings or {}):
             return replace(self, settings={**(self.settings or {}), path: text})
         return replace(self, manifests={**self.manifests, path: text})
 
     def with_manifests(self, texts: Mapping[str, str]) -> "Files":
-        """The same project with several such texts replaced."""
+        """Return the same project with several such texts replaced."""
         files = self
         for path, text in texts.items():
             files = files.with_manifest(path, text)
         return files
 
     def with_lock(self, text: str) -> "Files":
-        """The same project with another lock text."""
+        """Return the same project with another lock text."""
         return replace(self, lock_text=text)
 
     @property
     def texts(self) -> dict[str, str]:
-        """Every text by path, the lock among them."""
+        """Return the texts of the manifests and the lock by path."""
         return {**self.manifests, **({self.lock: self.lock_text} if self.lock else {})}
 
 
 @dataclass(frozen=True)
 class OverridePlace:
-    """An override: ``keys`` lead to it, ``spec`` is what it forces: of a ``$reference`` the declaration, of
-    a catalog's the entry. ``file``: its path; empty: the root's package.json."""
+    """An override: ``keys`` lead to it, ``spec`` is what it forces (the declaration that a ``$reference``
+    means, or a catalog's entry). ``file``: its path; empty: the root's package.json."""
 
     keys: tuple[str, ...]
     package: str
@@ -89,11 +89,11 @@ class Client(Protocol):
 
     @property
     def name(self) -> str:
-        """As messages call it: ``npm``, ``yarn``, ``pnpm``."""
+        """Return the name in messages: ``npm``, ``yarn``, ``pnpm``."""
         ...
 
     def tree(self, files: Files) -> DependencyTree:
-        """The lock as a resolved tree. ``Node.key`` is the lock's own; no client runs."""
+        """Return the lock as a resolved tree. ``Node.key`` is the lock's own; no client runs."""
         ...
 
     def resolve(self, files: Files, wanted_versions: WantedVersions | None = None) -> Files:
@@ -105,11 +105,11 @@ class Client(Protocol):
         ...
 
     def update(self, files: Files, packages: Sequence[str]) -> Files:
-        """The lock with every copy of these packages raised as far as its dependents' ranges allow."""
+        """Return the files with each copy of these packages as high as its dependents' ranges allow."""
         ...
 
     def overrides(self, files: Files, package: str) -> tuple[OverridePlace, ...]:
-        """The overrides (resolutions) that the project has for a package."""
+        """Return the overrides (resolutions) that the project has for a package."""
         ...
 
     def with_override(self, files: Files, parent: str | None, package: str, version: str) -> Files:

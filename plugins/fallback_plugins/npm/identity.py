@@ -1,4 +1,4 @@
-"""Which npm packages a repository is the source of: the names of its own manifests, parsed (ADR-0037)."""
+"""npm packages of which a repository is the source: the names of its own manifests, parsed (ADR-0037)."""
 
 import json
 import re
@@ -31,7 +31,7 @@ from fallback_tier.errors import RecipeError, ToolError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.repo import RepoContext
 
-#: Seconds for one question, and no second try: an answer is a second witness, never a condition.
+#: Seconds for one query, without a retry: an answer confirms, and is never required.
 LINKS_TIMEOUT_S = 20.0
 _ONCE = ("--fetch-retries=0", "--fetch-timeout=10000")
 
@@ -49,21 +49,23 @@ def own_packages(repo: RepoContext, names: Collection[str]) -> tuple[OwnPackage,
     """Return the packages of the root and its members; with a doubt, those of other folders with code."""
     # Most repositories name none of the packages.
     of_root = cache(lambda: frozenset(members(repo, ".", manifest_folders(repo))))
-    found = []
+    packages = []
     for path in repo.tracked_files:
         if PurePosixPath(path).name != MANIFEST or not is_manifest(path):
             continue
         if not names_any(readable_text(repo, path), names):
-            continue  # as most, which are not parsed
+            continue  # most manifests, which need not be parsed
         manifest = readable_manifest(repo, path)
         name = manifest.get("name")
         if not isinstance(name, str) or name not in names:
             continue
         folder = str(PurePosixPath(path).parent)
         doubt = "" if folder == "." or folder in of_root() else _doubt(path, manifest)
-        if not doubt or has_source(repo, path, lambda it: PurePosixPath(it).suffix in _CODE):
-            found.append(_package(name, path, manifest, doubt))
-    return tuple(found)
+        if not doubt or has_source(
+            repo, path, lambda source: PurePosixPath(source).suffix in _CODE
+        ):
+            packages.append(_package(name, path, manifest, doubt))
+    return tuple(packages)
 
 
 def _doubt(path: str, manifest: Mapping[str, Any]) -> str:
@@ -96,18 +98,18 @@ def source_links(package: str, clients: ClientRunner) -> tuple[str, ...]:
     if not is_package_name(package):
         return ()
     fields = ("name", "repository", "homepage", "bugs")
-    words = ["view", package, *fields, "--json", "--loglevel=silent", *_ONCE]
+    arguments = ["view", package, *fields, "--json", "--loglevel=silent", *_ONCE]
     try:
         with scratch_project({MANIFEST: "{}"}) as folder:
-            result = clients.run("npm", words, cwd=folder, timeout_s=LINKS_TIMEOUT_S)
+            result = clients.run("npm", arguments, cwd=folder, timeout_s=LINKS_TIMEOUT_S)
         answer = json.loads(result.output) if result.ok else None
     except (ToolError, RecipeError, ValueError, RecursionError):
         return ()
-    found = answer[-1] if isinstance(answer, list) and answer else answer
-    return _links(found) if isinstance(found, dict) else ()
+    facts = answer[-1] if isinstance(answer, list) and answer else answer
+    return _links(facts) if isinstance(facts, dict) else ()
 
 
 def _links(facts: Mapping[str, Any]) -> tuple[str, ...]:
-    """Each of them is an address, or an object with one."""
+    """Return a package's links. Each field has an address, or an object with one."""
     values = (facts.get(key) for key in ("repository", "homepage", "bugs"))
-    return texts(*(it.get("url") if isinstance(it, dict) else it for it in values))
+    return texts(*(value.get("url") if isinstance(value, dict) else value for value in values))

@@ -1,4 +1,4 @@
-"""What npm, yarn and pnpm projects install, for ``scan``: of a lock in step, or resolved by its client."""
+"""Packages that npm, yarn and pnpm projects install, for ``scan``: by a lock in step, or by its client."""
 
 import posixpath
 from collections.abc import Collection, Iterator
@@ -60,9 +60,9 @@ def _installed(project: NpmProject) -> Iterator[InstalledPackage | UnreadItem]:
         return
 
     def development_of(root: Node) -> Collection[str]:
-        # npm's lock has a root's folder, relative to its own; the others' trees its manifest.
-        own = in_folder(posixpath.normpath(posixpath.join(site.folder, root.key)), MANIFEST)
-        return development.get(root.key) or development.get(posixpath.normpath(own), ())
+        # A root's key in npm's lock is its folder, relative to the lock's; in other trees its manifest.
+        manifest = in_folder(posixpath.normpath(posixpath.join(site.folder, root.key)), MANIFEST)
+        return development.get(root.key) or development.get(posixpath.normpath(manifest), ())
 
     yield from installed(tree, ECOSYSTEM, site.path, development_of)
     for part in unlisted(site.path, missing):
@@ -72,17 +72,19 @@ def _installed(project: NpmProject) -> Iterator[InstalledPackage | UnreadItem]:
 def _requires_any(files: Files) -> bool:
     """Return whether a manifest requires anything, or has workspaces. Others may get no lock."""
     manifests = (parse_manifest(path, text) for path, text in files.manifests.items())
-    return any(it.get(place) for it in manifests for place in (*MEMBER_SECTIONS, "workspaces"))
+    return any(
+        manifest.get(key) for manifest in manifests for key in (*MEMBER_SECTIONS, "workspaces")
+    )
 
 
 def _development(files: Files) -> dict[str, Collection[str]]:
     """Return for each manifest the names that it declares only for development."""
-    found: dict[str, Collection[str]] = {}
+    names_by_manifest: dict[str, Collection[str]] = {}
     for path, text in files.manifests.items():
         manifest = parse_manifest(path, text)
-        others = {
+        installed_too = {
             key for section in INSTALLED_SECTIONS for key, _ in entries(manifest.get(section))
         }
         names = {key for key, _ in entries(manifest.get("devDependencies"))}
-        found[path] = frozenset(names - others)
-    return found
+        names_by_manifest[path] = frozenset(names - installed_too)
+    return names_by_manifest

@@ -30,7 +30,7 @@ class NpmEcosystem(RecipeEcosystem):
 
     @property
     def name(self) -> str:
-        """OSV's name of the ecosystem."""
+        """Return OSV's name of the ecosystem."""
         return ECOSYSTEM
 
     def manifests(self, tracked_files: Sequence[str]) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ class NpmEcosystem(RecipeEcosystem):
         return tuple(path for path in tracked_files if is_manifest(path))
 
     def own_packages(self, repo: RepoContext, names: Collection[str]) -> tuple[OwnPackage, ...]:
-        """The root's package, its workspaces' members, and other folders that may be published."""
+        """Return the root's package, its workspaces' members, and other folders that may be published."""
         from fallback_plugins.npm.identity import own_packages
 
         return own_packages(repo, names)
@@ -75,7 +75,7 @@ class NpmEcosystem(RecipeEcosystem):
         return _EDITABLE.get(name, ())
 
     def gates(self) -> Sequence[Gate]:
-        """npm's gates, cheapest first."""
+        """Return npm's gates, cheapest first."""
         from fallback_plugins.npm.gates.all_gates import build_gates
 
         return build_gates()
@@ -98,7 +98,7 @@ class NpmEcosystem(RecipeEcosystem):
         tree: RepoContext,
         argv: Sequence[str],  # noqa: ARG002 (nothing more is installed for a command)
     ) -> str:
-        """What is installed, to the byte."""
+        """Return the identity of what is installed, to the byte."""
         from fallback_plugins.npm.gates import testing
 
         return testing.runs_on(context, tree)
@@ -111,11 +111,11 @@ class NpmEcosystem(RecipeEcosystem):
         """
         from fallback_plugins.npm.gates.summaries import files_as_tests, summary
 
-        reported = summary(output)
-        if reported is None:
+        totals = summary(output)
+        if totals is None:
             return None
-        return max(0, reported.ran - reported.expected - files_as_tests(output))
+        return max(0, totals.ran - totals.expected - files_as_tests(output))
 
     def mentions(self, package: str, path: str, text: str) -> bool:
-        """Does this source file import or require the package?"""
+        """Return whether this source file imports or requires the package."""
         return mentions(package, path, text)

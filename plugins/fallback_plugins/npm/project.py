@@ -84,12 +84,12 @@ class InStep:
 
     @property
     def path(self) -> str:
-        """The lock."""
+        """Return the lock's path."""
         return self.project.path
 
     @property
     def ages(self) -> Ages:
-        """The project's own."""
+        """Return the project's rules on ages."""
         return self.project.ages
 
     def resolve(
@@ -105,41 +105,43 @@ class InStep:
         text = fix.texts.get(self.path) if fix is not None else None
         text = text or again.command.locked.lock_text
         tree = again.command.client.tree(again.files.with_lock(text))
-        # Whatever else is left was said of the project's first lock.
-        open_ones = tuple(it for it in fix.left if it.is_not_resolved) if fix is not None else ()
+        # The fix of the project's first lock reports whatever else is left.
+        open_ones = (
+            tuple(item for item in fix.left if item.is_not_resolved) if fix is not None else ()
+        )
         return ProjectFix({self.path: text}, (), open_ones, before=tree, after=tree)
 
 
 @dataclass(frozen=True)
 class NpmProject:
-    """One project, and the terms of its resolution: a choice in them is all that is made."""
+    """One project, and the terms of its resolution: if they have a choice, nothing else is changed."""
 
     site: Site
     repo: RepoContext
     clients: ClientRunner
     terms: Terms = FREE
-    #: Collects what is unknown of projects that are left out; None: it is raised.
+    #: Collects what is unknown of projects that are left out; None: errors are raised.
     unread: LeftOut | None = None
     #: Texts of the projects that are fixed already, by path: locks of one folder share their manifests.
     patched: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
 
     @property
     def path(self) -> str:
-        """The lock; without one, the manifest."""
+        """Return the path of the lock; without one, of the manifest."""
         return self.site.path
 
     @cached_property
     def files(self) -> Files:
-        """The texts as they are, or as another lock's fix left them. Raises RepositoryError."""
+        """Return the texts as they are, or as another lock's fix left them. Raises RepositoryError."""
         files = self.site.files(self.repo)
-        raised = {path: it for path, it in self.patched.items() if path in self.site.manifests}
+        raised = {path: text for path, text in self.patched.items() if path in self.site.manifests}
         files = replace(files, manifests={**files.manifests, **raised})
         lock = self.patched.get(self.site.lock or "")
         return files if lock is None else files.with_lock(lock)
 
     @cached_property
     def ages(self) -> Ages:
-        """Its rules on the age of releases."""
+        """Return its rules on the age of releases."""
         by_lock = self.site.lock is not None
 
         def published_at(package: str, version: str) -> datetime | None:
@@ -150,14 +152,14 @@ class NpmProject:
 
     @property
     def _registry(self) -> NpmRegistry:
-        """The registry client, shared by projects with the same registries."""
+        """Return the registry client, shared by projects with the same registries."""
         scopes = self.command.scopes
         key = "npm registry", scopes.identity
         return self.repo.once(key, lambda: NpmRegistry(scopes.over(self.clients)))
 
     @cached_property
     def command(self) -> CommandResolution:
-        """What its install command installs. Raises as ``files`` does."""
+        """Return the resolution of its install command. Raises as ``files`` does."""
         lock = self.site.client_lock(self.files)
         return CommandResolution(self.files, lock, self.clients, self.repo)
 
@@ -195,7 +197,10 @@ class NpmProject:
             if broken or is_named or not files_of(self.site):
                 raise
             for path, text in self.files.manifests.items():
-                for name in (it.key for it in every_declared(parse_manifest(path, text), SECTIONS)):
+                for name in (
+                    declared.key
+                    for declared in every_declared(parse_manifest(path, text), SECTIONS)
+                ):
                     if not may_name(self.files.lock_text, name):  # it is not complete
                         reason = (
                             f"{error.problem} It does not name {name}, which its manifest requires."
@@ -208,13 +213,13 @@ class NpmProject:
         """Return the fix, with a note on each lock that names a package and that no client reads."""
         if fix is None:
             return None
-        named = [
+        notes = [
             f"{path} is not what {self.path}'s client reads, and is left as it is: remove it."
             for path in self.site.unused
             if names_any(readable_text(self.repo, path), advisory.packages(ECOSYSTEM))
         ]
-        kept = filter(None, [self.command.kept_note])
-        return replace(fix, notes=(*fix.notes, *kept, *named))
+        kept_notes = filter(None, [self.command.kept_note])
+        return replace(fix, notes=(*fix.notes, *kept_notes, *notes))
 
     def leaves_out(self, error: RecipeError, advisory: Advisory) -> bool:
         """Return whether an error is noted, not raised: what the project installs is unknown, but it is
@@ -228,14 +233,14 @@ class NpmProject:
             return False
         if is_aside(self.path) and not is_named and is_refused(error):
             self.unread.refused[self.path] = error
-            return True  # what it installs is nothing, until a person changes what it asks for
+            return True  # it installs nothing, until a person changes what it requires
         self.unread.note(self.path, error)
         return True
 
     def is_trusted(self, advisory: Advisory) -> bool:
-        """Return whether the files can be believed on the advisory's packages. False: not, which is noted;
-        nothing installs from them. Raises RecipeError for a lock that contradicts itself, and for an
-        affected copy in the repository, which no change of a version reaches."""
+        """Return whether the files are right about the advisory's packages. False: they are not, which is
+        noted, as nothing is installed from test data. Raises RecipeError for a lock that contradicts
+        itself, and for an affected copy in the repository, which no change of a version reaches."""
         try:
             self._check_origins(advisory)
             self._check_listed(advisory)
@@ -264,9 +269,9 @@ class NpmProject:
                 )
         for lock in locks:
             text = readable_text(self.repo, lock)
-            found = contradiction(lock, text, packages) if names_any(text, packages) else None
-            if found is not None:
-                raise found
+            refusal = contradiction(lock, text, packages) if names_any(text, packages) else None
+            if refusal is not None:
+                raise refusal
 
     def _check_listed(self, advisory: Advisory) -> None:
         """Raise RecipeError if a lock in step does not list a required package of the advisory's."""
@@ -280,18 +285,18 @@ class NpmProject:
             missing = unlisted_names(lock, self.files.lock_text, tree)
             missing |= maybe_optional(lock, self.files.lock_text)
         except RecipeError:
-            return  # the lock's reader says so
+            return  # the lock's reader reports it
         for part in unlisted(self.path, missing.intersection(packages)):
             raise unknown(self.path, part.reason, next_step=part.next_step)
 
     @property
     def _locks(self) -> tuple[str, ...]:
-        found = (path for path in (self.site.lock, *self.site.others) if path is not None)
-        return tuple(path for path in found if PurePosixPath(path).name not in BINARY_LOCKS)
+        paths = (path for path in (self.site.lock, *self.site.others) if path is not None)
+        return tuple(path for path in paths if PurePosixPath(path).name not in BINARY_LOCKS)
 
     def hides_a_copy(self, advisory: Advisory) -> bool:
         """Return whether archives may hold a copy that the lock does not list; only they state its version.
-        Raises RecipeError with the reason UNKNOWN if none may be fetched and one is named as bundled."""
+        Raises RecipeError with the reason UNKNOWN if none may be fetched and a copy is named as bundled."""
         entries = list(self._unlisted_bundles())
         if not self.repo.settings.offline:
             return bool(entries)
@@ -315,18 +320,18 @@ class NpmProject:
             return
         registry, packages = self._registry, advisory.packages(ECOSYSTEM)
         for entry in self._unlisted_bundles():
-            for held in registry.bundled(entry.name, entry.version):
+            for copy in registry.bundled(entry.name, entry.version):
                 # A copy that the lock lists is among its packages: a release of its parent may fix it.
-                if (held.name, held.version) in entry.inside or held.name not in packages:
+                if (copy.name, copy.version) in entry.inside or copy.name not in packages:
                     continue
-                if is_affected(advisory, ECOSYSTEM, held.name, held.version):
+                if is_affected(advisory, ECOSYSTEM, copy.name, copy.version):
                     raise unsupported(
-                        f"{self._bundles(entry, held.name)}, which is {held.version}.",
+                        f"{self._bundles(entry, copy.name)}, which is {copy.version}.",
                         f"Update {entry.name} with the project's own client.",
                     )
 
     def _with_lock(self, advisory: Advisory) -> ProjectFix | None:
-        """Fix what the lock holds first: that is installed, whatever the manifests require."""
+        """Fix the lock's packages first: they are installed, whatever the manifests require."""
         if self.files.root_manifest not in self.files.manifests:
             return self._lock_alone(advisory)
         self.check_writable(advisory)
@@ -340,21 +345,25 @@ class NpmProject:
         return fix or self._only_declared(advisory)
 
     def _as_installed(self, advisory: Advisory) -> Files:
-        """Return the files with what the client makes of a lock that is out of step, unless that lacks an
-        affected copy of the lock: what it adds anyway, no fix brings in (ADR-0147). Raises ToolError."""
+        """Return the files, if their lock is out of step, with the lock that the client makes of it: what
+        each installation adds does not count as brought in by the fix (ADR-0147). Keep the lock if the new
+        one lacks an affected copy of it or has a release that is too new. Raises ToolError."""
         if not self.command.unanswered or self.repo.settings.offline:
             return self.files
         try:
-            made = self.command.locked
+            updated = self.command.locked
         except RecipeError:
             return self.files
-        if made.settings != self.files.settings:
-            return self.files  # it conflicts, and was made without peers
-        held, installed = self.command.tree, copies(self.command.client.tree(made).nodes.values())
-        is_lost = bool(copies(held.affected(advisory, ECOSYSTEM)) - installed)
-        # The client was not held to the user's rule on ages, and knows not each rule of the project.
-        too_new = self.ages.first_problem(installed - copies(held.nodes.values()))
-        return self.files if is_lost or too_new is not None else made
+        if updated.settings != self.files.settings:
+            return self.files  # peers conflict, so it was made without them
+        tree, installed = (
+            self.command.tree,
+            copies(self.command.client.tree(updated).nodes.values()),
+        )
+        is_lost = bool(copies(tree.affected(advisory, ECOSYSTEM)) - installed)
+        # The client did not get the user's rule on ages, and does not know all rules of the project.
+        too_new = self.ages.first_problem(installed - copies(tree.nodes.values()))
+        return self.files if is_lost or too_new is not None else updated
 
     def _is_affected(self, advisory: Advisory) -> bool:
         """Return whether the install command brings in an affected version. A client may run. Raises
@@ -365,15 +374,19 @@ class NpmProject:
         if resolution.by is not ResolvedBy.LOCK and self.command.client.name != "npm":
             names = advisory.packages(ECOSYSTEM)
             self._check_ages(
-                (it.name, it.version) for it in resolution.packages if it.name in names
+                (package.name, package.version)
+                for package in resolution.packages
+                if package.name in names
             )
         return False
 
-    def _check_ages(self, held: Iterable[tuple[str, str]]) -> None:
+    def _check_ages(self, releases: Iterable[tuple[str, str]]) -> None:
         """Raise RecipeError (UNKNOWN) if our yarn or pnpm, which has no age rules, took a release that the
         project's own client would not."""
-        own = replace(self.ages, rules=tuple(rule for rule in self.ages.rules if rule.line))
-        too_new = own.first_problem(held)
+        project_ages = replace(
+            self.ages, rules=tuple(rule for rule in self.ages.rules if rule.line)
+        )
+        too_new = project_ages.first_problem(releases)
         if too_new is not None:
             problem = f"{too_new.problem} So which release is installed instead is unknown."
             step = f"Commit the lock that the project's own {self.command.client.name} makes."
@@ -399,20 +412,20 @@ class NpmProject:
         fix = raise_pins(self.files, advisory, targets, self.command.tree)
         if fix is None or not fix.texts:
             return fix
-        made = self.command.running.resolve(self.files.with_manifests(fix.texts))
-        return replace(fix, texts={**fix.texts, self.path: made.lock_text})
+        resolved = self.command.running.resolve(self.files.with_manifests(fix.texts))
+        return replace(fix, texts={**fix.texts, self.path: resolved.lock_text})
 
     def _strategies(self, advisory: Advisory, resolver: Resolver) -> Strategies:
         return Strategies(resolver, self._targets(advisory), judge_of(advisory, self.ages))
 
     def _resolver(self, *, fresh: bool = False, blank: str = "") -> Resolver:
-        """The client, with the answers that it gave in this plan or fix."""
+        """Return a resolver by the client, with the answers that it gave in this plan or fix."""
         key = "npm answers", self.path, self.repo.settings.offline
         answers = self.repo.once(key, Answers)
         return Resolver(self.command.running, fresh, blank, answers)
 
     def _targets(self, advisory: Advisory) -> Targets:
-        # Offline no registry is asked; a named choice was made with its knowledge.
+        # Offline no registry is queried; a choice was made with its knowledge.
         choice = self.terms.choice
         registry = None if choice or self.repo.settings.offline else self._registry
         return Targets(advisory, registry, choice.version if choice else None, self.ages)
@@ -454,8 +467,8 @@ class NpmProject:
 
     def _fix(self, resolve: Resolution[Files], strategies: Strategies) -> ProjectFix:
         at, manifest, moves = resolve.at, self.path, resolve.moves(self.path)
-        made = at.files if moves else self.files
-        texts, old = (it.texts | workspace_text(it) for it in (made, self.files))
+        result = at.files if moves else self.files
+        texts, old = (files.texts | workspace_text(files) for files in (result, self.files))
         if strategies.resolver.fresh and at.files.lock is not None:
             texts.pop(at.files.lock, None)  # a scratch lock: the project has none
             self._remember(at.files)
@@ -476,13 +489,15 @@ class NpmProject:
             ),
         )
 
-    def _remember(self, made: Files) -> None:
-        """Keep the resolution of a patched project without a lock, which gates install."""
-        own = dict(self.files.settings or {})
-        settings = {path: text for path, text in (made.settings or {}).items() if path in own}
-        settings |= {path: own[path] for path in own if path.endswith(".npmrc")}
-        written = replace(self.files, manifests=made.manifests, settings=settings)
-        replace(self.command, files=written).remember(made, self.command)
+    def _remember(self, resolved: Files) -> None:
+        """Store the resolution of a patched project without a lock, for the gates to install."""
+        current = dict(self.files.settings or {})
+        settings = {
+            path: text for path, text in (resolved.settings or {}).items() if path in current
+        }
+        settings |= {path: current[path] for path in current if path.endswith(".npmrc")}
+        written = replace(self.files, manifests=resolved.manifests, settings=settings)
+        replace(self.command, files=written).remember(resolved, self.command)
 
     # --- a manifest without a lock --------------------------------------------------------------------
 
@@ -507,11 +522,11 @@ class NpmProject:
         if offline:
             return pins
         try:
-            made = replace(self.command, files=self.files.with_manifests(pins.texts)).locked
-            self._remember(made)
-            fix = self._fresh(made, advisory)
+            resolved = replace(self.command, files=self.files.with_manifests(pins.texts)).locked
+            self._remember(resolved)
+            fix = self._fresh(resolved, advisory)
         except (RecipeError, ToolError) as error:
-            # Its declarations are affected, and that is known; what else it brings in is not.
+            # That its declarations are affected is known; what else it brings in is not.
             note = f"What {self.path} installs besides is unknown: {error.problem}"
             return replace(pins, notes=(*pins.notes, note))
         if fix is None:
@@ -533,8 +548,8 @@ class NpmProject:
 
     def _lock_alone(self, advisory: Advisory) -> ProjectFix | None:
         """Resolve from the lock, which repeats its manifest from version 2 on. Ranges stay as they are."""
-        held = self.command.tree
-        affected = tuple(held.affected(advisory, ECOSYSTEM))
+        tree = self.command.tree
+        affected = tuple(tree.affected(advisory, ECOSYSTEM))
         if not affected:
             return None
         if self.terms.choice and self.terms.choice.forced:
@@ -548,15 +563,15 @@ class NpmProject:
         resolve.run([strategies.lock_alone])
         if resolve.at is resolve.start and not resolve.is_stopped:
             raise self.missing(affected[0])
-        found = self._fix(resolve, strategies)
+        fix = self._fix(resolve, strategies)
         return replace(
-            found,
+            fix,
             texts={self.path: resolve.at.files.lock_text},
             left=tuple(
                 item.model_copy(update={"reason": RefusalReason.MANIFEST_MISSING})
                 if item.reason is RefusalReason.BLOCKED_BY_CONSTRAINT
                 else item
-                for item in found.left
+                for item in fix.left
             ),
         )
 
@@ -577,10 +592,10 @@ def _unneeded_overrides(
     as far as their ranges are known."""
     for package in packages:
         for place in strategies.resolver.client.overrides(at.files, package):
-            held = [node for node in at.tree.of(package) if admits(place.spec, node.version)]
+            nodes = [node for node in at.tree.of(package) if admits(place.spec, node.version)]
             asks = [
                 (node, ask)
-                for node in held
+                for node in nodes
                 for _, ask in strategies.targets.dependents(at.tree, node.key)
                 if not ask.peer
             ]
@@ -589,19 +604,19 @@ def _unneeded_overrides(
 
 
 def declared_in(files: Files) -> Mapping[str, str] | None:
-    """The manifests that a lock of version 2 or 3 was made from, as far as they resolve; else None."""
+    """Return the manifests that a lock of version 2 or 3 repeats, as far as they resolve; else None."""
     if files.lock is None or not files.lock.endswith(".json"):
         return None
     packages = parse_lock(files.lock_text, files.lock).get("packages")
     if not isinstance(packages, dict) or not isinstance(packages.get(""), dict):
         return None
-    found = {}
+    manifests = {}
     for key, entry in packages.items():
         outside = key.startswith("/") or ".." in key.split("/")
         if "node_modules" in key or outside or not isinstance(entry, dict):
             continue
-        kept = ("name", "version", "workspaces", "peerDependenciesMeta", *MEMBER_SECTIONS)
-        reported = {name: entry[name] for name in kept if name in entry}
+        fields = ("name", "version", "workspaces", "peerDependenciesMeta", *MEMBER_SECTIONS)
+        manifest = {name: entry[name] for name in fields if name in entry}
         path = in_folder(files.folder, in_folder(key or ".", MANIFEST))
-        found[path] = json.dumps(reported, indent=2, ensure_ascii=False) + "\n"
-    return found
+        manifests[path] = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+    return manifests

@@ -50,37 +50,37 @@ LADDER = "npm-ladder"
 
 
 def bump(package: str, version: str) -> Selected:
-    """The selection that raises ``package`` to exactly ``version``: a model's choice."""
+    """Return the selection that raises ``package`` to exactly ``version``: a model's choice."""
     return Selected(recipe=LADDER, parameters={"package": package, "version": version})
 
 
 def override(package: str, version: str) -> Selected:
-    """The selection that forces the transitive ``package`` to exactly ``version``: a model's choice."""
+    """Return the selection that forces the transitive ``package`` to ``version``: a model's choice."""
     return bumping.override(LADDER, package, version)
 
 
 def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Selected:
-    """Return the ladder if a project is affected, or if only a client can say whether it is; none runs.
-    Raises RecipeError: nothing is affected, it is unknown, or no fix is possible."""
-    is_open, kept = False, []
+    """Return the ladder if a project is affected, or if only a client can tell; no client runs. Raises
+    RecipeError if nothing is affected, if that is unknown, or if no fix is possible."""
+    is_open, notes = False, []
     error: RecipeError | RepositoryError | None = None
     unread = left_out(advisory.packages(ECOSYSTEM), repo)
     elsewhere = Elsewhere(repo, advisory, clients)
     for path, affected in elsewhere.affected:
         unread.note(path, affected)
-    for site in (command for found in discover(repo) for command in found.each):
+    for site in (command for root_site in discover(repo) for command in root_site.each):
         project = NpmProject(site, repo, clients, unread=unread)
         try:
             if _is_held(project, advisory):
                 return Selected(recipe=LADDER)
             is_open = _is_open(project, advisory) or is_open
             if project.is_readable(advisory) and (note := project.command.kept_note):
-                kept.append(note)
+                notes.append(note)
         except (RecipeError, RepositoryError) as problem:
             if isinstance(problem, RecipeError) and problem.reason is RefusalReason.UNKNOWN:
                 unread.note(site.path, problem)
             elif not repo.selects(scope_of(site)):
-                return Selected(recipe=LADDER)  # which says what is left of it
+                return Selected(recipe=LADDER)  # it reports what stays affected
             else:
                 refusal = unread.refusal(files_of(site), problem)
                 if refusal is not None and not unread.set_aside(site.path, refusal):
@@ -88,16 +88,16 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
     if error is not None:
         raise error
     if repo.settings.offline:
-        for path, affected in elsewhere.resolved(kept):
+        for path, affected in elsewhere.resolved(notes):
             unread.note(path, affected)
     elif is_open or elsewhere.open_commands:
         return Selected(recipe=LADDER)
-    raise unread.or_else(_nothing(advisory, repo, kept))
+    raise unread.or_else(_nothing(advisory, repo, notes))
 
 
 def _is_open(project: NpmProject, advisory: Advisory) -> bool:
     """Return whether a client has to resolve the project, or fetch an archive. Raises RecipeError (UNKNOWN)
-    if none may, or if none of ours reads its lock and that may hold the package."""
+    if no client may run, or if no client of ours reads a lock that may hold the package."""
     if project.files.root_manifest not in project.files.manifests:
         return False
     if not project.is_readable(advisory):
@@ -142,38 +142,43 @@ def _projects(
 ) -> Iterator[Project]:
     """Yield a project for each install command, and again for each of several locks of one folder."""
     for site in discover(repo):
-        each = [NpmProject(it, repo, clients, terms, unread) for it in site.each]
-        if not repo.selects(path for it in site.each for path in scope_of(it)):
-            for it in each:
-                stays = LeftAsItIs(it.path, ECOSYSTEM, partial(_left_of, it))
-                yield Lenient(stays, files_of(it.site), unread)
+        each = [NpmProject(command, repo, clients, terms, unread) for command in site.each]
+        if not repo.selects(path for command in site.each for path in scope_of(command)):
+            for project in each:
+                stays = LeftAsItIs(project.path, ECOSYSTEM, partial(_left_of, project))
+                yield Lenient(stays, files_of(project.site), unread)
             continue
-        yield from (Lenient(HeldToAges(it), files_of(it.site), unread) for it in each)
-        beside = (it for it in each if it.site.lock and len(each) > 1)
-        yield from (HeldToAges(InStep(it)) for it in beside)
+        yield from (
+            Lenient(HeldToAges(project), files_of(project.site), unread) for project in each
+        )
+        locked = (project for project in each if project.site.lock and len(each) > 1)
+        yield from (HeldToAges(InStep(project)) for project in locked)
 
 
 def _left_of(project: NpmProject, advisory: Advisory) -> Iterator[Left]:
-    """Yield what is affected of a project outside of ``--path``: of its lock as it is, and of what its
-    client makes of manifests that the lock does not answer. Raises as ``NpmProject.resolve``."""
+    """Yield the affected packages of a project outside of ``--path``: those of its lock as it is, and those
+    that its client resolves, if the lock does not answer the manifests. Raises as
+    ``NpmProject.resolve``."""
     if not (project.is_trusted(advisory) and project.is_readable(advisory)):
         return
     try:
-        command, held = project.command, set[tuple[str, str]]()
+        command, affected = project.command, set[tuple[str, str]]()
         if project.site.lock is not None:
             project.check_bundles(advisory)
-            held |= copies(command.tree.affected(advisory, ECOSYSTEM))
+            affected |= copies(command.tree.affected(advisory, ECOSYSTEM))
         if project.site.lock is None or command.unanswered:
-            held |= {(it.name, it.version) for it in command.resolution.affected(advisory)}
+            affected |= {
+                (package.name, package.version) for package in command.resolution.affected(advisory)
+            }
     except RecipeError as error:
         if not project.leaves_out(error, advisory):
             raise
     else:
-        yield from outside(project.path, ECOSYSTEM, advisory, held)
+        yield from outside(project.path, ECOSYSTEM, advisory, affected)
 
 
 def _is_held(project: NpmProject, advisory: Advisory) -> bool:
-    """Return whether an affected version is here. Raises RecipeError if it is here and can't be fixed."""
+    """Return whether a project holds an affected version. Raises RecipeError if it can't be fixed."""
     site, names = project.site, advisory.packages(ECOSYSTEM)
     if not (project.is_trusted(advisory) and site.names_any(project.repo, names)):
         return False
@@ -237,7 +242,7 @@ def _unreached(advisory: Advisory, repo: RepoContext) -> tuple[LocalCopy, ...]:
     )
 
 
-def _nothing(advisory: Advisory, repo: RepoContext, kept: Sequence[str] = ()) -> RecipeError:
+def _nothing(advisory: Advisory, repo: RepoContext, notes: Sequence[str] = ()) -> RecipeError:
     """Return the refusal if no install command is affected. A committed copy may be."""
     for copy in _unreached(advisory, repo):
         if copy.version is not None:
@@ -253,16 +258,16 @@ def _nothing(advisory: Advisory, repo: RepoContext, kept: Sequence[str] = ()) ->
             next_step="Name the folder that holds the npm project, and commit its manifest.",
             kind="no_project",
         )
-    return _no_project_affected(advisory, kept)
+    return _no_project_affected(advisory, notes)
 
 
-def _no_project_affected(advisory: Advisory, kept: Sequence[str] = ()) -> RecipeError:
-    """Return the refusal if no project is affected. ``kept``: sentences on kept resolutions."""
+def _no_project_affected(advisory: Advisory, notes: Sequence[str] = ()) -> RecipeError:
+    """Return the refusal if no project is affected. ``notes``: sentences on kept resolutions."""
     packages = ", ".join(advisory.packages(ECOSYSTEM))
     nothing = f"No npm project here requires or installs an affected version of {packages}."
     return RecipeError(
         RefusalReason.NOT_AFFECTED,
-        " ".join((nothing, *kept)),
+        " ".join((nothing, *notes)),
         next_step="Nothing needs to be done.",
         kind="not_affected",
     )
@@ -273,46 +278,46 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
     left out with a note."""
     moves: list[Move] = []
     left: list[Left] = []
-    kept: list[str] = []
+    kept_notes: list[str] = []
     targets = Targets(advisory, None)
     names = advisory.packages(ECOSYSTEM)
     quiet = repo.settings.model_copy(update={"offline": True})
     repo = repo.model_copy(update={"settings": quiet})
     unread = left_out(names, repo)
-    for site in (command for found in discover(repo) for command in found.each):
+    for site in (command for root_site in discover(repo) for command in root_site.each):
         project = NpmProject(site, repo, clients, unread=unread)
-        found: list[Move | Left] = []
+        steps: list[Move | Left] = []
         try:
             if not (project.is_trusted(advisory) and site.names_any(repo, names)):
                 pass
             elif site.lock is None:
                 fix = raise_pins(project.files, advisory, targets)
-                found = [*fix.moves, *fix.left] if fix else []
+                steps = [*fix.moves, *fix.left] if fix else []
             else:
                 tree = project.command.tree
-                found = list(_first_steps(project, advisory, targets, tree))
-            if not found and project.files.root_manifest in project.files.manifests:
-                found = list(_first_steps_kept(project, advisory, targets, kept))
-            if not found:
+                steps = list(_first_steps(project, advisory, targets, tree))
+            if not steps and project.files.root_manifest in project.files.manifests:
+                steps = list(_first_steps_kept(project, advisory, targets, kept_notes))
+            if not steps:
                 project.hides_a_copy(advisory)
-            if found:
+            if steps:
                 unread.check(files_of(site))
         except (RecipeError, RepositoryError) as error:
-            found = []
+            steps = []
             if not (isinstance(error, RecipeError) and project.leaves_out(error, advisory)):
                 item = unread.left(site.path, files_of(site), error, advisory, ECOSYSTEM)
-                found = [] if item is None else [item]
-        made = Outline(
-            moves=tuple(item for item in found if isinstance(item, Move)),
-            left=tuple(item for item in found if isinstance(item, Left)),
+                steps = [] if item is None else [item]
+        project_outline = Outline(
+            moves=tuple(item for item in steps if isinstance(item, Move)),
+            left=tuple(item for item in steps if isinstance(item, Left)),
         )
         if not repo.selects(scope_of(site)):
-            made = left_as_it_is(made)
-        moves += made.moves
-        left += made.left
+            project_outline = left_as_it_is(project_outline)
+        moves += project_outline.moves
+        left += project_outline.left
     if unread.found and not moves and not left:
         left = [whole_project_left("", unread.or_else(_no_project_affected(advisory)))]
-    notes = (*kept, *unread.notes, *unchecked(repo, ECOSYSTEM, moves))
+    notes = (*kept_notes, *unread.notes, *unchecked(repo, ECOSYSTEM, moves))
     return Outline(moves=tuple(moves), left=tuple(left), notes=notes, unread=unread.items)
 
 
@@ -358,7 +363,8 @@ def _first_step(
     near = targets.lowest(node, fits, tree=tree, ask=False)
     if near is not None:
         return move(path, node, LadderStep.LOCK_REFRESH, near, tried.declined)
-    # What requires it as a peer installs no copy, and may move along within its own range (ADR-0144).
+    # A dependent that requires it as a peer installs no copy, and may move along within its own range
+    # (ADR-0144).
     firm = [(holder, ask) for holder, ask in asks if not ask.peer or tree.is_root(holder)]
 
     def fits_beside_peers(version: str) -> bool:
@@ -373,7 +379,7 @@ def _first_step(
     if lowest is None:
         return unfixed(advisory, path, node, no_fix(node), tried)
     blockers = [(dependent, ask) for dependent, ask in firm if not admits(ask.spec, lowest)]
-    # Several asks that exclude one another: the first is named.
+    # If several requirements exclude one another, the first is named.
     dependent, ask = (blockers or list(asks))[0]
     why = blocked_by(tree, node, lowest, dependent, ask.spec)
     tried.no(LadderStep.LOCK_REFRESH, why)
@@ -385,5 +391,5 @@ def _first_step(
     if all(tree.is_root(dependent) for dependent, _ in blockers):
         return move(path, node, LadderStep.DIRECT_BUMP, lowest, tried.declined)
     tried.no(LadderStep.DIRECT_BUMP, f"{dependent.label} requires it, not the project itself.")
-    kept = targets.lowest(node, lambda version: compatible(version, node.version), ask=False)
-    return move(path, node, LadderStep.PARENT_BUMP, kept or lowest, tried.declined)
+    nearest = targets.lowest(node, lambda version: compatible(version, node.version), ask=False)
+    return move(path, node, LadderStep.PARENT_BUMP, nearest or lowest, tried.declined)

@@ -22,10 +22,10 @@ _FOUR_NUMBERS = re.compile(r"\d+\.\d+\.\d+\.")
 #: has thousands; what does not look like this is left to it.
 _PLAIN_SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
 
-#: In place of pre-release identifiers: above every one of them.
+#: A release has this instead of pre-release identifiers: it is above all of them.
 _RELEASE = ((2, ""),)
 
-#: One version as a manifest has it. Of ``2.0.0 || 1.0.0``, a range, the order would see the first.
+#: One version in a manifest. Of the range ``2.0.0 || 1.0.0``, an order would only see the first version.
 _EXACT = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
 
 #: The first number of a version, zeros before it left out. Equal versions have it in common.
@@ -38,13 +38,13 @@ _FILES = frozenset(
 #: Registries, caches and their tokens, as npm reads them; yarn and pnpm read the same.
 _SETTINGS = r"(?i:npm_config_.+)|NPM_TOKEN|NODE_AUTH_TOKEN"
 
-#: Where the user's own npm, yarn and pnpm read which registries they have.
+#: Files in which the user's own npm, yarn and pnpm find their registries.
 _USERS = (
     *("~/.npmrc", "$PREFIX/etc/npmrc", "/etc/npmrc", "/usr/etc/npmrc", "/usr/local/etc/npmrc"),
     *("~/.yarnrc", "~/.yarnrc.yml", "$CONFIG/yarn/.yarnrc", "$CONFIG/pnpm/rc"),
 )
 
-#: The default registries of npm and yarn, in parts: no file here names a real registry.
+#: The default registries of npm and yarn, in parts, as no file here names a real registry.
 _DEFAULTS = tuple(
     ".".join(("registry", *owner)) + ":443" for owner in (("npmjs", "org"), ("yarnpkg", "com"))
 )
@@ -88,10 +88,10 @@ class NpmRules(EcosystemRules):
         """Return npm's cache; none offline: then npm only reads it."""
         if offline:
             return ()
-        named = (value for key, value in environ.items() if key.lower() == "npm_config_cache")
+        configured = (value for key, value in environ.items() if key.lower() == "npm_config_cache")
         return (
             ClientCache(
-                folder=next(filter(None, named), "~/.npm"),
+                folder=next(filter(None, configured), "~/.npm"),
                 what="npm's cache",
                 moved_by="npm_config_cache",
                 ask=("npm", "config", "get", "cache"),
@@ -99,34 +99,36 @@ class NpmRules(EcosystemRules):
         )
 
     def sort_key(self, version: str) -> Any:
-        """SemVer 2.0.0, section 11, as tuples: numeric identifiers are below the others. Build metadata
-        doesn't order: a local build of an affected version is affected."""
+        """Return the order of SemVer 2.0.0, section 11, as a tuple: numeric identifiers are below the
+        others. Build metadata does not count: a local build of an affected version is affected."""
         plain = _PLAIN_SEMVER.fullmatch(version)
         if plain:
             return (*map(int, plain.groups()), _RELEASE)
         parsed = _semver(version)
-        identifiers = tuple((0, int(it)) if it.isdigit() else (1, it) for it in parsed.prerelease)
+        identifiers = tuple(
+            (0, int(part)) if part.isdigit() else (1, part) for part in parsed.prerelease
+        )
         return parsed.major, parsed.minor, parsed.patch, identifiers or _RELEASE
 
     def shared_by_equals(self, version: str) -> str | None:
-        """The first number."""
-        found = _FIRST_NUMBER.match(version)
-        return found[1] if found else ""
+        """Return the first number."""
+        match = _FIRST_NUMBER.match(version)
+        return match[1] if match else ""
 
     def successor(self, version: str) -> str:
-        """The first pre-release after it."""
+        """Return the first pre-release after it."""
         parsed = _semver(version)
         if parsed.prerelease:
             return f"{parsed.truncate('prerelease')}.0"
         return f"{parsed.major}.{parsed.minor}.{parsed.patch + 1}-0"
 
     def next_line(self, version: str) -> str:
-        """The next minor version, pre-releases included."""
+        """Return the next minor version, pre-releases included."""
         parsed = _semver(version)
         return f"{parsed.major}.{parsed.minor + 1}.0-0"
 
     def is_major_step(self, old: str, new: str) -> bool:
-        """Another major version, below 1.0 another minor one."""
+        """Return whether the major version changes; below 1.0, the minor one."""
         (major, minor, *_), (new_major, new_minor, *_) = self.sort_key(old), self.sort_key(new)
         return bool(major != new_major if major or new_major else minor != new_minor)
 
@@ -139,28 +141,28 @@ class NpmRules(EcosystemRules):
         return _EXACT.fullmatch(text) is not None
 
     def canonical_name(self, name: str) -> str:
-        """As it is."""
+        """Return the name as it is."""
         return name
 
     def canonical_text(self, text: str) -> str:
-        """As it is."""
+        """Return the text as it is."""
         return text
 
     def purl_name(self, name: str) -> PurlName:
-        """Scopes are namespaces."""
+        """Split a name: scopes are namespaces."""
         namespace, _, bare = name.rpartition("/")
         return PurlName("npm", namespace, bare)
 
     def owns_file(self, name: str) -> bool:
-        """Manifests and locks of npm, yarn and pnpm."""
+        """Return whether a file is a manifest or a lock of npm, yarn or pnpm."""
         return name in _FILES
 
     def document(self, path: str, text: str) -> Any:  # noqa: ARG002 (core reads these formats)
-        """Core reads them."""
+        """Return None: core reads these formats."""
         return None
 
     def age_exception_keys(self, package: str) -> Sequence[str]:  # noqa: ARG002
-        """None: no manifest of it has exceptions."""
+        """Return no keys: no manifest of npm has exceptions."""
         return ()
 
 

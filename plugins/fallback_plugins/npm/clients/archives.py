@@ -1,6 +1,6 @@
-"""What a package's archive bundles, read from the tarball that npm fetches: nothing in it is run.
+"""Packages that a package's archive bundles, read from the tarball that npm fetches: nothing in it is run.
 
-npm itself checks the archive against the registry's digest, and sends its credentials where they belong.
+npm itself checks the archive against the registry's digest, and sends credentials only where they belong.
 """
 
 import json
@@ -27,12 +27,12 @@ from fallback_tier.outcome import Blocker
 #: Seconds for one fetch.
 _FETCH_TIMEOUT_S = 120.0
 
-#: Of an archive as it is fetched, and of what it unpacks to (which is passed over, not kept). npm's own,
+#: Most bytes of an archive as it is fetched, and unpacked (the data is skipped, not stored). npm's own,
 #: which bundles some 200 packages, has 3 MB and 12 MB.
 MAX_ARCHIVE_BYTES = 64 * 1024 * 1024
 MAX_UNPACKED_BYTES = 512 * 1024 * 1024
 
-#: Of one package.json in it.
+#: Most bytes of one package.json in it.
 _MAX_MANIFEST_BYTES = 1024 * 1024
 
 #: The manifest of a bundled package: ``package/node_modules/a/node_modules/@s/b/package.json``.
@@ -44,24 +44,24 @@ _PACKED = re.compile(rf"(?:\./)?(?:{_BUNDLED.pattern}|[^/]+/package\.json)")
 
 @dataclass(frozen=True)
 class Bundled:
-    """A package that lies in another one's archive."""
+    """A package in the archive of another one."""
 
     name: str
     version: str
 
 
 def bundled_in(package: str, version: str, clients: ClientRunner) -> tuple[Bundled, ...]:
-    """What one release bundles. It is in npm's cache then. Raises RecipeError, ToolError."""
-    # Beside an exact version of the registry npm is told nothing that it could fetch.
+    """Return what a release bundles; npm caches the release. Raises RecipeError, ToolError."""
+    # npm is given an exact version of the registry, and nothing else that it could fetch.
     what = f"What {package} {version} bundles could not be read"
-    words = ["pack", f"{package}@{version}", "--ignore-scripts", "--loglevel=error"]
+    arguments = ["pack", f"{package}@{version}", "--ignore-scripts", "--loglevel=error"]
     with scratch_project({MANIFEST: "{}"}) as folder:
-        result = run_client(clients, "npm", words, cwd=folder, timeout_s=_FETCH_TIMEOUT_S)
-        found = sorted(folder.glob("*.tgz"))
-        if not result.ok or not found:
+        result = run_client(clients, "npm", arguments, cwd=folder, timeout_s=_FETCH_TIMEOUT_S)
+        archives = sorted(folder.glob("*.tgz"))
+        if not result.ok or not archives:
             raise unreadable(what, own_words(result.output), package)
         try:
-            return tuple(_read(found[0]))
+            return tuple(_read(archives[0]))
         except (tarfile.TarError, OSError, EOFError, ValueError, RecursionError) as error:
             archive = f"npm's archive of {package} {version}"
             raise blamed(error, archive, unreadable(what, str(error), package)) from error
@@ -69,18 +69,18 @@ def bundled_in(package: str, version: str, clients: ClientRunner) -> tuple[Bundl
 
 def packed_in(archive: Path, what: str) -> tuple[Bundled, ...]:
     """Return the package of an archive of the repository, and what it bundles. ``what`` names the archive.
-    Raises RecipeError: it can't be read, or names no package."""
+    Raises RecipeError if it can't be read, or names no package."""
     try:
-        found = tuple(_read(archive, _PACKED))
+        packages = tuple(_read(archive, _PACKED))
     except (tarfile.TarError, OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         raise blamed(error, what, _not_an_archive(what, str(error))) from error
-    if not found:
+    if not packages:
         raise _not_an_archive(what, "it has no package.json with a name and a version")
-    return found
+    return packages
 
 
 def _read(archive: Path, manifests: re.Pattern[str] = _BUNDLED) -> Iterator[Bundled]:
-    """Raises ValueError, too: it is larger than anybody needs."""
+    """Yield the packages of an archive. Raises ValueError, too, if it exceeds a limit."""
     if archive.stat().st_size > MAX_ARCHIVE_BYTES:
         raise ValueError(f"it has more than {MAX_ARCHIVE_BYTES} bytes")
     unpacked = 0
@@ -95,9 +95,9 @@ def _read(archive: Path, manifests: re.Pattern[str] = _BUNDLED) -> Iterator[Bund
             if file is None or entry.size > _MAX_MANIFEST_BYTES:
                 raise ValueError(f"{entry.name} in it is too large")
             manifest = json.loads(file.read().decode("utf-8", "replace"))
-            reported = [manifest.get(key) for key in ("name", "version")] if manifest else []
-            if len(reported) == 2 and all(isinstance(one, str) for one in reported):
-                yield Bundled(*reported)
+            identity = [manifest.get(key) for key in ("name", "version")] if manifest else []
+            if len(identity) == 2 and all(isinstance(text, str) for text in identity):
+                yield Bundled(*identity)
 
 
 def _not_an_archive(what: str, why: str) -> RecipeError:
@@ -108,8 +108,8 @@ def _not_an_archive(what: str, why: str) -> RecipeError:
 
 
 def unreadable(head: str, words: str, package: str) -> RecipeError:
-    """Return the refusal of a question about one package that npm could not answer. ``words``: npm's."""
+    """Return the refusal of a query about one package that npm could not answer. ``words``: its errors."""
     files = Files(".", {MANIFEST: json.dumps({"dependencies": {package: "*"}})})
-    found = blockers_in(words, files, package)
+    blockers = blockers_in(words, files, package)
     quote = Blocker(kind=BlockerKind.CLIENT, package="npm:", constraint=words, file=MANIFEST)
-    return refused_for(*(found or (quote,)), head=head)
+    return refused_for(*(blockers or (quote,)), head=head)

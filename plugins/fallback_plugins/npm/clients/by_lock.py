@@ -1,4 +1,4 @@
-"""Which client resolves which lock."""
+"""Choice of the client that resolves a lock."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class BunClient:
     name: str = field(default="bun", init=False)
 
     def tree(self, files: Files) -> DependencyTree:
-        """As ``Client.tree``. Raises RecipeError for a binary lock, with the reason UNKNOWN."""
+        """Return the tree (``Client.tree``). Raises RecipeError (UNKNOWN) for a binary lock."""
         if self.lock.endswith(".lockb"):
             reason = f"{self.lock} is binary and is not read, so what is installed is unknown."
             step = "Run `bun install --save-text-lockfile` and commit bun.lock."
@@ -39,7 +39,7 @@ class BunClient:
         raise self.refusal(packages)
 
     def overrides(self, files: Files, package: str) -> tuple[OverridePlace, ...]:  # noqa: ARG002
-        """None that could be raised."""
+        """Return no override: none could be raised."""
         return ()
 
     def with_override(self, files: Files, parent: str | None, package: str, version: str) -> Files:  # noqa: ARG002
@@ -47,7 +47,7 @@ class BunClient:
         raise self.refusal([package])
 
     def refusal(self, packages: Iterable[str] = ()) -> RecipeError:
-        """Why nothing is resolved, and what to do about these packages."""
+        """Return the refusal to resolve, with the command that updates these packages."""
         command = " ".join(("bun update", *sorted(set(packages))))
         return unsupported(
             f"{self.lock} decides what is installed, and no client of ours resolves it.",
@@ -60,8 +60,10 @@ def own_command(lock: str, tree: DependencyTree, node: Node, target: str | None)
     affected package to the target; None: no version is known to be safe."""
     is_bun = PurePosixPath(lock).name != YARN_LOCK
     name, client = node.name, "bun" if is_bun else "yarn"
-    asks = [(it, ask) for it, ask in tree.dependents(node.key) if not ask.peer]
-    blocking = [(it, ask) for it, ask in asks if target and not admits(ask.spec, target)]
+    asks = [(dependent, ask) for dependent, ask in tree.dependents(node.key) if not ask.peer]
+    blocking = [
+        (dependent, ask) for dependent, ask in asks if target and not admits(ask.spec, target)
+    ]
     if target is None:
         return (
             f"Replace {name}, or take the advisory's workaround: no safe version above it is known."
@@ -78,7 +80,9 @@ def own_command(lock: str, tree: DependencyTree, node: Node, target: str | None)
             )
     specs = {raised(ask.spec, target): None for _, ask in blocking}
     commands = (f"`{client} {'add' if is_bun else 'up'} {name}@{spec}`" for spec in specs)
-    folders = sorted({str(PurePosixPath(it.key).parent) for it, _ in blocking} - {"."})
+    folders = sorted(
+        {str(PurePosixPath(dependent.key).parent) for dependent, _ in blocking} - {"."}
+    )
     where = f" in {', '.join(folders)}" if is_bun and folders else ""
     return f"Run {' and '.join(commands)}{where}."
 
@@ -93,8 +97,8 @@ def only_read(files: Files) -> RecipeError | None:
 def client_for(
     lock: str | None, clients: ClientRunner, wished: dict[tuple[str, str, str], Block] | None = None
 ) -> Client:
-    """The client for a lock's path; without a lock, npm. ``wished``: what yarn was told of versions that it
-    was asked for before. Raises RecipeError: no client of ours reads it."""
+    """Return the client for a lock's path; without a lock, npm. ``wished``: yarn's blocks of versions that
+    were wanted before."""
     name = PurePosixPath(lock).name if lock else ""
     if name == YARN_LOCK:
         from fallback_plugins.npm.clients.yarn import YarnClient

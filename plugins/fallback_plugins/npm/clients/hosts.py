@@ -15,7 +15,7 @@ from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult, allowing
 from fallback_tier.hosts import Hosts, host_in
 
-#: Seconds for one question.
+#: Seconds for one query.
 _ASK_S = 60.0
 
 _VERSION = re.compile(r"\d[0-9A-Za-z.+-]*")
@@ -25,16 +25,18 @@ _PACKED = re.compile(r"(?P<name>@?[^@\s]+)@(?P<version>\d[^\s]*)")
 
 
 def wall(hosts: Hosts, _cwd: Path, _args: Sequence[str], report: Path) -> Mapping[str, str]:
-    """As ``ecosystem_rules.Wall``: node loads ``hosts.cjs`` before anything else, and the git that a client
-    starts, which loads nothing, may use no transport."""
+    """Return a client's variables (``ecosystem_rules.Wall``): node loads ``hosts.cjs`` before anything
+    else; a git that the client starts, which does not load it, may use no transport."""
     code = files(__package__).joinpath("hosts.cjs")
-    given = {
+    settings = {
         "allowed": sorted(hosts.allowed),
         "proxies": sorted(hosts.proxies),
         "report": str(report),
     }
     loader = report.with_name("hosts.cjs")
-    loader.write_text(f"require({json.dumps(str(code))})({json.dumps(given)});\n", encoding="utf-8")
+    loader.write_text(
+        f"require({json.dumps(str(code))})({json.dumps(settings)});\n", encoding="utf-8"
+    )
     return {
         "NODE_OPTIONS": f"--require {json.dumps(str(loader))}",
         "GIT_ALLOW_PROTOCOL": "none",
@@ -50,8 +52,8 @@ def run_client(
     timeout_s: float,
     env: Mapping[str, str] | None = None,
 ) -> CommandResult:
-    """As ``ClientRunner.run``. A host that a lock names for an archive may be asked if the user's registry
-    says the same of that release: it is asked about one release of each such host."""
+    """Run a client (``ClientRunner.run``). A host that a lock names for an archive is allowed if the user's
+    registry names it for that release, too: one release of each such host is looked up."""
     result = clients.run(tool, words, cwd=cwd, timeout_s=timeout_s, env=env)
     confirmed = [
         host
@@ -66,7 +68,7 @@ def run_client(
 def _is_confirmed(
     host: str, releases: Sequence[tuple[str, str, str]], clients: ClientRunner
 ) -> bool:
-    """Does the user's registry name this host for a release that a lock says is there?"""
+    """Return whether the user's registry names this host for a release, as a lock does."""
     for name, version, url in releases:
         if url and host_in(url) != host:
             continue
@@ -90,12 +92,12 @@ def _is_confirmed(
 
 
 def _releases(words: Sequence[str], cwd: Path) -> Iterator[tuple[str, str, str]]:
-    """Name, version and address of what is fetched; an empty address: unknown."""
+    """Yield name, version and address of what is fetched; an empty address is unknown."""
     for word in words[1:] if words[:1] == ["pack"] else ():
         if match := _PACKED.fullmatch(word):
             yield match["name"], match["version"], ""
     for path in cwd.glob("*"):
-        with suppress(RecipeError):  # its client says what is wrong with it
+        with suppress(RecipeError):  # its client reports what is wrong with it
             if path.name in {*LOCKS, *FOREIGN_LOCKS}:
                 for entry in lock_entries(path.name, path.read_text("utf-8", "replace")):
                     if entry.address:

@@ -15,28 +15,29 @@ from fallback_plugins.shared.ladder import client_refused
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult
 
-#: Seconds for one npm run. A version 1 lock makes npm ask the registry about every package in it.
+#: Seconds for one npm run. npm queries the registry about every package of a version 1 lock.
 NPM_TIMEOUT_S = 300.0
 
-#: npm's lock where the project has none.
+#: npm's lock, if the project has none.
 DEFAULT_LOCK = "package-lock.json"
 
-#: No transport is allowed: an older npm, which knows no ``allow-git``, clones nothing either.
+#: No git transport is allowed, as older releases of npm do not know ``allow-git``.
 _ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none"}
 
-#: Nothing is fetched by an address that a manifest or a package names; and what npm says where it would be.
+#: The option that forbids fetching from named addresses, and npm's error for a manifest or a package that
+#: names one.
 _NO_REMOTE, _REMOTE_REFUSED = "--allow-remote=none", "EALLOWREMOTE"
 
-#: The option that sets peers aside, and npm's word for packages that exclude each other.
+#: The option that ignores peers, and npm's error for packages that exclude each other.
 WITHOUT_PEERS, _CONFLICT = "--legacy-peer-deps", "ERESOLVE"
 
 #: How a lock marks a package that is required as a peer only.
 _AS_PEER = re.compile(r'"peer"\s*:\s*true')
 
-#: How much npm prints: its errors, or also what it looks at for whom.
+#: How much npm prints: its errors, or also which package it looks up for which dependent.
 _BRIEF, _DETAILED = "--loglevel=error", "--loglevel=silly"
 
-#: The same, but from npm's cache, without a request to anybody.
+#: Options for the same run from npm's cache, without any request.
 _FROM_CACHE = "--offline"
 _OFFLINE = {_NO_REMOTE: "--allow-remote=all", "--prefer-offline": _FROM_CACHE}
 
@@ -45,39 +46,39 @@ AGE_LINE = re.compile(
     r"\s*(?P<key>before|min-release-age(?:-exclude)?)(?:\[\])?\s*=\s*[\"']?(?P<value>[\w@/*?.:+-]+)[\"']?\s*$"
 )
 
-#: What a fresh lock is written as: the version that says most, and needs no second look at the registry.
+#: Version of a fresh lock: it has the most data, so that the registry need not be queried again.
 _FRESH_VERSION = 3
 
-#: An entry of a lock that says where its tarball is.
+#: An entry of a lock with the address of its tarball.
 _FROM_A_REGISTRY = re.compile(r'"resolved"\s*:\s*"https?:')
 
 
 @dataclass
 class NpmRunner:
-    """Runs npm; the repository is never the place.
+    """Runs npm, never in the repository.
 
-    No script of anyone's runs, no git repository is cloned (npm prepares a clone by another install),
-    and the repository's .npmrc is not there: it can name programs.
+    No script runs, no git repository is cloned (npm prepares a clone by another install), and the
+    repository's .npmrc is not copied: it can name programs.
     """
 
     clients: ClientRunner
-    #: Whether this runner has asked the registry already: what it said then is taken from npm's cache.
+    #: Whether this runner has queried the registry already: further runs prefer npm's cache.
     _asked: bool = field(default=False, init=False)
 
     def lock_after(self, words: Sequence[str], files: Files) -> str:
-        """The lock's text after ``npm WORDS``. Raises RecipeError with npm's own words, ToolError."""
+        """Return the lock's text after ``npm WORDS``. Raises RecipeError with npm's errors, ToolError."""
         check_paths(files)
-        given = {**files.folders, **(files.texts if files.lock_text else files.manifests)}
-        if files.lock is not None and files.lock in given and files.root_manifest in given:
-            new = modern(files.lock_text, given[files.root_manifest])
-            given = {**given, files.lock: new}
-        texts = {_below(files.folder, path): text for path, text in given.items()}
+        copied = {**files.folders, **(files.texts if files.lock_text else files.manifests)}
+        if files.lock is not None and files.lock in copied and files.root_manifest in copied:
+            new = modern(files.lock_text, copied[files.root_manifest])
+            copied = {**copied, files.lock: new}
+        texts = {_below(files.folder, path): text for path, text in copied.items()}
         with scratch_project(texts, files.archives) as scratch:
             lock = scratch / _below(files.folder, files.lock or DEFAULT_LOCK)
             options = [*_shape(files), *peer_options(files), *age_options(files)]
             if self._asked:
                 options.append("--prefer-offline")
-            # Whatever a package is called, it is no option.
+            # After "--", no package's name is taken for an option.
             command = [words[0], *options, "--", *words[1:]]
             result = self._run(command, scratch, files)
             if not result.ok and _CONFLICT in result.output and _has_conflict(files):
@@ -98,8 +99,8 @@ class NpmRunner:
         result = run(command)
         if _REMOTE_REFUSED not in result.output or names_address(files):
             return result
-        # npm looks into a new archive that bundles packages, and fetches it by its address, which is
-        # switched off. Offline it asks nobody: ``archives`` had it put into npm's cache.
+        # npm reads a new archive that bundles packages, and fetches it by its address, which is forbidden.
+        # Offline it sends no request: ``archives`` has put the archive into npm's cache.
         again = run(
             [_OFFLINE.get(word, word) for word in (*command[:1], _FROM_CACHE, *command[1:])]
         )
@@ -114,13 +115,13 @@ class NpmRunner:
             output += self._run(again, scratch, files).output
         if result.timed_out:
             words = f"no answer in {NPM_TIMEOUT_S:.0f} s"
-        found = blockers_in(output, files)
+        blockers = blockers_in(output, files)
         hosts, file = result.refused_hosts, files.root_manifest
-        return client_refused(_head(files), words, found, hosts, file)
+        return client_refused(_head(files), words, blockers, hosts, file)
 
 
 def peer_options(files: Files) -> list[str]:
-    """The one setting of the repository's .npmrc that changes what fits together."""
+    """Return the one setting of the repository's .npmrc that changes which packages fit together."""
     texts = [text for path, text in (files.settings or {}).items() if path.endswith(".npmrc")]
     lines = {"".join(line.split()) for text in texts for line in text.splitlines()}
     return [WITHOUT_PEERS] if "legacy-peer-deps=true" in lines else []
@@ -128,8 +129,8 @@ def peer_options(files: Files) -> list[str]:
 
 def _has_conflict(files: Files) -> bool:
     """Return whether the project's lock holds a peer in a version that its dependent excludes, and nothing
-    that npm installed as a peer only: npm 6 made it, or somebody who set peers aside. So do we, whatever is
-    to change: npm takes it no other way. From another lock it would remove packages."""
+    that npm installed as a peer only: npm 6 made it, or a person who ignored peers. npm accepts such a lock
+    only if peers are ignored, whatever is to change. From another lock that would remove packages."""
     if not files.lock_text or _AS_PEER.search(files.lock_text):
         return False
     tree = lock_tree(files.lock or "", files.lock_text, files.manifests, files.root_manifest)
@@ -139,14 +140,14 @@ def _has_conflict(files: Files) -> bool:
         for ask in node.asks
         if ask.peer
     )
-    return any(held is not None and excludes(spec, held.version) for spec, held in peers)
+    return any(peer is not None and excludes(spec, peer.version) for spec, peer in peers)
 
 
 def age_options(files: Files) -> list[str]:
-    """The repository's rules on the age of releases, in npm's own words."""
+    """Return the repository's rules on the age of releases, as npm's options."""
     texts = [text for path, text in (files.settings or {}).items() if path.endswith(".npmrc")]
-    found = (AGE_LINE.match(line) for text in texts for line in text.splitlines())
-    return [f"--{line['key']}={line['value']}" for line in found if line]
+    matches = (AGE_LINE.match(line) for text in texts for line in text.splitlines())
+    return [f"--{match['key']}={match['value']}" for match in matches if match]
 
 
 def _head(files: Files) -> str:
@@ -158,7 +159,7 @@ def _below(folder: str, path: str) -> str:
 
 
 def _shape(files: Files) -> list[str]:
-    """Options that keep the lock's own shape, whatever the user's npmrc says."""
+    """Return options that keep the lock's own format, whatever the user's npmrc says."""
     lock_text, source = files.lock_text, files.lock or DEFAULT_LOCK
     # The folder of a workspace's member is "resolved" in every lock.
     omitted = "true" if lock_text and not _FROM_A_REGISTRY.search(lock_text) else "false"

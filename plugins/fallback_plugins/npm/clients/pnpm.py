@@ -75,22 +75,22 @@ PNPM = {
     ),
 }
 
-#: Seconds for one run; pnpm asks the registry about every package of the lock.
+#: Seconds for one run; pnpm queries the registry about every package of the lock.
 PNPM_TIMEOUT_S = 600.0
 
 _PATCHED = ("pnpm", "patchedDependencies")
 
-#: Keys of its overrides; it heeds yarn's, too.
+#: Keys of pnpm's overrides in package.json; it also reads yarn's.
 _OVERRIDES = ("pnpm", "overrides")
 _RESOLUTIONS = ("resolutions",)
 
-#: What ends an override's key: ``parent@1>package@^2``; ``>`` also begins a range.
+#: The package at the end of an override's key: ``parent@1>package@^2``; ``>`` also begins a range.
 _TARGET = re.compile(r"(?:.*[^ |@]>)?(?P<name>@?[^@]+)(?:@.*)?")
 
 #: A pnpm that reads no overrides from package.json.
 _WITHOUT_MANIFEST = re.compile(r"pnpm@(?:1[1-9]|[2-9]\d)\.")
 
-#: Lines that pnpms of one format write in different ways.
+#: Lines that releases of pnpm with the same lock format write in different ways.
 _RESPELLED = ("lockfileVersion", "packageExtensionsChecksum")
 
 _OPTIONS = (
@@ -101,7 +101,7 @@ _OPTIONS = (
     "--reporter=append-only",
     "--config.strict-peer-dependencies=false",
     "--config.engine-strict=false",
-    # Neither another client nor another version of this one, whatever ``packageManager`` says.
+    # Run no other client and no other version, whatever ``packageManager`` says.
     "--config.package-manager-strict=false",
     "--config.manage-package-manager-versions=false",
 )
@@ -109,10 +109,10 @@ _OPTIONS = (
 
 @dataclass(frozen=True)
 class _Force:
-    """A wish, as pnpm can be made to grant it: one dependent (a manifest by its path, or a locked package)
-    gets one package in one version.
+    """A wanted version that pnpm can be made to use: one dependent (a manifest by its path, or a locked
+    package) gets one package in one version.
 
-    ``name`` is what the dependent calls it; another one than ``package`` is an alias.
+    ``name``: the name under which the dependent requires it; an alias, if it is not ``package``.
     """
 
     dependent: str
@@ -128,7 +128,7 @@ class _Force:
         return alias + self.version
 
     def upon(self, manifests: dict[str, str], root: str) -> None:
-        """Write it into the scratch manifests: a project's own range, or an override in the root."""
+        """Write it into the scratch manifests: as a project's own range, or as an override in the root."""
         path = self.dependent if self.is_manifest else root
         manifest = dict(parse_manifest(path, manifests[path]))
         if self.is_manifest:
@@ -137,14 +137,17 @@ class _Force:
                     manifest[section] = {**manifest[section], self.name: self._spec}
         else:
             section, inner = _OVERRIDES
-            own = manifest.get(section)
+            existing = manifest.get(section)
             key = f"{self.dependent}@{self.dependent_version}>{self.name}"
             overrides = {**_strings_at(manifest, *_OVERRIDES), key: self._spec}
-            manifest[section] = {**(own if isinstance(own, dict) else {}), inner: overrides}
+            manifest[section] = {
+                **(existing if isinstance(existing, dict) else {}),
+                inner: overrides,
+            }
         manifests[path] = json.dumps(manifest)
 
     def holds_in(self, tree: DependencyTree) -> bool:
-        """Has the dependent, if it is still there, that version and no other?"""
+        """Return whether the dependent, if it is still in the tree, has that version and no other."""
         return all(
             tree.nodes[ask.to].version == self.version
             for node in self._dependents(tree)
@@ -162,34 +165,34 @@ class _Force:
 def forces_of(
     files: Files, tree: DependencyTree, wanted_versions: WantedVersions
 ) -> tuple[_Force, ...]:
-    """One for each dependent of a wished package. A manifest whose range doesn't admit the version gets
-    none; other dependents' ranges are not in the lock, so that only pnpm can tell."""
-    found: dict[_Force, None] = {}
-    for (package, held), version in wanted_versions.items():
+    """Return one for each dependent of a wanted package. A manifest whose range doesn't admit the version
+    gets none; other dependents' ranges are not in the lock, so that only pnpm knows them."""
+    forces: dict[_Force, None] = {}
+    for (package, current), version in wanted_versions.items():
         for node in tree.of(package):
-            dependents = tree.dependents(node.key) if node.version == held else ()
+            dependents = tree.dependents(node.key) if node.version == current else ()
             for dependent, ask in dependents:
                 is_root = tree.is_root(dependent)
                 is_open = is_tag(ask.spec) or admits(ask.spec, version)
                 if is_root and not (dependent.key in files.manifests and is_open):
                     continue
                 who = (dependent.key, "") if is_root else (dependent.name, dependent.version)
-                found[_Force(*who, ask.name, package, version, is_manifest=is_root)] = None
-    return tuple(found)
+                forces[_Force(*who, ask.name, package, version, is_manifest=is_root)] = None
+    return tuple(forces)
 
 
 def _addresses_of(manifests: Mapping[str, str]) -> Iterator[str]:
-    """URLs that manifests ask for: pnpm fetches them even where they are locked."""
-    places = (*((section,) for section in SECTIONS), _OVERRIDES, ("resolutions",))
+    """Yield the URLs that manifests require: pnpm fetches them even if they are locked."""
+    key_paths = (*((section,) for section in SECTIONS), _OVERRIDES, ("resolutions",))
     for path, text in manifests.items():
         manifest = parse_manifest(path, text)
-        for place in places:
-            specs = _strings_at(manifest, *place).values()
+        for key_path in key_paths:
+            specs = _strings_at(manifest, *key_path).values()
             yield from (spec for spec in specs if spec.startswith(("http:", "https:")))
 
 
 def _strings_at(manifest: Mapping[str, Any], *keys: str) -> dict[str, str]:
-    """The object at a place of a manifest, its plain entries."""
+    """Return the entries that are strings, of the object at ``keys`` of a manifest."""
     value: Any = manifest
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
@@ -205,28 +208,28 @@ class PnpmClient:
     name: str = field(default="pnpm", init=False)
 
     def tree(self, files: Files) -> DependencyTree:
-        """As ``Client.tree``. The lock keeps the ranges of projects and of peers, no others."""
+        """Return the tree (``Client.tree``). The lock has the ranges of projects and of peers only."""
         return pnpm_tree(files)
 
     def resolve(self, files: Files, wanted_versions: WantedVersions | None = None) -> Files:
-        """As ``Client.resolve``: first with each wish forced upon each dependent, then freely, where what
-        was forced stays if the dependent's range admits it. A wish that doesn't hold is left out at a
-        second go."""
+        """Resolve the files (``Client.resolve``): first with each wanted version forced on each dependent,
+        then without force: a version stays if the dependent's range admits it. If some don't stay, do both
+        again with the others only."""
         forces = forces_of(files, self.tree(files), wanted_versions or {})
-        made = self._granting(files, forces)
-        tree = self.tree(made)
-        held = [force for force in forces if force.holds_in(tree)]
-        return made if len(held) == len(forces) else self._granting(files, held)
+        resolved = self._granting(files, forces)
+        tree = self.tree(resolved)
+        lasting = [force for force in forces if force.holds_in(tree)]
+        return resolved if len(lasting) == len(forces) else self._granting(files, lasting)
 
     def update(self, files: Files, packages: Sequence[str]) -> Files:
-        """As ``Client.update``."""
-        # `pnpm update` would do, but for pnpm 8, which leaves what others ask for as it was.
+        """Raise packages (``Client.update``)."""
+        # Not `pnpm update`: pnpm 8 does not raise what other packages require.
         stripped = files.with_lock(without(files.lock_text, packages))
         return self._run(stripped, files.manifests, shape=files.lock_text)
 
     def overrides(self, files: Files, package: str) -> tuple[OverridePlace, ...]:
-        """The workspace's ``overrides``, and the root manifest's ``pnpm.overrides`` and ``resolutions``,
-        whose last part is the package."""
+        """Return the workspace's ``overrides``, and the root manifest's ``pnpm.overrides`` and
+        ``resolutions``, whose last part is the package."""
         path = files.root_manifest
         root, workspace = parse_manifest(path, files.manifests[path]), settings(files)
         sections: Sequence[tuple[str, tuple[str, ...], Mapping[str, Any]]] = (
@@ -235,17 +238,18 @@ class PnpmClient:
             ("", _RESOLUTIONS, root),
         )
         return tuple(
-            _place(files, root, OverridePlace((*keys, key), package, spec, place))
-            for place, keys, held in sections
-            for key, spec in _strings_at(held, *keys).items()
+            _place(files, root, OverridePlace((*keys, key), package, spec, file))
+            for file, keys, content in sections
+            for key, spec in _strings_at(content, *keys).items()
             if _target(key) == package
         )
 
     def with_override(self, files: Files, parent: str | None, package: str, version: str) -> Files:
-        """``parent>package``, which is every direct dependency of any parent of that name. It goes to where
-        the project's pnpm reads overrides: from version 11 on only in the workspace's file.
+        """Return the files with an override ``parent>package``: it applies to every direct dependency of
+        any parent of that name. It is written to the file from which the project's pnpm reads overrides:
+        from version 11 on, only the workspace's file.
 
-        Raises RecipeError: that file isn't there, or has no place for one."""
+        Raises RecipeError if that file doesn't exist, or an override can't be added to it."""
         key = package if parent is None else f"{parent}>{package}"
         path, workspace = files.root_manifest, settings_path(files)
         root = parse_manifest(path, files.manifests[path])
@@ -274,7 +278,7 @@ class PnpmClient:
         return self._run(files, files.manifests)
 
     def _run(self, files: Files, manifests: Mapping[str, str], shape: str = "") -> Files:
-        """The lock that pnpm makes of the files, in a folder that is gone afterwards.
+        """Return the files with the lock that pnpm makes of them, in a folder that is deleted afterwards.
 
         ``shape``: the lock whose spelling of the format's version is kept.
         """
@@ -286,21 +290,21 @@ class PnpmClient:
             path.removeprefix(prefix): text
             for path, text in (files.folders | dict(manifests)).items()
         }
-        reported = settings(files)
-        check_carried(reported)
-        texts |= {"pnpm-lock.yaml": files.lock_text, **carried_text(reported)}
-        texts[MANIFEST] = carried_manifest(reported, texts[MANIFEST])
+        workspace_settings = settings(files)
+        check_carried(workspace_settings)
+        texts |= {"pnpm-lock.yaml": files.lock_text, **carried_text(workspace_settings)}
+        texts[MANIFEST] = carried_manifest(workspace_settings, texts[MANIFEST])
         patched = _strings_at(parse_manifest(MANIFEST, texts[MANIFEST]), *_PATCHED)
         texts = _patches(patched) | texts
         check_paths(files)
         check_addresses(_addresses_of(files.manifests))
         with scratch_project(texts, files.archives) as scratch:
-            made_with = (*carried_options(reported), *_settings(lock))
+            made_with = (*carried_options(workspace_settings), *_settings(lock))
             options = [*_OPTIONS, *made_with, f"--store-dir={store.place / 'pnpm-store'}"]
-            words = ["install", *options]
+            arguments = ["install", *options]
             result = store.run(
                 client,
-                words,
+                arguments,
                 clients=self.clients,
                 cwd=scratch,
                 timeout_s=PNPM_TIMEOUT_S,
@@ -308,48 +312,48 @@ class PnpmClient:
             )
             if not result.ok:
                 raise unresolved(client, result, PNPM_TIMEOUT_S, files)
-            made = (scratch / "pnpm-lock.yaml").read_bytes().decode()
-        made = _with_patches(lock, made)
-        return files.with_lock(_as_found(shape or files.lock_text, made))
+            new_lock = (scratch / "pnpm-lock.yaml").read_bytes().decode()
+        new_lock = _with_patches(lock, new_lock)
+        return files.with_lock(_as_found(shape or files.lock_text, new_lock))
 
 
-def _place(files: Files, root: Mapping[str, Any], place: OverridePlace) -> OverridePlace:
-    """The override as it is written, or what it refers to: a catalog's entry, a declaration's range."""
-    entry = referred_entry(files, place.package, place.spec)
+def _place(files: Files, root: Mapping[str, Any], override: OverridePlace) -> OverridePlace:
+    """Return the override as written, or what it refers to: a catalog's entry, a declaration's range."""
+    entry = referred_entry(files, override.package, override.spec)
     if entry is None:
-        return replace(place, spec=referred(root, place.spec))
+        return replace(override, spec=referred(root, override.spec))
     keys = (*entry.section.split(".", 1), entry.key)
-    return OverridePlace(keys, place.package, entry.spec, settings_path(files))
+    return OverridePlace(keys, override.package, entry.spec, settings_path(files))
 
 
 def _target(key: str) -> str:
-    """The package that an override's key is about."""
-    found = _TARGET.fullmatch(key)
-    last = found["name"] if found else key
+    """Return the package that an override's key is about."""
+    match = _TARGET.fullmatch(key)
+    last = match["name"] if match else key
     return "/".join(last.split("/")[-2:]) if "/@" in f"/{last}" else last.rpartition("/")[2]
 
 
 def _settings(lock: PnpmLock) -> list[str]:
-    """What the lock says of how it was made, whatever the user's configuration says."""
-    reported = lock.content.get("settings")
+    """Return options by which the lock was made, whatever the user's configuration says."""
+    recorded = lock.content.get("settings")
     names = {
         "autoInstallPeers": "auto-install-peers",
         "excludeLinksFromLockfile": "exclude-links-from-lockfile",
     }
     return [
-        f"--config.{option}={reported[name]}"
+        f"--config.{option}={recorded[name]}"
         for name, option in names.items()
-        if isinstance(reported, dict) and reported.get(name) in ("true", "false")
+        if isinstance(recorded, dict) and recorded.get(name) in ("true", "false")
     ]
 
 
 def _patches(patched: Mapping[str, str]) -> dict[str, str]:
-    """Return the text of a patch, by its path, for each package of ``patchedDependencies``: any will do,
-    as a lock holds only its digest, which ``_with_patches`` restores. Raises RecipeError for a file that is
+    """Return a text for each patch of ``patchedDependencies``, by its path: any text is good enough, as a
+    lock holds only a digest of it, which ``_with_patches`` restores. Raises RecipeError for a file that is
     not a patch: pnpm could read its settings from it."""
     for package, path in patched.items():
-        place = PurePosixPath(path)
-        if place.suffix not in {".patch", ".diff"} or place.is_absolute() or ".." in place.parts:
+        pure = PurePosixPath(path)
+        if pure.suffix not in {".patch", ".diff"} or pure.is_absolute() or ".." in pure.parts:
             raise unsupported(
                 f"patchedDependencies names {path!r} for {package!r}, which is not a patch in the project.",
                 "Name a file in the project's folder that ends in .patch or .diff.",
@@ -357,38 +361,38 @@ def _patches(patched: Mapping[str, str]) -> dict[str, str]:
     return {path: sha256(package.encode()).hexdigest() for package, path in patched.items()}
 
 
-def _with_patches(lock: PnpmLock, made: str) -> str:
+def _with_patches(lock: PnpmLock, new_lock: str) -> str:
     """Return the lock that pnpm made with the digests that ``lock`` has of patches, which no fix changes.
     Raises RecipeError if it has none of a patch."""
     digests = _digests(lock)
-    for package, digest in _digests(parse_pnpm_lock(made)).items():
+    for package, digest in _digests(parse_pnpm_lock(new_lock)).items():
         if package not in digests:
             raise unsupported(
                 f"The lock lacks the patch of {package} that patchedDependencies names.",
                 "Run `pnpm install`, commit the lock, and try again.",
                 kind="patch_missing",
             )
-        made = made.replace(digest, digests[package])
-    return made
+        new_lock = new_lock.replace(digest, digests[package])
+    return new_lock
 
 
 def _digests(lock: PnpmLock) -> dict[str, str]:
     """Return the digest of each patched package's patch."""
     patched = lock.content.get("patchedDependencies")
-    found = patched.items() if isinstance(patched, dict) else ()
-    return {key: str(it["hash"] if isinstance(it, dict) else it) for key, it in found}
+    patches = patched.items() if isinstance(patched, dict) else ()
+    return {key: str(patch["hash"] if isinstance(patch, dict) else patch) for key, patch in patches}
 
 
-def _as_found(before: str, made: str) -> str:
-    """The format's version and the extensions' digest as they were: no fix changes what they say."""
+def _as_found(before: str, new_lock: str) -> str:
+    """Restore the format's version and the extensions' digest: no fix changes what they mean."""
     for key in _RESPELLED:
         pattern = re.compile(rf"^{key}: .*$", re.MULTILINE)
         line = pattern.search(before)
-        made = pattern.sub(line.group(), made, count=1) if line else made
-    return in_form_of(before, made)
+        new_lock = pattern.sub(line.group(), new_lock, count=1) if line else new_lock
+    return in_form_of(before, new_lock)
 
 
-#: Where members are, and ranges that they share.
+#: Settings that locate members, and ranges that they share.
 _CARRIED = ("packages", "catalog", "catalogs")
 
 #: Settings that every pnpm reads from the root's manifest.
@@ -427,12 +431,12 @@ def check_carried(content: Mapping[str, Any]) -> None:
 
 
 def carried_options(content: Mapping[str, Any]) -> list[str]:
-    """Return the options by which any pnpm has these settings."""
-    words = {key: content[key] for key in _LOCK_OPTIONS if isinstance(content.get(key), str)}
+    """Return the options that give any pnpm these settings."""
+    values = {key: content[key] for key in _LOCK_OPTIONS if isinstance(content.get(key), str)}
     return [
-        f"--config.{re.sub('[A-Z]', lambda found: f'-{found[0].lower()}', key)}={word}"
-        for key, word in words.items()
-        if _WORD.fullmatch(word)
+        f"--config.{re.sub('[A-Z]', lambda match: f'-{match[0].lower()}', key)}={value}"
+        for key, value in values.items()
+        if _WORD.fullmatch(value)
     ]
 
 
@@ -444,16 +448,16 @@ def carried_manifest(content: Mapping[str, Any], manifest: str) -> str:
         return manifest
     check_named(FILE, moved)
     facts = parse_manifest(MANIFEST, manifest)
-    own = facts.get("pnpm")
-    held = own if isinstance(own, dict) else {}
+    section = facts.get("pnpm")
+    own_settings = section if isinstance(section, dict) else {}
     for key, value in moved.items():
-        if isinstance(value, dict) and isinstance(held.get(key), dict):
-            moved[key] = {**value, **held[key]}
-    return json.dumps({**facts, "pnpm": {**held, **moved}})
+        if isinstance(value, dict) and isinstance(own_settings.get(key), dict):
+            moved[key] = {**value, **own_settings[key]}
+    return json.dumps({**facts, "pnpm": {**own_settings, **moved}})
 
 
 def carried_text(content: Mapping[str, Any]) -> dict[str, str]:
-    """A settings file of what names members and ranges, and of nothing else."""
+    """Return a settings file that only locates members and has shared ranges."""
     import yaml
 
     globs = content.get("packages")
@@ -463,5 +467,5 @@ def carried_text(content: Mapping[str, Any]) -> dict[str, str]:
             raise not_supported(problem, f"Remove {glob!r} from {FILE}.", kind="outside")
     carried = {key: content[key] for key in _CARRIED if key in content}
     if carried:
-        carried.setdefault("packages", ["."])  # an older pnpm takes no such file without it
+        carried.setdefault("packages", ["."])  # older releases of pnpm require it
     return {FILE: yaml.safe_dump(carried, default_flow_style=False)} if carried else {}

@@ -1,8 +1,8 @@
-"""Has yarn and pnpm when a lock asks for them: exact versions from the registry, by the real npm.
+"""Provides yarn and pnpm if a lock needs them: exact versions from the registry, by the real npm.
 
-Which version runs is ours to say, never the repository's (``packageManager``, ``yarn-path``): a client
-is a program. Each is pinned by the SHA-512 of its tarball, which npm checks; its scripts don't run. What
-was fetched once stays in the user's cache and needs no network again.
+We decide which version runs, never the repository (``packageManager``, ``yarn-path``): a client is a
+program. Each is pinned by the SHA-512 of its tarball, which npm checks; its scripts don't run. A client
+that was fetched stays in the user's cache and needs no network again.
 """
 
 import hashlib
@@ -27,16 +27,16 @@ from fallback_tier.files.folders import users_folder
 #: Seconds for one fetch of at most 20 MB.
 _FETCH_TIMEOUT_S = 180.0
 
-#: How much of npm's own words a refusal repeats.
+#: Characters of npm's output that a refusal repeats.
 _MAX_WORDS = 300
 
 #: Files that node may run.
 _CODE = frozenset({".js", ".cjs", ".mjs", ".node"})
 
-#: No transport is allowed: git clones nothing.
+#: No transport is allowed, so that git clones nothing.
 NO_GIT = {"GIT_ALLOW_PROTOCOL": "none"}
 
-#: Loaded before a client: whatever would start a program throws.
+#: Loaded before a client: every function that starts a program throws.
 _NO_PROGRAMS = """const children = require('node:child_process');
 const refuse = () => { throw new Error('an installation starts no program here'); };
 for (const name of ['spawn', 'spawnSync', 'exec', 'execSync', 'execFile', 'execFileSync', 'fork']) {
@@ -51,25 +51,25 @@ _OPTIONS = ("--ignore-scripts", "--no-bin-links", "--no-audit", "--no-fund", "--
 
 @dataclass(frozen=True)
 class PinnedClient:
-    """One client in one version. ``script``: what node is to run, inside the package's folder."""
+    """One client in one version. ``script``: the file that node runs, in the package's folder."""
 
     name: str
     version: str
     integrity: str
     script: str
-    #: ``code_digest`` of it: what lies in a cache is held against it at each use.
+    #: Its ``code_digest``: a cached client is compared with it at each use.
     code: str
-    #: What people call it, where that is not the package's name.
+    #: What people call it, if that is not the package's name.
     called: str = ""
 
     @property
     def label(self) -> str:
-        """As messages call it."""
+        """Return its name and version, for messages."""
         return f"{self.called or self.name} {self.version}"
 
     @property
     def folder(self) -> str:
-        """Its folder in a store of clients; a scope is no folder of its own."""
+        """Return its folder's name in a store of clients; a scope is not a separate folder."""
         return f"{self.name.replace('/', '+')}-{self.version}"
 
 
@@ -81,12 +81,12 @@ class ClientStore:
     folder: Path | None = None
 
     def script(self, client: PinnedClient) -> Path:
-        """The client's script, fetched where it isn't here yet. Raises RecipeError."""
-        place = self.place / client.folder
-        script = place / "node_modules" / client.name / client.script
+        """Return the path of the client's script; fetch the client if necessary. Raises RecipeError."""
+        client_folder = self.place / client.folder
+        script = client_folder / "node_modules" / client.name / client.script
         if not script.is_file():
-            self._fetch(client, place)
-        _check(client, place)
+            self._fetch(client, client_folder)
+        _check(client, client_folder)
         return script
 
     def run(
@@ -100,8 +100,8 @@ class ClientStore:
         env: Mapping[str, str],
         hooks: str = "",
     ) -> CommandResult:
-        """Run the client, which starts no program, by ``clients``: a project's may know its scopes.
-        ``hooks``: code that it loads first. Raises RecipeError: it is not available."""
+        """Run the client through ``clients``, which may know a project's scopes; it can't start programs.
+        ``hooks``: code that it loads first. Raises RecipeError if the client is not available."""
         script = self.script(client)
         with scratch_folder("hook") as folder:
             hook = folder / "no-programs.cjs"
@@ -112,17 +112,17 @@ class ClientStore:
 
     @property
     def place(self) -> Path:
-        """The folder itself; it need not exist yet."""
+        """Return the folder itself; it need not exist yet."""
         if self.folder is not None:
             return self.folder
         return users_folder("cache") / "clients"
 
-    def _fetch(self, client: PinnedClient, place: Path) -> None:
+    def _fetch(self, client: PinnedClient, client_folder: Path) -> None:
         try:
-            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            scratch = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{client.folder}-"))
+            client_folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            scratch = Path(tempfile.mkdtemp(dir=client_folder.parent, prefix=f".{client.folder}-"))
         except OSError as error:
-            why = f"{place.parent} can't be written ({error.strerror})"
+            why = f"{client_folder.parent} can't be written ({error.strerror})"
             raise _missing(
                 client, why, "Make it writable, or name another: XDG_CACHE_HOME."
             ) from error
@@ -130,10 +130,10 @@ class ClientStore:
             for name, content in _project(client).items():
                 (scratch / name).write_text(json.dumps(content), encoding="utf-8")
             self._install(client, scratch)
-            if not place.is_dir():  # another process may have been quicker
-                scratch.replace(place)
+            if not client_folder.is_dir():  # another process may have been faster
+                scratch.replace(client_folder)
         except OSError as error:
-            if not place.is_dir():
+            if not client_folder.is_dir():
                 raise _missing(client, f"it can't be kept ({error.strerror})") from error
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -146,8 +146,10 @@ class ClientStore:
         except ToolMissingError as error:
             raise _missing(client, error.problem, kind="client_missing") from error
         if not result.ok:
-            words = " ".join(result.output.replace("npm error", "").split())[:_MAX_WORDS]
-            what = f"no answer in {_FETCH_TIMEOUT_S:.0f} s" if result.timed_out else f"npm: {words}"
+            output = " ".join(result.output.replace("npm error", "").split())[:_MAX_WORDS]
+            what = (
+                f"no answer in {_FETCH_TIMEOUT_S:.0f} s" if result.timed_out else f"npm: {output}"
+            )
             raise _missing(client, what, kind="client_missing")
 
 
@@ -155,33 +157,33 @@ def unresolved(
     client: PinnedClient, result: CommandResult, timeout_s: float, files: Files
 ) -> RecipeError:
     """Return the refusal of a client that could not resolve a project."""
-    words = f"no answer in {timeout_s:.0f} s" if result.timed_out else own_words(result.output)
-    found = () if result.timed_out else blockers_in(result.output, files)
+    reason = f"no answer in {timeout_s:.0f} s" if result.timed_out else own_words(result.output)
+    blockers = () if result.timed_out else blockers_in(result.output, files)
     file = files.root_manifest
     head = f"{client.label} could not resolve {file}"
-    return client_refused(head, words, found, result.refused_hosts, file)
+    return client_refused(head, reason, blockers, result.refused_hosts, file)
 
 
-def _check(client: PinnedClient, place: Path) -> None:
-    """What runs is what was published, and nobody else's. Raises RecipeError."""
-    package = place / "node_modules" / client.name
+def _check(client: PinnedClient, client_folder: Path) -> None:
+    """Raise RecipeError unless a client is as published, and belongs to this user or to root."""
+    package = client_folder / "node_modules" / client.name
     try:
-        owners = {place.stat().st_uid, package.stat().st_uid}
-        found = code_digest(package)
+        owners = {client_folder.stat().st_uid, package.stat().st_uid}
+        digest = code_digest(package)
     except OSError as error:
-        raise _missing(client, f"{place} can't be read ({error.strerror})") from error
+        raise _missing(client, f"{client_folder} can't be read ({error.strerror})") from error
     if not owners <= {os.geteuid(), 0}:
-        raise _missing(client, f"{place} belongs to another user", kind="another_user")
-    if found != client.code:
+        raise _missing(client, f"{client_folder} belongs to another user", kind="another_user")
+    if digest != client.code:
         raise _missing(
             client,
-            f"{place} is not what was published; remove that folder",
+            f"{client_folder} is not what was published; remove that folder",
             kind="not_as_published",
         )
 
 
 def code_digest(package: Path) -> str:
-    """SHA-256 of a package's code files. What else it has, npm's versions unpack differently."""
+    """Return the SHA-256 of a package's code files. Versions of npm unpack the others differently."""
     whole = hashlib.sha256()
     files = sorted((f.relative_to(package).as_posix(), f) for f in package.rglob("*"))
     for name, file in files:
@@ -192,7 +194,7 @@ def code_digest(package: Path) -> str:
 
 
 def _project(client: PinnedClient) -> dict[str, object]:
-    """A manifest and a lock that names the integrity and no address: npm asks the user's registry."""
+    """Return a manifest, and a lock without addresses, so that npm fetches from the user's registry."""
     root = {"name": "client", "version": "0.0.0", "dependencies": {client.name: client.version}}
     entry = {"version": client.version, "integrity": client.integrity}
     packages = {"": root, f"node_modules/{client.name}": entry}

@@ -1,4 +1,4 @@
-"""A registry's answers about packages, by ``npm view``, each question asked once."""
+"""A registry's answers about packages, by ``npm view``; each query is sent once."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -24,11 +24,11 @@ from fallback_tier.outcome import Blocker
 
 _T = TypeVar("_T")
 
-#: Seconds for one question. The largest packages' documents have tens of megabytes.
+#: Seconds for one query. The largest packages' documents have tens of megabytes.
 VIEW_TIMEOUT_S = 60.0
 
-#: Two that every version has come first: where the first version has one field only, npm prints nothing
-#: but that field, of every version.
+#: Two fields that every version has come first: if the first version had only one field of these, npm would
+#: print only that field of every version.
 _FIELDS = (
     "name",
     "version",
@@ -43,8 +43,8 @@ _FIELDS = (
 
 @dataclass(frozen=True)
 class Release:
-    """One published version. ``asks``: what it installs; ``peers``: what it demands of who installs it.
-    ``bundles``: has it other packages in its archive?"""
+    """One published version. ``asks``: the ranges that it requires; ``peers``: those of its peers.
+    ``bundles``: whether it has other packages in its archive."""
 
     version: str
     asks: Mapping[str, str]
@@ -55,16 +55,16 @@ class Release:
 
 @runtime_checkable
 class KnowsDeprecated(Protocol):
-    """A client whose lock marks deprecated versions: the registry need not be asked again."""
+    """A client whose lock marks deprecated versions, so that the registry need not be queried."""
 
     def deprecated(self, files: Files) -> frozenset[tuple[str, str]] | None:
-        """(package, version) of what the lock marks; None: this lock's format does not say it."""
+        """Return (package, version) of what the lock marks; None if its format does not record that."""
         ...
 
 
 @dataclass
 class NpmRegistry:
-    """Asks the registry through npm, whichever client the project uses."""
+    """Queries the registry through npm, whichever client the project uses."""
 
     clients: ClientRunner
     _answers: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False)
@@ -72,31 +72,34 @@ class NpmRegistry:
     _bundled: dict[tuple[str, str], tuple[Bundled, ...]] = field(default_factory=dict, init=False)
 
     def releases(self, package: str) -> tuple[Release, ...]:
-        """Every published version but pre-releases, lowest first. Raises RecipeError, ToolError."""
+        """Return each published version but pre-releases, lowest first. Raises RecipeError, ToolError."""
         # The range makes npm answer with every version's own fields, not with those of the latest.
         return self._kept(_releases, package, f"{package}@>=0.0.0", *_FIELDS)
 
     def tags(self, package: str) -> Mapping[str, str]:
-        """The version that each dist-tag names now. Raises RecipeError, ToolError."""
+        """Return the version that each dist-tag names now. Raises RecipeError, ToolError."""
         return self._about(package, "dist-tags")
 
     def published_at(self, package: str, version: str) -> datetime | None:
-        """As ``ages.PublishedAt``."""
+        """Return when a version was published (``ages.PublishedAt``)."""
         return moment_in(self._about(package, "time").get(version, ""))
 
     def bundled(self, package: str, version: str) -> tuple[Bundled, ...]:
         """Return the packages in a published version's archive. Raises RecipeError, ToolError."""
         if (package, version) not in self._bundled:
-            release = next((it for it in self.releases(package) if it.version == version), None)
+            release = next(
+                (candidate for candidate in self.releases(package) if candidate.version == version),
+                None,
+            )
             bundles = release is None or release.bundles
-            found = bundled_in(package, version, self.clients) if bundles else ()
-            self._bundled[package, version] = found
+            packages = bundled_in(package, version, self.clients) if bundles else ()
+            self._bundled[package, version] = packages
         return self._bundled[package, version]
 
     def prepare(self, package: str, version: str) -> None:
-        """Have npm look up what a release asks for and does not bundle: a run that may ask nobody finds it
-        in npm's cache. Raises RecipeError, ToolError."""
-        inside = {one.name for one in self.bundled(package, version)}
+        """Let npm look up what a release requires and does not bundle: an offline run then finds it in
+        npm's cache. Raises RecipeError, ToolError."""
+        inside = {inner.name for inner in self.bundled(package, version)}
         asks = {
             name: spec
             for release in self.releases(package)
@@ -110,7 +113,7 @@ class NpmRegistry:
 
     def _about(self, package: str, key: str) -> Mapping[str, str]:
         """Return one map of the package's document. Raises RecipeError, ToolError."""
-        # The name keeps npm from leaving out the keys if the registry has only one of them.
+        # With the name, npm prints the keys even if the registry has only one of them.
         answer = self._kept(_document, package, package, "name", "time", "dist-tags")
         return _texts(answer, key)
 
@@ -132,7 +135,7 @@ class NpmRegistry:
             what = f"{package!r} is not the name of a package"
             raise refused_for(Blocker(kind=BlockerKind.RESULT, constraint=what), kind="not_a_name")
         command = ["view", *words, "--json", "--loglevel=silent"]
-        # A manifest, so that npm looks for no other in the folders above.
+        # With a manifest, npm looks for no other in the folders above.
         with scratch_project({MANIFEST: "{}"}) as folder:
             result = self.clients.run("npm", command, cwd=folder, timeout_s=VIEW_TIMEOUT_S)
         try:
@@ -150,16 +153,14 @@ def _document(answer: Any) -> dict[str, Any]:
 
 
 def _releases(answer: Any) -> tuple[Release, ...]:
-    found = [_release(item) for item in (answer if isinstance(answer, list) else [answer])]
-    real = (release for release in found if is_orderable("npm", release.version))
+    releases = [_release(item) for item in (answer if isinstance(answer, list) else [answer])]
+    real = (release for release in releases if is_orderable("npm", release.version))
     return tuple(sorted(real, key=lambda release: sort_key("npm", release.version)))
 
 
 def _release(item: Any) -> Release:
     if not isinstance(item, dict):
-        return Release(
-            str(item), {}
-        )  # npm leaves the braces out where there is nothing but a version
+        return Release(str(item), {})  # npm prints a plain text if there is nothing but a version
     asks = {**_texts(item, "optionalDependencies"), **_texts(item, "dependencies")}
     peers = _texts(item, "peerDependencies")
     bundles = any(item.get(key) for key in ("bundleDependencies", "bundledDependencies"))
@@ -167,13 +168,11 @@ def _release(item: Any) -> Release:
 
 
 def _texts(item: Mapping[str, Any], section: str) -> dict[str, str]:
-    reported = item.get(section)
-    return (
-        {name: str(text) for name, text in reported.items()} if isinstance(reported, dict) else {}
-    )
+    texts = item.get(section)
+    return {name: str(text) for name, text in texts.items()} if isinstance(texts, dict) else {}
 
 
 def _summary(answer: Any) -> str:
     error = answer.get("error") if isinstance(answer, dict) else None
-    reported = error.get("summary") if isinstance(error, dict) else None
-    return f"code {error.get('code')} {str(reported).rstrip('.')}" if error and reported else ""
+    summary = error.get("summary") if isinstance(error, dict) else None
+    return f"code {error.get('code')} {str(summary).rstrip('.')}" if error and summary else ""

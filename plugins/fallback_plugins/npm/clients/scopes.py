@@ -1,8 +1,8 @@
-"""Registries of scopes that a repository's .npmrc names: which of them our clients may ask (ADR-0053).
+"""Registries of scopes that a repository's .npmrc names: which of them our clients may query (ADR-0053).
 
-A repository is a stranger. It may say which of the *user's* registries a scope is of; one that the user's
-own configuration does not know is asked nothing, nor is any other in its place. What credentials there are
-stay in the user's configuration, where each client finds them by itself: npm tells only where they are for.
+A repository is not trusted. It may say to which of the *user's* registries a scope belongs; one that the
+user's own configuration does not know is not queried, nor is any other instead. Credentials stay in the
+user's configuration, where each client finds them by itself: npm only reports for which addresses they are.
 """
 
 import re
@@ -30,7 +30,7 @@ _CREDENTIALS = re.compile(r"//([^\s:]+(?::\d+)?[^\s:]*):\S+ = .*")
 
 _CONFIG_TIMEOUT_S = 30.0
 
-#: No address: a client that is sent there asks nobody.
+#: Not an address: a client sends no request to it.
 _NOWHERE = "refused:"
 
 #: Clients that read npm's variables; node runs yarn and pnpm.
@@ -39,7 +39,7 @@ _READERS = frozenset({"npm", "node"})
 
 @dataclass(frozen=True)
 class Scopes:
-    """By scope, the registries that a repository names: those of the user's own, and all others."""
+    """The registries that a repository names, by scope: those that the user knows, and all others."""
 
     granted: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -47,18 +47,23 @@ class Scopes:
 
     @classmethod
     def of(cls, files: Files, clients: ClientRunner) -> "Scopes":
-        """What a project's own .npmrc says, held against the user's configuration. Raises ToolError."""
+        """Return the scopes of a project's .npmrc, compared with the user's configuration. Raises
+        ToolError."""
         for path, text in (files.settings or {}).items():
-            found = {
+            url_by_scope = {
                 match["scope"]: match["url"]
                 for line in text.splitlines()
                 if path.endswith(".npmrc") and (match := SCOPE_LINE.fullmatch(line))
             }
-            if found:
+            if url_by_scope:
                 users = _Users.of(clients)
-                own = {scope: url for scope, url in found.items() if scope not in users.scopes}
-                granted = {scope: url for scope, url in own.items() if users.know(url)}
-                refused = {scope: url for scope, url in own.items() if scope not in granted}
+                project_scopes = {
+                    scope: url for scope, url in url_by_scope.items() if scope not in users.scopes
+                }
+                granted = {scope: url for scope, url in project_scopes.items() if users.know(url)}
+                refused = {
+                    scope: url for scope, url in project_scopes.items() if scope not in granted
+                }
                 return cls(granted, refused, path)
         return cls()
 
@@ -68,11 +73,11 @@ class Scopes:
         return tuple(self.granted.items()), tuple(self.refused.items())
 
     def over(self, clients: ClientRunner) -> ClientRunner:
-        """The clients as a project may use them; without scopes they are the same for all."""
+        """Return the clients as a project may use them; without scopes they are the same for all."""
         return ScopedClients(clients, self) if self.granted or self.refused else clients
 
     def refusal(self, package: str) -> RecipeError | None:
-        """Why nothing can be asked about a package; None: it can be."""
+        """Return why no registry can be queried about a package; None if one can."""
         scope = package.partition("/")[0]
         if scope not in self.refused:
             return None
@@ -88,17 +93,17 @@ class Scopes:
 
 @dataclass(frozen=True)
 class _Users:
-    """What the user's own configuration names: scopes, and addresses without their protocol."""
+    """Scopes, and addresses without their protocol, in the user's own configuration."""
 
     scopes: frozenset[str]
     places: tuple[str, ...]
 
     @classmethod
     def of(cls, clients: ClientRunner) -> "_Users":
-        """As npm tells it, which keeps every secret to itself."""
+        """Return the scopes and addresses that npm lists, without secrets."""
         with scratch_project({MANIFEST: "{}"}) as folder:
-            words = ["config", "list", "--long", "--loglevel=silent"]
-            result = clients.run("npm", words, cwd=folder, timeout_s=_CONFIG_TIMEOUT_S)
+            arguments = ["config", "list", "--long", "--loglevel=silent"]
+            result = clients.run("npm", arguments, cwd=folder, timeout_s=_CONFIG_TIMEOUT_S)
         scopes, places = set(), []
         for line in result.output.splitlines() if result.ok else ():
             if registry := _REGISTRY.fullmatch(line.strip()):
@@ -109,7 +114,7 @@ class _Users:
         return cls(frozenset(filter(None, scopes)), tuple(places))
 
     def know(self, url: str) -> bool:
-        """Does it lie at or below a place that the user named?"""
+        """Return whether a URL is at or below an address that the user's configuration names."""
         return ".." not in url and any(_place(url).startswith(place) for place in self.places)
 
 
@@ -119,13 +124,13 @@ def _place(url: str) -> str:
 
 
 def scoped(files: Files, clients: ClientRunner) -> ClientRunner:
-    """The clients as a project may use them. Raises ToolError."""
+    """Return the clients as a project may use them. Raises ToolError."""
     return Scopes.of(files, clients).over(clients)
 
 
 @dataclass(frozen=True, eq=False)
 class ScopedClients:
-    """The clients of a project, told by variables which registries its scopes are of."""
+    """The clients of a project, with variables for the registries of its scopes."""
 
     inner: ClientRunner
     scopes: Scopes
@@ -139,9 +144,9 @@ class ScopedClients:
         timeout_s: float,
         env: Mapping[str, str] | None = None,
     ) -> CommandResult:
-        """As the runner's own. A scope whose registry was refused is asked for nowhere else either: a
-        public package of that name is another one."""
-        reported = dict.fromkeys(self.scopes.refused, _NOWHERE) | dict(self.scopes.granted)
-        own = {f"npm_config_{scope}:registry": url for scope, url in reported.items()}
-        both = {**own, **(env or {})} if tool in _READERS else env
+        """Run a tool (``ClientRunner.run``). A scope whose registry was refused is not looked up in another
+        registry either: a public package of that name is a different one."""
+        url_by_scope = dict.fromkeys(self.scopes.refused, _NOWHERE) | dict(self.scopes.granted)
+        variables = {f"npm_config_{scope}:registry": url for scope, url in url_by_scope.items()}
+        both = {**variables, **(env or {})} if tool in _READERS else env
         return self.inner.run(tool, args, cwd=cwd, timeout_s=timeout_s, env=both)

@@ -1,5 +1,5 @@
-"""Scratch projects for npm, yarn and pnpm, some levels deep in a folder of their own: what they name by a
-relative path is still in it.
+"""Scratch projects for npm, yarn and pnpm, some levels deep in a separate folder, so that their relative
+paths stay inside it.
 """
 
 import json
@@ -21,19 +21,19 @@ from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.errors import RecipeError
 
-#: Levels above a scratch project that are scratch, too. Real projects lie less deep in a repository.
+#: Levels above a scratch project that are scratch, too. Real projects are less deep in a repository.
 NEST = 12
 
 #: Keys of package.json below which a text can be a path, or a range of some sort.
 _NAMING = (*MEMBER_SECTIONS, "overrides", "resolutions", "pnpm", "workspaces")
 
-#: What a lock gives as a place on this machine.
+#: A path on this machine in a lock.
 _IN_A_LOCK = re.compile(r"\b(?:file|link|portal):([^\s\"',)]*)")
 
-#: Where a lock, or a spec, names the file of a patch; ``~/`` is the project itself, ``~builtin`` yarn.
+#: The file of a patch in a lock or a spec; ``~/`` is the project itself, ``~builtin`` yarn.
 _PATCH = re.compile(r"\bpatch:[^\s\"',]*?(?:#|%23)(?:optional!)?([^\s\"',]*)")
 
-#: What climbs out of a folder, and the lines of a patch that name files.
+#: A path that leads out of a folder, and the lines of a patch that name files.
 _CLIMBS = re.compile(r"(?:^|[\s/\\\"])\.\.(?:[\s/\\\"]|$)")
 _PATCHED = re.compile(
     r"^(?:diff --git|---|\+\+\+|(?:rename|copy) (?:from|to))[ \t].*", re.MULTILINE
@@ -47,8 +47,8 @@ _ABSOLUTE = re.compile(r"[/\\~]|[A-Za-z]:[/\\]")
 def scratch_project(
     texts: Mapping[str, str], archives: Mapping[str, bytes] = MappingProxyType({})
 ) -> Iterator[Path]:
-    """A project of these texts and archives (by path relative to it), deleted afterwards. Raises
-    RecipeError."""
+    """Yield the folder of a project with these texts and archives (by path relative to it), and delete it
+    afterwards. Raises RecipeError."""
     with scratch_folder("npm") as folder:
         project = folder.joinpath(*("in" for _ in range(NEST)))
         try:
@@ -63,32 +63,32 @@ def scratch_project(
 
 
 def check_paths(files: Files) -> None:
-    """Raises RecipeError where a manifest or a lock names a place on this machine that isn't in the
-    project: a client would read what lies there, and what it reads could end up in the lock."""
+    """Raise RecipeError if a manifest or a lock names a path on this machine that isn't in the project: a
+    client would read what is there, and could write it into the lock."""
     for path, text in (files.folders | dict(files.manifests)).items():
         manifest = parse_manifest(path, text)
         check_named(path, [manifest.get(key) for key in _NAMING])
-    named = [(found[0], found[1]) for found in _IN_A_LOCK.finditer(files.lock_text)]
+    paths = [(match[0], match[1]) for match in _IN_A_LOCK.finditer(files.lock_text)]
     patches = _PATCH.finditer(files.lock_text)
-    named += [(found[0], found[1].removeprefix("~/").removeprefix("~")) for found in patches]
-    _check(files.lock, named)
+    paths += [(match[0], match[1].removeprefix("~/").removeprefix("~")) for match in patches]
+    _check(files.lock, paths)
 
 
 def check_named(path: str, facts: Any) -> None:
-    """Raises RecipeError if a file (``path``) names a place outside of the project, or a package by a name
-    that climbs out of its folder: yarn and pnpm write what they install to the folder of that name."""
+    """Raise RecipeError if a file (``path``) names a path outside of the project, or a package by a name
+    that leads out of its folder: yarn and pnpm write what they install to the folder of that name."""
     keys, texts = _keys_and_texts(facts)
-    for message in filter(_leads_out, texts):
+    for text in filter(_leads_out, texts):
         raise _unsupported(
-            f"{path} names {message!r}, which is outside of the repository", kind="outside"
+            f"{path} names {text!r}, which is outside of the repository", kind="outside"
         )
     _check(path, [(name, name) for name in keys if _CLIMBS.search(name)], most=0)
 
 
 def check_lock_names(lock: str, text: str) -> None:
-    """As ``check_named``, for the names of packages in a lock of yarn or pnpm. Names of npm's own locks npm
-    checks itself, and those of newer yarns have no slashes. Raises RecipeError, also for a lock that can't
-    be read."""
+    """Check the names of packages in a lock of yarn or pnpm, as ``check_named`` does. npm checks those in
+    its own locks itself, and those of newer yarns have no slashes. Raises RecipeError, also for a lock that
+    can't be read."""
     name = PurePosixPath(lock).name
     names: Iterable[str] = ()
     if name == "pnpm-lock.yaml":
@@ -102,8 +102,8 @@ def check_lock_names(lock: str, text: str) -> None:
 
 
 def check_places(files: Files, patches: Mapping[str, str] = MappingProxyType({})) -> None:
-    """As ``check_paths``, and for what a client that is to install writes: the places of npm's own locks,
-    the names of other clients' locks, and the files of ``patches``. Raises RecipeError."""
+    """Check what ``check_paths`` does, and what a client writes when it installs: the paths in npm's own
+    locks, the names in other clients' locks, and the files of ``patches``. Raises RecipeError."""
     check_paths(files)
     for path, text in patches.items():
         for line in _PATCHED.findall(text):
@@ -114,17 +114,17 @@ def check_places(files: Files, patches: Mapping[str, str] = MappingProxyType({})
     try:
         packages = json.loads(files.lock_text).get("packages")
     except (ValueError, AttributeError, RecursionError):
-        return  # npm says what is wrong with it
-    for place, facts in packages.items() if isinstance(packages, dict) else ():
+        return  # npm reports what is wrong with it
+    for location, facts in packages.items() if isinstance(packages, dict) else ():
         resolved = facts.get("resolved") if isinstance(facts, dict) else None
         _check(
             files.lock,
-            [(reported, reported) for reported in (place, resolved) if isinstance(reported, str)],
+            [(text, text) for text in (location, resolved) if isinstance(text, str)],
         )
 
 
 def check_addresses(specs: Iterable[str]) -> None:
-    """Raises RecipeError for what a client would fetch from elsewhere than its registry."""
+    """Raise RecipeError for a spec that a client would not fetch from its registry."""
     for spec in specs:
         if foreign(spec) in {"a URL", "a git repository or path"}:
             raise _unsupported(
@@ -134,53 +134,53 @@ def check_addresses(specs: Iterable[str]) -> None:
 
 
 def names_address(files: Files) -> bool:
-    """Does a manifest name a URL as the place of a package? Raises RecipeError."""
+    """Return whether a manifest requires a package by a URL. Raises RecipeError."""
     manifests = [parse_manifest(path, text) for path, text in files.manifests.items()]
-    _, texts = _keys_and_texts([it.get(key) for it in manifests for key in _NAMING])
-    return any(foreign(one.strip().lower()) == "a URL" for one in texts)
+    _, texts = _keys_and_texts([manifest.get(key) for manifest in manifests for key in _NAMING])
+    return any(foreign(text.strip().lower()) == "a URL" for text in texts)
 
 
 def is_outside(path: str) -> bool:
-    """Can a path, or a glob, lead out of the scratch folder?"""
+    """Return whether a path, or a glob, can lead out of the scratch folder."""
     return _is_outside(path.lstrip("!"))
 
 
-def _check(lock: str | None, named: Iterable[tuple[str, str]], most: int = NEST) -> None:
-    """``most``: levels that a place may lead up."""
-    for message, place in named:
-        if _is_outside(place, most):
+def _check(lock: str | None, paths: Iterable[tuple[str, str]], most: int = NEST) -> None:
+    """Raise RecipeError if a path leads out of the project. ``most``: levels that it may lead up."""
+    for shown, path in paths:
+        if _is_outside(path, most):
             raise _unsupported(
-                f"{lock} names {message!r}, which is outside of the repository", kind="outside"
+                f"{lock} names {shown!r}, which is outside of the repository", kind="outside"
             )
 
 
 def _write(project: Path, path: str, content: bytes) -> None:
     if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
         raise ValueError("it is outside of the project")
-    place = project / path
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_bytes(content)
+    target = project / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
 
 
 def _keys_and_texts(value: Any) -> tuple[list[str], list[str]]:
-    """Every key, and every text, in a JSON value, at any depth."""
+    """Return every key, and every text, in a JSON value, at any depth."""
     keys, texts, waiting = list[str](), list[str](), [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            texts.append(one)
-        elif isinstance(one, dict | list):
-            keys.extend(map(str, one if isinstance(one, dict) else ()))
-            waiting.extend(one.values() if isinstance(one, dict) else one)
+        item = waiting.pop()
+        if isinstance(item, str):
+            texts.append(item)
+        elif isinstance(item, dict | list):
+            keys.extend(map(str, item if isinstance(item, dict) else ()))
+            waiting.extend(item.values() if isinstance(item, dict) else item)
     return keys, texts
 
 
-def _leads_out(message: str) -> bool:
-    if patch := _PATCH.search(message):
+def _leads_out(text: str) -> bool:
+    if patch := _PATCH.search(text):
         return _is_outside(patch[1].removeprefix("~/").removeprefix("~"))
-    found = _LOCAL.match(message.strip().lstrip("!"))
+    match = _LOCAL.match(text.strip().lstrip("!"))
     # A range or a user/repo can be read as a path, too; neither leads out.
-    return _is_outside(found["path"] if found else message.strip().lstrip("!"))
+    return _is_outside(match["path"] if match else text.strip().lstrip("!"))
 
 
 def _is_outside(path: str, most: int = NEST) -> bool:

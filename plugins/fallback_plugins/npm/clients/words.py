@@ -15,7 +15,7 @@ from fallback_tier.errors import RecipeError
 from fallback_tier.hosts import host_in
 from fallback_tier.outcome import Blocker
 
-#: How much of a client's own words is repeated (characters).
+#: Characters of a client's output that are repeated.
 _MAX_WORDS = 900
 
 #: Lines that name no cause. npm's advice is never followed: --force hides what a refusal has to say.
@@ -53,7 +53,7 @@ _NOT_FETCHED = re.compile(
 )
 _YARNS_ANSWER = re.compile(r"Error: (?P<url>https?://\S+): (?P<text>.+)")
 
-#: Who requires what could not be had: as npm's most detailed log, pnpm and yarn say it.
+#: The dependent of a missing package, in npm's most detailed log, and in output of pnpm and yarn.
 _PARENT = re.compile(
     rf"placeDep \S+ {_NAME}@ OK for: (?P<npm>\S+) want: (?P<spec>.*)"
     r"|installing the dependencies of (?P<pnpm>\S+)|required by \"(?P<yarn>[^\"]+)\""
@@ -64,10 +64,14 @@ WITHOUT_PARENT = re.compile(r"code E(?:TARGET|404|ALLOW\w+)\b")
 
 
 def own_words(output: str) -> str:
-    """A client's message on one line, bounded: its errors, without the pointers to log files; if it marks
-    none, all that it printed."""
+    """Return a client's message on one line, bounded: its errors, without references to log files; if it
+    marks none, all that it printed."""
     lines = [" ".join(line.split()) for line in output.splitlines()]
-    lines = [it for it in lines if it and not it.startswith("npm warn") and "placeDep" not in it]
+    lines = [
+        line
+        for line in lines
+        if line and not line.startswith("npm warn") and "placeDep" not in line
+    ]
     lines = [line for line in lines if not any(word in line for word in _NOISE)]
     errors = [line for line in lines if _ERROR.match(line)]
     message = "; ".join(filter(None, (_without_mark(line) for line in errors or lines)))
@@ -76,11 +80,11 @@ def own_words(output: str) -> str:
 
 def blockers_in(output: str, files: Files, package: str = "") -> tuple[Blocker, ...]:
     """Return what a client's output blames, each with the file that declares it; nothing if the output
-    names no known cause. ``package``: what the client was asked for, if only that."""
+    names no known cause. ``package``: the only package that the client had to find."""
     for reader in (_conflicts, _engines, _addresses, _missing, _registry):
-        found = tuple(reader(output, files, package))
-        if found:
-            return found
+        blockers = tuple(reader(output, files, package))
+        if blockers:
+            return blockers
     return ()
 
 
@@ -94,15 +98,19 @@ def file_of(files: Files, package: str) -> str:
 
 
 def _conflicts(output: str, files: Files, _package: str) -> Iterator[Blocker]:
-    """A requirement of npm's ERESOLVE that excludes what was found; another package's first."""
+    """Yield a requirement of npm's ERESOLVE that excludes the found version; another package's first."""
     _, _, unresolved = output.partition("Could not resolve dependency:")
     first = _REQUIREMENT.search(unresolved)
     if first is None:
         return
-    found = _FOUND.search(output)
-    asks = [one for one in _REQUIREMENT.finditer(output) if one["name"] == first["name"]]
-    excluding = [it for it in asks if found is None or not admits(it["spec"], found["version"])]
-    asks = sorted(excluding or [first], key=lambda it: it["parent"] == "the root project")
+    found_version = _FOUND.search(output)
+    asks = [match for match in _REQUIREMENT.finditer(output) if match["name"] == first["name"]]
+    excluding = [
+        match
+        for match in asks
+        if found_version is None or not admits(match["spec"], found_version["version"])
+    ]
+    asks = sorted(excluding or [first], key=lambda match: match["parent"] == "the root project")
     parent, name = asks[0]["parent"], asks[0]["name"]
     is_root = parent == "the root project"
     yield Blocker(
@@ -114,12 +122,12 @@ def _conflicts(output: str, files: Files, _package: str) -> Iterator[Blocker]:
 
 
 def _engines(output: str, files: Files, _package: str) -> Iterator[Blocker]:
-    if ("engine" in output or "UNSUPPORTED_ENGINE" in output) and (it := _ENGINE.search(output)):
-        label = _label(it["label"])
+    if ("engine" in output or "UNSUPPORTED_ENGINE" in output) and (match := _ENGINE.search(output)):
+        label = _label(match["label"])
         yield Blocker(
             kind=BlockerKind.RUNTIME,
             package=label,
-            constraint=f"{it['engine'] or 'node'} {it['spec']}",
+            constraint=f"{match['engine'] or 'node'} {match['spec']}",
             file=file_of(files, label.partition(" ")[0]),
         )
 
@@ -129,39 +137,39 @@ def _addresses(output: str, files: Files, _package: str) -> Iterator[Blocker]:
     if refused is None:
         return
     parents = [*_PARENT.finditer(output)]
-    place = parents[-1] if parents else None
-    name = (place["name"] if place else None) or "a package"
-    address = (place["spec"] if place else None) or refused["url"] or "an address"
+    last = parents[-1] if parents else None
+    name = (last["name"] if last else None) or "a package"
+    address = (last["spec"] if last else None) or refused["url"] or "an address"
     blocker = Blocker(kind=BlockerKind.ADDRESS, package=name, constraint=address)
     yield blocker.model_copy(update=_required(output, files, name))
 
 
 def _missing(output: str, files: Files, package: str) -> Iterator[Blocker]:
-    """A release that the registry doesn't have, or not at the date that npm's ``before`` sets."""
+    """Yield a release that the registry doesn't have, or not at the date that npm's ``before`` sets."""
     if match := _NO_MATCH.search(output):
         name, spec = match["name"] or match["yarn"], match["spec"] or match["range"] or ""
         date, spec = match["date"], spec.removeprefix("npm:")
-        known = Blocker(kind=BlockerKind.NOT_PUBLISHED, package=name, constraint=spec)
+        blocker = Blocker(kind=BlockerKind.NOT_PUBLISHED, package=name, constraint=spec)
         if date:
             label = f"{name} {spec}"
-            known = Blocker(kind=BlockerKind.AGE_RULE, package=label, constraint=f"before={date}")
-        yield known.model_copy(update=_required(output, files, name))
+            blocker = Blocker(kind=BlockerKind.AGE_RULE, package=label, constraint=f"before={date}")
+        yield blocker.model_copy(update=_required(output, files, name))
     elif match := _NO_PACKAGE.search(output):
         name = match["name"] or match["yarn"] or match["pnpm"]
         absent = Blocker(kind=BlockerKind.NOT_PUBLISHED, package=name)
-        known = registry_blocker(output, _setting(name), name) or absent
-        yield known.model_copy(update=_required(output, files, name))
+        blocker = registry_blocker(output, _setting(name), name) or absent
+        yield blocker.model_copy(update=_required(output, files, name))
     elif package and "E404" in output and (why := registry_blocker(output, _setting(package))):
         yield why.model_copy(update={"package": package, "file": file_of(files, package)})
 
 
 def _registry(output: str, files: Files, package: str) -> Iterator[Blocker]:
-    asked = re.search(
+    scope = re.search(
         r"https?://[^/\s]{1,253}/(?:\S{0,500}/)?(@[\w.~-]{1,214})(?:%2[fF]|/)", output
     )
-    setting = _setting(package) if package or not asked else f"{asked[1]}:registry"
-    if found := registry_blocker(output, setting, package):
-        yield found
+    setting = _setting(package) if package or not scope else f"{scope[1]}:registry"
+    if blocker := registry_blocker(output, setting, package):
+        yield blocker
     elif answer := _YARNS_ANSWER.search(output):
         is_absent = answer["text"] == "Not found"
         name = unquote(answer["url"].rpartition("/")[2])
@@ -188,13 +196,13 @@ def _required(output: str, files: Files, name: str) -> dict[str, str]:
 
 
 def _roots(files: Files) -> set[str]:
-    """The project and its members, as npm calls them."""
-    found = set()
+    """Return the project and its members, as npm calls them."""
+    labels = set()
     for path, text in files.manifests.items():
         with suppress(RecipeError):
             manifest = parse_manifest(path, text)
-            found.add(f"{manifest.get('name')}@{manifest.get('version')}")
-    return found
+            labels.add(f"{manifest.get('name')}@{manifest.get('version')}")
+    return labels
 
 
 def _setting(package: str) -> str:

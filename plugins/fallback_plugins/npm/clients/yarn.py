@@ -47,12 +47,12 @@ YARN = PinnedClient(
     code="488f980886ac23c25c5d7dd1accde35235541c996550d3a57b4b63f3f1c1c4af",
 )
 
-#: Seconds for one run. Two are made where a version is wished for that the lock doesn't hold.
+#: Seconds for one run. If the lock doesn't hold a wanted version, two runs are made.
 YARN_TIMEOUT_S = 300.0
 
 _LOCK, _MANIFEST, _RESOLUTIONS = "yarn.lock", "package.json", "resolutions"
 
-#: Every step of an installation but the first.
+#: Replaces every step of an installation except the first.
 HOOKS = """const nothing = async () => {};
 global.experimentalYarnHooks = {
   auditStep: nothing, fetchStep: nothing, linkStep: nothing, pnpStep: nothing, buildStep: nothing,
@@ -68,7 +68,7 @@ _OPTIONS = (
     "--no-emoji",
 )
 
-#: No program that a .yarnrc names, no look for another yarn because of ``packageManager``.
+#: Runs no program that a .yarnrc names, and looks for no other yarn because of ``packageManager``.
 ENVIRONMENT = {"YARN_IGNORE_PATH": "1", "SKIP_YARN_COREPACK_CHECK": "1"}
 
 _CACHE, _MODULES = ".cache", ".modules"
@@ -79,10 +79,10 @@ Manifest = Mapping[str, Any]
 
 
 class Draft:
-    """A lock before yarn sees it: which block is to answer each pattern.
+    """A lock before yarn reads it: which block answers each pattern.
 
-    Yarn keeps every pattern that its lock answers and asks the registry for the highest version of any
-    other. So a draft that answers a pattern decides its version, and one that doesn't has it raised.
+    Yarn keeps every pattern that its lock answers, and queries the registry for the highest version of any
+    other. So a draft decides the version of a pattern that it answers; yarn raises any other.
     """
 
     def __init__(self, lock: YarnLock) -> None:
@@ -91,7 +91,7 @@ class Draft:
 
     @property
     def text(self) -> str:
-        """The draft as a lock that yarn reads."""
+        """Return the draft as a lock that yarn reads."""
         groups: dict[int, tuple[Block, list[str]]] = {}
         for pattern, block in self._answers.items():
             groups.setdefault(id(block), (block, []))[1].append(pattern)
@@ -99,7 +99,7 @@ class Draft:
         return self._lock.with_blocks(blocks).text
 
     def grant(self, name: str, version: str, block: Block, new: Iterable[str]) -> None:
-        """The block answers what that version did, and what is ``new``, where the ranges admit it."""
+        """Let a block answer the patterns of that version, and ``new`` ones, if the ranges admit it."""
         answered = {
             pattern
             for pattern, old in self._answers.items()
@@ -111,19 +111,19 @@ class Draft:
                 self._answers[pattern] = block
 
     def held(self, name: str, version: str) -> Block | None:
-        """The block of exactly this version, where there is one."""
+        """Return the block of exactly this version, or None."""
         return next((b for b in self._of(name) if b.version == version and b.resolved), None)
 
     def forget(self, packages: Iterable[str]) -> None:
-        """Remove the answers for these packages if a range was asked for, so that yarn looks them up."""
+        """Remove the answers for these packages if a range was required, so that yarn looks them up."""
         names = set(packages)
         for pattern, block in list(self._answers.items()):
             if block.name in names and admits(plain_range(pattern), block.version):
                 del self._answers[pattern]
 
     def settle(self, patterns: Iterable[str], *, but: Iterable[str] = ()) -> None:
-        """Answer new patterns from what is locked, where a locked version serves; yarn would take the
-        highest that is published. ``but``: packages that are to be looked up."""
+        """Answer new patterns by a locked version, if one serves; yarn would take the highest published
+        one. ``but``: packages that yarn looks up."""
         passed = set(but)
         for pattern in patterns:
             name = real_name(pattern)
@@ -135,19 +135,19 @@ class Draft:
                 self._answers[pattern] = highest
 
     def _of(self, name: str) -> Iterator[Block]:
-        """Blocks of a package from a registry, each once."""
+        """Return the blocks of a package from a registry, each once."""
         seen = {id(block): block for block in self._answers.values() if block.name == name}
         return (block for block in seen.values() if is_orderable(ECOSYSTEM, block.version))
 
 
 def plain_range(pattern: str) -> str:
-    """The version range of a pattern, also of an alias's."""
+    """Return the version range of a pattern, also of an alias."""
     spec = split_pattern(pattern)[1]
     return split_pattern(spec.removeprefix("npm:"))[1] if spec.startswith("npm:") else spec
 
 
 def asked(manifest: Manifest) -> Iterator[str]:
-    """The patterns that a manifest asks for (peers are not installed), or puts in the place of others."""
+    """Yield the patterns that a manifest requires (peers are not installed) or substitutes for others."""
     for section in SECTIONS:
         for name, spec in entries(manifest.get(section)):
             yield f"{name}@{spec}"
@@ -156,7 +156,7 @@ def asked(manifest: Manifest) -> Iterator[str]:
 
 
 def asked_by(block: Block) -> Iterator[str]:
-    """The patterns that a locked package asks for."""
+    """Yield the patterns that a locked package requires."""
     for name, spec in {**block.dependencies, **block.optional}.items():
         yield f"{name}@{spec}"
 
@@ -185,18 +185,18 @@ def unseen_asks(lock: YarnLock, manifests: Iterable[Manifest]) -> tuple[str, ...
         pattern: block
         for block in lock.blocks
         for pattern in block.patterns
-        # The former resolution of a block that is still asked for: ``a@1.2.3, a@^1.0.0``.
+        # The former resolution of a block that is still required: ``a@1.2.3, a@^1.0.0``.
         if not (reached.intersection(block.patterns) and plain_range(pattern) == block.version)
     }
     inner = {pattern for block in orphans.values() for pattern in asked_by(block)}
-    found = []
-    # First what no other orphan asks for; what is then left asks for itself in a circle.
+    unseen = []
+    # First the orphans that no other orphan requires; the rest require each other in a cycle.
     for late in (False, True):
         for pattern in orphans:
             if pattern not in reached and (pattern in inner) == late:
-                found.append(pattern)
+                unseen.append(pattern)
                 walk([pattern])
-    return tuple(found)
+    return tuple(unseen)
 
 
 @dataclass(frozen=True)
@@ -205,27 +205,27 @@ class YarnClient:
 
     clients: ClientRunner
     store: ClientStore | None = field(default=None)
-    #: Blocks of wished versions that a lock did not hold, by a digest of that lock (line ends are its own),
+    #: Blocks of wanted versions that a lock did not hold, by a digest of that lock (line ends are its own),
     #: package and version.
     wished: dict[tuple[str, str, str], Block] = field(default_factory=dict, compare=False)
     name: str = field(default="yarn", init=False)
 
     def tree(self, files: Files) -> DependencyTree:
-        """As ``Client.tree``. Keys are ``name@version``, roots the paths of their manifests. Later yarns'
-        locks are read, too; what else this client does refuses them."""
+        """Return the tree (``Client.tree``). Keys are ``name@version``, of roots the paths of their
+        manifests. Later yarns' locks are read, too; the other methods refuse them."""
         return yarn_tree(files)
 
     def resolve(self, files: Files, wanted_versions: WantedVersions | None = None) -> Files:
-        """As ``Client.resolve``. Each dependent's range is looked at by itself: yarn can give two of them
-        two versions."""
+        """Resolve the files (``Client.resolve``). Each dependent's range counts by itself: yarn can give
+        two dependents two versions."""
         return self._resolved(files, wanted_versions or {}, ())
 
     def update(self, files: Files, packages: Sequence[str]) -> Files:
-        """As ``Client.update``."""
+        """Raise packages (``Client.update``)."""
         return self._resolved(files, {}, packages)
 
     def overrides(self, files: Files, package: str) -> tuple[OverridePlace, ...]:
-        """The root manifest's ``resolutions`` whose last part is the package."""
+        """Return the root manifest's ``resolutions`` whose last part is the package."""
         path = files.root_manifest
         return tuple(
             OverridePlace((_RESOLUTIONS, key), package, spec)
@@ -234,7 +234,8 @@ class YarnClient:
         )
 
     def with_override(self, files: Files, parent: str | None, package: str, version: str) -> Files:
-        """``**/parent/**/package``: below the parent, however deep; without one, everywhere."""
+        """Return the files with ``**/parent/**/package``: at any depth below the parent; without a parent,
+        everywhere."""
         key = package if parent is None else f"**/{parent}/**/{package}"
         path = files.root_manifest
         return files.with_manifest(
@@ -246,23 +247,23 @@ class YarnClient:
     ) -> Files:
         check_paths(files)
         lock = parse_yarn_lock(files.lock_text)
-        texts, own = yarn_project(files, lock)
-        check_addresses(split_pattern(ask)[1] for ask in unanswered(lock, own))
+        texts, required = yarn_project(files, lock)
+        check_addresses(split_pattern(ask)[1] for ask in unanswered(lock, required))
         draft = Draft(lock)
         draft.forget(packages)
         wanted = self._as_wanted(files, lock, draft, wanted_versions)
-        new = [*own, *(ask for block in wanted.values() for ask in asked_by(block))]
+        new = [*required, *(ask for block in wanted.values() for ask in asked_by(block))]
         for (package, version), block in wanted.items():
             draft.grant(package, version, block, new)
         draft.settle(new, but=packages)
-        made = self._run(files, {**texts, _LOCK: draft.text})
-        return files.with_lock(lock.following(made).text)
+        new_lock = self._run(files, {**texts, _LOCK: draft.text})
+        return files.with_lock(lock.following(new_lock).text)
 
     def _as_wanted(
         self, files: Files, lock: YarnLock, draft: Draft, wanted_versions: WantedVersions
     ) -> dict[tuple[str, str], Block]:
-        """The block of each wished version; what the lock doesn't hold, yarn is asked for by itself."""
-        form = hashlib.sha256(lock.text.encode("utf-8", "surrogatepass")).hexdigest()
+        """Return the block of each wanted version; a separate run of yarn finds those not in the lock."""
+        lock_digest = hashlib.sha256(lock.text.encode("utf-8", "surrogatepass")).hexdigest()
         missing = {
             (package, version): f"w{number}@npm:{package}@{version}"
             for number, (package, version) in enumerate(
@@ -270,27 +271,32 @@ class YarnClient:
                     (package, version) for (package, _), version in wanted_versions.items()
                 )
             )
-            if draft.held(package, version) is None and (form, package, version) not in self.wished
+            if draft.held(package, version) is None
+            and (lock_digest, package, version) not in self.wished
         }
         if missing:
             asks = dict(split_pattern(pattern) for pattern in missing.values())
             manifest = {"name": "wishes", "private": True, "dependencies": asks}
-            made = self._run(files, {_MANIFEST: json.dumps(manifest), _LOCK: lock.text})
-            self.wished.update(((form, *it), made.by_pattern[ask]) for it, ask in missing.items())
+            resolved = self._run(files, {_MANIFEST: json.dumps(manifest), _LOCK: lock.text})
+            self.wished.update(
+                ((lock_digest, *release), resolved.by_pattern[ask])
+                for release, ask in missing.items()
+            )
         return {
-            (package, held): draft.held(package, version) or self.wished[form, package, version]
-            for (package, held), version in wanted_versions.items()
+            (package, current): draft.held(package, version)
+            or self.wished[lock_digest, package, version]
+            for (package, current), version in wanted_versions.items()
         }
 
     def _run(self, files: Files, texts: Mapping[str, str]) -> YarnLock:
-        """The lock that yarn makes of a project, in a folder that is gone afterwards."""
+        """Return the lock that yarn makes of a project, in a folder that is deleted afterwards."""
         store = self.store or ClientStore(self.clients)
         with scratch_project(texts, files.archives) as scratch:
             folders = [f"--cache-folder={_CACHE}", f"--modules-folder={_MODULES}"]
-            words = ["install", *_OPTIONS, *folders]
+            arguments = ["install", *_OPTIONS, *folders]
             result = store.run(
                 YARN,
-                words,
+                arguments,
                 clients=self.clients,
                 cwd=scratch,
                 timeout_s=YARN_TIMEOUT_S,
@@ -307,8 +313,8 @@ _MEMBERS = ".members"
 
 
 def yarn_project(files: Files, lock: YarnLock) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """Return the texts of a scratch project by relative path, and what the known manifests ask for. Raises
-    RecipeError: a manifest can't be parsed, or it wants yarn 2 or later.
+    """Return the texts of a scratch project by relative path, and what the known manifests require. Raises
+    RecipeError if a manifest can't be parsed, or requires yarn 2 or later.
 
     If no known manifest requires a part of the lock, added members require it, or yarn would drop it. A
     folder from which the lock has a package gets a manifest that is made of the block of that package.
@@ -322,8 +328,8 @@ def yarn_project(files: Files, lock: YarnLock) -> tuple[Mapping[str, str], tuple
             "Run `yarn install` with that yarn, and commit the lock that it writes.",
         )
     prefix = "" if files.folder == "." else f"{files.folder}/"
-    known = files.folders | dict(files.manifests)
-    texts = {path.removeprefix(prefix): text for path, text in known.items()}
+    sources = files.folders | dict(files.manifests)
+    texts = {path.removeprefix(prefix): text for path, text in sources.items()}
     for path, manifest in _folders(lock):
         texts.setdefault(path, json.dumps(manifest))
     unseen = [ask for ask in unseen_asks(lock, manifests.values()) if lock.by_pattern[ask].resolved]
@@ -336,20 +342,20 @@ def yarn_project(files: Files, lock: YarnLock) -> tuple[Mapping[str, str], tuple
 
 
 def unanswered(lock: YarnLock, asks: Iterable[str]) -> Iterator[str]:
-    """Yield the patterns that yarn would have to look up: required, or in place of one, and not locked."""
-    known = (pattern for block in lock.blocks for pattern in asked_by(block))
-    return (ask for ask in (*asks, *known) if ask not in lock.by_pattern)
+    """Yield the patterns that yarn would have to look up: required or substituted, and not locked."""
+    locked = (pattern for block in lock.blocks for pattern in asked_by(block))
+    return (ask for ask in (*asks, *locked) if ask not in lock.by_pattern)
 
 
 def _folders(lock: YarnLock) -> Iterator[tuple[str, dict[str, Any]]]:
     for block in lock.blocks:
         for pattern in block.patterns if block.from_folder else ():
             name, spec = split_pattern(pattern)
-            place = PurePosixPath(spec.partition(":")[2])
-            if place.is_absolute() or ".." in place.parts or block.fields.get("uid") == "":
+            folder = PurePosixPath(spec.partition(":")[2])
+            if folder.is_absolute() or ".." in folder.parts or block.fields.get("uid") == "":
                 continue  # outside, or yarn found no manifest there
             yield (
-                str(place / "package.json"),
+                str(folder / "package.json"),
                 {
                     "name": name,
                     "version": block.version,
@@ -360,7 +366,7 @@ def _folders(lock: YarnLock) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _stand_ins(patterns: Iterable[str]) -> list[dict[str, Any]]:
-    """As few members as it takes: one asks for each package at most once."""
+    """Return as few members as possible: each requires a package at most once."""
     members: list[dict[str, str]] = []
     for pattern in patterns:
         name, spec = split_pattern(pattern)

@@ -82,15 +82,15 @@ TSCONFIG = "tsconfig.json"
 COMPILER = "node_modules/typescript"
 TSC = "node_modules/.bin/tsc"
 
-#: One line a complaint, and nothing written: what a build makes is the build's to make.
+#: One line per complaint, and no output files: the build gate makes those.
 _TSC_OPTIONS = ("--noEmit", "--pretty", "false")
 
-#: Configurations that are checked in one project: the packages of a monorepo, not the cases of a
-#: compiler's test suite.
+#: Most configurations that are checked in one project: enough for the packages of a monorepo, not for the
+#: cases of a compiler's test suite.
 MAX_CONFIGURATIONS = 12
 
-#: Complaints after which others are not made: of the options (they name no file), and of a referenced
-#: project without output, whose types are unknown then (TS6305,
+#: Complaints that keep the compiler from making others: about its options (they name no file), and about a
+#: referenced project without output, whose types are then unknown (TS6305,
 #: https://www.typescriptlang.org/docs/handbook/project-references.html). A build checks more.
 _BLOCKED = re.compile(r"^(?:error TS|.*: error TS6305:)", re.MULTILINE)
 
@@ -99,25 +99,25 @@ _COMPLAINT = re.compile(r"^(?:(?P<path>\S[^(]*)\(\d+,\d+\): )?(?P<what>error TS(
 #: Folders whose configurations are not the project's.
 _NOT_OWN = frozenset({"node_modules", "fixtures", "__fixtures__"})
 
-#: A configuration is JSON with comments; strings are matched too, so that what is in them is none.
+#: A configuration is JSON with comments. Strings match too, so that no comment starts inside one.
 _COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _REFERENCES = re.compile(r'"references"\s*:\s*\[(.*?)\]', re.DOTALL)
 _TO_REQUIRE = re.compile(r'"module"\s*:\s*"commonjs"', re.IGNORECASE)
 _REFERENCE = re.compile(r'"path"\s*:\s*"([^"\\]+)"')
 
-#: Dependencies that are loaded in one project, the advisory's own first, then what it runs with.
+#: Most dependencies that are loaded in one project: the advisory's first, then the others by section.
 MAX_DEPENDENCIES = 50
 
 #: Types for a compiler: nothing to load.
 _TYPES = "@types/"
 
-#: The probe's word for what ``require`` does not load any more, and a bundler or a compiler may.
+#: The probe's error for a package that ``require`` can't load any more; a bundler or a compiler may.
 _ES_MODULE = "it is an ES module, which only import() loads"
 
 _BROWSER = "window|document|navigator|self|location|localStorage|customElements|[A-Z]\\w*Element|Node|Event"
 
-#: What can't be loaded here in either tree, however it says so: what an install script or a compiler would
-#: have made (no script runs while installing), and what is written for a browser.
+#: Errors that are the same in both trees, whatever their text: an install script or a compiler would have
+#: built the file (no script runs while installing), or the code is written for a browser.
 _VARYING: tuple[Rewriting, ...] = (
     (re.compile(r"without its install script: .*"), "not built"),
     (re.compile(r".*(?:\.node\b|bindings file|node-gyp).*"), "not built"),
@@ -144,19 +144,19 @@ class NpmGate(ProjectGate):
         run: Callable[[Installation, RepoContext], CommandResult],
         **check: Any,
     ) -> GateVerdict:
-        """Return the verdict on what ``run`` runs in a tree whose dependencies are installed."""
+        """Return the verdict on the command of ``run``, in a tree whose dependencies are installed."""
 
         def run_in(tree: RepoContext) -> CommandResult | NotInstalled:
             target = project.in_tree(tree)
             return target.install().absent or run(target, tree)
 
-        asked = Check(label, run_in, on=project.at_base.contents, **check)
+        comparison = Check(label, run_in, on=project.at_base.contents, **check)
         where = (self.name, project.context, project.folder)
-        return beside_base(project, lambda: judge_check(*where, asked))
+        return beside_base(project, lambda: judge_check(*where, comparison))
 
 
 def touched(context: GateContext) -> tuple[str, ...]:
-    """Return the folders of the projects that the patch touches: a member's is its workspace's."""
+    """Return the folders of the projects that the patch touches; for a member, its workspace's."""
     has = context.repo.has
 
     def is_project(folder: str) -> bool:
@@ -171,22 +171,23 @@ def touched(context: GateContext) -> tuple[str, ...]:
 
 
 def beside_base(project: Installation, judge: Callable[[], GateVerdict]) -> GateVerdict:
-    """Return the verdict of ``judge``; undecided if it depends on what is installed, and the base commit
-    was installed by another step of the ladder (ADR-0077): a failure, and a pass in which tests fail that
-    failed at the base commit with fewer packages. Raises as ``judge`` and ``Installation.install``."""
+    """Return the verdict of ``judge``, or undecided if it depends on what is installed and another step of
+    the ladder installed the base commit (ADR-0077). A failure depends on it, and so does a pass in which
+    tests fail, if they failed at the base commit with fewer packages. Raises as ``judge`` and
+    ``Installation.install``."""
     verdict = judge()
     if not gating.depends_on_setting(verdict):
         return verdict
-    here, there = project.install(), project.at_base.install()
-    otherwise = here.otherwise_than(there)
-    had_less = there.lacks_beside(here) or _left_out(there) != _left_out(here)
+    patched, base = project.install(), project.at_base.install()
+    otherwise = patched.otherwise_than(base)
+    had_less = base.lacks_beside(patched) or _left_out(base) != _left_out(patched)
     if verdict.status is not GateStatus.FAILED and had_less:
-        otherwise = otherwise or f"here {here.in_words}; at the base commit {there.in_words}"
+        otherwise = otherwise or f"here {patched.in_words}; at the base commit {base.in_words}"
     return gating.beside_another_setting(verdict, otherwise)
 
 
-def _left_out(found: Installed) -> set[tuple[str, str]]:
-    return {one for one in found.declined if one[1].startswith(LEFT_OUT)}
+def _left_out(installed: Installed) -> set[tuple[str, str]]:
+    return {entry for entry in installed.declined if entry[1].startswith(LEFT_OUT)}
 
 
 class BuildGate(NpmGate):
@@ -223,59 +224,63 @@ class TypecheckGate(NpmGate):
         elif not project.tree.has_folder(in_folder(folder, COMPILER)):
             yield gating.skipped(self.name, "typescript is declared, and could not be installed")
         else:
-            reported = {"findings": findings, "blocked": is_blocked}
+            readers = {"findings": findings, "blocked": is_blocked}
             for config in configs[:MAX_CONFIGURATIONS]:
                 argv = [in_folder(folder, TSC), *_TSC_OPTIONS, "-p", config]
-                yield self._judge(project, f"tsc -p {config}", argv, **reported)
+                yield self._judge(project, f"tsc -p {config}", argv, **readers)
             if (more := len(configs) - MAX_CONFIGURATIONS) > 0:
                 yield gating.skipped(self.name, f"{more} more configuration(s)")
 
 
 def configurations(repo: RepoContext, folder: str) -> tuple[str, ...]:
-    """The tracked configurations of a project, nearest its root first, and those they refer to."""
-    found = [
+    """Return the tracked configurations of a project, nearest its root first, and those they refer to."""
+    configs = [
         path
-        for path, pure in ((it, PurePosixPath(it)) for it in repo.tracked_files)
+        for path, pure in ((tracked, PurePosixPath(tracked)) for tracked in repo.tracked_files)
         if pure.name == TSCONFIG and pure.is_relative_to(folder) and _NOT_OWN.isdisjoint(pure.parts)
     ]
-    found.sort(key=lambda path: (path.count("/"), path))
-    for path in found:  # which grows
-        found += [other for other in _references(repo, path) if other not in found]
-    return tuple(found)
+    configs.sort(key=lambda path: (path.count("/"), path))
+    for path in configs:  # references are appended and followed too
+        configs += [reference for reference in _references(repo, path) if reference not in configs]
+    return tuple(configs)
 
 
 def declares_typescript(repo: RepoContext, folder: str) -> bool:
-    """Does the project, or one of its workspaces, depend on the compiler?"""
+    """Return whether the project, or one of its workspaces, depends on the compiler."""
     manifests = (
         path
         for path in repo.manifests
         if PurePosixPath(path).name == MANIFEST and PurePosixPath(path).is_relative_to(folder)
     )
-    # A fixture's may be as broken as it likes.
-    facts = (readable_manifest(repo, it) for it in {in_folder(folder, MANIFEST), *manifests})
+    # A fixture's manifest may be broken: it counts as empty.
+    facts = (readable_manifest(repo, path) for path in {in_folder(folder, MANIFEST), *manifests})
     return any(
-        "typescript" in dict(entries(it.get(section))) for it in facts for section in SECTIONS
+        "typescript" in dict(entries(manifest.get(section)))
+        for manifest in facts
+        for section in SECTIONS
     )
 
 
 def findings(output: str) -> list[Finding]:
-    """The compiler's complaints, without the lines that explain one."""
-    found = (_COMPLAINT.fullmatch(line) for line in output.splitlines())
-    return [Finding(f"{one['path'] or ''}: {one['what']}", one[0]) for one in found if one]
+    """Return the compiler's complaints, without the lines that explain them."""
+    matches = (_COMPLAINT.fullmatch(line) for line in output.splitlines())
+    return [
+        Finding(f"{match['path'] or ''}: {match['what']}", match[0]) for match in matches if match
+    ]
 
 
 def is_blocked(result: CommandResult) -> bool:
-    """Did the compiler stop short of checking every type?"""
+    """Return whether the compiler stopped before it had checked every type."""
     return _BLOCKED.search(result.output) is not None
 
 
 def _references(repo: RepoContext, path: str) -> list[str]:
     table = _REFERENCES.search(_plain(repo.read_text(path)))
-    found = []
-    for named in _REFERENCE.findall(table[1]) if table else ():
-        place = posixpath.normpath(posixpath.join(posixpath.dirname(path), named))
-        found.append(place if place.endswith(".json") else in_folder(place, TSCONFIG))
-    return [other for other in found if repo.has(other)]
+    configs = []
+    for reference in _REFERENCE.findall(table[1]) if table else ():
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(path), reference))
+        configs.append(target if target.endswith(".json") else in_folder(target, TSCONFIG))
+    return [config for config in configs if repo.has(config)]
 
 
 def _plain(text: str) -> str:
@@ -283,7 +288,7 @@ def _plain(text: str) -> str:
 
 
 class _Asked(NamedTuple):
-    """One dependency as one manifest requires it, in the order that the probe reads."""
+    """A dependency as one manifest requires it; its fields are in the order that the probe reads."""
 
     label: str
     name: str
@@ -305,7 +310,7 @@ class ImportsGate(NpmGate):
             return gating.skipped(self.name, f"no dependency of {project.manifest} moves")
         if (absent := project.install().absent) is not None:
             return gating.skipped(self.name, absent.sentence)
-        every = {one.label: one for one in _asked(context, project)}
+        every = {dependency.label: dependency for dependency in _asked(context, project)}
         if not every:
             return gating.skipped(self.name, f"{project.manifest} requires nothing that is loaded")
 
@@ -316,86 +321,93 @@ class ImportsGate(NpmGate):
         def excused(label: str, message: str) -> bool:
             return message == _ES_MODULE and not _is_required(gating.patched(context), every[label])
 
-        asked = Loading(tuple(every), run, base.contents, _VARYING, excused)
-        return beside_base(project, lambda: judge_loading(self.name, context, folder, asked))
+        loading = Loading(tuple(every), run, base.contents, _VARYING, excused)
+        return beside_base(project, lambda: judge_loading(self.name, context, folder, loading))
 
 
 def _asked(context: GateContext, project: Installation) -> Sequence[_Asked]:
-    """Return the dependencies of the root and its members, of manifests that the patch changed first."""
+    """Return at most ``MAX_DEPENDENCIES`` dependencies of the root and its members: the advisory's first,
+    then by section, and in each section those of manifests that the patch changed first."""
     changed, packages = context.application.files, context.advisory.packages(ECOSYSTEM)
     paths = sorted(project.inputs.own, key=lambda path: path not in changed)
     facts = {path: parse_manifest(path, project.inputs.files.manifests[path]) for path in paths}
-    found: dict[tuple[str, ...], _Asked] = {}
+    dependencies: dict[tuple[str, ...], _Asked] = {}
     for section, path in product(SECTIONS, paths):
         folder = str(PurePosixPath(path).parent)
         way = "import" if facts[path].get("type") == "module" else "require"
         for name, spec in entries(facts[path].get(section)):
             if not name.startswith(_TYPES):
                 label = name if folder == project.folder else f"{name} (in {folder})"
-                found.setdefault((name, spec, way), _Asked(label, name, folder, way))
-    first = sorted(found.values(), key=lambda one: one.name not in packages)
+                dependencies.setdefault((name, spec, way), _Asked(label, name, folder, way))
+    first = sorted(dependencies.values(), key=lambda dependency: dependency.name not in packages)
     return first[:MAX_DEPENDENCIES]
 
 
-def _load(target: Installation, asked: Sequence[_Asked]) -> CommandResult:
+def _load(target: Installation, dependencies: Sequence[_Asked]) -> CommandResult:
     source = files("fallback_plugins.npm.gates").joinpath("import_probe.js").read_text("utf-8")
-    return target.run(["node", "-e", source, *limits(target.context), json.dumps(asked)])
+    return target.run(["node", "-e", source, *limits(target.context), json.dumps(dependencies)])
 
 
-def _is_required(repo: RepoContext, asked: _Asked) -> bool:
-    """Return whether a file calls ``require`` for it, or is compiled to; other imports are bundled."""
+def _is_required(repo: RepoContext, dependency: _Asked) -> bool:
+    """Return whether a source file calls ``require`` for the dependency, or is compiled to such a call.
+    Other imports are left to a bundler."""
     compiled = True
     with suppress(RepositoryError):
-        configs = configurations(repo, asked.folder)
-        compiled = any(_TO_REQUIRE.search(_plain(repo.read_text(it))) for it in configs)
+        configs = configurations(repo, dependency.folder)
+        compiled = any(_TO_REQUIRE.search(_plain(repo.read_text(config))) for config in configs)
     for path in repo.tracked_files:
-        if is_source(path) and PurePosixPath(path).is_relative_to(asked.folder):
+        if is_source(path) and PurePosixPath(path).is_relative_to(dependency.folder):
             text = readable_text(repo, path)
-            if requires(asked.name, text) or (compiled and mentions(asked.name, path, text)):
+            if requires(dependency.name, text) or (
+                compiled and mentions(dependency.name, path, text)
+            ):
                 return True
     return False
 
 
-#: Projects that one verdict installs besides those that the patch touches: a repository can have hundreds.
+#: Most projects that one verdict installs in addition to those that the patch touches: a repository can
+#: have hundreds.
 MAX_INSTALLS = 20
 
-#: Places that a verdict's one sentence names.
+#: Most places that one sentence of a verdict names.
 _NAMED = 5
 
 
 def build_gates() -> tuple[Gate, ...]:
-    """In order: a gate relies on what those before it installed."""
+    """Return npm's gates, in order: each relies on what the earlier ones installed."""
     before = (ResolvesGate(), NotVulnerableGate(), ImportsGate())
     return (*before, TypecheckGate(), BuildGate(), ChecksGate(), TestsGate())
 
 
 class ResolvesGate(ResolvingGate, NpmGate):
-    """The real clients install the patched manifests, without scripts: no less than of the base commit."""
+    """The real clients install the patched manifests, without scripts: no less than at the base commit."""
 
     def _project(self, context: GateContext, folder: str) -> GateVerdict:
         project = Installation(context, gating.patched(context), folder)
         if not project.inputs.declares:
             return gating.without_dependencies(self.name, project.manifest)
-        found, client = project.install(), project.resolution.command.client
+        installed, client = project.install(), project.resolution.command.client
 
         def lacks() -> bool:
             base = Installation(context, context.repo, folder)
-            return found.lacks_beside(base.install())
+            return installed.lacks_beside(base.install())
 
-        if (verdict := gating.of_installed(self.name, client, found, lacks)) is not None:
+        if (verdict := gating.of_installed(self.name, client, installed, lacks)) is not None:
             return verdict
         what = f"{client} installs {project.manifest}"
         base = project.base.install()
-        if found.declined:
-            what += f" {found.in_words}"
+        if installed.declined:
+            what += f" {installed.in_words}"
             what += "; not more at the base commit" if base.absent is None else ""
-        return gating.beside_base(gating.passed(self.name, what, found.in_full), found, base)
+        return gating.beside_base(
+            gating.passed(self.name, what, installed.in_full), installed, base
+        )
 
 
 class NotVulnerableGate(NotVulnerable):
     """No affected version is installed, or listed by a lock, or declared.
 
-    The installed files decide (ADR-0095). A lock that says otherwise fails the patch that made it say so.
+    The installed files decide (ADR-0095). A patch fails if it makes a lock contradict them.
     """
 
     ecosystem = ECOSYSTEM
@@ -404,17 +416,17 @@ class NotVulnerableGate(NotVulnerable):
         if (committed := _committed(repo, package)) is not None:
             why = f"{package} is committed as {committed}, which hides what the lock installs"
             return gating.unread(self.name, why)
-        here, beside = surveyed(package, context.repo, repo, survey, left_out)
-        if here is None:
-            return gating.unread(self.name, beside)
-        now = _Holding.of(context, repo, package, here)
+        projects, remarks = surveyed(package, context.repo, repo, survey, left_out)
+        if projects is None:
+            return gating.unread(self.name, remarks)
+        now = _Holding.of(context, repo, package, projects)
         bad = _affected(context, package, now.copies)
         aside = left_aside(context.application, bad)
         bad = {place: version for place, version in bad.items() if place not in aside}
         if aside and not bad:
             where = gating.some_of(sorted(aside), _NAMED)
             what = f"{package} stays affected in {where}, which is left as it is"
-            # A lock may be old; a declaration is what someone wants.
+            # A lock may be outdated; a declaration is intended.
             is_locked = all("node_modules" in PurePosixPath(place).parts for place in aside)
             return (gating.unread if is_locked else gating.undecided)(self.name, what)
         messages = [
@@ -431,10 +443,10 @@ class NotVulnerableGate(NotVulnerable):
             earlier = _affected(context, package, before.copies)
             if not may_stay(*about, [*bad.values()], [*earlier.values()]):
                 return self._still_affected(package, messages)
-            beside += f"; stays affected, as was planned: {', '.join(messages)}"
-        made = sorted(now.contradictions.items() - before.contradictions.items())
-        if made:
-            messages = [f"{place}{clause}" for place, clause in made]
+            remarks += f"; stays affected, as was planned: {', '.join(messages)}"
+        new_contradictions = sorted(now.contradictions.items() - before.contradictions.items())
+        if new_contradictions:
+            messages = [f"{place}{clause}" for place, clause in new_contradictions]
             what = f"the patched lock is not what it installs: {gating.some_of(messages, _NAMED)}"
             if before.by_text:
                 what += "; the base commit is not installed, so that it may be the same there"
@@ -445,17 +457,17 @@ class NotVulnerableGate(NotVulnerable):
         elsewhere = Elsewhere(repo, context.advisory, context.clients, context.repo)
         for _, problem in (*elsewhere.affected, *elsewhere.resolved([])):
             return gating.unread(self.name, problem.problem.rstrip("."))
-        beside += now.clauses
-        held = {version for place, version in now.copies.items() if place not in bad}
-        if held:
-            what = f"{package} {', '.join(sorted(held))}{beside}"
+        remarks += now.clauses
+        unaffected = {version for place, version in now.copies.items() if place not in bad}
+        if unaffected:
+            what = f"{package} {', '.join(sorted(unaffected))}{remarks}"
             return self._proved(what, now.projects)
         if bad:
-            return gating.skipped(self.name, f"{package} is not fixed{beside}")
+            return gating.skipped(self.name, f"{package} is not fixed{remarks}")
         if _folders_at_base(context, package):
-            return self._proved(f"{package} is no longer in it{beside}", now.projects)
+            return self._proved(f"{package} is no longer in it{remarks}", now.projects)
         return gating.skipped(
-            self.name, f"{package} is not a dependency of this repository{beside}"
+            self.name, f"{package} is not a dependency of this repository{remarks}"
         )
 
     def _affected_copies(self, context: GateContext, packages: Sequence[str]) -> dict[str, str]:
@@ -472,10 +484,10 @@ class NotVulnerableGate(NotVulnerable):
 class _Holding:
     """The copies of a package in one tree, and how they are known.
 
-    ``copies``: place → version of what is installed; of what a lock lists or a manifest declares too, if no
-    installed file shows it. ``contradictions``: place → clause on a lock that says otherwise. ``unknown``:
-    why the copies of some project can't be known; empty if they can. ``by_text``: locks that are known by
-    their text alone.
+    ``copies``: place → version of what is installed, and of what a lock lists or a manifest declares, if no
+    installed file shows it. ``contradictions``: place → clause on how the lock differs. ``unknown``: why
+    the copies of a project can't be known; empty if they can. ``by_text``: locks of which only the text is
+    known.
     """
 
     context: GateContext
@@ -494,34 +506,36 @@ class _Holding:
     def of(
         cls, context: GateContext, repo: RepoContext, package: str, projects: Sequence[Project]
     ) -> "_Holding":
-        """Look at projects whose files name the package, at those that did at the base commit, and at those
-        that the patch touches. Raises OSError, ToolFailedError: what was installed can't be read."""
-        held = cls(context, repo, package)
+        """Return the copies in ``projects``, whose files name the package; in those whose files named it at
+        the base commit; and in those that the patch touches. Raises OSError, ToolFailedError: what was
+        installed can't be read."""
+        holding = cls(context, repo, package)
         for project in projects:
-            held._add(project)
-        named = {project.folder for project in projects}
-        gone = _folders_at_base(context, package) - named
-        for folder in sorted(gone | {*touched(context)} - named):
+            holding._add(project)
+        named_folders = {project.folder for project in projects}
+        gone = _folders_at_base(context, package) - named_folders
+        for folder in sorted(gone | {*touched(context)} - named_folders):
             if repo.has(in_folder(folder, MANIFEST)):
-                held._add_unnamed(folder, counts=folder in gone)
-        return held
+                holding._add_unnamed(folder, counts=folder in gone)
+        return holding
 
     @property
     def projects(self) -> list[ProvedProject]:
-        """What each project has of the package; test data that is not installed if there is no other."""
+        """Return the package's versions in each project; test data that is not installed counts only if
+        there is nothing else."""
         return self._proved or self._aside
 
     @property
     def clauses(self) -> str:
         """Return what a verdict's sentence adds: contradictions, and what was not read."""
-        found = [f"; {place}{clause}" for place, clause in sorted(self.contradictions.items())]
+        clauses = [f"; {place}{clause}" for place, clause in sorted(self.contradictions.items())]
         for what, names in (
             ("known by its text alone, for it is not installed here", self.by_text),
             ("not counted, for it lies among a package's tests or examples", self._samples),
         ):
             if names:
-                found.append(f"; {what}: {gating.some_of(sorted(names), _NAMED)}")
-        return "".join(found)
+                clauses.append(f"; {what}: {gating.some_of(sorted(names), _NAMED)}")
+        return "".join(clauses)
 
     def _add(self, project: Project) -> None:
         """Add a project whose files name the package, or a copy of it."""
@@ -543,14 +557,14 @@ class _Holding:
             self._take(copies)
             is_seen = True
         else:
-            # Installed in part, it may be another version than users get: that proves nothing safe.
+            # A partial install may have another version than users get, so it can't prove one safe.
             self._take(
-                one
-                for one in copies or ()
-                if is_affected(self.context.advisory, ECOSYSTEM, self.package, one.version)
+                copy
+                for copy in copies or ()
+                if is_affected(self.context.advisory, ECOSYSTEM, self.package, copy.version)
             )
             self._declared(project, stays=stays)
-        versions = {it for place, it in self.copies.items() if place not in before}
+        versions = {version for place, version in self.copies.items() if place not in before}
         is_aside = copies is None and identity.is_aside(project.manifest)
         rated = self._aside if is_aside and project.lock is not None else self._proved
         if not stays:
@@ -565,88 +579,107 @@ class _Holding:
         )
 
     def _add_unnamed(self, folder: str, *, counts: bool) -> None:
-        """Add a project whose files do not name the package. ``counts``: at the base commit they did."""
+        """Add a project whose files do not name the package. ``counts``: record it even without a copy, as
+        its files named the package at the base commit."""
         copies, _ = self._installed(folder)
         before = {*self.copies}
         if self._take(copies or ()) or counts:
-            versions = {it for place, it in self.copies.items() if place not in before}
+            versions = {version for place, version in self.copies.items() if place not in before}
             path = in_folder(folder, MANIFEST)
             self._proved.append(self._project(path, versions, is_seen=copies is not None))
 
     def _declared(self, project: Project, *, stays: bool) -> None:
         if project.local and not project.declared:
             return
-        floors = {f"{it.section}.{it.key}": floor(it.spec) for it in project.declared}
-        known = {place: version for place, version in floors.items() if version is not None}
-        if project.unread or not floors or len(known) < len(floors):
+        floors = {
+            f"{declaration.section}.{declaration.key}": floor(declaration.spec)
+            for declaration in project.declared
+        }
+        versions = {place: version for place, version in floors.items() if version is not None}
+        if project.unread or not floors or len(versions) < len(floors):
             if not stays:
                 self.unknown = self.unknown or f"{self.package}: {project.unread or 'not resolved'}"
             return
-        self.copies |= {in_folder(project.folder, place): it for place, it in known.items()}
+        self.copies |= {
+            in_folder(project.folder, place): version for place, version in versions.items()
+        }
 
     def _held_against(
         self, project: Project, copies: Sequence[Package] | None
     ) -> Mapping[str, str]:
-        """Take what is installed and what the lock lists, and note each difference. Return what the lock
-        lists and is not installed."""
-        claims = {in_folder(project.folder, key): it for key, it in project.installed.items()}
+        """Record what is installed, what the lock lists, and where they contradict each other. Return what
+        the lock lists but is not installed, as place → version."""
+        claims = {
+            in_folder(project.folder, key): version for key, version in project.installed.items()
+        }
         listed = {plain_version(version) for version in claims.values()}
-        loaded = [one for one in copies or () if not one.is_sample]
-        seen = {plain_version(one.version) for one in loaded}
-        unseen = {place: it for place, it in claims.items() if plain_version(it) not in seen}
-        # The keys of npm's locks are places. Another's has no place for the version that nothing has.
+        loaded = [copy for copy in copies or () if not copy.is_sample]
+        seen = {plain_version(copy.version) for copy in loaded}
+        unseen = {
+            place: version
+            for place, version in claims.items()
+            if plain_version(version) not in seen
+        }
+        # npm's locks list versions by place. For another lock, compare with the first version that it lists
+        # and no copy has.
         by_place = PurePosixPath(project.lock or "").name in LOCKS
         missing = None if by_place else next(iter(unseen.values()), None)
-        for one in loaded:
-            version = plain_version(one.version)
-            said = claims.get(one.place, None if version in listed else missing)
-            if one.own_name != self.package and said is None:
-                continue  # an alias of that name, which the lock lists as what it is
-            self.copies[one.place] = one.version
-            if said is not None and plain_version(said) != version:
-                name = "" if one.own_name == self.package else f"{one.own_name} "
-                what = f" is {name}{one.version}, and {project.lock} says {said}"
-                self.contradictions[one.place] = what
-                unseen[f"{one.place} of {project.lock}"] = said
-        self._take([one for one in copies or () if one.is_sample])
-        self.copies |= {place: it for place, it in unseen.items() if place not in self.copies}
+        for copy in loaded:
+            version = plain_version(copy.version)
+            claimed = claims.get(copy.place, None if version in listed else missing)
+            if copy.own_name != self.package and claimed is None:
+                continue  # an alias: the lock lists it under its real name
+            self.copies[copy.place] = copy.version
+            if claimed is not None and plain_version(claimed) != version:
+                name = "" if copy.own_name == self.package else f"{copy.own_name} "
+                what = f" is {name}{copy.version}, and {project.lock} says {claimed}"
+                self.contradictions[copy.place] = what
+                unseen[f"{copy.place} of {project.lock}"] = claimed
+        self._take([copy for copy in copies or () if copy.is_sample])
+        self.copies |= {
+            place: version for place, version in unseen.items() if place not in self.copies
+        }
         return unseen
 
     def _take(self, copies: Iterable[Package]) -> bool:
-        """Take copies that are the package by their own manifest. Return whether any counts."""
-        own = [one for one in copies if one.own_name == self.package]
-        self._samples |= {f"{one.place} {one.version}" for one in own if one.is_sample}
-        loaded = {one.place: one.version for one in own if not one.is_sample}
+        """Record the copies whose own manifest names the package. Return whether any is not a sample."""
+        own_copies = [copy for copy in copies if copy.own_name == self.package]
+        self._samples |= {f"{copy.place} {copy.version}" for copy in own_copies if copy.is_sample}
+        loaded = {copy.place: copy.version for copy in own_copies if not copy.is_sample}
         self.copies |= loaded
         return bool(loaded)
 
     def _installed(self, folder: str) -> tuple[tuple[Package, ...] | None, bool]:
-        """Install a project, if it is not yet. Return the copies of the package (None: no installed file
-        shows what users get), and whether everything is installed. Test data is not installed, nor are more
-        than MAX_INSTALLS projects that the patch does not touch, or one whose client fails."""
+        """Install a project, if it is not installed yet. Return the copies of the package, or None if no
+        installed file shows what users get, and whether everything is installed. Not installed are
+        test data, further projects beyond ``MAX_INSTALLS``, and projects whose client fails."""
         manifest = in_folder(folder, MANIFEST)
         if not self.repo.has(manifest):
             return None, False
         try:
             target = Installation(self.context, self.repo, folder)
-            found = target.found()
-            if found is None and not identity.is_aside(manifest) and self._installs < MAX_INSTALLS:
+            installed = target.found()
+            if (
+                installed is None
+                and not identity.is_aside(manifest)
+                and self._installs < MAX_INSTALLS
+            ):
                 self._installs += 1
                 with suppress(ToolError):
-                    found = target.install()
-            is_whole = found is not None and found.level is Level.EVERYTHING
+                    installed = target.install()
+            is_whole = installed is not None and installed.level is Level.EVERYTHING
             return target.copies(self.package), is_whole
         except (RecipeError, RepositoryError):
             return None, False
 
 
 def _committed(repo: RepoContext, package: str) -> str | None:
-    """Return a tracked manifest of the package below node_modules."""
-    own = f"/{MODULES}/{package}/{MANIFEST}"
+    """Return the path of a tracked manifest of the package below node_modules, or None."""
+    suffix = f"/{MODULES}/{package}/{MANIFEST}"
     for path in repo.tracked_files:
         if f"/{MODULES}/" not in f"/{path}" or PurePosixPath(path).name != MANIFEST:
             continue
-        if f"/{path}".endswith(own) or (
+        if f"/{path}".endswith(suffix) or (
             may_name(readable_text(repo, path), package)
             and readable_manifest(repo, path).get("name") == package
         ):
@@ -661,10 +694,10 @@ def _folders_at_base(context: GateContext, package: str) -> set[str]:
     return set()
 
 
-def _affected(context: GateContext, package: str, held: Mapping[str, str]) -> dict[str, str]:
+def _affected(context: GateContext, package: str, copies: Mapping[str, str]) -> dict[str, str]:
     return {
         place: version
-        for place, version in held.items()
+        for place, version in copies.items()
         if is_affected(context.advisory, ECOSYSTEM, package, version)
     }
 
@@ -677,15 +710,15 @@ def _places(project: Project) -> Iterator[tuple[str, str]]:
             yield project.manifest, lowest
 
 
-#: Checks of one project: a test script names one to three.
+#: Most checks of one project: a test script names one to three.
 MAX_CHECKS = 6
 
 
 class ChecksGate(NpmGate):
-    """The lint and type checks that a project's test script runs besides tests (``xo && ava && tsd``).
+    """The lint and type checks that a project's test script runs as well as tests (``xo && ava && tsd``).
 
-    New complaints fail a changed source. Those of a recipe's bump, which can't be written otherwise, are
-    for the reviewer.
+    New complaints fail a patch of sources. Those after a recipe's bump, which can't be written differently,
+    become notes for the reviewer.
     """
 
     name = "checks"
@@ -702,12 +735,12 @@ class ChecksGate(NpmGate):
             return
         for command in commands[:MAX_CHECKS]:
             yield self._check(project, command)
-        if left := commands[MAX_CHECKS:]:
-            names = gating.some_of([f"`{one.line}`" for one in left], _NAMED)
+        if rest := commands[MAX_CHECKS:]:
+            names = gating.some_of([f"`{check.line}`" for check in rest], _NAMED)
             yield gating.skipped(self.name, f"more checks than {MAX_CHECKS}: {names}")
 
     def _check(self, project: Installation, command: TestCommand) -> GateVerdict:
-        inputs = (command.folder, *(f"{key}={it}" for key, it in command.env.items()))
+        inputs = (command.folder, *(f"{key}={value}" for key, value in command.env.items()))
         verdict = self._judge_by(
             project,
             f"`{command.line}`",
@@ -718,11 +751,11 @@ class ChecksGate(NpmGate):
         if verdict.status is not GateStatus.FAILED or not is_bump:
             return verdict
         what = f"{verdict.detail}, and not at the base commit ({command.source})"
-        found = gating.skipped(self.name, what, verdict.log)
-        return found.model_copy(update={"notes": (*verdict.notes, what)})
+        skipped = gating.skipped(self.name, what, verdict.log)
+        return skipped.model_copy(update={"notes": (*verdict.notes, what)})
 
 
-#: Members of a workspace whose tests one verdict runs besides the root's.
+#: Most workspace members whose tests one verdict runs in addition to the root's.
 MAX_MEMBERS = 10
 
 #: A command that runs the scripts of members too.
@@ -731,7 +764,7 @@ _OF_ALL = re.compile(
 )
 
 
-#: A part of every path of tests, in any folder of a member.
+#: What the path of a test contains, in any folder of a member.
 _LIKE_A_TEST = re.compile(r"(?i)test|spec|check|e2e|feature|stories|/t/|\bci\b")
 
 
@@ -748,11 +781,13 @@ class TestsGate(NpmGate):
         for member in members[:MAX_MEMBERS]:
             if (of_member := choose_suite(context, project, member, self.name)) is not None:
                 judged.append(self._judged(context, project, member, *of_member))
-        yield from (it.model_copy(update={"notes": (*it.notes, *note)}) for it in judged)
+        yield from (
+            verdict.model_copy(update={"notes": (*verdict.notes, *note)}) for verdict in judged
+        )
         if not judged:
             yield gating.untested(self.name, f"{project.manifest} has no test script")
-        if left := members[MAX_MEMBERS:]:
-            names = gating.some_of(left, _NAMED)
+        if rest := members[MAX_MEMBERS:]:
+            names = gating.some_of(rest, _NAMED)
             yield gating.skipped(self.name, f"more members depend on what the patch moves: {names}")
 
     def _members(
@@ -779,7 +814,7 @@ class TestsGate(NpmGate):
                 for path in context.repo.tracked_files
             )
         ]
-        empty = gating.some_of([it for it in stated if it not in members], _NAMED)
+        empty = gating.some_of([member for member in stated if member not in members], _NAMED)
         note = f"test scripts were not run, as no file is a test by its name: {empty}"
         return members, [note] if empty else []
 
@@ -805,15 +840,17 @@ class TestsGate(NpmGate):
 
     def _runs_members(self, project: Installation, suite: Suite) -> bool:
         """Return whether a suite of the root runs its members' tests, by its commands and scripts."""
-        if any(one.folder != project.folder for one in suite.commands):
+        if any(command.folder != project.folder for command in suite.commands):
             return True
-        texts = [one.line for one in suite.commands]
+        texts = [command.line for command in suite.commands]
         return _OF_ALL.search(" ".join([*texts, *project.scripts.values()])) is not None
 
 
 def _tests_in(choice: Choice, repo: RepoContext, folder: str) -> bool:
     """Return whether the root's suite ran each test file of a folder at the base commit."""
     reports = [run.report for run in choice.base.made if run.report is not None]
-    files = {test.partition(" > ")[0] for it in reports for test in (*it.passed, *it.failed)}
-    own = {path for path in repo.tracked_files if is_test(path, folder)}
-    return bool(own) and own <= files
+    files = {
+        test.partition(" > ")[0] for report in reports for test in (*report.passed, *report.failed)
+    }
+    tests = {path for path in repo.tracked_files if is_test(path, folder)}
+    return bool(tests) and tests <= files

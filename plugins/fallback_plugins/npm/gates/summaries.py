@@ -20,7 +20,7 @@ from fallback_plugins.shared.gates.suite_run import (
     shortened,
 )
 
-#: Nested tests. No real log has more: one that does has no names.
+#: Most levels of nested tests. No real log has more: one that does has no names.
 MAX_LEVELS = 50
 
 _NOT_OK = re.compile(r"^( *)not ok \d+(?: - | )(.+?)(?: # (?!SKIP|TODO).*)?$")
@@ -42,16 +42,16 @@ _UNNAMED = "(unnamed)"
 _DIRECTIVE = re.compile(r"(?:^| )# (SKIP|TODO|time=)", re.IGNORECASE)
 _FAILED = re.compile(r"^( +)# failed (\d{1,9})(?: of \d+)? tests?$")
 _OTHER_COUNT = re.compile(r"^( +)# (test count)\(\d+\) != plan\(")
-#: What is read of a log, by its indentation.
+#: Lines of a log that are read, by their indentation.
 _READ = re.compile(r"^( *)(?:# Subtest|(?:not )?ok \d|# failed \d|# test count\()")
-#: In what explains a file's result. 1: tests of it failed.
+#: The exit code in the explanation of a file's result. 1: tests in it failed.
 _EXIT = re.compile(r"^  exitCode: (?!0$|1$|null$)(.+)$")
 
 
 def tests_of_tap_16(text: str) -> list[tuple[str, str]] | None:
     """Return the tests of a log that ends as tap 16's do: (``file > test > subtest``, ``passed`` or
-    ``failed``). None: it ends otherwise, counts other failures, or has output that can't be told from
-    explanations. What has tests of its own is one only if it fails by more than they do."""
+    ``failed``). None: it ends otherwise, counts other failures, or has output that can't be told apart
+    from explanations. A test that contains tests counts only if it fails by more than they do."""
     ends = _TAP_16.findall(text)
     if not ends:
         return None
@@ -77,7 +77,7 @@ class _Open:
 
 
 class _Nesting:
-    """Open tests, one in the other, by the indentation of their lines."""
+    """Open tests, nested by the indentation of their lines."""
 
     def __init__(self) -> None:
         self.names = Names()
@@ -86,7 +86,7 @@ class _Nesting:
 
     @property
     def is_lost(self) -> bool:
-        """Whether there is more than any real log has, so that no name counts."""
+        """Return whether there is more than any real log has, so that no name counts."""
         return self._is_too_deep or self.names.are_lost
 
     def around(self, depth: int) -> list[_Open]:
@@ -94,11 +94,11 @@ class _Nesting:
         return [test for test in self._open if test.depth < depth]
 
     def at(self, depth: int) -> _Open | None:
-        """The open test of this indentation."""
+        """Return the open test of this indentation, or None."""
         return next((test for test in self._open if test.depth == depth), None)
 
     def opened(self, depth: int, name: str) -> None:
-        """A test or a section begins: what is as far in has ended, and what is further in."""
+        """Open a test or a section; end tests that are as far in, or further."""
         self._open = self.around(depth)
         self._is_too_deep |= len(self._open) >= MAX_LEVELS
         if not self._is_too_deep:
@@ -106,16 +106,16 @@ class _Nesting:
             self._open.append(_Open(depth, name, shortened(full)))
 
     def ended(self, depth: int) -> None:
-        """A test ends, and what is in it."""
+        """End a test, and the tests in it."""
         self._open = self.around(depth)
 
-    def full(self, depth: int, name: str, place: str = "") -> str:
-        """The full name of what has its result on a line of this indentation, in the file ``place``."""
+    def full(self, depth: int, name: str, path: str = "") -> str:
+        """Return the full name of a test with its result on a line of this indentation, in a file."""
         around = self.around(depth)
-        if not place:
+        if not path:
             return self.names.full(around[-1].full if around else "", name)
         full = shortened(f"{around[-1].full} > {name}") if around else name
-        return self.names.full(place, full, ": ")
+        return self.names.full(path, full, ": ")
 
 
 class _Reading:
@@ -125,21 +125,21 @@ class _Reading:
         self._nesting = _Nesting()
         #: The file that ended last.
         self._file = ""
-        #: The lines that begin and end what explains a result, right below it, in YAML: with code and
-        #: output that may look like results.
+        #: The lines that begin and end the explanation of a result, right below it, in YAML. It has code
+        #: and output that may look like results.
         self._explains = ""
         self._until = ""
-        #: A result's explanation has other lines in it.
+        #: Whether a result's explanation has other lines in it.
         self._is_mixed = False
 
     @property
     def is_known(self) -> bool:
-        """Whether the names are those of all tests."""
+        """Return whether the names are those of all tests."""
         return not (self._nesting.is_lost or self._is_mixed or self._until)
 
     def read(self, line: str) -> None:
-        """The next line."""
-        # Above what explains a file's result, others may have printed: past tap, to the same pipe.
+        """Read the next line."""
+        # Other processes may print above a file's explanation: past tap, to the same pipe.
         if (code := _EXIT.match(line)) and (self._until == "  ..." or self._nesting.at(0) is None):
             self._report(self._file, f"exit code {code[1]}")
         begins, self._explains = self._explains, ""
@@ -158,15 +158,15 @@ class _Reading:
             self._explains = f"{ended[1]}  ---"
             directive = _DIRECTIVE.search(ended[3])
             if directive is None or directive[1].lower() == "time=":
-                words = ended[3][: directive.start() if directive else None].strip()
-                name = words.removeprefix("- ").strip() or _UNNAMED
+                text = ended[3][: directive.start() if directive else None].strip()
+                name = text.removeprefix("- ").strip() or _UNNAMED
                 self._ended(len(ended[1]), name, failed=ended[2] is not None)
         elif (counted := _FAILED.match(line)) and (around := self._nesting.around(len(counted[1]))):
             around[-1].counted = int(counted[2])
-        elif (other := _OTHER_COUNT.match(line)) and (
-            around := self._nesting.around(len(other[1]))
+        elif (mismatch := _OTHER_COUNT.match(line)) and (
+            around := self._nesting.around(len(mismatch[1]))
         ):
-            around[-1].asserted.append(other[2])
+            around[-1].asserted.append(mismatch[2])
 
     def _report(self, around: str, name: str, was: str = "failed") -> None:
         self.reported.append((self._nesting.names.full(around, name), was))
@@ -184,12 +184,12 @@ class _Reading:
         if not depth:
             self._file = test.full
             self.failed_files += failed
-        by_more = test.counted > test.failures or not test.failures  # its plan, its end
+        by_more = test.counted > test.failures or not test.failures  # its plan or its end is wrong
         if not test.has_tests or (failed and by_more):
             self._report("", test.full, "failed" if failed else "passed")
         if test.has_tests:
-            for words in test.asserted:
-                self._report(test.full, words)
+            for assertion in test.asserted:
+                self._report(test.full, assertion)
 
 
 class _Lines:
@@ -201,7 +201,7 @@ class _Lines:
         self._has_sections = not any(map(_SUBTEST.fullmatch, self.lines))
 
     def opens(self, line: str) -> int | None:
-        """Does it begin a test? How far in; a section is further out than any line."""
+        """Open the test that a line begins. Return its indentation, -1 for a section, or None."""
         if opened := _SUBTEST.fullmatch(line):
             depth, name = len(opened[1]), opened[2]
         elif self._has_sections and (section := _SECTION.fullmatch(line)):
@@ -216,27 +216,27 @@ def tap_report(text: str, ran: int, failing: int) -> Report | None:
     """Return every test of a TAP log by name, without lines that sum up those above; None if the last lines
     count otherwise, or if it has more than any real log."""
     log = _Lines(text)
-    reported: list[tuple[str, str]] = []
+    results: list[tuple[str, str]] = []
     deepest = 0
     for line in log.lines:
         if (begun := log.opens(line)) is not None:
             deepest = begun if begun >= 0 else deepest
-        elif found := _RESULT.fullmatch(line):
-            depth = len(found[1])
+        elif match := _RESULT.fullmatch(line):
+            depth = len(match[1])
             sums_up, deepest = depth < deepest, depth
-            if not (sums_up or found[4]):
-                was = "failed" if found[2] else "passed"
-                reported.append((log.nesting.full(depth, found[3]), was))
+            if not (sums_up or match[4]):
+                was = "failed" if match[2] else "passed"
+                results.append((log.nesting.full(depth, match[3]), was))
     if log.nesting.is_lost:
         return None
-    report = _numbered(reported)
+    report = _numbered(results)
     fits = len(report.failed) == failing and len(report.passed) <= ran - failing
     return report if fits and report.passed else None
 
 
-def _numbered(reported: Sequence[tuple[str, str]]) -> Report:
-    names = numbered(name for name, _ in reported)
-    return Report.of(zip(names, (was for _, was in reported), strict=True))
+def _numbered(results: Sequence[tuple[str, str]]) -> Report:
+    names = numbered(name for name, _ in results)
+    return Report.of(zip(names, (was for _, was in results), strict=True))
 
 
 def tap_names(text: str) -> tuple[str, ...] | None:
@@ -247,10 +247,10 @@ def tap_names(text: str) -> tuple[str, ...] | None:
     for number, line in enumerate(log.lines):
         if log.opens(line) is not None:
             continue
-        if (found := _NOT_OK.fullmatch(line)) and " # " not in found[2]:
+        if (match := _NOT_OK.fullmatch(line)) and " # " not in match[2]:
             below = map(_LOCATION.fullmatch, log.lines[number + 1 : number + 5])
-            place = next(filter(None, below), None)
-            names.append(log.nesting.full(len(found[1]), found[2], place[1] if place else ""))
+            location = next(filter(None, below), None)
+            names.append(log.nesting.full(len(match[1]), match[2], location[1] if location else ""))
     return None if log.nesting.is_lost else tuple(names)
 
 
@@ -282,30 +282,32 @@ _JASMINE_TEST = re.compile(
 def summary(log: str) -> Summary | None:
     """Return the sum of the runners' summaries; None if the log has none."""
     text = _COLOUR.sub("", log)
-    runners = [one for one in _RUNNERS if one not in _BY_LINES or not _LEFT_OUT.search(log)]
-    found = [reported for runner in runners if (reported := runner(text)) is not None]
-    if not found:
+    runners = [
+        runner for runner in _RUNNERS if runner not in _BY_LINES or not _LEFT_OUT.search(log)
+    ]
+    summaries = [part for runner in runners if (part := runner(text)) is not None]
+    if not summaries:
         return None
-    # Where one names none of those that failed, the others' names are not all.
-    are_named = all(reported.names or not reported.failed for reported in found)
-    names = (name for reported in found for name in reported.names if are_named)
+    # If one names none of its failed tests, the names are incomplete.
+    are_named = all(part.names or not part.failed for part in summaries)
+    names = (name for part in summaries for name in part.names if are_named)
     return Summary(
-        ran=sum(reported.ran for reported in found),
-        failed=sum(reported.failed for reported in found),
+        ran=sum(part.ran for part in summaries),
+        failed=sum(part.failed for part in summaries),
         names=numbered(names),
-        report=found[0].report if len(found) == 1 else None,
-        expected=sum(reported.expected for reported in found),
+        report=summaries[0].report if len(summaries) == 1 else None,
+        expected=sum(part.expected for part in summaries),
     )
 
 
 def _counted(lines: Pattern[str], text: str, *words: str) -> list[int] | None:
     """Return for each word the sum of its figures in a runner's last lines (``Tests: 1 failed, 2 passed``);
     None if there is no such line."""
-    found = lines.findall(text)
-    if not found:
+    matches = lines.findall(text)
+    if not matches:
         return None
-    joined = "\n".join(found)
-    return [sum(map(int, re.findall(rf"({FIGURE}) {it}\b", joined, MULTILINE))) for it in words]
+    joined = "\n".join(matches)
+    return [sum(map(int, re.findall(rf"({FIGURE}) {word}\b", joined, MULTILINE))) for word in words]
 
 
 def _summed(lines: Pattern[str], text: str) -> list[int]:
@@ -328,7 +330,7 @@ _VITEST_ERRORS = re.compile(rf"^ +Errors  ({FIGURE} errors?)$", MULTILINE)
 
 #: node's own, ava's TAP and tape: ``# tests 3``; node's spec reporter has another sign.
 _TAP_FIGURE = re.compile(rf"^[#\u2139] (tests|skipped|fail|todo) +({FIGURE})$", MULTILINE)
-#: Its line for a file that has no test, in TAP and as ``spec``.
+#: node's line for a file without a test, in TAP and by its spec reporter.
 _FILE = re.compile(
     r"^(?:# Subtest:|[\u2714\u2716]) (\S+\.[cm]?[jt]sx?)(?: \([\d.]+ms\))?$", MULTILINE
 )
@@ -356,7 +358,7 @@ _LAB = re.compile(
 )
 _LAB_TEST = re.compile(r"^  \d+\) (.+):$", MULTILINE)
 
-#: How runners that are not known here begin the line of a test that fails.
+#: How other runners begin the line of a failing test.
 _FAILING_LINE = re.compile(
     r"^\s*(?:\u2717|\u2716|\u2718|\u00d7|\u2715|\u25cf|not ok \d+(?: -)?|FAIL(?:ED)?:?) +(\S.*)$",
     MULTILINE,
@@ -372,8 +374,8 @@ def _node(text: str) -> Summary | None:
     if "tests" not in figures:
         return None
     spec = [f"{path}: {name}" for path, name in _SPEC_FAILURE.findall(text)]
-    named = tap_names(text)
-    names = () if named is None else (*spec, *named)
+    tap_failures = tap_names(text)
+    names = () if tap_failures is None else (*spec, *tap_failures)
     ran, failing = figures["tests"] - figures.get("skipped", 0), figures.get("fail", 0)
     report = tap_report(text, ran, failing)
     return Summary(ran, failing, names, report, expected=figures.get("todo", 0))
@@ -397,12 +399,12 @@ def _tap(text: str) -> Summary | None:
 
 
 def _tap_16(text: str) -> Summary | None:
-    """Its last lines count files: tests are counted by their own lines."""
-    reported = tests_of_tap_16(text)
-    if reported is None:
+    """Count tests by their own lines: tap 16's last lines count files."""
+    results = tests_of_tap_16(text)
+    if results is None:
         return None
-    report = _numbered(reported)
-    return Summary(len(reported), len(report.failed), report.failed, report)
+    report = _numbered(results)
+    return Summary(len(results), len(report.failed), report.failed, report)
 
 
 def _qunit(text: str) -> Summary | None:
@@ -417,11 +419,11 @@ def _qunit_extras(text: str) -> Summary | None:
     if not (totals := _summed(_QUNIT_EXTRAS, text)):
         return None
     module, names, full = "", [], Names()
-    for found in _QUNIT_EXTRAS_TEST.finditer(text):
-        if found["module"] is not None:
-            module = shortened(found["module"])
+    for match in _QUNIT_EXTRAS_TEST.finditer(text):
+        if match["module"] is not None:
+            module = shortened(match["module"])
         else:
-            names.append(full.full(module, found["test"]))
+            names.append(full.full(module, match["test"]))
     return Summary(sum(totals), totals[1], () if full.are_lost else numbered(iter(names)))
 
 
@@ -456,22 +458,22 @@ def _mocha(text: str) -> Summary | None:
     figures = _counted(_MOCHA, text, "passing", "failing")
     if figures is None:
         return None
-    message = "".join(_MOCHA_FAILURES.split(text)[1:])
+    failures = "".join(_MOCHA_FAILURES.split(text)[1:])
     names = (
-        " > ".join(map(str.strip, title.split("\n"))) for title in _MOCHA_TEST.findall(message)
+        " > ".join(map(str.strip, title.split("\n"))) for title in _MOCHA_TEST.findall(failures)
     )
     return Summary(sum(figures), figures[1], tuple(names))
 
 
 def _ava(text: str) -> Summary | None:
-    """A run with failures does not count what passed: its lines do."""
+    """Count passed tests by their lines: ava's last lines leave them out if any test fails."""
     outside = _counted(_AVA, text, "uncaught exceptions?", "unhandled rejections?")
     if outside is None:
         return None
     names, passed = _AVA_TEST.findall(text), numbered(iter(_AVA_PASSED.findall(text)))
-    reported = [*((name, "passed") for name in passed), *((name, "failed") for name in names)]
+    results = [*((name, "passed") for name in passed), *((name, "failed") for name in names)]
     failing = len(names) + sum(outside)
-    return Summary(len(names) + len(passed), failing, tuple(names), Report.of(reported))
+    return Summary(len(names) + len(passed), failing, tuple(names), Report.of(results))
 
 
 def _jasmine(text: str) -> Summary | None:
@@ -479,9 +481,9 @@ def _jasmine(text: str) -> Summary | None:
     if figures is None:
         return None
     specs, failing, pending = figures
-    message = "".join(_JASMINE_FAILURES.split(text)[1:])
-    found = _JASMINE_TEST.finditer(message)
-    names = (" ".join(f"{it['suite'] or ''}{it['name']}".split()) for it in found)
+    failures = "".join(_JASMINE_FAILURES.split(text)[1:])
+    matches = _JASMINE_TEST.finditer(failures)
+    names = (" ".join(f"{match['suite'] or ''}{match['name']}".split()) for match in matches)
     return Summary(specs - pending, failing, numbered(names))
 
 
@@ -493,11 +495,11 @@ def _vows(text: str) -> Summary | None:
     # The line of a context is above its vows, two columns to the left.
     at_depth: dict[int, str] = {}
     for indent, failed, line in _VOWS_LINE.findall(text):
-        words = line.rstrip(" ")
+        title = line.rstrip(" ")
         if failed and (context := at_depth.get(len(indent) - 2)):
-            names.append(full.full(context, words))
+            names.append(full.full(context, title))
         else:
-            at_depth[len(indent)] = shortened(words)
+            at_depth[len(indent)] = shortened(title)
     ran, failing = sum(figures), sum(figures[1:])
     return Summary(ran, failing, () if full.are_lost else numbered(iter(names)))
 
@@ -530,11 +532,11 @@ def _steady(name: str) -> str:
 
 
 def failing_names(log: str) -> tuple[str, ...]:
-    """Return what fails in a log without a known summary, by how any runner marks such lines."""
+    """Return the failing tests of a log without a known summary, by the marks that runners use."""
     return numbered(map(_steady, _FAILING_LINE.findall(_COLOUR.sub("", log))))
 
 
-#: Those whose last lines don't count all that ran: they don't read a log without its middle.
+#: Runners whose last lines don't count all tests: they don't read a log without its middle.
 _BY_LINES = (_tap_16, _ava)
 _RUNNERS = (
     *(_node, _tap, _tap_16, _jest, _vitest, _mocha, _ava, _jasmine),

@@ -2,7 +2,7 @@
 
 The commands are the project's own (``own_commands``), tried at the base commit in their order; `npm test`
 of the project's manifest comes last. Each gets what a CI machine gives it (ADR-0117): the project's client
-and programs, a place to write, services. Test runners report to a file, whatever calls them
+and programs, a folder to write to, services. Test runners report to a file, whatever calls them
 (``reporters/attach.cjs``); if none does, the log is read.
 """
 
@@ -80,7 +80,7 @@ _PLACEHOLDER = "no test specified"
 #: Where clients put the programs of what they install.
 _PROGRAMS = "node_modules/.bin"
 
-#: For the project's commands: no client looks for another release of itself, none reports to anyone.
+#: For the project's commands: clients look for no other release of themselves, and send no telemetry.
 _ENVIRONMENT = {
     "SKIP_YARN_COREPACK_CHECK": "1",
     "YARN_NODE_LINKER": "node-modules",
@@ -91,20 +91,20 @@ _ENVIRONMENT = {
     "DO_NOT_TRACK": "1",
 }
 
-#: The same for pnpm; npm complains of settings that it does not know.
+#: The same for pnpm only: npm complains about settings that it does not know.
 _PNPM_ENVIRONMENT = {
     "npm_config_package_manager_strict": "false",
     "npm_config_manage_package_manager_versions": "false",
     "npm_config_verify_deps_before_run": "false",
 }
 
-#: Puts folders first on the path that the sandbox gives, then becomes the command.
+#: Puts folders first on the sandbox's PATH, then becomes the command.
 _WITH_PATH = 'PATH="$1:$PATH"; export PATH; shift; exec "$@"'
 
-#: Instead of corepack, which would fetch a client: that is here already.
+#: Replaces corepack, which would download a client that is available already.
 _COREPACK = 'case "$1" in enable|disable|prepare|install|use|up) exit 0;; esac\nexec "$@"\n'
 
-#: A node for commands that set NODE_OPTIONS: the hook is added, then the next node on the path runs.
+#: A node for commands that set NODE_OPTIONS: it adds the hook, then runs the next node on the PATH.
 _NODE = """case "$NODE_OPTIONS" in
 *"$FALLBACK_TIER_HOOK"*) ;;
 *) export NODE_OPTIONS="$NODE_OPTIONS $FALLBACK_TIER_HOOK" ;;
@@ -120,14 +120,14 @@ exit 127
 #: TypeScript's compiler, however it is started.
 _COMPILER = re.compile(r"(?:npx\s+)?(?:\S*/)?tsc\b")
 
-#: Files by which runners know tests, by default; data and helpers of tests are in none.
+#: Paths that runners take for tests by default; test data and helpers do not match.
 _TEST_FILE = re.compile(
     r"(?:^|/)(?:[^/]*[._-])?(?:test|spec)s?\.[cm]?[jt]sx?$|(?:^|/)test-[^/]*\.[cm]?[jt]sx?$"
     r"|(?:^|/)(?:__tests__|tests?|specs?)/(?!(?:.*/)?(?:fixtures?|__mocks__|helpers?|support|utils?)(?:/|\.))"
     r".*\.[cm]?[jt]sx?$"
 )
 
-#: Of a compiler's settings: the folder that paths begin in, and folders by alias.
+#: In a compiler's settings: the folder that paths are relative to, and folders by alias.
 _BASE_URL = re.compile(r'"baseUrl"\s*:\s*"([^"\\]*)"')
 _ALIASED = re.compile(r'"([^"\\*]*[^"\\*/])(?:/\*)?"\s*:\s*\[\s*"([^"\\*]+?)/?(?:\*)?"')
 
@@ -142,81 +142,87 @@ class Suite:
 
     @property
     def title(self) -> str:
-        """The first command, the number of others, and their source, for people."""
+        """Return the first command, the number of others, and their source, for people."""
         first = self.commands[0]
         more = f" and {len(self.commands) - 1} more" if len(self.commands) > 1 else ""
         return f"`{first.line}`{more} ({first.source})"
 
     def run_in(self, project: Installation, limits: GateContext, files: Sequence[str] = ()) -> Run:
-        """Return what runs it in any tree, within a context's limits. ``files``: as for ``run_suite``."""
+        """Return a function that runs the suite in a tree, within a context's limits. ``files``: as for
+        ``run_suite``."""
         return lambda tree: run_suite(project.in_tree(tree, limits), tree, self, files)
 
     def part(self, project: Installation, folder: str) -> Part | str:
         """Return the tests of a project or member's ``folder`` in files that reach what the patch changes,
         or why there are none."""
         context, repo = project.context, project.context.repo
-        changed, other = changed_sources(context.application.files, is_manifest)
-        if other:
-            return f"the patch changes {other}, and no import tells what reads it"
-        trees = [{*it.packages()} for it in (project, project.at_base)]
-        moved = {one.own_name for one in _moved(*trees)}
-        needing = {one.name for one in _moved(*trees)}
-        while more := {it.name for it in set().union(*trees) if it.asks & needing} - needing:
+        changed, other_file = changed_sources(context.application.files, is_manifest)
+        if other_file:
+            return f"the patch changes {other_file}, and no import tells what reads it"
+        trees = [{*installation.packages()} for installation in (project, project.at_base)]
+        moved = {package.own_name for package in _moved(*trees)}
+        needing = {package.name for package in _moved(*trees)}
+        while (
+            more := {package.name for package in set().union(*trees) if package.asks & needing}
+            - needing
+        ):
             needing |= more
         tests = [path for path in repo.tracked_files if is_test(path, folder)]
-        found = find(repo, Change.of(changed, moved, needing), tests, _places(repo))
-        if isinstance(found, str):
-            return found
-        return Part(found, lambda limits: self.run_in(project, limits, found.files))
+        selection = find(repo, Change.of(changed, moved, needing), tests, _places(repo))
+        if isinstance(selection, str):
+            return selection
+        return Part(selection, lambda limits: self.run_in(project, limits, selection.files))
 
 
-def _moved(here: set[Package], there: set[Package]) -> Iterator[Package]:
+def _moved(patched: set[Package], base: set[Package]) -> Iterator[Package]:
     """Yield the installed packages of releases that only one of two trees has."""
-    releases = [{(it.name, it.version) for it in tree} for tree in (here, there)]
+    releases = [{(package.name, package.version) for package in tree} for tree in (patched, base)]
     apart = releases[0] ^ releases[1]
-    return (it for it in here | there if (it.name, it.version) in apart)
+    return (package for package in patched | base if (package.name, package.version) in apart)
 
 
 def is_test(path: str, folder: str) -> bool:
-    """Is a file of a folder a test, by the names that runners look for?"""
+    """Return whether a path is in a folder and a test, by the names that runners look for."""
     is_inside = folder == "." or path.startswith(f"{folder}/")
     return is_inside and _TEST_FILE.search(path) is not None
 
 
 def _places(repo: RepoContext) -> dict[str, str]:
     """Return folders by their names in imports: the repository's packages, and a compiler's paths."""
-    found: dict[str, str] = {}
+    folders: dict[str, str] = {}
     for path in repo.tracked_files:
         name, folder = PurePosixPath(path).name, str(PurePosixPath(path).parent)
         if name == MANIFEST:
-            own = readable_manifest(repo, path).get("name")
-            found |= {own: folder} if isinstance(own, str) and own else {}
+            package = readable_manifest(repo, path).get("name")
+            folders |= {package: folder} if isinstance(package, str) and package else {}
         elif name.startswith("tsconfig"):
             text = readable_text(repo, path)
             root = posixpath.join(folder, next(iter(_BASE_URL.findall(text)), "."))
-            found |= {a: posixpath.join(root, b) for a, b in _ALIASED.findall(text) if a}
-    return found
+            folders |= {a: posixpath.join(root, b) for a, b in _ALIASED.findall(text) if a}
+    return folders
 
 
 def choose_suite(
     context: GateContext, project: Installation, folder: str, gate: str
 ) -> tuple[Suite, Choice] | None:
-    """Choose the suite of a folder (``choose``). None: there are no tests. Raises as ``run_suite``."""
-    found = {
-        gating.content_key(*map(vars, it.commands)): it for it in suites(context, project, folder)
+    """Choose the suite of a folder (``choose``). Return None if there are no tests. Raises as
+    ``run_suite``."""
+    suite_by_key = {
+        gating.content_key(*map(vars, suite.commands)): suite
+        for suite in suites(context, project, folder)
     }
-    if not found:
+    if not suite_by_key:
         return None
     ways = [
-        Way(it.title, it.run_in(project, context), key, ci_lines=lines_of_ci(it.commands))
-        for key, it in found.items()
+        Way(suite.title, suite.run_in(project, context), key, ci_lines=lines_of_ci(suite.commands))
+        for key, suite in suite_by_key.items()
     ]
     choice = choose(context, gate, folder, project.at_base.contents, ways)
-    return found[choice.way.key], choice
+    return suite_by_key[choice.way.key], choice
 
 
 def suites(context: GateContext, project: Installation, folder: str) -> Iterator[Suite]:
-    """Yield what tests a folder of a project, the best first; `npm test` is the last."""
+    """Yield the suites that test a folder of a project, best first; `npm test` is the last."""
     stated = own_commands(context.repo, folder, context.repo.settings.test_commands)
     for commands in suites_of(stated, folder, "node", project.folder):
         yield Suite(commands)
@@ -235,11 +241,13 @@ def reached_members(project: Installation) -> tuple[str, ...]:
         return ()
     try:
         client = client_for(inputs.files.lock, project.context.clients)
-        before, after = (client.tree(it.own_files) for it in (base, inputs))
+        before, after = (client.tree(side.own_files) for side in (base, inputs))
     except RecipeError:
         return tuple(str(PurePosixPath(path).parent) for path in texts)
-    held = {(node.name, node.version) for node in before.nodes.values()}
-    waiting = [key for key, it in after.nodes.items() if (it.name, it.version) not in held]
+    base_releases = {(node.name, node.version) for node in before.nodes.values()}
+    waiting = [
+        key for key, node in after.nodes.items() if (node.name, node.version) not in base_releases
+    ]
     seen = set(waiting)
     while waiting:
         dependents = {node.key for node, _ in after.dependents(waiting.pop())} - seen
@@ -248,7 +256,7 @@ def reached_members(project: Installation) -> tuple[str, ...]:
     facts = {path: parse_manifest(path, text) for path, text in texts.items()}
     reached: set[str] = set()
     names: set[str] = set()
-    for _ in texts:  # each round takes those who ask for a member of the one before
+    for _ in texts:  # each round adds the dependents of members that the round before reached
         for path, manifest in facts.items():
             folder = str(PurePosixPath(path).parent)
             keys = {path, folder, posixpath.relpath(folder, project.folder)}
@@ -270,42 +278,46 @@ def _scripts(tree: RepoContext, folder: str) -> dict[str, str]:
 def run_suite(
     target: Installation, tree: RepoContext, suite: Suite, files: Sequence[str] = ()
 ) -> SuiteRun | NotInstalled:
-    """Run a suite in a tree, once what it needs is installed; once more without reporters, if it fails and
-    reports nothing. ``files``: runners that can report run only the tests in these. Raises SandboxError,
-    and as ``Installation.install``."""
-    found = target.install()
-    if found.absent is not None:
-        return found.absent
+    """Install what a suite needs, and run it in a tree; run it again without reporters, if it fails and
+    reports nothing. ``files``: runners that can report run only the tests in these; empty: all. Raises
+    SandboxError, and as ``Installation.install``."""
+    installed = target.install()
+    if installed.absent is not None:
+        return installed.absent
     run = _Run(target, tree, suite, tuple(files))
-    remarks = [f"installed {found.in_words}"] if found.declined else []
-    remarks += services.missing([name for one in suite.commands for name in one.services])
+    remarks = [f"installed {installed.in_words}"] if installed.declined else []
+    remarks += services.missing([name for command in suite.commands for name in command.services])
     remarks += run.prepare()
     result, report = run.all(reporting=True)
     if report is None and run.asked and not (result.ok or result.timed_out or files):
         result, report = run.all(reporting=False)
-    told = summary(result.output)
-    if told is None and report is not None and report.figures is not None:
-        told = Summary(*report.figures)  # the project's own reporter, which is not known here
-    made = SuiteRun.read(result, told, report, "; ".join(remarks))
-    if told is None and not (result.ok or result.timed_out or result.truncated):
-        made = replace(made, failing=failing_names(result.output) or None)
-    others = run.others if made.report is not None and not made.report.failed else set()
-    digest = sha256("\n".join(sorted(others)).encode()).hexdigest()
-    return replace(made, others=digest, command=suite.commands[0], can_select=run.asked)
+    totals = summary(result.output)
+    if totals is None and report is not None and report.figures is not None:
+        totals = Summary(*report.figures)  # the project's own reporter, whose log can't be read
+    suite_run = SuiteRun.read(result, totals, report, "; ".join(remarks))
+    if totals is None and not (result.ok or result.timed_out or result.truncated):
+        suite_run = replace(suite_run, failing=failing_names(result.output) or None)
+    other_lines = (
+        run.others if suite_run.report is not None and not suite_run.report.failed else set()
+    )
+    digest = sha256("\n".join(sorted(other_lines)).encode()).hexdigest()
+    return replace(suite_run, others=digest, command=suite.commands[0], can_select=run.asked)
 
 
 def own_checks(context: GateContext, folder: str) -> tuple[TestCommand, ...]:
-    """Return the lint and type checks that a folder's script *test* runs, but for the compiler's."""
-    found = {
-        (one.line, one.folder): one
-        for one in own_commands(context.repo, folder)
-        if one.kind in CHECKS and is_of_script(one, "test") and not _COMPILER.match(one.line)
+    """Return the lint and type checks that a folder's script *test* runs, except the compiler's."""
+    checks = {
+        (command.line, command.folder): command
+        for command in own_commands(context.repo, folder)
+        if command.kind in CHECKS
+        and is_of_script(command, "test")
+        and not _COMPILER.match(command.line)
     }
-    return tuple(found.values())
+    return tuple(checks.values())
 
 
 def run_line(target: Installation, tree: RepoContext, command: TestCommand) -> CommandResult:
-    """Run a command that is no test, with the project's client and programs. Everything it needs is
+    """Run a command that is not a test, with the project's client and programs. Everything it needs must be
     installed. Raises SandboxError."""
     return _Run(target, tree, Suite((command,))).shell(command, command.line)
 
@@ -313,7 +325,7 @@ def run_line(target: Installation, tree: RepoContext, command: TestCommand) -> C
 @dataclass
 class _Run:
     """One run of a suite, whose commands and steps share its time. ``asked``: a runner was made to report.
-    ``others``: what commands print that fail and are no test runner's alone."""
+    ``others``: output lines of failing commands that are not their test runner's."""
 
     target: Installation
     tree: RepoContext
@@ -327,12 +339,16 @@ class _Run:
         self._programs, self._readable, self._missing = programs(self.target, self.suite)
 
     def prepare(self) -> list[str]:
-        """Run what comes before the tests: the commands' own steps, or the build of the first one's folder.
-        Return remarks on steps that fail: the tests run all the same."""
-        steps = {(one.folder, line): one for one in self.suite.commands for line in one.before}
+        """Run the steps before the tests: the commands' own, or the build of the first command's folder.
+        Return remarks on missing programs and failing steps: the tests run all the same."""
+        steps = {
+            (command.folder, line): command
+            for command in self.suite.commands
+            for line in command.before
+        }
         first = self.suite.commands[0]
         if not steps and _scripts(self.tree, first.folder).get("build"):
-            self.shell(first, "npm run build")  # tests may be of what it makes
+            self.shell(first, "npm run build")  # tests may need its output
         failed = []
         for (_, line), command in steps.items():
             result = self.shell(command, line)
@@ -340,14 +356,15 @@ class _Run:
         return [*self._missing, *failed]
 
     def all(self, *, reporting: bool) -> tuple[CommandResult, Report | None]:
-        """Run each command; the first that fails says how the suite ended."""
+        """Run each command, until one times out. Return the result, whose exit code is of the first that
+        fails, and the merged report; None: no runner reported."""
         results: list[CommandResult] = []
         parts: list[Report | None] = []
         self.others = set()
         for command in self.suite.commands:
             with report_in(self.tree.tree) as files:
-                place = files.path if reporting else ""
-                result = self.shell(command, command.line, place, command.services)
+                report_path = files.path if reporting else ""
+                result = self.shell(command, command.line, report_path, command.services)
                 texts = files.read_all()
             results.append(result)
             self.asked |= bool(texts)
@@ -356,21 +373,23 @@ class _Run:
                 break
             if not result.ok:
                 self._note_others(command, result)
-        first = next((one for one in results if not one.ok), results[-1])
+        first = next((result for result in results if not result.ok), results[-1])
         whole = {
             "argv": ("sh", "-c", self.suite.commands[0].line),
-            "output": "".join(one.output for one in results),
+            "output": "".join(result.output for result in results),
             "duration_ms": round(self._spent_s * 1000),
-            "truncated": any(one.truncated for one in results),
+            "truncated": any(result.truncated for result in results),
         }
         return first.model_copy(update=whole), merged(parts)
 
     def _note_others(self, command: TestCommand, result: CommandResult) -> None:
-        """Note what a script of several commands prints besides its runner, which runs once more alone."""
+        """Record the output lines of a script's other commands: run its test runner again, alone."""
         script = self._script_of(command)
         if plain_runner(script) is not None:
             return
-        runner = next((it for it in map(str.strip, script.split("&&")) if plain_runner(it)), None)
+        runner = next(
+            (part for part in map(str.strip, script.split("&&")) if plain_runner(part)), None
+        )
         alone = "" if runner is None else self._alone(command, runner)
         self.others |= steady_lines(result.output) - steady_lines(alone)
 
@@ -388,7 +407,8 @@ class _Run:
     def shell(
         self, command: TestCommand, line: str, reports: str = "", needs: Sequence[str] = ()
     ) -> CommandResult:
-        """Run a line as a command's. ``reports``: the file for runners' reports; empty: none."""
+        """Run a line in a command's folder and environment. ``reports``: the file for runners' reports;
+        empty: none."""
         env = {**_ENVIRONMENT, **self._of_package(command.folder), **command.env}
         if self.target.inputs.client == "pnpm":
             env |= _PNPM_ENVIRONMENT
@@ -400,12 +420,12 @@ class _Run:
             env["NODE_OPTIONS"] = options
             env |= {"FALLBACK_TIER_FILES": json.dumps(self.files)} if self.files else {}
         folder = PurePosixPath(command.folder)
-        bins = (str(self.tree.root / it / _PROGRAMS) for it in (folder, *folder.parents))
+        bins = (str(self.tree.root / parent / _PROGRAMS) for parent in (folder, *folder.parents))
         path = ":".join([str(self._programs), *bins])
-        words = services.around(["sh", "-c", line], needs, env)
+        wrapped = services.around(["sh", "-c", line], needs, env)
         left_s = max(1.0, self._time.limit_s - self._spent_s)
         result = self.target.run(
-            gating.command_in(command.folder, ["sh", "-c", _WITH_PATH, "sh", path, *words]),
+            gating.command_in(command.folder, ["sh", "-c", _WITH_PATH, "sh", path, *wrapped]),
             env,
             [*self._readable, hook.parent],
             replace(self._time, limit_s=left_s),
@@ -418,18 +438,18 @@ class _Run:
         """Return the variables that a client sets for the scripts of a package."""
         facts = readable_manifest(self.tree, in_folder(folder, MANIFEST))
         values = {key: facts[key] for key in ("name", "version") if key in facts}
-        values |= {f"config_{key}": it for key, it in mapping(facts.get("config")).items()}
+        values |= {f"config_{key}": value for key, value in mapping(facts.get("config")).items()}
         return {
-            f"npm_package_{re.sub(r'[^0-9A-Za-z_]', '_', key)}": str(it)
-            for key, it in values.items()
+            f"npm_package_{re.sub(r'[^0-9A-Za-z_]', '_', key)}": str(value)
+            for key, value in values.items()
         }
 
 
 def programs(target: Installation, suite: Suite) -> tuple[Path, list[Path], list[str]]:
-    """Return a folder of programs that come first on a suite's path, what they read, and remarks.
+    """Return a folder of programs that come first on a suite's PATH, the folders they read, and remarks.
 
-    These are our releases of the clients that install the project or that its commands call; `corepack`,
-    which does nothing; and node, for commands that set its options.
+    The programs are our releases of the clients that install the project or that its commands call;
+    `corepack`, which does nothing; and node, for commands that set its options.
     """
     store = ClientStore(target.context.clients)
     readable, remarks = list[Path](), list[str]()
@@ -441,20 +461,20 @@ def programs(target: Installation, suite: Suite) -> tuple[Path, list[Path], list
             remarks.append(error.problem.rstrip("."))
             continue
         readable.append(store.place / client.folder)
-        other, words = {"yarn": ("yarnpkg", ""), "pnpm": ("pnpx", " dlx")}[name]
+        alias, subcommand = {"yarn": ("yarnpkg", ""), "pnpm": ("pnpx", " dlx")}[name]
         scripts[name] = f'exec node "{script}" "$@"\n'
-        scripts[other] = f'exec node "{script}"{words} "$@"\n'
+        scripts[alias] = f'exec node "{script}"{subcommand} "$@"\n'
     folder = target.context.cache / "programs" / gating.content_key(scripts)
     if not folder.exists():
         with gating.scratch(target.context) as scratch:
-            made = scratch / "programs"
-            made.mkdir()
+            new_folder = scratch / "programs"
+            new_folder.mkdir()
             for name, text in scripts.items():
-                (made / name).write_text(f"#!/bin/sh\n{text}", encoding="utf-8")
-                (made / name).chmod(0o755)
+                (new_folder / name).write_text(f"#!/bin/sh\n{text}", encoding="utf-8")
+                (new_folder / name).chmod(0o755)
             folder.parent.mkdir(parents=True, exist_ok=True)
-            with suppress(OSError):  # another process was quicker
-                made.rename(folder)
+            with suppress(OSError):  # another process was faster
+                new_folder.rename(folder)
     return folder, [*readable, folder], remarks
 
 
@@ -462,24 +482,24 @@ def _clients(target: Installation, suite: Suite) -> dict[str, PinnedClient]:
     """Return the clients that commands or scripts may call, by name."""
     files, client = target.inputs.files, target.inputs.client
     texts = [files.manifests[path] for path in target.inputs.own]
-    texts += [line for one in suite.commands for line in (one.line, *one.before)]
+    texts += [line for command in suite.commands for line in (command.line, *command.before)]
     names = {client, *_CLIENT.findall("\n".join(texts))}
-    found = {}
+    clients = {}
     if "yarn" in names:
-        found["yarn"] = yarn_for(files.lock_text) if client == "yarn" else YARN
+        clients["yarn"] = yarn_for(files.lock_text) if client == "yarn" else YARN
     if "pnpm" in names:
-        found["pnpm"] = PNPM["9"]
+        clients["pnpm"] = PNPM["9"]
         if client == "pnpm":
             with suppress(RecipeError, KeyError):
-                found["pnpm"] = PNPM[parse_pnpm_lock(files.lock_text).format[0]]
-    return found
+                clients["pnpm"] = PNPM[parse_pnpm_lock(files.lock_text).format[0]]
+    return clients
 
 
 #: Programs that run the command after their name.
 _WRAPPERS = frozenset({"cross-env", "npx", "nyc", "c8", "node", "env"})
 _RUNNERS = frozenset({"jest", "vitest", "mocha", "_mocha"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-#: Beyond one plain call: pipes, lists, substitutions, arguments that are not the runner's.
+#: Signs of more than one plain call: pipes, lists, substitutions, arguments that are not the runner's.
 _NOT_PLAIN = re.compile(r"[|;<>`$()&\n]| -- ")
 
 _NODE_TEST = re.compile(r"\bnode\b[^&|;]* --test(?![\w-])")
@@ -499,35 +519,35 @@ class Reporting:
     read: Callable[[str | None], Report | None] = read_lines
 
 
-def reporting(scripts: Mapping[str, str], place: str, cache: Path) -> Reporting | None:
-    """Return how ``scripts["test"]`` is made to report in the file ``place``; None if no way is known."""
+def reporting(scripts: Mapping[str, str], report_path: str, cache: Path) -> Reporting | None:
+    """Return how ``scripts["test"]`` is made to report to a file; None if no way is known."""
     runner = plain_runner(scripts.get("test", ""))
     if runner is not None:
-        return _of_runner(runner, place, cache)
-    message = " && ".join(scripts.values())
-    if not _NODE_TEST.search(message) or _REPORTER in message:
+        return _of_runner(runner, report_path, cache)
+    text = " && ".join(scripts.values())
+    if not _NODE_TEST.search(text) or _REPORTER in text:
         return None
     source = b64encode(_sources()[1]["node.mjs"].encode()).decode()
     options = [f"{_REPORTER}=tap", f"{_REPORTER}-destination=stdout"]
     options += [f"{_REPORTER}=data:text/javascript;base64,{source}"]
-    options += [_quoted(f"{_REPORTER}-destination={place}")]
+    options += [_quoted(f"{_REPORTER}-destination={report_path}")]
     return Reporting(env={"NODE_OPTIONS": " ".join(options)})
 
 
-def _quoted(word: object) -> str:
-    """Return a word of NODE_OPTIONS, which may have spaces."""
-    escaped = str(word).replace("\\", "\\\\").replace('"', '\\"')
+def _quoted(value: object) -> str:
+    """Return a value that may have spaces, quoted for NODE_OPTIONS."""
+    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
-def _of_runner(runner: str, place: str, cache: Path) -> Reporting:
+def _of_runner(runner: str, report_path: str, cache: Path) -> Reporting:
     if runner == "jest":
-        return Reporting(["--json", f"--outputFile={place}", "--bail=0"], read=read_jest)
+        return Reporting(["--json", f"--outputFile={report_path}", "--bail=0"], read=read_jest)
     if runner == "vitest":
-        options = ["--reporter=default", "--reporter=json", f"--outputFile.json={place}"]
+        options = ["--reporter=default", "--reporter=json", f"--outputFile.json={report_path}"]
         return Reporting([*options, "--bail=0"], read=read_jest)
     reporter = laid_out(cache, "mocha.cjs")
-    env = {"FALLBACK_TIER_REPORT": place}
+    env = {"FALLBACK_TIER_REPORT": report_path}
     return Reporting(["--reporter", str(reporter)], env, [reporter.parent])
 
 
@@ -574,45 +594,45 @@ class _Jest(_JestReport):
 def read_jest(text: str | None) -> Report | None:
     """Return the report in jest's or vitest's JSON; None for anything else, or too many names."""
     try:
-        found = _Jest.model_validate_json(text or "")
+        document = _Jest.model_validate_json(text or "")
     except ValidationError:
         return None
-    reported: list[tuple[str, str]] = []
+    statuses: list[tuple[str, str]] = []
     full = Names()
-    for file in found.test_results:
+    for file in document.test_results:
         path, tests = shortened(file.name), file.assertion_results
-        titles = (" > ".join([*one.ancestor_titles, one.title]) for one in tests)
+        titles = (" > ".join([*assertion.ancestor_titles, assertion.title]) for assertion in tests)
         names = numbered(full.full(path, title) for title in titles)
-        for name, status in zip(names, (one.status for one in tests), strict=True):
-            reported.append((name, status if status in ("passed", "failed") else "skipped"))
-        if file.status == "failed" and not any(one.status == "failed" for one in tests):
-            reported.append((path, "uncollected"))
+        for name, status in zip(names, (assertion.status for assertion in tests), strict=True):
+            statuses.append((name, status if status in ("passed", "failed") else "skipped"))
+        if file.status == "failed" and not any(assertion.status == "failed" for assertion in tests):
+            statuses.append((path, "uncollected"))
     if full.are_lost:
         return None
-    failed = found.num_failed_tests
-    return Report.of(reported, (found.num_passed_tests + failed, failed))
+    failed = document.num_failed_tests
+    return Report.of(statuses, (document.num_passed_tests + failed, failed))
 
 
 @functools.cache
 def _sources() -> tuple[str, dict[str, str]]:
     """Return a digest of the reporters, and their files by name."""
     folder = files("fallback_plugins.npm.gates").joinpath("reporters")
-    texts = {it: folder.joinpath(it).read_text("utf-8") for it in _FILES}
+    texts = {file_name: folder.joinpath(file_name).read_text("utf-8") for file_name in _FILES}
     return sha256("".join(texts.values()).encode()).hexdigest()[:16], texts
 
 
 def laid_out(cache: Path, name: str) -> Path:
-    """Return a reporter's file, with the others next to it, in a folder that a sandbox can be shown."""
+    """Return a reporter's file, with the others next to it, in a folder that a sandbox can mount."""
     digest, texts = _sources()
     folder = cache / "reporters" / digest
-    for other, text in texts.items():
-        if not (folder / other).exists():
+    for file_name, text in texts.items():
+        if not (folder / file_name).exists():
             folder.mkdir(parents=True, exist_ok=True)
-            write_whole(folder / other, text.encode())
+            write_whole(folder / file_name, text.encode())
     return folder / name
 
 
-#: Names the record to each node of a proof.
+#: Variable that gives each node process of a proof the path of its record.
 _RECORD = "FALLBACK_TIER_WITNESS"
 
 #: Clients that run a project's own scripts.
@@ -636,21 +656,21 @@ def run(
     timeout_s: float | None = None,
 ) -> TargetRun:
     """``EcosystemPlugin.run``: workspaces are installed with their root."""
-    message = compared = ""
+    lacking = compared = ""
     if tree.has(MANIFEST):
         try:
             project = Installation(context, tree, ".")
-            found = project.install()
+            installed = project.install()
         except (RecipeError, RepositoryError) as error:
             return TargetRun(None, error.problem)
-        message, compared = found.in_words if found.declined else "", found.compared
+        lacking, compared = installed.in_words if installed.declined else "", installed.compared
         tree = tree.laid_out(project.tree)
     command = _Command(context, tree, argv, timeout_s)
     if context.is_proof:
         result, witnessed = command.run_witnessed()
     else:
         result, witnessed = command.run(Reporting()), None
-    return TargetRun(result, message, compared, witnessed)
+    return TargetRun(result, lacking, compared, witnessed)
 
 
 @dataclass(frozen=True)
@@ -660,28 +680,28 @@ class _Command:
     argv: Sequence[str]
     timeout_s: float | None
 
-    def run(self, asked: Reporting) -> CommandResult:
-        """Run it, with what makes it report."""
+    def run(self, reporting: Reporting) -> CommandResult:
+        """Run the command, with the arguments and settings that make it report."""
         result = run_as_given(
             self.context,
             self.tree,
-            [*self.argv, *asked.arguments],
+            [*self.argv, *reporting.arguments],
             programs=self.tree.root / _PROGRAMS,
             timeout_s=self.timeout_s,
-            env=asked.env,
-            readable=asked.readable,
+            env=reporting.env,
+            readable=reporting.readable,
         )
         return result.model_copy(update={"argv": tuple(self.argv)})
 
     def run_witnessed(self) -> tuple[CommandResult, Witnessed]:
-        """Run a proof; once more without a reporter, if a runner fails and reports nothing."""
+        """Run a proof; run it again without a reporter, if a runner fails and reports nothing."""
         with report_in(self.tree.tree) as file:
-            asked = self._reporting(file.path)
-            if asked is not None:
-                result, witnessed = self._run_watched(asked)
-                report = asked.read(file.read())
+            reporting = self._reporting(file.path)
+            if reporting is not None:
+                result, witnessed = self._run_watched(reporting)
+                report = reporting.read(file.read())
                 if report is not None or result.ok or result.timed_out:
-                    # Its tests count if the output bears them out.
+                    # Reported tests count only if the output agrees with them.
                     read = SuiteRun.read(result, summary(result.output), report).report
                     if read is not None:
                         tests = {"passed": tuple(sorted(read.passed)), "failed": read.failed}
@@ -689,35 +709,35 @@ class _Command:
                     return result, witnessed
         return self._run_watched(Reporting())
 
-    def _reporting(self, place: str) -> Reporting | None:
+    def _reporting(self, report_path: str) -> Reporting | None:
         scripts = {"test": shlex.join(self.argv)}
         if self.argv[0] in _CLIENTS and self.tree.has(MANIFEST):
             manifest = parse_manifest(MANIFEST, self.tree.read_text(MANIFEST))
             scripts = {**dict(entries(manifest.get("scripts"))), "test": ""}
-        return reporting(scripts, place, self.context.cache)
+        return reporting(scripts, report_path, self.context.cache)
 
-    def _run_watched(self, asked: Reporting) -> tuple[CommandResult, Witnessed]:
+    def _run_watched(self, reporting: Reporting) -> tuple[CommandResult, Witnessed]:
         watching, header = laid_out(self.context.cache, "witness.cjs"), secrets.token_hex(16)
-        options = f"--require {_quoted(watching)} {asked.env.get('NODE_OPTIONS', '')}"
+        options = f"--require {_quoted(watching)} {reporting.env.get('NODE_OPTIONS', '')}"
         with report_in(self.tree.tree) as record:
             record.begin(header)
-            env = {**asked.env, "NODE_OPTIONS": options, _RECORD: record.path}
-            readable: list[Path] = [*asked.readable, watching.parent]
-            result = self.run(replace(asked, env=env, readable=readable))
+            env = {**reporting.env, "NODE_OPTIONS": options, _RECORD: record.path}
+            readable: list[Path] = [*reporting.readable, watching.parent]
+            result = self.run(replace(reporting, env=env, readable=readable))
             return result, _read_witness(record.read(), header, result.output)
 
 
 def _read_witness(text: str | None, header: str, output: str) -> Witnessed:
     first, _, rest = (text or "").partition("\n")
     lines = [_decoded(line) for line in rest.split("\n")[:-1]]
-    told = summary(output)
+    log_summary = summary(output)
     doubts = []
     if first != header or ("damage", "") in lines:
         doubts.append("the record of what its processes did was damaged")
-    elif told is not None and not lines:
+    elif log_summary is not None and not lines:
         doubts.append("no node process that loads what NODE_OPTIONS names ran its tests")
     return Witnessed(
-        failures=0 if told is None else told.failed,
+        failures=0 if log_summary is None else log_summary.failed,
         changed=tuple(sorted({what for kind, what in lines if kind == "changed"})),
         ended_by=tuple(sorted({what for kind, what in lines if kind == "ended"})),
         doubts=tuple(doubts),

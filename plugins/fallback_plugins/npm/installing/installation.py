@@ -5,12 +5,12 @@ Installing is a ladder (ADR-0039), the most exact way first:
 1. the project's client follows its lock;
 2. the client resolves again what the lock does not answer;
 3. npm alone, from the manifests;
-4. what it runs with and what its tests are run by.
+4. npm installs only what the project runs with, and its test tools.
 
-npm tries each with its older rule for peers, too, if the newer one prevents it. The first way that works
-counts, and each that did not is named with its client's own reason. Downloads run outside the sandbox, over
-copies of texts, with every script off. What was installed is kept, as a read-only layer below the tree;
-commands in the tree run inside the sandbox.
+npm also tries each with its older rule for peers, if the newer one prevents it. The first way that works
+counts; each that fails is recorded with its client's own reason. Downloads run outside the sandbox, over
+copies of texts, with all scripts disabled. The installed packages are stored as a read-only layer below
+the tree; commands in the tree run inside the sandbox.
 """
 
 import json
@@ -122,10 +122,10 @@ _PNPM = (
     "--ignore-pnpmfile",
     "--reporter=append-only",
     "--package-import-method=copy",
-    # One folder of modules, as npm makes it, and nothing in it that names this machine's folders.
+    # One folder of modules, as npm makes it, without paths of this machine.
     "--config.node-linker=hoisted",
     "--config.extend-node-path=false",
-    # It waits a minute before it asks a third time for what is not there.
+    # By default, it waits a minute before its third request for something that is missing.
     "--config.fetch-retry-maxtimeout=5000",
     "--config.fetch-retry-mintimeout=1000",
     "--config.strict-peer-dependencies=false",
@@ -177,14 +177,14 @@ class Inputs:
 
     @classmethod
     def of(cls, repo: RepoContext, folder: str) -> "Inputs":
-        """The project to which a folder belongs. Raises RepositoryError."""
+        """Return the inputs of the project to which a folder belongs. Raises RepositoryError."""
         site = site_of(repo, folder)
         read = replace(site, lock=None) if site.lock and site.lock.endswith(".lockb") else site
         files = read.files(repo)
         manifests = dict(files.manifests)
         for path in repo.tracked_files:
             if is_manifest(path) and PurePosixPath(path).name == MANIFEST and path not in manifests:
-                with suppress(RepositoryError):  # a fixture's, which no project requires
+                with suppress(RepositoryError):  # a fixture's manifest, which no project requires
                     manifests[path] = repo.read_text(path)
         inputs = cls(replace(files, manifests=manifests, lock=site.lock), site.manifests)
         bootstrapped = tuple(path for path in _lernas_manifests(repo, site) if path in manifests)
@@ -192,7 +192,7 @@ class Inputs:
 
     @property
     def declares(self) -> bool:
-        """Is there anything to install, or to link?"""
+        """Return whether there is anything to install, or to link."""
         return (
             len(self.own) > 1
             or bool(self.bootstrapped)
@@ -205,69 +205,74 @@ class Inputs:
 
     @property
     def own_files(self) -> Files:
-        """Its texts without the manifests of other projects."""
+        """Return its files without the manifests of other projects."""
         return replace(
             self.files, manifests={path: self.files.manifests[path] for path in self.own}
         )
 
     @property
     def lock_name(self) -> str:
-        """The lock's file name; empty: there is none."""
+        """Return the lock's file name; empty if there is none."""
         return PurePosixPath(self.files.lock or "").name
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """All that decides what is installed."""
+        """Return everything that decides what is installed."""
         files = self.files
         texts = [dict(files.manifests), dict(files.settings or {}), dict(self.patches)]
         return (files.folder, *texts, files.lock, files.lock_text, self.bootstrapped)
 
     @property
     def client(self) -> str:
-        """The client that is tried first: the lock's, or npm."""
+        """Return the client that is tried first: the lock's, or npm."""
         return {YARN_LOCK: "yarn", PNPM_LOCK: "pnpm"}.get(self.lock_name, "npm")
 
     def texts(self, *, locked: bool) -> dict[str, str]:
-        """What is copied; ``locked``: the lock, too."""
+        """Return the texts to copy by path; ``locked``: with the lock."""
         files = self.files if locked else replace(self.files, lock=None)
         return {**files.texts, **self.patches}
 
     def for_npm(self) -> "Inputs":
-        """Return the project for npm: the root's manifest has what only pnpm reads."""
-        found = {path: _without_workspace_specs(self.files.manifests[path]) for path in self.own}
+        """Return the inputs for npm: the root's manifest names the members; no spec is ``workspace:``."""
+        manifests = {
+            path: _without_workspace_specs(self.files.manifests[path]) for path in self.own
+        }
         path = self.files.root_manifest
-        if self.members and path in found:
-            facts = parse_manifest(path, found[path])
-            found[path] = json.dumps({**facts, "workspaces": list(self.members)})
-        return self._with(found)
+        if self.members and path in manifests:
+            facts = parse_manifest(path, manifests[path])
+            manifests[path] = json.dumps({**facts, "workspaces": list(self.members)})
+        return self._with(manifests)
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Folders of the workspace's members, below the root."""
+        """Return the folders of the workspace's members, below the root."""
         prefix = "" if self.files.folder == "." else f"{self.files.folder}/"
         return tuple(str(PurePosixPath(path).parent).removeprefix(prefix) for path in self.own[1:])
 
     @property
     def private_members(self) -> tuple[str, ...]:
-        """Those that are never published (sites, examples), where others are."""
+        """Return the members that are never published (sites, examples), if others are."""
         members = zip(self.members, [*self._manifests][1:], strict=True)
-        found = [member for member, manifest in members if manifest.get("private") is True]
-        return tuple(found) if len(found) < len(self.members) else ()
+        private = [member for member, manifest in members if manifest.get("private") is True]
+        return tuple(private) if len(private) < len(self.members) else ()
 
     def for_tests(self) -> tuple["Inputs", dict[str, list[str]]]:
-        """Return its dependencies and test tools; and the names of what is left out."""
+        """Return the inputs with only dependencies and test tools, and the names of what is left out."""
         private = self.private_members
         members = zip(self.members, self.own[1:], strict=True)
-        kept = [path for member, path in members if member not in private]
-        fewer = replace(self, own=(*self.own[:1], *kept)).for_npm() if private else self
-        texts, others = {}, dict[str, None]()
+        public = [path for member, path in members if member not in private]
+        fewer = replace(self, own=(*self.own[:1], *public)).for_npm() if private else self
+        texts, other_dependencies = {}, dict[str, None]()
         for path, facts in zip(fewer.own, fewer._manifests, strict=True):
-            asked, tools = facts.get(_DEV), test_tools(facts)
-            if isinstance(asked, dict):
-                own = {name: spec for name, spec in asked.items() if name in tools}
-                others |= dict.fromkeys(name for name in asked if name not in tools)
-                texts[path] = json.dumps({**facts, _DEV: own})
-        left_out = {"private members": list(private), "other devDependencies": list(others)}
+            declared, tools = facts.get(_DEV), test_tools(facts)
+            if isinstance(declared, dict):
+                test_dependencies = {name: spec for name, spec in declared.items() if name in tools}
+                other_dependencies |= dict.fromkeys(name for name in declared if name not in tools)
+                texts[path] = json.dumps({**facts, _DEV: test_dependencies})
+        left_out = {
+            "private members": list(private),
+            "other devDependencies": list(other_dependencies),
+        }
         return fewer._with(texts), {what: names for what, names in left_out.items() if names}
 
     def _with(self, manifests: Mapping[str, str]) -> "Inputs":
@@ -275,24 +280,24 @@ class Inputs:
         return replace(self, files=replace(self.files, manifests=both))
 
 
-def write(texts: Mapping[str, str], place: Path) -> None:
+def write(texts: Mapping[str, str], folder: Path) -> None:
     """Write texts below a folder, byte for byte."""
     for path, text in texts.items():
-        (place / path).parent.mkdir(parents=True, exist_ok=True)
-        (place / path).write_bytes(text.encode())
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(text.encode())
 
 
 def _lernas_manifests(repo: RepoContext, site: Site) -> tuple[str, ...]:
     path = in_folder(site.folder, LERNA)
     if len(site.manifests) > 1 or not repo.has(path):
         return ()
-    found = texts_of(readable_manifest(repo, path), "packages")
-    folders = matching(site.folder, found, manifest_folders(repo))
+    patterns = texts_of(readable_manifest(repo, path), "packages")
+    folders = matching(site.folder, patterns, manifest_folders(repo))
     return tuple(in_folder(member, MANIFEST) for member in folders)
 
 
 def _without_workspace_specs(text: str) -> str:
-    """Return a manifest in which ``workspace:`` is any version: npm takes the one here."""
+    """Return a manifest with "*" instead of ``workspace:`` specs: npm takes the workspace's package."""
     facts = parse_manifest(MANIFEST, text)
     if _WORKSPACE not in text:
         return text
@@ -309,12 +314,12 @@ def _without_workspace_specs(text: str) -> str:
 
 def _patches(repo: RepoContext, inputs: Inputs) -> dict[str, str]:
     texts = (inputs.files.manifests[path] for path in inputs.own)
-    all_texts, found = "".join([inputs.files.lock_text, *texts]), {}
+    all_texts, patches = "".join([inputs.files.lock_text, *texts]), {}
     for path in repo.tracked_files:
         if path.endswith(".patch") and PurePosixPath(path).name in all_texts:
-            with suppress(RepositoryError):  # the client says what it lacks
-                found[path] = repo.read_text(path)
-    return found
+            with suppress(RepositoryError):  # the client reports what it lacks
+                patches[path] = repo.read_text(path)
+    return patches
 
 
 #: A package with one of these words in its name runs tests, measures them, or is for use in them.
@@ -325,7 +330,7 @@ _WORDS = frozenset(
     }
 )
 
-#: Further packages without which a runner can't read what it is to run.
+#: Further packages that test runs need.
 _NAMES = frozenset(
     {
         *(
@@ -349,13 +354,13 @@ _SCRIPT = re.compile(r"(?:pre|post)?test(?::.*)?")
 
 def test_tools(manifest: Mapping[str, Any]) -> frozenset[str]:
     """Return the ``devDependencies`` that are known test tools, or that a test script names."""
-    asked = mapping(manifest.get(_DEV))
+    dev_dependencies = mapping(manifest.get(_DEV))
     scripts = entries(manifest.get("scripts"))
-    messages = (text for name, text in scripts if _SCRIPT.fullmatch(name))
-    words = {word for text in messages for word in re.split(r"[\s;&|=]+", text)}
+    commands = (text for name, text in scripts if _SCRIPT.fullmatch(name))
+    words = {word for text in commands for word in re.split(r"[\s;&|=]+", text)}
     return frozenset(
         name
-        for name in asked
+        for name in dev_dependencies
         if name in words
         or name in _NAMES
         or name.startswith(_SCOPES)
@@ -367,8 +372,8 @@ def test_tools(manifest: Mapping[str, Any]) -> frozenset[str]:
 class Commands:
     """The clients, and the folders in which they cache downloads.
 
-    They run outside the sandbox, over copies of texts: no script runs, no git repository is cloned, no
-    configuration of the target is in reach. Those that node runs for us can start no program: a lock can
+    They run outside the sandbox, over copies of texts: no script runs, no git repository is cloned, and no
+    configuration of the target is read. The clients that we run on node can't start programs: a lock can
     name a generator, or a repository to be packed, and nothing else would stop those.
     """
 
@@ -390,9 +395,11 @@ class Commands:
     ) -> CommandResult:
         """Run our yarn classic. ``only_resolves``: it writes the lock, and installs nothing."""
         cache = self.cache / "yarn"
-        places = [f"--cache-folder={cache}", f"--mutex=file:{cache}.mutex"]
+        cache_options = [f"--cache-folder={cache}", f"--mutex=file:{cache}.mutex"]
         hooks = HOOKS if only_resolves else ""
-        return self._node(YARN, folder, ["install", *_YARN, *places, *words], ENVIRONMENT, hooks)
+        return self._node(
+            YARN, folder, ["install", *_YARN, *cache_options, *words], ENVIRONMENT, hooks
+        )
 
     def berry(
         self, client: PinnedClient, folder: Path, compression: str, *, frozen: bool
@@ -408,7 +415,7 @@ class Commands:
         }
         if registry.startswith("http:"):
             env["YARN_UNSAFE_HTTP_WHITELIST"] = registry.split("/")[2].partition(":")[0]
-        # Without this the scripts of the root and of members run, whatever is said of scripts.
+        # Without this the scripts of the root and of members run, even with scripts disabled.
         return self._node(client, folder, ["install", "--mode=skip-build"], env)
 
     def pnpm(self, client: PinnedClient, folder: Path, words: Sequence[str]) -> CommandResult:
@@ -419,8 +426,8 @@ class Commands:
     def registry(self, folder: Path) -> str:
         """Return npm's registry, in a folder without configuration."""
         ask = ["config", "get", "registry", "--loglevel=error"]
-        reported = self.clients.run("npm", ask, cwd=folder, timeout_s=self.timeout_s)
-        return (reported.output.split() or [""])[-1]
+        result = self.clients.run("npm", ask, cwd=folder, timeout_s=self.timeout_s)
+        return (result.output.split() or [""])[-1]
 
     def _node(
         self,
@@ -440,19 +447,19 @@ class Commands:
                 env=env,
                 hooks=hooks,
             )
-        except RecipeError as error:  # what the ladder then says of this step
+        except RecipeError as error:  # the ladder's reason for this step
             return CommandResult(argv=("npm",), exit_code=1, output=error.problem, duration_ms=0)
 
 
 #: Characters of a client's output in a step's reason.
 _MAX_WORDS = 300
 
-#: Lines in which yarn and pnpm say what is wrong.
+#: Lines in which yarn and pnpm report errors.
 _ERROR = re.compile(
     r"^(?:error:? |(?!WARN).*\bERR_PNPM|➤ YN(?!0000|0007|0013)\d{4}:(?! │ [+-])|\[ERR)|Error:"
 )
 
-#: A user and a password in an address of a lock: what is recorded has none.
+#: A user and a password in an address of a lock: they are not recorded.
 _CREDENTIALS = re.compile(r"(https?://)[^/@\s\"']+@")
 
 #: npm's refusal of a lock ends with how it is used.
@@ -461,10 +468,10 @@ _USAGE = "; Clean install a project; Usage"
 
 @dataclass(frozen=True)
 class InstallStep:
-    """One way to install. ``run`` gets the folder of the copies; ``left_out``: what it does not try.
+    """One way to install. ``run`` gets the folder of the copies; ``left_out``: what it does not install.
 
-    ``where``: it is tried only if the reason of the step before says this. ``lock``: path of the lock that
-    the client writes while it resolves; empty: it follows the project's lock.
+    ``where``: text that the reason of the step before must contain for this step to be tried. ``lock``:
+    path of the lock that the client writes while it resolves; empty: it follows the project's lock.
     """
 
     name: str
@@ -477,7 +484,7 @@ class InstallStep:
 
     @property
     def is_frozen(self) -> bool:
-        """Whether the project's lock decides everything."""
+        """Return whether the project's lock decides everything."""
         return not self.lock
 
 
@@ -485,7 +492,7 @@ def steps(inputs: Inputs, commands: Commands) -> Iterator[InstallStep | tuple[st
     """Yield each step, or (name, reason) if one can't be tried."""
     name = inputs.lock_name
     if inputs.bootstrapped and (not name or name in LOCKS):
-        # lerna links its packages, by no lock; npm does so if they are members.
+        # lerna links its packages without a lock; npm does so if they are members.
         both = replace(inputs, own=(*inputs.own, *inputs.bootstrapped)).for_npm()
         what = f"npm install with the packages of {LERNA}"
         yield from _by_npm(both, commands, what, Level.EVERYTHING, "install", locked=True)
@@ -514,23 +521,23 @@ def _from_manifests(inputs: Inputs, commands: Commands, level: Level) -> Iterato
 
 
 def _for_tests(inputs: Inputs, commands: Commands, *, locked: bool) -> Iterator[InstallStep]:
-    """Leave out what else it is developed with; no step if that is nothing."""
+    """Yield steps without other development dependencies; none if there are no others."""
     fewer, left_out = inputs.for_tests()
     if not left_out:
         return
-    reported = tuple((what, left_out_reason(names)) for what, names in left_out.items())
+    reasons = tuple((what, left_out_reason(names)) for what, names in left_out.items())
     name = "npm install of what it runs with and its test runner"
     name += f", {inputs.lock_name} beside it" if locked else ""
     words = ("install", WITHOUT_PEERS)
     for step in _by_npm(fewer, commands, name, Level.IN_PART, *words, locked=locked):
-        yield replace(step, left_out=reported)
+        yield replace(step, left_out=reasons)
 
 
 def _by_npm(
     inputs: Inputs, commands: Commands, name: str, level: Level, *words: str, locked: bool
 ) -> Iterator[InstallStep]:
-    """Yield a step; and by npm's older rule for peers, unless it or the project sets that. ``locked``: the
-    project's lock is next to the manifests."""
+    """Yield a step, and one by npm's older rule for peers, unless the step or the project sets that.
+    ``locked``: the project's lock is next to the manifests."""
     files, texts, is_ci = inputs.files, inputs.texts(locked=locked), words[0] == "ci"
     lock = files.lock if files.lock in texts else in_folder(files.folder, LOCKS[-1])
     run = partial(commands.npm, inputs, words=[*words, "--package-lock"])
@@ -554,7 +561,7 @@ def _by_yarn(inputs: Inputs, commands: Commands) -> Iterator[InstallStep | tuple
 
         def install(folder: Path) -> CommandResult:
             _at_our_registry(folder / YARN_LOCK, commands.registry(folder))
-            # What was resolved is marked as installed, so yarn has to look.
+            # Resolving marked the packages as installed, so yarn has to check the files.
             return commands.yarn(folder, [frozen, "--check-files"])
 
         whole = partial(_resolved_first, YARN_LOCK, resolve, install)
@@ -603,14 +610,14 @@ def _resolved_first(
     folder: Path,
 ) -> CommandResult:
     """Resolve, check the names in the lock, and install what was resolved."""
-    made = resolve(folder)
-    if not made.ok:
-        return made
+    result = resolve(folder)
+    if not result.ok:
+        return result
     try:
         check_lock_names(lock, (folder / lock).read_text("utf-8"))
     except (OSError, RecipeError) as error:
         why = error.problem if isinstance(error, RecipeError) else f"{lock} can't be read"
-        return made.model_copy(update={"exit_code": 1, "output": f"error: {why}\n"})
+        return result.model_copy(update={"exit_code": 1, "output": f"error: {why}\n"})
     return install(folder)
 
 
@@ -627,16 +634,16 @@ def _pnpm_texts(inputs: Inputs) -> dict[str, str]:
 def _published(inputs: Inputs, texts: Mapping[str, str]) -> dict[str, str]:
     """Return the texts of a workspace without its private members."""
     private = inputs.private_members
-    kept = [member for member in inputs.members if member not in private]
+    public = [member for member in inputs.members if member not in private]
     fewer = dict(texts)
-    for path, text in carried_text({**settings(inputs.files), "packages": kept}).items():
+    for path, text in carried_text({**settings(inputs.files), "packages": public}).items():
         fewer[in_folder(inputs.files.folder, path)] = text
     return {**fewer, str(inputs.files.lock): without_importers(inputs.files.lock_text, private)}
 
 
 def _at_our_registry(lock: Path, registry: str) -> None:
-    """Let yarn fetch from the registry that this machine reaches, not from the one in the lock, as npm
-    does; the lock's digests still count."""
+    """Replace a lock's registry by the one that this machine reaches, as npm does, so that yarn fetches
+    from there; the lock's digests still count."""
     text = lock.read_text(encoding="utf-8")
     for prefix in registry_prefixes(text):
         text = text.replace(f'resolved "{prefix}', f'resolved "{registry.rstrip("/")}/')
@@ -653,7 +660,7 @@ class Earlier:
     before: str = ""
 
 
-#: Changed with how a project is installed: what an older version installed is not taken.
+#: Changes with the way of installing, so that no result of an older version is used.
 _FORMAT = 7
 
 
@@ -671,17 +678,17 @@ class Installation:
 
     @cached_property
     def inputs(self) -> Inputs:
-        """The inputs; a workspace's member has its workspace's. Raises RepositoryError."""
+        """Return the inputs; a workspace's member has its workspace's. Raises RepositoryError."""
         return Inputs.of(self._repo, self.folder)
 
     @property
     def scripts(self) -> Mapping[str, str]:
-        """Its scripts by name."""
+        """Return its scripts by name."""
         return dict(entries(self._facts.get("scripts")))
 
     def install(self) -> Installed:
-        """Install as much as possible, once for these manifests. What no lock of the project decides is as
-        at the base commit, except what the patch moves (ADR-0102).
+        """Install as much as possible, once for these manifests. Versions that no lock of the project
+        decides are those of the base commit, except what the patch moves (ADR-0102).
 
         Raises RecipeError, RepositoryError (a manifest can't be read), ToolMissingError; ToolFailedError if
         no registry answers, or if what was resolved for this fix is not available any more.
@@ -691,7 +698,8 @@ class Installation:
         return Installed.kept(self._entry())
 
     def contents(self) -> str:
-        """What a run in it ran on: another digest is another run. Raises as ``install`` does."""
+        """Return everything that a run in it uses, as a text: a run with another text is another run.
+        Raises as ``install`` does."""
         here = interpreters(self.context.clients)
         if not self.inputs.declares:
             return f"{self.wanted.asked} {here}"
@@ -699,29 +707,29 @@ class Installation:
 
     def packages(self) -> Iterator[Package]:
         """Yield the packages that are installed already, nested ones too."""
-        place = self._found()
-        return iter(()) if place is None else iter(_packages(place, self._store.digest(place)))
+        entry = self._found()
+        return iter(()) if entry is None else iter(_packages(entry, self._store.digest(entry)))
 
     def copies(self, package: str) -> tuple[Package, ...] | None:
         """Return what is installed as a package, or in a folder of its name; None if that does not show
         what users get: nothing is installed, or not by the project's lock. Raises as ``found``, OSError."""
-        found = self.found()
-        if found is None or found.level is Level.METADATA:
+        installed = self.found()
+        if installed is None or installed.level is Level.METADATA:
             return None
-        if self.inputs.lock_name and not found.by_lock:
+        if self.inputs.lock_name and not installed.by_lock:
             return None
-        return tuple(it for it in self.packages() if package in (it.own_name, it.name))
+        return tuple(copy for copy in self.packages() if package in (copy.own_name, copy.name))
 
     def found(self) -> Installed | None:
-        """Return what is installed already; None: not tried."""
-        place = self._found()
-        return None if place is None else Installed.kept(place)
+        """Return what is installed already; None if no installation was tried."""
+        entry = self._found()
+        return None if entry is None else Installed.kept(entry)
 
     @property
     def tree(self) -> FileTree:
-        """The tree with what was installed for this project."""
-        place = self._found() if self.inputs.declares else None
-        return self._repo.tree if place is None else layered(self._repo.tree, place)
+        """Return the tree with what was installed for this project."""
+        entry = self._found() if self.inputs.declares else None
+        return self._repo.tree if entry is None else layered(self._repo.tree, entry)
 
     def run(
         self,
@@ -746,12 +754,13 @@ class Installation:
         return result.model_copy(update={"output": gating.relative_log(result, self._repo.root)})
 
     def in_tree(self, tree: RepoContext, context: GateContext | None = None) -> "Installation":
-        """The same project of another tree; ``context``: by its limits."""
+        """Return the same project in another tree; ``context``: whose limits apply."""
         return Installation(context or self.context, tree, self.folder)
 
     @property
     def at_base(self) -> "Installation":
-        """The base commit's, even if it is the same as this. Raises RepositoryError, RecipeError."""
+        """Return the base commit's installation, even if it is the same as this. Raises RepositoryError,
+        RecipeError."""
         return self.in_tree(self.context.repo)
 
     def _entry(self) -> Path:
@@ -766,7 +775,7 @@ class Installation:
         return self._place
 
     def _make(self, entry: Path, recorded: Resolution | None) -> tuple[Installed, Resolution]:
-        found, chosen = self._install(entry, recorded)
+        installed, chosen = self._install(entry, recorded)
         by_lock, client = chosen is None, self._followed(recorded).client
         resolution = Resolution(
             ecosystem=ECOSYSTEM,
@@ -775,18 +784,22 @@ class Installation:
             ),
             by=ResolvedBy.LOCK if by_lock else ResolvedBy.CLIENT,
             client=version_of("npm", self.context.clients),
-            reason="" if found.absent is None else _plain(found.in_words),
+            reason="" if installed.absent is None else _plain(installed.in_words),
             made_on=None if by_lock else date.fromisoformat(today()),
             lock="" if chosen is None else chosen.lock,
             lock_path="" if chosen is None else chosen.path,
             packages=()
             if by_lock
             else tuple(
-                ResolvedPackage(key=it.place, name=_plain(it.own_name), version=_plain(it.version))
-                for it in packages_in(entry)
+                ResolvedPackage(
+                    key=package.place,
+                    name=_plain(package.own_name),
+                    version=_plain(package.version),
+                )
+                for package in packages_in(entry)
             ),
         )
-        return found, resolution
+        return installed, resolution
 
     def _install(
         self, entry: Path, recorded: Resolution | None
@@ -796,7 +809,7 @@ class Installation:
         context, inputs = self.context, self._followed(recorded)
         try:
             check_places(inputs.files, inputs.patches)
-        except RecipeError as error:  # a client would read what lies there
+        except RecipeError as error:  # a client would read what is at those paths
             return Installed(Level.METADATA, (("all of it", error.problem),)), Earlier()
         clients, store = scoped(inputs.files, context.clients), ClientStore(context.clients)
         commands = Commands(clients, store, context.cache, context.timeout_s)
@@ -808,16 +821,18 @@ class Installation:
             if step.where and step.where not in declined[-1][1]:
                 continue
             texts = dict(step.texts)
-            if not step.is_frozen and (kept := self._kept(step, self._earlier(recorded), clients)):
-                texts[step.lock] = kept
+            if not step.is_frozen and (
+                earlier_lock := self._kept(step, self._earlier(recorded), clients)
+            ):
+                texts[step.lock] = earlier_lock
             why, lock = self._try(commands, step, texts, entry)
             if why is None:
                 by_lock = self.inputs.files.lock in step.texts
                 missing = (*declined, *step.left_out)
-                found = Installed(step.level, missing, step=step.name, by_lock=by_lock)
+                installed = Installed(step.level, missing, step=step.name, by_lock=by_lock)
                 if not step.is_frozen:
-                    return found, Earlier(step.lock, lock)
-                return found, None if self.inputs.lock_name else self._earlier(recorded)
+                    return installed, Earlier(step.lock, lock)
+                return installed, None if self.inputs.lock_name else self._earlier(recorded)
             declined.append((step.name, why))
         return Installed(Level.METADATA, tuple(declined)), Earlier()
 
@@ -828,15 +843,15 @@ class Installation:
             return lock
         if lock in {"", earlier.before}:
             return earlier.lock
-        # One of a form that our clients don't write stays as it is.
+        # A lock in a format that our clients don't write stays as it is.
         with suppress(RecipeError, RepositoryError, ToolError):
             files, client = self._site.files(self._repo), client_for(step.lock, clients)
-            before, after = (client.tree(files.with_lock(it)) for it in (earlier.before, lock))
+            before, after = (client.tree(files.with_lock(text)) for text in (earlier.before, lock))
             moved = _moved(before, after)
-            made = client.resolve(files.with_lock(earlier.lock), moved)
-            held = {(it.name, it.version) for it in client.tree(made).nodes.values()}
-            if held.issuperset((name, version) for (name, _), version in moved.items()):
-                return made.lock_text
+            resolved = client.resolve(files.with_lock(earlier.lock), moved)
+            releases = {(node.name, node.version) for node in client.tree(resolved).nodes.values()}
+            if releases.issuperset((name, version) for (name, _), version in moved.items()):
+                return resolved.lock_text
         return lock
 
     def _followed(self, recorded: Resolution | None) -> Inputs:
@@ -863,7 +878,7 @@ class Installation:
     ) -> tuple[str | None, str]:
         """Return why a step failed (None: it worked), and the lock that the client left."""
         with gating.scratch(self.context) as scratch:
-            # What the texts name by a relative path is still in the scratch folder.
+            # This deep, relative paths in the texts stay inside the scratch folder.
             project = scratch.joinpath(*("in" for _ in range(NEST)))
             write(texts, project)
             result = step.run(project / self.inputs.files.folder)
@@ -876,30 +891,30 @@ class Installation:
                 gating.check_reachable(step.name.partition(" ")[0], result)
             if result.ok:
                 lock = ""
-                with suppress(OSError):  # of no dependency none is written
+                with suppress(OSError):  # without dependencies no lock is written
                     text = (project / step.lock).read_text("utf-8", "replace") if step.lock else ""
                     lock = _CREDENTIALS.sub(r"\1", text)
                 gather(project, step.texts, entry)
                 return None, lock
-            message = gating.relative_log(result, project)
-            return words(result.model_copy(update={"output": message})), ""
+            log = gating.relative_log(result, project)
+            return words(result.model_copy(update={"output": log})), ""
 
     @property
     def resolution(self) -> Resolution:
-        """Return the fix's resolution of it. Raises as ``install`` does."""
+        """Return the project's resolution in this fix. Raises as ``install`` does."""
         self._entry()
         return self._store.resolved(self.wanted)
 
     @cached_property
     def base(self) -> "Installation":
-        """The base commit's; itself, if it is installed from the same texts, or that can't be read."""
+        """Return the base commit's installation; itself, if that has the same texts or can't be read."""
         base = self.context.repo
         if self._repo is base or not base.has(self.manifest):
             return self
         with suppress(RecipeError, RepositoryError):
-            other = self.at_base
-            if other.inputs.identity != self.inputs.identity:
-                return other
+            installation = self.at_base
+            if installation.inputs.identity != self.inputs.identity:
+                return installation
         return self
 
     @cached_property
@@ -908,23 +923,23 @@ class Installation:
 
     @cached_property
     def _start(self) -> Earlier | None:
-        """What the recipe resolved these manifests to, or None."""
+        """Return what the recipe resolved these manifests to, or None."""
         with suppress(RecipeError, RepositoryError):
             files = self._site.files(self._repo)
             lock, clients = self._site.client_lock(files), self.context.clients
-            made = CommandResolution(files, lock, clients, self.context.repo).nearest
-            if made is not None:
-                text = _CREDENTIALS.sub(r"\1", made.lock_text)
-                return Earlier(made.lock or "", text, files.lock_text)
+            nearest = CommandResolution(files, lock, clients, self.context.repo).nearest
+            if nearest is not None:
+                text = _CREDENTIALS.sub(r"\1", nearest.lock_text)
+                return Earlier(nearest.lock or "", text, files.lock_text)
         return None
 
     @cached_property
     def wanted(self) -> Wanted:
-        """All that decides what is installed except the resolution: texts, clients, node, the machine; of a
-        patched tree also the base commit's texts, whose resolution it keeps."""
+        """Return everything that decides what is installed except the resolution: texts, clients, node, the
+        machine; for a patched tree also the base commit's texts, whose resolution it keeps."""
         clients = [client.label for client in (YARN, *BERRY.values(), *PNPM.values())]
-        asked = [version_of(tool, self.context.clients) for tool in ("npm", "node")]
-        here = [*asked, sys.platform, platform.machine()]
+        versions = [version_of(tool, self.context.clients) for tool in ("npm", "node")]
+        here = [*versions, sys.platform, platform.machine()]
         base = None if self.base is self else self.base.wanted
         what = gating.content_key(*self.inputs.identity, base and base.what)
         by = gating.content_key(_FORMAT, clients, *here)
@@ -934,17 +949,19 @@ class Installation:
 
 def _moved(before: DependencyTree, after: DependencyTree) -> dict[tuple[str, str], str]:
     """Return the releases that a patch raises in a lock: (package, version) → the next new version."""
-    found: dict[tuple[str, str], str] = {}
+    moves: dict[tuple[str, str], str] = {}
     for name, nodes in before.by_name.items():
         old, new = (
-            {it.version for it in one if is_orderable(ECOSYSTEM, it.version)}
-            for one in (nodes, after.of(name))
+            {node.version for node in same_name if is_orderable(ECOSYSTEM, node.version)}
+            for same_name in (nodes, after.of(name))
         )
         for gone in old - new:
-            higher = [it for it in new - old if compare_versions(ECOSYSTEM, it, gone) > 0]
+            higher = [
+                version for version in new - old if compare_versions(ECOSYSTEM, version, gone) > 0
+            ]
             if higher:
-                found[name, gone] = min(higher, key=partial(sort_key, ECOSYSTEM))
-    return found
+                moves[name, gone] = min(higher, key=partial(sort_key, ECOSYSTEM))
+    return moves
 
 
 def words(result: CommandResult) -> str:
@@ -953,8 +970,8 @@ def words(result: CommandResult) -> str:
     errors = "; ".join(
         line.removeprefix("error ").removeprefix("error: ") for line in lines if _ERROR.search(line)
     )
-    message = (errors or own_words(result.output)).partition(_USAGE)[0]
-    return message[:_MAX_WORDS].strip(" ;.")
+    text = (errors or own_words(result.output)).partition(_USAGE)[0]
+    return text[:_MAX_WORDS].strip(" ;.")
 
 
 def _plain(text: str) -> str:

@@ -1,7 +1,7 @@
-"""What a client installed as one layer: ``node_modules`` of the root and of members, at their own places.
+"""A client's installation as one layer: ``node_modules`` of the root and of members, at their own paths.
 
-It lies below everything else of a tree, so that a tracked file is never covered. Nobody writes to it: where
-layers are mounted it is one of them, and a plain tree gets a copy.
+The layer is below everything else of a tree, so that a tracked file is never covered. It is never written
+to: if layers are mounted, it is one of them, and a plain tree gets a copy.
 """
 
 import hashlib
@@ -55,21 +55,21 @@ def gather(project: Path, manifests: Mapping[str, str], entry: Path) -> None:
         if not folder.is_dir():
             continue
         _make_relative(folder, project)
-        place = layer / home / MODULES
-        place.parent.mkdir(parents=True, exist_ok=True)
-        folder.rename(place)
+        target = layer / home / MODULES
+        target.parent.mkdir(parents=True, exist_ok=True)
+        folder.rename(target)
 
 
 def layered(tree: FileTree, entry: Path) -> FileTree:
-    """The tree with what was installed. A plain one gets its own copy, once."""
+    """Return the tree with what was installed. A plain one gets its own copy, once."""
     layer = entry / _LAYER
     if not layer.is_dir():  # nothing could be installed
         return tree
     if tree.upper is not None:
         return tree.over(layer)
     for folder in _module_folders(layer):
-        place = folder.relative_to(layer)
-        parent = tree.find(str(place.parent))
+        path = folder.relative_to(layer)
+        parent = tree.find(str(path.parent))
         if parent is not None and parent.is_dir() and not os.path.lexists(parent / MODULES):
             shutil.copytree(folder, parent / MODULES, symlinks=True)
     return tree
@@ -89,7 +89,7 @@ class Package:
 
     @property
     def is_sample(self) -> bool:
-        """Return whether it lies among the tests, examples or documents of another package."""
+        """Return whether it is among the tests, examples or documents of another package."""
         inner = f"/{self.place}".split(f"/{MODULES}/")[1:-1]
         below = (part.lower().split("/")[2 if part.startswith("@") else 1 :] for part in inner)
         return any(not _SAMPLES.isdisjoint(folders) for folders in below)
@@ -106,12 +106,12 @@ def packages_in(entry: Path) -> Iterator[Package]:
     while waiting:
         folder = waiting.pop()
         manifest = None
-        with os.scandir(folder) as found:
-            for each in sorted(found, key=lambda it: it.name, reverse=True):
-                if each.is_dir(follow_symlinks=False):
-                    waiting.append(each.path)
-                elif each.name == MANIFEST and each.is_file(follow_symlinks=False):
-                    manifest = Path(each.path)
+        with os.scandir(folder) as children:
+            for child in sorted(children, key=lambda child: child.name, reverse=True):
+                if child.is_dir(follow_symlinks=False):
+                    waiting.append(child.path)
+                elif child.name == MANIFEST and child.is_file(follow_symlinks=False):
+                    manifest = Path(child.path)
         if manifest is not None and (match := _PACKAGE.search(folder)) is not None:
             yield _package(folder.removeprefix(f"{top}/"), match["name"], manifest)
 
@@ -123,7 +123,11 @@ def _package(place: str, name: str, manifest: Path) -> Package:
     if len(content) <= MAX_FILE_BYTES:
         with suppress(RecipeError, UnicodeDecodeError):
             facts = parse_manifest(manifest.name, content.decode())
-    asks = (asked for section in INSTALLED_SECTIONS for asked, _ in entries(facts.get(section)))
+    asks = (
+        dependency
+        for section in INSTALLED_SECTIONS
+        for dependency, _ in entries(facts.get(section))
+    )
     own_name, version = facts.get("name"), facts.get("version")
     if not (isinstance(own_name, str) and own_name):
         own_name = name
@@ -151,20 +155,24 @@ def _link_own_folders(project: Path, manifests: Mapping[str, str]) -> None:
         home = PurePosixPath(path).parent
         for name, target in _local(text):
             wanted = os.path.normpath(project / home / target)
-            found = (folder / MODULES / name for folder in (project / home, project))
-            place = next((one for one in found if one.is_dir() and not one.is_symlink()), None)
-            if (
-                place is not None
-                and f"{os.path.relpath(wanted, project)}/package.json" in manifests
-            ):
-                shutil.rmtree(place)
-                place.symlink_to(os.path.relpath(wanted, place.parent))
+            candidates = (folder / MODULES / name for folder in (project / home, project))
+            copy = next(
+                (
+                    candidate
+                    for candidate in candidates
+                    if candidate.is_dir() and not candidate.is_symlink()
+                ),
+                None,
+            )
+            if copy is not None and f"{os.path.relpath(wanted, project)}/package.json" in manifests:
+                shutil.rmtree(copy)
+                copy.symlink_to(os.path.relpath(wanted, copy.parent))
 
 
 def _local(text: str) -> Iterator[tuple[str, str]]:
     try:
         facts = parse_manifest("package.json", text)
-    except RecipeError:  # a fixture's
+    except RecipeError:  # a fixture's manifest
         return
     for section in INSTALLED_SECTIONS:
         for name, spec in entries(facts.get(section)):
@@ -176,10 +184,10 @@ def _make_relative(folder: Path, project: Path) -> None:
     """Make links relative that name the copy of the project by its absolute path."""
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
-            place = Path(parent, name)
-            if not place.is_symlink():
+            path = Path(parent, name)
+            if not path.is_symlink():
                 continue
-            target = place.readlink()
+            target = path.readlink()
             if target.is_absolute() and target.is_relative_to(project):
-                place.unlink()
-                place.symlink_to(os.path.relpath(target, parent))
+                path.unlink()
+                path.symlink_to(os.path.relpath(target, parent))

@@ -1,6 +1,6 @@
-"""Where a lock's tarballs come from: new entries get the address that the others have.
+"""Addresses of a lock's tarballs: new entries get addresses like those of the others.
 
-Which registry a project uses is its own affair; the one that this machine reaches is not written into it.
+A lock keeps its project's registry; the one that this machine reaches is not written into it.
 """
 
 import re
@@ -13,12 +13,12 @@ from urllib.parse import unquote, urlsplit
 #: A registry's tarball: before the package's name is the registry's address.
 _TARBALL = re.compile(r"(https?://.+?/)(?:@[^/]+?(?:/|%2[fF]))?[^/@]+/-/[^/]+(?:/[^/]+)?")
 
-#: The same of a mirror that says ``download``, for which ``/-/`` does too.
+#: The same at a mirror whose addresses have ``download``; it accepts ``/-/``, too.
 _MIRRORED = re.compile(
     r"(https?://.+?/)(?:@[^/]+/)?(?P<file>[^/@]+)/download/(?:@[^/]+/)?(?P=file)-[^/?#]+\.tgz(?:[?#].*)?"
 )
 
-#: Where a yarn.lock says that a package came from.
+#: The address of a package in a yarn.lock.
 _ADDRESS = re.compile(r'^  resolved "([^"]+)"', re.MULTILINE)
 
 
@@ -33,7 +33,7 @@ _NOT_PLAIN = re.compile(r"[%?#]")
 #: The name of any tarball that states a version.
 _ARCHIVE = re.compile(r"(?P<stem>.+?)-v?(?P<version>\d+\.\d+\.\d+.*)\.(?:tgz|tar\.gz|tar)")
 
-#: Whose repository an address names: git's own, a host's archive of one, or npm's short forms.
+#: An address of a repository: git's own, a host's archive of one, or npm's short forms.
 _REPOSITORY = re.compile(
     r"(?:git\b.*|(?:git\+)?ssh:.*|https?://codeload\.github\.com/[^/]+/(?P<code>[^/]+)/.*"
     r"|https?://[^/]+/.*\.git(?:#.*)?|https?://github\.com/[^/]+/(?P<hub>[^/#]+)(?:/(?:tarball|archive)/.*)?"
@@ -64,8 +64,8 @@ class Origin:
 
 
 def is_registrys(address: str, name: str, version: str = "") -> bool:
-    """Return whether an address is that of a package at a registry, of one release of it if ``version`` is
-    given, in its plain form, as nearly all are: reading each with ``origin_of`` would be half of a plan."""
+    """Return whether an address is a registry's for a package (one release, if ``version`` is given), in
+    its plain form. Nearly all are: reading each with ``origin_of`` would take half of a plan's time."""
     above, sign, file = address.rpartition("/-/")
     if not sign or not above.endswith(f"/{name}") or _NOT_PLAIN.search(address):
         return False
@@ -97,12 +97,12 @@ class Addresses:
     """The registry address of a lock's entries, by scope ('/': none; '': all)."""
 
     common: Mapping[str, str] = field(default_factory=dict)
-    #: Do their addresses end with the tarball's SHA-1 (``#…``)? Very old and some mirrored ones don't.
+    #: Whether the addresses end with the tarball's SHA-1 (``#…``). Very old and some mirrored ones don't.
     with_hash: bool = True
 
     @classmethod
     def of(cls, entries: Iterable[tuple[str, str]]) -> "Addresses":
-        """As the majority of these packages (name, ``resolved``) has it."""
+        """Return the addresses that the majority of these packages (name, ``resolved``) have."""
         counted: dict[str, Counter[str]] = {}
         hashed = Counter[bool]()
         for name, resolved in entries:
@@ -110,11 +110,11 @@ class Addresses:
                 hashed[bool("#" in resolved)] += 1
                 for scope in {"", _scope(name)}:
                     counted.setdefault(scope, Counter())[match[1]] += 1
-        common = {scope: found.most_common(1)[0][0] for scope, found in counted.items()}
+        common = {scope: counts.most_common(1)[0][0] for scope, counts in counted.items()}
         return cls(common, hashed[True] >= hashed[False])
 
     def like_the_others(self, name: str, resolved: str) -> str:
-        """The address that its neighbours would have; one that is no registry's tarball stays."""
+        """Return the address at the others' registry; one that is not a registry's tarball stays."""
         match = _TARBALL.fullmatch(resolved)
         prefix = self.common.get(_scope(name)) or self.common.get("")
         if match is None or prefix is None:
@@ -129,9 +129,9 @@ def _scope(name: str) -> str:
 
 def registry_prefixes(lock_text: str) -> tuple[str, ...]:
     """Return the registry addresses in a yarn.lock from which packages without a scope come."""
-    found = (_TARBALL.match(address) for address in _ADDRESS.findall(lock_text))
+    matches = (_TARBALL.match(address) for address in _ADDRESS.findall(lock_text))
     return tuple(
         dict.fromkeys(
-            match[1] for match in found if match and not match[0][match.end(1) :].startswith("@")
+            match[1] for match in matches if match and not match[0][match.end(1) :].startswith("@")
         )
     )

@@ -1,5 +1,5 @@
-"""Entries of any client's lock, as its text has them: what in them contradicts each other, and whether
-there are any.
+"""Entries of any client's lock, as its text has them: contradictions between them, and whether there are
+any.
 
 A lock states a version, and the archive that a client fetches: nothing makes the two agree.
 """
@@ -37,7 +37,7 @@ class LockEntry(NamedTuple):
     """One package of a lock, as the text has it.
 
     ``key``: the lock's own. ``is_named``: the name is stated, not only taken from the key. ``is_half``:
-    only one of a lock's two parts has it. ``bundles``: names of packages that lie in its archive and that
+    only one of a lock's two parts has it. ``bundles``: names of packages that are in its archive and that
     the lock does not list. ``inside``: (name, version) of those that it lists below such an entry.
     ``digest``: of its archive; empty if none is stated.
     """
@@ -76,8 +76,8 @@ class LockEntry(NamedTuple):
 
 def contradiction(lock: str, text: str, packages: Collection[str]) -> RecipeError | None:
     """Return the refusal of a lock that contradicts itself on one of these packages, or None. Raises
-    RecipeError: the lock can't be read."""
-    known: dict[str, LockEntry] = {}
+    RecipeError if the lock can't be read."""
+    first_by_key: dict[str, LockEntry] = {}
     packages = frozenset(packages)  # a bundle of advisories names hundreds
     for entry in lock_entries(lock, text):
         if not (entry.version or entry.address) and entry.name in packages:
@@ -86,25 +86,27 @@ def contradiction(lock: str, text: str, packages: Collection[str]) -> RecipeErro
             label = origin_of(entry.address).label or "another package"
             return _unknown(lock, entry, f", and its archive is that of {label} ({entry.address})")
         # A lock of version 2 has each entry twice, for newer and for older clients.
-        other = known.setdefault(entry.key, entry)
-        if entry.name not in packages and other.name not in packages:
+        first = first_by_key.setdefault(entry.key, entry)
+        if entry.name not in packages and first.name not in packages:
             continue
-        if entry.name != other.name or _differ(entry.version, other.version):
-            return _unknown(lock, entry, f", and {other.name} {other.version} at the same place")
+        if entry.name != first.name or _differ(entry.version, first.version):
+            return _unknown(lock, entry, f", and {first.name} {first.version} at the same place")
         if entry.is_half:
             return _unknown(lock, entry, " in one of its two parts alone")
     if PurePosixPath(lock).name == PNPM_LOCK:
         for name, ref in parse_pnpm_lock(text).unlisted():
             if name in packages:
-                said = f"{lock} answers a request by {name} {ref}, and does not list it"
-                return unknown(lock, f"{said}: what is installed is unknown.", next_step=_REPAIR)
+                statement = f"{lock} answers a request by {name} {ref}, and does not list it"
+                return unknown(
+                    lock, f"{statement}: what is installed is unknown.", next_step=_REPAIR
+                )
     return None
 
 
 def _unknown(lock: str, entry: LockEntry, problem: str) -> RecipeError:
-    said = f"{lock} lists {entry.name} {entry.version or 'without a version'} ({entry.key!r})"
+    statement = f"{lock} lists {entry.name} {entry.version or 'without a version'} ({entry.key!r})"
     which = "which of them" if problem else "which version"
-    problem = f"{said}{problem}: {which} is installed is unknown."
+    problem = f"{statement}{problem}: {which} is installed is unknown."
     return unknown(lock, problem, next_step=_REPAIR)
 
 
@@ -114,8 +116,12 @@ def unlisted_bundles(lock: str, text: str) -> Iterator[LockEntry]:
         entries = [*lock_entries(lock, text)]
         for entry in entries:
             if entry.bundles:
-                below = (it for it in entries if it.key.startswith(f"{entry.key}/"))
-                yield entry._replace(inside=frozenset((it.name, it.version) for it in below))
+                below = (
+                    candidate for candidate in entries if candidate.key.startswith(f"{entry.key}/")
+                )
+                yield entry._replace(
+                    inside=frozenset((inner.name, inner.version) for inner in below)
+                )
 
 
 def unlisted_names(lock: str, text: str, tree: DependencyTree) -> frozenset[str]:
@@ -123,7 +129,7 @@ def unlisted_names(lock: str, text: str, tree: DependencyTree) -> frozenset[str]
     RecipeError."""
     if PurePosixPath(lock).name == PNPM_LOCK:
         return frozenset(name for name, _ in parse_pnpm_lock(text).unlisted())
-    return tree.unlisted.difference(*(it.bundles for it in unlisted_bundles(lock, text)))
+    return tree.unlisted.difference(*(entry.bundles for entry in unlisted_bundles(lock, text)))
 
 
 def maybe_optional(lock: str, text: str) -> frozenset[str]:
@@ -134,14 +140,14 @@ def maybe_optional(lock: str, text: str) -> frozenset[str]:
     document = parse_lock(text, lock)
     if document.get("lockfileVersion") != 1:
         return frozenset()
-    found = [*entries_of(document)]
-    required = {name for _, entry in found for name, _ in strings(entry.get("requires"))}
-    return frozenset(required - {tail_of(key) for key, _ in found})
+    listed = [*entries_of(document)]
+    required = {name for _, entry in listed for name, _ in strings(entry.get("requires"))}
+    return frozenset(required - {tail_of(key) for key, _ in listed})
 
 
 def lock_entries(lock: str, text: str) -> Iterator[LockEntry]:
-    """Yield what a lock of npm, yarn classic or pnpm lists from elsewhere than the repository, as often as
-    it lists it. Raises RecipeError."""
+    """Yield the packages of a lock of npm, yarn classic or pnpm, as often as it lists each; not those in
+    the repository. Raises RecipeError."""
     name = PurePosixPath(lock).name
     if name in LOCKS:
         yield from _npms(lock, text)
@@ -150,9 +156,11 @@ def lock_entries(lock: str, text: str) -> Iterator[LockEntry]:
             if block.from_folder:
                 continue
             for key in block.patterns:
-                own, is_named = real_name(key), split_pattern(key)[0] != real_name(key)
+                package, is_named = real_name(key), split_pattern(key)[0] != real_name(key)
                 digest = block.fields.get("integrity", "")
-                yield LockEntry(key, own, block.version, block.resolved, is_named, digest=digest)
+                yield LockEntry(
+                    key, package, block.version, block.resolved, is_named, digest=digest
+                )
     elif name == PNPM_LOCK:
         parsed = parse_pnpm_lock(text)
         for key, node in parsed.nodes.items():
@@ -171,10 +179,10 @@ def lock_entries(lock: str, text: str) -> Iterator[LockEntry]:
 
 def _npms(lock: str, text: str) -> Iterator[LockEntry]:
     facts = parse_lock(text, lock)
-    found = [*entries_of(facts)]
-    keys = Counter(key for key, _ in found)
+    listed = [*entries_of(facts)]
+    keys = Counter(key for key, _ in listed)
     has_both = bool(objects(facts.get("packages"))) and bool(objects(facts.get("dependencies")))
-    for key, entry in found:
+    for key, entry in listed:
         address = address_of(entry)
         if MODULES not in key or entry.get("link") or address.startswith("file:"):
             continue
@@ -188,18 +196,20 @@ def _npms(lock: str, text: str) -> Iterator[LockEntry]:
             is_npms=True,
             is_half=has_both and keys[key] == 1,
             digest=str(entry.get("integrity", "")),
-            bundles=frozenset(it for it in _bundled(entry) if f"{key}/{MODULES}{it}" not in keys),
+            bundles=frozenset(
+                inner for inner in _bundled(entry) if f"{key}/{MODULES}{inner}" not in keys
+            ),
         )
 
 
 def _bundled(entry: Mapping[str, Any]) -> Sequence[str]:
     bundled = entry.get("bundleDependencies") or entry.get("bundledDependencies")
     if not bundled:
-        return ()  # as nearly all
+        return ()  # as for nearly all
     listed = entry.get("dependencies") if bundled is True else bundled
     if not isinstance(listed, list | dict):
         return ()
-    return [one for one in listed if isinstance(one, str)]
+    return [name for name in listed if isinstance(name, str)]
 
 
 def _differ(version: str, other: str) -> bool:
@@ -207,8 +217,8 @@ def _differ(version: str, other: str) -> bool:
     return "/" not in other and plain_version(version) != plain_version(other)
 
 
-#: What clients write in every lock, also of a project without dependencies. One that lacks it, and holds
-#: nothing, was cut off or written by hand: it does not say that nothing is installed.
+#: Keys that clients write in every lock, also of a project without dependencies. A lock that lacks them,
+#: and holds nothing, was cut off or written by hand: it does not show that nothing is installed.
 _VERSION = "lockfileVersion"
 _OF_BUN = (_VERSION, "workspaces", "packages")
 _YARN_HEADER = re.compile(r"^# yarn lockfile v1\s*$", re.MULTILINE)
@@ -228,7 +238,7 @@ def _lacking(path: str, text: str) -> str:
         lock = parse_lock(text, path)
         if lock.get("packages") or lock.get("dependencies"):
             return ""
-        # npm 6 writes its version alone if nothing is installed, npm 4 no version: unknown.
+        # If nothing is installed, npm 6 writes only its version; npm 4 writes none: unknown.
         holds = lock.keys() & {"packages", "dependencies"} or lock.get(_VERSION) == 1
         return _VERSION if _VERSION not in lock else "" if holds else "packages"
     if name == PNPM_LOCK:

@@ -1,5 +1,5 @@
-"""What a package-lock.json or npm-shrinkwrap.json says is installed (versions 1, 2, 3): its entries, and
-the resolved tree that the ladder works in.
+"""Contents of package-lock.json or npm-shrinkwrap.json (versions 1, 2, 3): its entries, and the resolved
+tree that the ladder works in.
 """
 
 import json
@@ -36,7 +36,7 @@ _ANEW = "npm install --package-lock-only"
 #: npm writes an alias of lockfile version 1 as ``"version": "npm:real-name@1.2.3"``.
 _ALIAS = "npm:"
 
-#: An address in the repository that is no archive.
+#: An address in the repository that is not an archive.
 _FOLDER = re.compile(r"file:(?!.*\.(?:tgz|tar|tar\.gz)$).*")
 
 #: Comes before an installed package's name in a path.
@@ -47,13 +47,13 @@ MAX_DEPTH = 200
 
 _OPTIONAL = "optionalDependencies"
 
-#: What an installed package asks for; its devDependencies aren't installed.
+#: Sections of an installed package that are installed too; its devDependencies aren't.
 _ASKED = ("dependencies", _OPTIONAL, PEER_SECTION)
 
-#: What a manifest says of it.
+#: Keys of a manifest that declare what is required.
 _DECLARING = (*MEMBER_SECTIONS, "peerDependenciesMeta")
 
-#: What an entry of version 1 has as one of version 3 has it.
+#: Fields that are the same in entries of versions 1 and 3.
 _KEPT_IN_3 = ("resolved", "integrity", "dev", "optional")
 
 _Entry = Mapping[str, Any]
@@ -68,12 +68,14 @@ def installed_versions(lock_text: str, package: str, source: str = _UNNAMED) -> 
     that no version that an older npm installs is missed. Links are not installed packages. Raises
     RecipeError, naming ``source``, if the text can't be read.
     """
-    places: dict[str, str] = {}
+    version_by_path: dict[str, str] = {}
     for path, entry in entries_of(parse_lock(lock_text, source)):
         name, version = identity(path, entry)
-        if name == package and version is not None and places.get(path) != version:
-            places[path if path not in places else f"dependencies:{path}"] = version
-    return places
+        if name == package and version is not None and version_by_path.get(path) != version:
+            version_by_path[path if path not in version_by_path else f"dependencies:{path}"] = (
+                version
+            )
+    return version_by_path
 
 
 def lockfile_version(lock_text: str, source: str = _UNNAMED) -> int:
@@ -89,9 +91,7 @@ def lockfile_version(lock_text: str, source: str = _UNNAMED) -> int:
     return version
 
 
-@lru_cache(
-    maxsize=2
-)  # the lock before and after a change; each reader of a plan asks for the same one
+@lru_cache(maxsize=2)  # the lock before and after a change; each reader of a plan uses the same one
 def _parsed(lock_text: str) -> Any:
     return json.loads(lock_text.removeprefix("\ufeff"))
 
@@ -108,7 +108,7 @@ def parse_lock(lock_text: str, source: str = _UNNAMED) -> Mapping[str, Any]:
 
 
 def entries_of(lock: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (npm's path, entry) of all packages but the project's; version 2 has both forms of each."""
+    """Yield (npm's path, entry) of all packages except the project's; version 2 has both forms of each."""
     for path, entry in objects(lock.get("packages")):
         if path:
             yield path, entry
@@ -151,17 +151,21 @@ def address_of(entry: Mapping[str, Any]) -> str:
     """Return the address of an entry's package; empty if it has none. A lock of version 1 has one that is
     not a registry's as the version."""
     for key in ("resolved", "version"):
-        one = entry.get(key)
-        if isinstance(one, str) and ("/" in one or ":" in one) and not one.startswith(_ALIAS):
-            return one
+        address = entry.get(key)
+        if (
+            isinstance(address, str)
+            and ("/" in address or ":" in address)
+            and not address.startswith(_ALIAS)
+        ):
+            return address
     return ""
 
 
-def _nested(parent: _Entry, place: str, depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def _nested(parent: _Entry, prefix: str, depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
     if depth > MAX_DEPTH:
         raise _unreadable(f"is nested deeper than {MAX_DEPTH}")
     for name, entry in objects(parent.get("dependencies")):
-        path = f"{place}{MODULES}{name}"
+        path = f"{prefix}{MODULES}{name}"
         yield path, entry
         yield from _nested(entry, f"{path}/", depth + 1)
 
@@ -187,15 +191,17 @@ def lock_tree(
     if not isinstance(packages, dict):
         manifest = parse_manifest(root, manifests.get(root, "{}"))
         packages = _packages(lock, manifest)
-        packages[""] |= {key: it for key in ("name", "version") if (it := _text(manifest.get(key)))}
+        packages[""] |= {
+            key: value for key in ("name", "version") if (value := _text(manifest.get(key)))
+        }
     return _flat(source, _as_declared(packages, manifests, root))
 
 
 def modern(lock_text: str, manifest_text: str) -> str:
-    """Return a version 1 lock as version 3 has it, so that npm does not ask the registry what each entry
-    requires: of 1,600 packages that takes half a minute at each run.
+    """Return a version 1 lock as version 3 has it, so that npm does not query the registry for what each
+    entry requires: for 1,600 packages that takes half a minute at each run.
 
-    Any other lock is returned as it is, and one of version 1 that does not say enough: entries that are no
+    Any other lock is returned as it is, and one of version 1 that does not say enough: entries that are not
     releases of a registry, and peers, whose dependents only the registry knows.
     """
     lock = parse_lock(lock_text)
@@ -211,19 +217,19 @@ def modern(lock_text: str, manifest_text: str) -> str:
 
 
 def _packages(lock: _Entry, manifest: _Entry) -> dict[str, dict[str, Any]]:
-    """Return a version 1 lock's entries as version 3 has them. One that is no release has no version."""
+    """Return a version 1 lock's entries as version 3 has them. One that is not a release has no version."""
     entries = dict(entries_of(lock))
-    own = {name: manifest[name] for name in _DECLARING if name in manifest}
-    packages: dict[str, dict[str, Any]] = {"": {**own, "name": _text(lock.get("name"))}}
+    declared = {name: manifest[name] for name in _DECLARING if name in manifest}
+    packages: dict[str, dict[str, Any]] = {"": {**declared, "name": _text(lock.get("name"))}}
     for key, entry in entries.items():
         name, version = identity(key, entry)
-        kept = {field: entry[field] for field in _KEPT_IN_3 if field in entry}
+        copied = {field: entry[field] for field in _KEPT_IN_3 if field in entry}
         alias = {"name": name} if name != tail_of(key) else {}
         stated: dict[str, Any] = {} if version is None else {"version": version}
         if version is None and _FOLDER.fullmatch(address_of(entry)):
             stated = {"link": True}  # as version 3 has a folder of the repository
         asks = _typed_asks(entries, key, entry)
-        packages[key] = {**alias, **stated, **kept, **_bundling(entry), **asks}
+        packages[key] = {**alias, **stated, **copied, **_bundling(entry), **asks}
     return packages
 
 
@@ -232,25 +238,25 @@ def _bundling(entry: _Entry) -> dict[str, Any]:
     if entry.get("bundled"):
         return {"inBundle": True}
     inside = {name for name, child in objects(entry.get("dependencies")) if child.get("bundled")}
-    asked = [name for name, _ in strings(entry.get("requires")) if name in inside]
-    return {"bundleDependencies": asked} if asked else {}
+    required = [name for name, _ in strings(entry.get("requires")) if name in inside]
+    return {"bundleDependencies": required} if required else {}
 
 
 def _typed_asks(
     entries: Mapping[str, _Entry], key: str, entry: _Entry
 ) -> dict[str, dict[str, str]]:
-    """What an entry of version 1 requires, by section. It has no sections: what is marked as optional, or
-    missing, is required by a package that is always installed as optional only."""
-    found: dict[str, dict[str, str]] = {}
+    """Return what an entry of version 1 requires, by section. It has no sections: a package counts as
+    optional if it is missing, or if it is marked as optional and its dependent is not."""
+    sections: dict[str, dict[str, str]] = {}
     for name, spec in strings(entry.get("requires")):
         target = entries.get(_nearest(entries, key, name) or "")
         optional = target is None or (target.get("optional") and not entry.get("optional"))
-        found.setdefault(_OPTIONAL if optional else "dependencies", {})[name] = spec
-    return found
+        sections.setdefault(_OPTIONAL if optional else "dependencies", {})[name] = spec
+    return sections
 
 
 def deprecated(lock_text: str) -> frozenset[tuple[str, str]]:
-    """(package, version) of the entries that versions 2 and 3 mark as deprecated."""
+    """Return (package, version) of the entries that versions 2 and 3 mark as deprecated."""
     return frozenset(
         (_name(key, entry), _text(entry.get("version")))
         for key, entry in objects(parse_lock(lock_text).get("packages"))
@@ -262,16 +268,16 @@ def _as_declared(
     packages: Mapping[str, Any], manifests: Mapping[str, str], root: str
 ) -> dict[str, Any]:
     """Return the lock's entries; those of the project's own packages as their manifests declare."""
-    found = dict(packages)
+    merged = dict(packages)
     for path, text in manifests.items():
         folder = PurePosixPath(path).parent.relative_to(PurePosixPath(root).parent)
         key = "" if folder == PurePosixPath() else str(folder)
         if isinstance(entry := packages.get(key), dict):
             manifest = parse_manifest(path, text)
-            own = {name: manifest[name] for name in _DECLARING if name in manifest}
-            kept = {name: value for name, value in entry.items() if name not in _DECLARING}
-            found[key] = kept | own
-    return found
+            declared = {name: manifest[name] for name in _DECLARING if name in manifest}
+            undeclared = {name: value for name, value in entry.items() if name not in _DECLARING}
+            merged[key] = undeclared | declared
+    return merged
 
 
 def _flat(source: str, packages: Mapping[str, Any]) -> DependencyTree:
@@ -327,7 +333,8 @@ def _asks(
 
 
 def _nearest(entries: Mapping[str, Any], dependent: str, name: str) -> str | None:
-    """Node's own look-up: the folder's node_modules, then those above."""
+    """Return the key that Node's look-up finds: in the folder's node_modules, then in those above; or
+    None."""
     folder = dependent
     while True:
         key = f"{folder}/{MODULES}{name}" if folder else f"{MODULES}{name}"
@@ -336,14 +343,14 @@ def _nearest(entries: Mapping[str, Any], dependent: str, name: str) -> str | Non
         if not folder:
             return None
         above = folder.rfind(f"/{MODULES}")
-        # Out of the innermost node_modules; a workspace member lies below the root itself.
+        # Leave the innermost node_modules; a workspace member is below the root itself.
         folder = folder[:above] if above >= 0 else ""
 
 
 def _name(key: str, entry: _Entry) -> str:
     if not key:
         return _text(entry.get("name")) or "the project"
-    # An alias or a workspace member carries its real name; else the path ends with it.
+    # An alias or a workspace member has its real name; otherwise the path ends with it.
     return _text(entry.get("name")) or (tail_of(key) if MODULES in key else key)
 
 

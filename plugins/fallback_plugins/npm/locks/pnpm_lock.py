@@ -22,13 +22,13 @@ from fallback_tier.errors import RecipeError
 #: Formats that are read.
 KNOWN_FORMATS = ("5.4", "6.0", "6.1", "9.0")
 
-#: Overrides that are no manifest's: no package is called so.
+#: Overrides that no manifest has, as no package has this name.
 _NO_MANIFEST_HAS = {"/": "0.0.0"}
 
 #: Spaces by which pnpm indents.
 _INDENT = 2
 
-#: Lines that a fix changes; if more are gone, a formatter wrote the lock.
+#: Most lines that a fix changes; if more differ, a formatter wrote the lock.
 _LINES_OF_A_FIX = 40
 
 Entry = Mapping[str, Any]
@@ -42,12 +42,12 @@ class PnpmLock:
 
     @property
     def format(self) -> str:
-        """``lockfileVersion``."""
+        """Return ``lockfileVersion``."""
         return str(self.content.get("lockfileVersion"))
 
     @property
     def importers(self) -> Mapping[str, Entry]:
-        """The project and its workspace members by folder; ``.`` is the root."""
+        """Return the project and its workspace members by folder; ``.`` is the root."""
         return _objects(self.content.get("importers")) or {".": self.content}
 
     @cached_property
@@ -57,7 +57,7 @@ class PnpmLock:
 
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
-        """Installed packages by the lock's own keys."""
+        """Return the installed packages by the lock's own keys."""
         facts = self.facts
         entries = _objects(self.content.get("snapshots")) if self.format == "9.0" else facts
         keys = frozenset(entries)
@@ -67,23 +67,23 @@ class PnpmLock:
         }
 
     def asks(self, importer: Entry, specs: Mapping[str, str]) -> tuple[DependencyEdge, ...]:
-        """What a project asks for. ``specs``: what its manifest says now, before the lock's word."""
-        found = []
+        """Return what a project requires. ``specs``: its manifest's ranges, used instead of the lock's."""
+        edges = []
         for section in SECTIONS:
-            for name, held in mapping(importer.get(section)).items():
-                spec, ref = self.declared(importer, name, held)
+            for name, entry in mapping(importer.get(section)).items():
+                spec, ref = self.declared(importer, name, entry)
                 to = self.key(name, ref, self.nodes)
                 optional = section == "optionalDependencies"
-                found.append(DependencyEdge(name, specs.get(name, spec), to, optional=optional))
-        return tuple(found)
+                edges.append(DependencyEdge(name, specs.get(name, spec), to, optional=optional))
+        return tuple(edges)
 
     def unlisted(self) -> Iterator[tuple[str, str]]:
-        """Yield name and version of each dependency that has no entry. pnpm writes no such lock."""
+        """Yield name and version of each dependency that has no entry. pnpm does not write such a lock."""
         owners = (*_objects(self.content.get("snapshots")).values(), *self.facts.values())
         for owner in (*self.importers.values(), *owners):
             for section in SECTIONS:
-                for name, held in mapping(owner.get(section)).items():
-                    _, ref = self.declared(owner, name, held)
+                for name, entry in mapping(owner.get(section)).items():
+                    _, ref = self.declared(owner, name, entry)
                     if ref[:1].isdigit() and self.key(name, ref, self.nodes) is None:
                         yield name, ref
 
@@ -91,11 +91,11 @@ class PnpmLock:
         """Return whether a key is a plain version, not an address."""
         return ":" not in key if self.format == "9.0" else key.startswith("/")
 
-    def declared(self, importer: Entry, name: str, held: Any) -> tuple[str, str]:
+    def declared(self, importer: Entry, name: str, entry: Any) -> tuple[str, str]:
         """Return the range of a project's entry, and the reference that answers it."""
-        if isinstance(held, dict):
-            return str(held.get("specifier", "")), str(held.get("version", ""))
-        return str(mapping(importer.get("specifiers")).get(name, "")), str(held)
+        if isinstance(entry, dict):
+            return str(entry.get("specifier", "")), str(entry.get("version", ""))
+        return str(mapping(importer.get("specifiers")).get(name, "")), str(entry)
 
     def _node(self, key: str, entry: Entry, facts: Entry, keys: frozenset[str]) -> Node:
         if self.format == "5.4":
@@ -108,25 +108,26 @@ class PnpmLock:
         peers = mapping(facts.get(PEER_SECTION))
         asks = (
             DependencyEdge(
-                other,
-                str(peers.get(other, "")),
-                self.key(other, str(ref), keys),
+                dependency,
+                str(peers.get(dependency, "")),
+                self.key(dependency, str(ref), keys),
                 optional=section == "optionalDependencies",
-                peer=other in peers,
+                peer=dependency in peers,
             )
             for section in ("dependencies", "optionalDependencies")
-            for other, ref in mapping(entry.get(section)).items()
+            for dependency, ref in mapping(entry.get(section)).items()
         )
         return Node(key, name, version, tuple(asks))
 
     def key(self, name: str, ref: str, keys: Any) -> str | None:
-        """The key that a reference means; it has a whole key (an alias, an address) or a version."""
+        """Return the key that a reference means: a whole key (an alias, an address) or a version."""
         spelt = {"5.4": f"/{name}/{ref}", "9.0": f"{name}@{ref}"}.get(self.format, f"/{name}@{ref}")
         return spelt if spelt in keys else ref if ref in keys else None
 
 
 def parse_pnpm_lock(text: str) -> PnpmLock:
-    """Raises RecipeError: not YAML, a format that isn't read, or made by a program of the repository."""
+    """Parse a lock. Raises RecipeError if it isn't YAML, if its format isn't read, or if a program of the
+    repository made it."""
     lock = PnpmLock(parse_yaml(text))
     if lock.format not in KNOWN_FORMATS:
         known = ", ".join(KNOWN_FORMATS)
@@ -148,7 +149,7 @@ def parse_yaml(text: str) -> dict[str, Any]:
     """Return a lock of any format. Raises RecipeError if it isn't YAML of the kind that pnpm writes."""
     import yaml
 
-    # Every scalar as text: a version such as 1.10 is no number. The C parser is ten times as fast.
+    # Every scalar as text: a version such as 1.10 is not a number. The C parser is ten times as fast.
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
         if has_aliases(text):
@@ -164,31 +165,33 @@ def parse_yaml(text: str) -> dict[str, Any]:
 
 
 def without(text: str, packages: Iterable[str]) -> str:
-    """Return a lock without these packages, so that pnpm looks each up anew. What git or a URL gave stays:
-    nothing newer answers the same request."""
+    """Return a lock without these packages, so that pnpm looks each up again. What comes from git or a URL
+    stays: nothing newer answers the same request."""
     import yaml
 
-    # Typed scalars here: pnpm reads them back.
+    # Typed scalars here, as pnpm reads them.
     content = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (safe)
     lock, names = parse_pnpm_lock(text), set(packages)
     gone = {
         key for key, node in lock.nodes.items() if node.name in names and lock.from_registry(key)
     }
-    parts = (_objects(content.get(it)).values() for it in ("importers", "packages", "snapshots"))
+    parts = (
+        _objects(content.get(part)).values() for part in ("importers", "packages", "snapshots")
+    )
     for owner in (content, *chain(*parts)):
         for section in SECTIONS:
-            for name, held in list(mapping(owner.get(section)).items()):
-                _, ref = lock.declared(owner, name, held)
+            for name, entry in list(mapping(owner.get(section)).items()):
+                _, ref = lock.declared(owner, name, entry)
                 if lock.key(name, ref, lock.nodes) in gone:
                     del owner[section][name]
     for section in ("packages", "snapshots"):
         for key in gone & set(_objects(content.get(section))):
             del content[section][key]
-    # Where projects' own asks are answered, pnpm believes all that is below them, also that nothing is
-    # there. Made under other overrides than there are now, a lock is resolved from end to end.
+    # If the projects' own requirements are answered, pnpm trusts what the lock has below them, even if
+    # that is nothing. A lock that was made with other overrides is resolved completely.
     content["overrides"] = _NO_MANIFEST_HAS
-    made: str = yaml.dump(content, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper))
-    return made
+    edited: str = yaml.dump(content, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper))
+    return edited
 
 
 def pnpm_tree(files: Files) -> DependencyTree:
@@ -227,7 +230,7 @@ def _unsupported(
 
 
 def without_importers(text: str, folders: Iterable[str]) -> str:
-    """The lock's text without some members' own parts; packages that only they ask for stay."""
+    """Return the lock's text without some members' own parts; packages that only they require stay."""
     head, importers, rest = text.partition("\nimporters:\n")
     for folder in folders:
         block = rf"^  [\"']?{re.escape(folder)}[\"']?:.*\n(?:(?:    .*)?\n)*"
@@ -235,28 +238,28 @@ def without_importers(text: str, folders: Iterable[str]) -> str:
     return head + importers + rest
 
 
-def in_form_of(before: str, made: str) -> str:
-    """Return what pnpm made in the form of the lock before: an unchanged entry keeps its text, and line
+def in_form_of(before: str, written: str) -> str:
+    """Return what pnpm wrote in the format of the lock before: an unchanged entry keeps its text, and line
     ends stay."""
-    old, new = (text.replace("\r\n", "\n") for text in (before, made))
-    own, its = old.splitlines(), new.splitlines()
-    if len({*own} - {*its}) + abs(len(own) - len(its)) > _LINES_OF_A_FIX:
-        kept = _with_entries_of(old, new)
-        if parse_yaml(kept) == parse_yaml(new):
-            new = kept
+    old, new = (text.replace("\r\n", "\n") for text in (before, written))
+    old_lines, new_lines = old.splitlines(), new.splitlines()
+    if len({*old_lines} - {*new_lines}) + abs(len(old_lines) - len(new_lines)) > _LINES_OF_A_FIX:
+        merged = _with_entries_of(old, new)
+        if parse_yaml(merged) == parse_yaml(new):
+            new = merged
     new = new.rstrip("\n") + "\n" * (len(old) - len(old.rstrip("\n")))
     return new.replace("\n", "\r\n") if "\r\n" in before else new
 
 
 def _with_entries_of(old: str, new: str) -> str:
     """Return ``new``, in which entries of the first two levels that equal ``old``'s have its text."""
-    known = {(keys, repr(value)): text for keys, value, _, text in _entry_texts(old)}
+    text_by_entry = {(keys, repr(value)): text for keys, value, _, text in _entry_texts(old)}
     indents = [indent for keys, _, indent, _ in _entry_texts(old) if len(keys) > 1 and indent]
     scale = indents[0] / _INDENT if indents else 1
     has_blanks = "\n\n" in old
     parts = []
     for keys, value, _, text in _entry_texts(new):
-        same = known.get((keys, repr(value)))
+        same = text_by_entry.get((keys, repr(value)))
         if same is None:
             lines = (line for line in text.splitlines() if line or has_blanks)
             blanks = ((len(line) - len(line.lstrip(" ")), line.lstrip(" ")) for line in lines)
@@ -272,16 +275,16 @@ def _entry_texts(text: str) -> Iterator[tuple[tuple[str, ...], Any, int, str]]:
     content = parse_yaml(text)
     root: Any = yaml.compose(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
     lines = text.splitlines(keepends=True)
-    found: list[tuple[tuple[str, ...], Any, int, int]] = []
+    starts: list[tuple[tuple[str, ...], Any, int, int]] = []
     for name, section in root.value:
         is_flat = section.id != "mapping" or section.flow_style or not section.value
         value = content[name.value] if is_flat else None
-        found.append(((name.value,), value, 0, name.start_mark.line if found else 0))
+        starts.append(((name.value,), value, 0, name.start_mark.line if starts else 0))
         for key, _ in () if is_flat else section.value:
             value = content[name.value][key.value]
-            found.append(
+            starts.append(
                 ((name.value, key.value), value, key.start_mark.column, key.start_mark.line)
             )
-    ends = [*(start for *_, start in found[1:]), len(lines)]
-    for (keys, value, indent, start), end in zip(found, ends, strict=True):
+    ends = [*(start for *_, start in starts[1:]), len(lines)]
+    for (keys, value, indent, start), end in zip(starts, ends, strict=True):
         yield keys, value, indent, "".join(lines[start:end])

@@ -1,5 +1,5 @@
-"""yarn.lock of yarn classic (format version 1): read strictly, written so that nothing else moves. Locks of
-yarn from version 2 on, and of bun, are only read (the last part).
+"""yarn.lock of yarn classic (format version 1): parsed strictly, and written without other changes. Locks
+of yarn from version 2 on, and of bun, are only read (the last part).
 
 A lock is a prologue and *blocks*. A block's first line has the patterns (``name@range``) that it
 answers; the lines below have the version. An unchanged block keeps every byte, whichever yarn wrote it.
@@ -33,7 +33,7 @@ _KEY = rf'(?:{_QUOTED}|[^\s",:#][^\s",:]*)'
 _PATTERNS = re.compile(rf"{_KEY}(?:, {_KEY})*:")
 _PAIR = re.compile(rf'(?P<key>{_KEY}) (?P<value>{_QUOTED}|[^\s",]+)')
 
-#: What yarn leaves unquoted; anything else its own parser could take for something else.
+#: What yarn leaves unquoted; its own parser could misread anything else.
 _BARE = re.compile(r'(?!true|false)[a-zA-Z][^:\s\\",\[\]]*')
 
 _DEPENDENCIES, _OPTIONAL = "dependencies", "optionalDependencies"
@@ -47,57 +47,59 @@ class Block:
     fields: Mapping[str, str]
     dependencies: Mapping[str, str]
     optional: Mapping[str, str]
-    #: Its bytes: key line and what is indented below.
+    #: Its text: the key line and the indented lines below.
     text: str
     #: Blank lines and comments between it and the next block.
     gap: str = "\n"
 
     @property
     def version(self) -> str:
-        """The installed version."""
+        """Return the installed version."""
         return self.fields["version"]
 
     @property
     def resolved(self) -> str:
-        """The address; empty for a folder."""
+        """Return the address; empty for a folder."""
         return self.fields.get("resolved", "")
 
     @property
     def from_folder(self) -> bool:
-        """Whether it is a folder of the project."""
+        """Return whether it is a folder of the project."""
         return any(split_pattern(p)[1].startswith(("file:", "link:")) for p in self.patterns)
 
     @property
     def name(self) -> str:
-        """The package's own name, also if the patterns are aliases of it."""
+        """Return the package's own name, also if the patterns are aliases of it."""
         return real_name(self.patterns[0])
 
     @property
     def key(self) -> str:
-        """``name@version``, by the package's own name."""
+        """Return ``name@version``, with the package's own name."""
         return f"{self.name}@{self.version}"
 
     def same_package(self, other: "Block") -> bool:
         """Return whether only patterns or addresses may differ."""
         mine, theirs = (
-            (one.name, one.version, one.dependencies, one.optional) for one in (self, other)
+            (block.name, block.version, block.dependencies, block.optional)
+            for block in (self, other)
         )
         return mine == theirs
 
     def answering(self, patterns: Iterable[str]) -> "Block":
-        """The same block for other patterns: only its first line changes."""
+        """Return the same block for other patterns: only its first line changes."""
         wanted = tuple(sorted(set(patterns)))
         if set(wanted) == set(self.patterns):
             return self
         keys = ", ".join(
-            it if _BARE.fullmatch(it) else json.dumps(it, ensure_ascii=False) for it in wanted
+            pattern if _BARE.fullmatch(pattern) else json.dumps(pattern, ensure_ascii=False)
+            for pattern in wanted
         )
         first = self.text.splitlines()[0]
         rest = ":" + self.text[len(first) :]
         return replace(self, patterns=wanted, text=keys + rest)
 
     def at(self, resolved: str) -> "Block":
-        """The same block with another address."""
+        """Return the same block with another address."""
         text = self.text.replace(f'"{self.resolved}"', f'"{resolved}"', 1)
         return replace(self, fields={**self.fields, "resolved": resolved}, text=text)
 
@@ -111,24 +113,26 @@ class YarnLock:
 
     @property
     def text(self) -> str:
-        """The whole file."""
+        """Return the whole file."""
         return self.prologue + "".join(block.text + block.gap for block in self.blocks)
 
     @cached_property
     def by_pattern(self) -> Mapping[str, Block]:
-        """Which block answers ``name@range``."""
+        """Return the block that answers each ``name@range``."""
         return {pattern: block for block in self.blocks for pattern in block.patterns}
 
     def with_blocks(self, blocks: Iterable[Block]) -> "YarnLock":
-        """The same file with other blocks. What stood at the file's end stays there."""
-        kept = list(blocks)
-        if kept and self.blocks:
+        """Return the same file with other blocks. The end of the file stays as it is."""
+        new_blocks = list(blocks)
+        if new_blocks and self.blocks:
             end, between = self.blocks[-1].gap, "\r\n" if "\r\n" in self.blocks[0].text else "\n"
-            kept = [replace(block, gap=block.gap or between) for block in kept[:-1]] + kept[-1:]
-            kept[-1] = replace(kept[-1], gap=end)
-        return replace(self, blocks=tuple(kept))
+            new_blocks = [
+                replace(block, gap=block.gap or between) for block in new_blocks[:-1]
+            ] + new_blocks[-1:]
+            new_blocks[-1] = replace(new_blocks[-1], gap=end)
+        return replace(self, blocks=tuple(new_blocks))
 
-    def following(self, made: "YarnLock") -> "YarnLock":
+    def following(self, written: "YarnLock") -> "YarnLock":
         """Return this lock with what a run of yarn changed, and nothing else.
 
         Yarn writes the whole file in its own order, and makes one block of two with one version. Here a
@@ -136,21 +140,21 @@ class YarnLock:
         with the registry address of this lock's others. A block without address or folder (a member) stays.
         """
         if not self.blocks:
-            return made
+            return written
         home = {
             pattern: number
             for number, block in enumerate(self.blocks)
             for pattern in block.patterns
             if not (block.resolved or block.from_folder)
-            or (pattern in made.by_pattern and block.same_package(made.by_pattern[pattern]))
+            or (pattern in written.by_pattern and block.same_package(written.by_pattern[pattern]))
         }
         patterns: dict[int, list[str]] = {}
         for pattern, number in home.items():
-            if pattern not in made.by_pattern:
+            if pattern not in written.by_pattern:
                 patterns.setdefault(number, []).append(pattern)
         new: list[tuple[Block, Block | None]] = []
         before: Block | None = None
-        for block in made.blocks:
+        for block in written.blocks:
             owners = [home[pattern] for pattern in block.patterns if pattern in home]
             if not owners:
                 new.append((block, before))
@@ -170,7 +174,7 @@ class YarnLock:
 
 
 def berry_refusal() -> RecipeError:
-    """The refusal of a lock that another yarn has to write."""
+    """Return the refusal of a lock that another yarn has to write."""
     return unsupported(
         "yarn.lock has __metadata: yarn 2 or later wrote it, and only yarn classic's is resolved.",
         "Update each affected package by its name with the project's own yarn.",
@@ -179,7 +183,7 @@ def berry_refusal() -> RecipeError:
 
 
 def parse_yarn_lock(text: str) -> YarnLock:
-    """Raises RecipeError: yarn 2 or later wrote it, or a line that the format doesn't have."""
+    """Parse a lock. Raises RecipeError if yarn 2 or later wrote it, or if a line is not of the format."""
     if is_berry(text):
         raise berry_refusal()
     chunks = list(_chunks(text.splitlines(keepends=True)))
@@ -195,8 +199,8 @@ def parse_yarn_lock(text: str) -> YarnLock:
 
 
 def yarn_tree(files: Files) -> DependencyTree:
-    """The lock of any yarn as a tree. In classic's two blocks of one version are one package, and what
-    ``resolutions`` name is in the place of ranges that no block answers. Raises RecipeError."""
+    """Return the lock of any yarn as a tree. In classic's, two blocks of one version are one package, and
+    ``resolutions`` answer ranges that no block answers. Raises RecipeError."""
     if is_berry(files.lock_text):
         return berry_tree(files)
     lock, path = parse_yarn_lock(files.lock_text), files.root_manifest
@@ -215,24 +219,24 @@ def yarn_tree(files: Files) -> DependencyTree:
         facts = {_DEPENDENCIES: block.dependencies, _OPTIONAL: block.optional}
         asks = tuple(edges(facts, (_DEPENDENCIES, _OPTIONAL), find))
         nodes.setdefault(block.key, Node(block.key, block.name, block.version, asks))
-    own = tuple(roots(files, find, with_peers=False))
-    return DependencyTree(files.lock or "yarn.lock", nodes, own)
+    project_roots = tuple(roots(files, find, with_peers=False))
+    return DependencyTree(files.lock or "yarn.lock", nodes, project_roots)
 
 
 def resolution_target(key: str) -> str:
-    """The package that a key of ``resolutions`` is about: ``**/a/@s/b`` is about @s/b."""
+    """Return the package that a key of ``resolutions`` is about: ``**/a/@s/b`` is about @s/b."""
     *before, last = key.split("/")
     return f"{before[-1]}/{last}" if before and before[-1].startswith("@") else last
 
 
 def split_pattern(pattern: str) -> tuple[str, str]:
-    """``name@range`` → name, range. A scope's own ``@`` is no separator."""
+    """Split ``name@range`` into name and range. A scope's own ``@`` is not a separator."""
     name, _, spec = pattern[1:].partition("@")
     return pattern[0] + name, spec
 
 
 def real_name(pattern: str) -> str:
-    """The package that a pattern means: ``a@npm:b@^1`` is an alias of b."""
+    """Return the package that a pattern means: ``a@npm:b@^1`` is an alias of b."""
     name, spec = split_pattern(pattern)
     if not spec.startswith("npm:"):
         return name
@@ -295,18 +299,18 @@ def _block(number: int, lines: list[str], gap: str) -> Block:
 
 def _place(result: list[Block], predecessor: Block | None) -> int:
     """Return the index after the block that yarn has before it; 0 if there is none."""
-    held = set(predecessor.patterns) if predecessor else set()
-    return next((at + 1 for at, block in enumerate(result) if held & set(block.patterns)), 0)
+    patterns = set(predecessor.patterns) if predecessor else set()
+    return next((at + 1 for at, block in enumerate(result) if patterns & set(block.patterns)), 0)
 
 
-def _plain(word: str) -> str:
-    if not word.startswith('"'):
-        return word
+def _plain(text: str) -> str:
+    if not text.startswith('"'):
+        return text
     try:
-        return str(json.loads(word))
+        return str(json.loads(text))
     except ValueError as error:
         raise _unreadable(
-            f"has a string that can't be read: {word[:80]}", kind="bad_string"
+            f"has a string that can't be read: {text[:80]}", kind="bad_string"
         ) from error
 
 
@@ -342,39 +346,41 @@ def is_berry(text: str) -> bool:
 
 
 def berry_format(lock_text: str) -> int | None:
-    """The number of its format; None: it is yarn classic's."""
-    found = _METADATA.search(lock_text)
-    return int(found[1]) if found else 0 if is_berry(lock_text) else None
+    """Return the number of a lock's format; None for yarn classic's."""
+    match = _METADATA.search(lock_text)
+    return int(match[1]) if match else 0 if is_berry(lock_text) else None
 
 
 def berry_compression(lock_text: str) -> str:
-    """How the project has archives compressed: the lock's checksums are of those."""
-    found = _COMPRESSION.search(lock_text)
-    return found[1] if found and found[1] else "mixed"
+    """Return the project's compression level: the lock has checksums of compressed archives."""
+    match = _COMPRESSION.search(lock_text)
+    return match[1] if match and match[1] else "mixed"
 
 
 def berry_tree(files: Files) -> DependencyTree:
     """Return yarn's lock as a tree, keyed by its resolutions. Raises RecipeError if it is not YAML."""
     content = parse_yaml(files.lock_text)
     by_pattern: dict[str, str] = {}
-    found: dict[str, Mapping[str, Any]] = {}
+    entry_by_resolution: dict[str, Mapping[str, Any]] = {}
     for patterns, entry in content.items():
         resolution = str(entry.get("resolution", "")) if isinstance(entry, dict) else ""
         if "@" in resolution[1:]:
-            found[resolution] = entry
-            by_pattern |= dict.fromkeys((one.strip() for one in patterns.split(",")), resolution)
+            entry_by_resolution[resolution] = entry
+            by_pattern |= dict.fromkeys(
+                (pattern.strip() for pattern in patterns.split(",")), resolution
+            )
     root = parse_manifest(files.root_manifest, files.manifests.get(files.root_manifest, "{}"))
     forced = {key.rpartition("/")[2]: spec for key, spec in entries(root.get("resolutions"))}
 
     def find(name: str, spec: str) -> str | None:
         specs = [spec, *([forced[name]] if name in forced else [])]
-        tried = (f"{name}@{kind}{one}" for one in specs for kind in ("", "npm:"))
-        key = next((by_pattern[it] for it in tried if it in by_pattern), None)
+        tried = (f"{name}@{kind}{spec}" for spec in specs for kind in ("", "npm:"))
+        key = next((by_pattern[pattern] for pattern in tried if pattern in by_pattern), None)
         return None if key is not None and "@workspace:" in key else key
 
     nodes = {
         key: Node(key, key[: key.index("@", 1)], str(entry.get("version", "")), asks)
-        for key, entry in found.items()
+        for key, entry in entry_by_resolution.items()
         if "@workspace:" not in key
         for asks in [tuple(edges(entry, ("dependencies",), find))]
     }
@@ -385,26 +391,28 @@ def bun_tree(files: Files) -> DependencyTree:
     """Return bun.lock as a tree, keyed by its paths. Raises RecipeError if it is not what bun writes."""
     try:
         content = json.loads(_TRAILING.sub(lambda match: match[1] or "", files.lock_text))
-        packages = {key: it for key, it in content["packages"].items() if "@" in str(it[0])[1:]}
+        packages = {
+            key: entry for key, entry in content["packages"].items() if "@" in str(entry[0])[1:]
+        }
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
         raise unsupported(
             f"{files.lock} is not a lock as bun writes it.", "Make a new one with `bun install`."
         ) from error
-    workspaces = {key for key, it in packages.items() if "@workspace:" in it[0]}
+    workspaces = {key for key, entry in packages.items() if "@workspace:" in entry[0]}
 
-    def nearest(place: str, name: str) -> str | None:
-        parts = _NAME.findall(place)
+    def nearest(path: str, name: str) -> str | None:
+        parts = _NAME.findall(path)
         keys = ("/".join([*parts[:end], name]) for end in range(len(parts), -1, -1))
-        found = next((key for key in keys if key in packages), None)
-        return None if found in workspaces else found
+        nearest_key = next((key for key in keys if key in packages), None)
+        return None if nearest_key in workspaces else nearest_key
 
     nodes = {}
     for key, entry in packages.items():
         name, _, version = entry[0][1:].partition("@")
-        facts = next((it for it in entry if isinstance(it, dict)), {})
+        facts = next((part for part in entry if isinstance(part, dict)), {})
 
-        def find(name: str, _spec: str, place: str = key) -> str | None:
-            return nearest(place, name)
+        def find(name: str, _spec: str, path: str = key) -> str | None:
+            return nearest(path, name)
 
         asks = tuple(edges(facts, ("dependencies", "optionalDependencies", PEER_SECTION), find))
         if key not in workspaces:

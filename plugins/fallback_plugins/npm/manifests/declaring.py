@@ -36,9 +36,9 @@ PlaceKey = tuple[str, str, str]
 
 
 def declarations(files: Files, package: str) -> tuple[tuple[str, Declared], ...]:
-    """Return each declaration of a package with its file, peers last. In the place of those that refer to a
-    catalog is the catalog's entry, once."""
-    found: dict[tuple[str, Declared], None] = {}
+    """Return each declaration of a package with its file, peers last. Instead of those that refer to a
+    catalog, return the catalog's entry, once."""
+    places: dict[tuple[str, Declared], None] = {}
     for sections in (SECTIONS, (PEER_SECTION,)):
         for path, text in files.manifests.items():
             is_concerned = may_name(text, package) or CATALOG in text
@@ -47,11 +47,11 @@ def declarations(files: Files, package: str) -> tuple[tuple[str, Declared], ...]
                 at, entry = (path, place), referred_entry(files, place.key, place.spec)
                 if entry is not None:
                     at = (settings_path(files), entry)
-                    if place.section == PEER_SECTION and at not in found:
+                    if place.section == PEER_SECTION and at not in places:
                         at = (path, Declared(PEER_SECTION, place.key, entry.spec))
                 if at[1].is_of(package):
-                    found[at] = None
-    return tuple(found)
+                    places[at] = None
+    return tuple(places)
 
 
 def declare(
@@ -64,8 +64,8 @@ def declare(
 ) -> Files:
     """Raise each declaration of the package under these keys that does not admit the version.
 
-    ``but_for``: declarations of other release lines. Raises RecipeError: a spec that can't be raised, or a
-    peer declaration that doesn't admit it.
+    ``but_for``: declarations of other release lines. Raises RecipeError for a spec that can't be
+    raised, or a peer declaration that doesn't admit the version.
     """
     for path, place in declarations(files, package):
         if (path, place.section, place.key) in but_for:
@@ -77,12 +77,12 @@ def declare(
 
 def of_other_lines(files: Files, tree: DependencyTree, node: Node) -> frozenset[PlaceKey]:
     """Return the declarations that another installed copy of the package answers, and this one can't."""
-    others = [other.version for other in tree.of(node.name) if other.version != node.version]
+    other_versions = [copy.version for copy in tree.of(node.name) if copy.version != node.version]
     return frozenset(
         (path, place.section, place.key)
         for path, place in declarations(files, node.name)
         if not admits(place.spec, node.version)
-        and any(admits(place.spec, version) for version in others)
+        and any(admits(place.spec, version) for version in other_versions)
     )
 
 
@@ -170,8 +170,10 @@ def raise_overrides(
 ) -> Files:
     """Return the files with overrides of one package that admit the version. Raises RecipeError."""
     for place in places:
-        now = {other.keys: other.spec for other in client.overrides(files, place.package)}
-        if not admits(now.get(place.keys, place.spec), target):
+        current = {
+            override.keys: override.spec for override in client.overrides(files, place.package)
+        }
+        if not admits(current.get(place.keys, place.spec), target):
             new = raised(place.spec, target) if floor(place.spec) is not None else target
             path = place.file or files.root_manifest
             files = _with_value(files, path, place.keys, new or target)

@@ -41,7 +41,7 @@ def in_folder(folder: str, name: str) -> str:
 
 
 def readable_text(repo: RepoContext, path: str) -> str:
-    """Return a file's text; empty if there is none, or if it can't be read: whoever needs it says so."""
+    """Return a file's text; empty if there is none, or if it can't be read: its reader reports that."""
     try:
         return repo.read_text(path) if repo.has(path) else ""
     except RepositoryError:
@@ -54,8 +54,8 @@ def names_any(text: str, packages: Iterable[str]) -> bool:
 
 
 def may_name(text: str, package: str) -> bool:
-    """Can a JSON or lock text name the package? Letters can be written as escapes, too, and a scope's slash
-    as one of JSON or of an address."""
+    """Return whether a JSON or lock text may name the package. Letters can be written as escapes, too, and
+    a scope's slash as an escape of JSON or of an address."""
     if package in text or "\\u" in text:
         return True
     return "/" in package and (
@@ -67,10 +67,10 @@ def may_name(text: str, package: str) -> bool:
 #: Sections that a direct bump edits.
 SECTIONS = ("dependencies", "devDependencies", "optionalDependencies")
 
-#: A demand on users of this package; raising it is a decision about them.
+#: A requirement on users of this package; raising it is a decision about them.
 PEER_SECTION = "peerDependencies"
 
-#: What a project or workspace member asks for and gets installed, peers last.
+#: Sections of a project or workspace member that are installed, peers last.
 MEMBER_SECTIONS = (*SECTIONS, PEER_SECTION)
 
 #: Sections of a package from a registry that are installed: its devDependencies are published, too.
@@ -85,7 +85,7 @@ LATER_YARN = re.compile(r"yarn@(?:[2-9]|\d\d)")
 _BOM = "\ufeff"
 _REPAIR = "Repair the file first."
 
-#: An alias; a range after ``npm:`` is none.
+#: An alias; a range after ``npm:`` is not an alias.
 _ALIAS = re.compile(r"npm:[@A-Za-z_]")
 
 
@@ -115,7 +115,7 @@ def parse_manifest(path: str, text: str) -> Mapping[str, Any]:
 
 
 def readable_manifest(repo: RepoContext, path: str) -> Mapping[str, Any]:
-    """Return a manifest; empty if there is none, or if it can't be read: whoever needs it says so."""
+    """Return a manifest; empty if there is none, or if it can't be read: its reader reports that."""
     with suppress(RecipeError):
         return parse_manifest(path, readable_text(repo, path))
     return {}
@@ -141,21 +141,21 @@ def referred(manifest: Mapping[str, Any], spec: str) -> str:
     """Return the declaration that an override's ``$name`` refers to; any other spec as it is."""
     if spec.startswith("$"):
         for section in _REFERRED:
-            if (own := dict(entries(manifest.get(section))).get(spec[1:])) is not None:
-                return own
+            if (declared_spec := dict(entries(manifest.get(section))).get(spec[1:])) is not None:
+                return declared_spec
     return spec
 
 
 def with_value(path: str, text: str, keys: Sequence[str], value: str) -> str:
     """Return the text with a string at ``keys``, every other byte kept. Raises RecipeError if the edit is
     not exactly that."""
-    given = parse_manifest(path, text)
+    manifest = parse_manifest(path, text)
     refusal = unsupported(
         f"{'.'.join(keys)} of {path!r} is not written as a plain string.",
         f"Write it in {path} as one plain JSON string.",
     )
     try:
-        wanted = json.loads(json.dumps(given))
+        wanted = json.loads(json.dumps(manifest))
         edited = set_value(text, keys, value)
         inner = wanted
         for key in keys[:-1]:
@@ -180,7 +180,7 @@ def entries(section: Any) -> list[tuple[str, str]]:
 
 
 def texts_of(manifest: Mapping[str, Any], key: str) -> list[str]:
-    """The texts that a manifest lists under a key: globs, which an object there has as ``packages``."""
+    """Return the texts that a manifest lists under a key (globs), or in ``packages`` of an object there."""
     listed = manifest.get(key)
     listed = listed.get("packages") if isinstance(listed, dict) else listed
     return [text for text in listed if isinstance(text, str)] if isinstance(listed, list) else []

@@ -40,14 +40,14 @@ def workspace_text(files: Files) -> dict[str, str]:
 
 def catalogs(content: Mapping[str, Any]) -> dict[str, tuple[tuple[str, ...], dict[str, str]]]:
     """Return, for each catalog by name, the keys that lead to it and its entries."""
-    named = content.get("catalogs")
-    found: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
-        name: (("catalogs", name), dict(entries(held)))
-        for name, held in (named.items() if isinstance(named, dict) else ())
+    sections = content.get("catalogs")
+    by_name: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
+        name: (("catalogs", name), dict(entries(section)))
+        for name, section in (sections.items() if isinstance(sections, dict) else ())
     }
     if "catalog" in content:
-        found["default"] = (("catalog",), dict(entries(content["catalog"])))
-    return found
+        by_name["default"] = (("catalog",), dict(entries(content["catalog"])))
+    return by_name
 
 
 def referred_entry(files: Files, key: str, spec: str) -> Declared | None:
@@ -55,8 +55,8 @@ def referred_entry(files: Files, key: str, spec: str) -> Declared | None:
     if not spec.startswith(CATALOG):
         return None
     name = spec.removeprefix(CATALOG).strip() or "default"
-    keys, held = catalogs(settings(files)).get(name, ((), {}))
-    return Declared(".".join(keys), key, held[key]) if key in held else None
+    keys, catalog = catalogs(settings(files)).get(name, ((), {}))
+    return Declared(".".join(keys), key, catalog[key]) if key in catalog else None
 
 
 def meant(files: Files, key: str, spec: str) -> str:
@@ -66,8 +66,8 @@ def meant(files: Files, key: str, spec: str) -> str:
 
 
 def with_scalar(text: str, keys: Sequence[str], value: str) -> str:
-    """Return the text with a scalar replaced, every other byte kept. Raises RecipeError if it is not there,
-    or not written as a plain or quoted text."""
+    """Return the text with a scalar replaced, every other byte kept. Raises RecipeError if it does not
+    exist, or is not written as a plain or quoted text."""
     import yaml
 
     wanted: Any = _parsed(text)
@@ -97,19 +97,19 @@ def with_entry(text: str, section: str, key: str, value: str) -> str:
     import yaml
 
     wanted = _parsed(text)
-    held = wanted.get(section) or {}
-    if not isinstance(held, dict) or key in held:
+    existing = wanted.get(section) or {}
+    if not isinstance(existing, dict) or key in existing:
         return with_scalar(text, (section, key), value)
     end = "\r\n" if "\r\n" in text else "\n"
     line = yaml.safe_dump({key: value}, width=10_000).rstrip("\n")
     gap = "" if text.endswith("\n") else end
     candidates = [] if section in wanted else [f"{text}{gap}{section}:{end}  {line}{end}"]
-    for found in re.finditer(_OPENING.format(section), text, re.MULTILINE):
-        more = f"{line}, " if found["brace"] else f"{line}{end}{found['indent']}"
-        candidates.append(text[: found.end()] + more + text[found.end() :])
+    for match in re.finditer(_OPENING.format(section), text, re.MULTILINE):
+        more = f"{line}, " if match["brace"] else f"{line}{end}{match['indent']}"
+        candidates.append(text[: match.end()] + more + text[match.end() :])
     for edited in candidates:
         with suppress(RecipeError):
-            if _parsed(edited) == wanted | {section: {key: value, **held}}:
+            if _parsed(edited) == wanted | {section: {key: value, **existing}}:
                 return edited
     problem = f"has no plain {section} that an entry can be added to"
     raise not_supported(problem, f"Write {section} as lines of a name and a value.")
@@ -119,7 +119,7 @@ def has_aliases(text: str) -> bool:
     """Return whether YAML has aliases: a line of them can expand to gigabytes. Raises YAMLError."""
     import yaml
 
-    if _MAYBE_ALIAS.search(text) is None:  # as a rule; reading all events takes as long as loading
+    if _MAYBE_ALIAS.search(text) is None:  # usually; reading all events takes as long as loading
         return False
     events = yaml.parse(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
     return any(isinstance(event, yaml.AliasEvent) for event in events)

@@ -1,4 +1,4 @@
-"""npm's version specs: what one asks for, and the same ask raised to another version."""
+"""npm's version specs: what one requires, and the same spec raised to another version."""
 
 import operator
 import re
@@ -71,7 +71,7 @@ _FOREIGN = (
 
 
 def split_alias(spec: str) -> tuple[str, str]:
-    """``npm:real@^1`` as (``npm:real@``, ``^1``); any other spec as ("", itself)."""
+    """Split ``npm:real@^1`` into (``npm:real@``, ``^1``), and any other spec into ("", itself)."""
     if not spec.startswith(_ALIAS):
         return "", spec
     at = spec.find("@", len(_ALIAS) + 1)
@@ -126,7 +126,7 @@ def raised(spec: str, version: str) -> str | None:
     return f"{alias}{'~' if wildcard['minor'] else '^'}{version}"
 
 
-@lru_cache(maxsize=16_384)  # one resolution asks the same of the same few ranges again and again
+@lru_cache(maxsize=16_384)  # one resolution checks the same few ranges again and again
 def admits(spec: str, version: str) -> bool:
     """Return whether npm's range accepts the version. False also if it can't be read (a tag)."""
     text = split_alias(spec)[1]
@@ -134,11 +134,13 @@ def admits(spec: str, version: str) -> bool:
     if plain and release:
         return _plainly_admits(plain, release)
     read, number = _range(text), _version(version)
-    return read is not None and number is not None and any(_holds(it, number) for it in read)
+    return (
+        read is not None and number is not None and any(_holds(bounds, number) for bounds in read)
+    )
 
 
 def excludes(spec: str, version: str) -> bool:
-    """Return whether npm's range excludes the version. False if it can't be read, or is no range."""
+    """Return whether npm's range excludes the version. False if it can't be read, or is not a range."""
     text = split_alias(spec)[1].strip()
     if foreign(spec) or is_tag(text) or text in {"", "*"}:
         return False
@@ -147,8 +149,9 @@ def excludes(spec: str, version: str) -> bool:
 
 
 def _plainly_admits(plain: re.Match[str], release: re.Match[str]) -> bool:
-    """Nearly every ask of a lock is ``^1.2.3``, ``~1.2.3`` or ``1.2.3``: a range parsed for each would be a
-    quarter of a plan. A test holds this against the library."""
+    """Return whether a range of the form ``^1.2.3``, ``~1.2.3`` or ``1.2.3`` admits a release. Nearly all
+    ranges of a lock are of that form: parsing each would take a quarter of a plan's time. A test compares
+    this function with the library."""
     operator, *numbers = plain.groups()
     major, minor, patch = floor = tuple(map(int, numbers))
     wanted = tuple(map(int, release.groups()))
@@ -194,15 +197,15 @@ def _range(spec: str) -> tuple[tuple[_Bound, ...], ...] | None:
 
 def _bounds(sign: str, partial: re.Match[str]) -> list[_Bound]:
     """Return one comparator's bounds. Upper ends exclude their own pre-releases."""
-    parts = takewhile(lambda it: it is not None and it.isdigit(), partial.group(*_PARTS))
-    numbers = [int(it) for it in parts]
-    given = len(numbers)
+    parts = takewhile(lambda part: part is not None and part.isdigit(), partial.group(*_PARTS))
+    numbers = [int(part) for part in parts]
+    count = len(numbers)
     major, minor, patch = (*numbers, 0, 0, 0)[:3]
     floor = SemVer(f"{major}.{minor}.{patch}")
-    if given == 3 and partial["pre"]:
+    if count == 3 and partial["pre"]:
         floor = SemVer(f"{floor}-{partial['pre']}")
     ceilings = {1: (major + 1, 0, 0), 2: (major, minor + 1, 0), 3: (major, minor, patch + 1)}
-    if not given:
+    if not count:
         return [] if sign not in {"<", ">"} else [("<", SemVer("0.0.0-0"))]
 
     def below(width: int) -> _Bound:
@@ -210,18 +213,18 @@ def _bounds(sign: str, partial: re.Match[str]) -> list[_Bound]:
 
     match sign:
         case "^":
-            width = 1 if major or given == 1 else 2 if minor or given == 2 else 3
+            width = 1 if major or count == 1 else 2 if minor or count == 2 else 3
             return [(">=", floor), below(width)]
         case "~" | "~>":
-            return [(">=", floor), below(min(given, 2))]
+            return [(">=", floor), below(min(count, 2))]
         case "" | "=":
-            return [("=", floor)] if given == 3 else [(">=", floor), below(given)]
-        case _ if given == 3 or sign == ">=":
+            return [("=", floor)] if count == 3 else [(">=", floor), below(count)]
+        case _ if count == 3 or sign == ">=":
             return [(sign, floor)]
         case ">":
-            return [(">=", SemVer("{}.{}.{}".format(*ceilings[given])))]
+            return [(">=", SemVer("{}.{}.{}".format(*ceilings[count])))]
         case "<=":
-            return [below(given)]
+            return [below(count)]
         case _:
             return [("<", SemVer(f"{floor}-0"))]
 

@@ -46,11 +46,11 @@ from fallback_tier.outcome import Blocker
 
 @dataclass(frozen=True)
 class Strategies(NpmStep):
-    """What may be tried in one resolution."""
+    """Strategies that may be tried in one resolution."""
 
     @property
     def all(self) -> list[Strategy[Files]]:
-        """The whole ladder."""
+        """Return the whole ladder."""
         parents = ParentBump(self.resolver, self.targets, self.judge, self.refresh_or_bump)
         override = Override(self.resolver, self.targets, self.judge)
         return [
@@ -61,7 +61,7 @@ class Strategies(NpmStep):
 
     @property
     def refresh_or_bump(self) -> list[Strategy[Files]]:
-        """In-range refresh and direct bump; a fresh lock has the highest of each range already."""
+        """Return in-range refresh and direct bump; a fresh lock has the highest of each range already."""
         near = RefreshOrBump(self.resolver, self.targets, self.judge)
         direct = Strategy(LadderStep.DIRECT_BUMP, near.direct, near.not_declared)
         if self.resolver.fresh:
@@ -70,34 +70,34 @@ class Strategies(NpmStep):
 
     @property
     def lock_alone(self) -> Strategy[Files]:
-        """Where the manifest is elsewhere: only what its ranges admit can be changed."""
+        """Return the strategy for a lock whose manifest is elsewhere: changes within its ranges."""
         near = RefreshOrBump(self.resolver, self.targets, self.judge)
         return Strategy(LadderStep.LOCK_EDIT, near.refresh)
 
     def forced(self, version: str) -> Strategy[Files]:
-        """An override to the version that a model chose."""
+        """Return an override to the version that a model chose."""
         forced = Forced(self.resolver, self.targets, self.judge, version)
         return Strategy(LadderStep.OVERRIDE, forced.attempt, together=False)
 
     def pruned(self, at: NpmPosition, originals: Mapping[str, str]) -> NpmPosition:
-        """Without each changed manifest without which the tree is still as clear."""
-        left = {node.key for node in self.judge.affected(at.tree)}
+        """Return the position without unneeded changes of manifests: no further copy is affected then."""
+        affected = {node.key for node in self.judge.affected(at.tree)}
         changed = [path for path, text in originals.items() if at.files.manifests[path] != text]
         for path in changed if len(changed) > 1 else ():
             try:
                 less = self.resolver.resolve(at.files.with_manifest(path, originals[path]), {})
             except RecipeError:
                 continue
-            if {node.key for node in self.judge.affected(less.tree)} <= left:
+            if {node.key for node in self.judge.affected(less.tree)} <= affected:
                 at = less
         return at
 
 
 @dataclass(frozen=True)
 class _Changes:
-    """What to change, which copies get which version, and which packages have no such plan.
+    """A plan: changed files, new versions of copies, and the packages for which this step is declined.
 
-    ``raised``: by package, what has to move along. ``along``: the packages among these.
+    ``raised``: what has to move along, by package. ``along``: the packages among these.
     """
 
     files: Files
@@ -107,39 +107,39 @@ class _Changes:
     along: tuple[str, ...] = ()
 
 
-#: Adds one affected copy to a plan. Raises RecipeError: this step is none for it.
+#: Adds one affected copy to a plan. Raises RecipeError if this step can't fix it.
 _Aim = Callable[[_Changes, NpmPosition, Node], _Changes]
 
 
 @dataclass(frozen=True)
 class RefreshOrBump(NpmStep):
-    """One client run for all packages: each affected copy to the lowest safe version that it can have."""
+    """One client run for all packages: each affected copy gets the lowest safe version that it can have."""
 
     def refresh(self, at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
-        """Only the lock changes: versions that everyone who asks for a copy admits. What requires it as a
-        peer may move along within its own range."""
+        """Change the lock only, to versions that all dependents of a copy admit. A dependent that requires
+        it as a peer may move along within its own range."""
         return self._reached(at, packages, self._in_range)
 
     def direct(self, at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
-        """The project's own declarations, and the overrides that it has, are raised."""
+        """Raise the project's own declarations, and its existing overrides."""
         return self._reached(at, packages, self._declared)
 
     def not_declared(self, at: NpmPosition, package: str) -> RecipeError | None:
-        """Why there is nothing that a direct bump could raise; None: there is."""
+        """Return why a direct bump has nothing to raise; None if it has."""
         nodes = self.affected(at, package)
         if any(asked_by_root(at, node) for node in nodes):
             return None
         if any(holding(self.resolver.client, at.files, node) for node in nodes):
             return None
-        asking = (pair for node in nodes for pair in self.targets.dependents(at.tree, node.key))
-        parent, ask = next(asking, (None, None))
+        dependents = (pair for node in nodes for pair in self.targets.dependents(at.tree, node.key))
+        parent, ask = next(dependents, (None, None))
         if parent is None or ask is None:
             return unsupported(f"Nothing requires {package}.")
         where, spec = declared_in(at.tree, parent), ask.spec
         problem = f"{parent.label} requires {package} {spec}, not the project itself ({where})."
         return does_not_apply(problem, package, parent.label, spec, where)
 
-    # --- what is planned ----------------------------------------------------------------------------
+    # --- planning -----------------------------------------------------------------------------------
 
     def _in_range(self, plan: _Changes, at: NpmPosition, node: Node) -> _Changes:
         places = holding(self.resolver.client, plan.files, node)
@@ -153,13 +153,13 @@ class RefreshOrBump(NpmStep):
         return self._with_peers(replace(plan, wanted_versions=wanted_versions), at, node)
 
     def _beside_peers(self, plan: _Changes, at: NpmPosition, node: Node) -> str | None:
-        """Return the lowest safe version that all admit that install a copy, if what requires it as a peer
-        can move with it within the ranges that require that; None: there is none."""
+        """Return the lowest safe version that all dependents that install a copy admit, if those that
+        require it as a peer can move along within the ranges that require them; otherwise None."""
         asks = at.tree.dependents(node.key)
         firm = [ask.spec for holder, ask in asks if not ask.peer or at.tree.is_root(holder)]
         everyone, walk = self._all_admit(node, firm), ParentWalk(at.tree, self.targets, {})
-        named = self.targets.named(node.name, node.version)
-        if len(firm) == len(asks) or (named and not any(map(everyone, named))):
+        fixed_versions = self.targets.named(node.name, node.version)
+        if len(firm) == len(asks) or (fixed_versions and not any(map(everyone, fixed_versions))):
             return None
 
         def fits(version: str) -> bool:
@@ -168,25 +168,25 @@ class RefreshOrBump(NpmStep):
             moves = {**plan.wanted_versions, (node.name, node.version): version}
             return not any(walk.excluding({**moves, **walk.along(moves).wanted_versions}))
 
-        found = self.targets.lowest(node, fits)
-        if found is None and self.targets.only is None:
+        target = self.targets.lowest(node, fits)
+        if target is None and self.targets.only is None:
             # The peers may admit only a later version than the first safe one.
-            found = next(filter(fits, self.targets.published(node.name, node.version)), None)
-        return found
+            target = next(filter(fits, self.targets.published(node.name, node.version)), None)
+        return target
 
     def _declared(self, plan: _Changes, at: NpmPosition, node: Node) -> _Changes:
-        client, files, own = self.resolver.client, plan.files, asked_by_root(at, node)
+        client, files, root_asks = self.resolver.client, plan.files, asked_by_root(at, node)
         places = holding(client, files, node)
         target = self._fitting(at, node, (), overruled=bool(places))
         if target is None:
-            if not own:
-                return plan  # who asks for this copy is raised by another step
+            if not root_asks:
+                return plan  # another step raises the dependents of this copy
             target = self.targets.lowest(node, lambda _version: True)
             if target is None:
                 raise no_fix(node)
-            others = of_other_lines(at.files, at.tree, node)
-            keys = {ask.name for ask in own}
-            files = declare(files, node.name, keys, target, but_for=others)
+            other_lines = of_other_lines(at.files, at.tree, node)
+            keys = {ask.name for ask in root_asks}
+            files = declare(files, node.name, keys, target, but_for=other_lines)
         files = raise_overrides(client, files, places, target)
         wanted_versions = {**plan.wanted_versions, (node.name, node.version): target}
         plan = replace(plan, files=files, wanted_versions=wanted_versions)
@@ -195,8 +195,8 @@ class RefreshOrBump(NpmStep):
     def _with_peers(
         self, plan: _Changes, at: NpmPosition, node: Node, *, may_declare: bool = False
     ) -> _Changes:
-        """What requires a copy as its peer, in a range that excludes the new version, moves along. If that
-        can't be, the client says what is in the way."""
+        """Add to the plan the dependents that require a copy as a peer, in a range that excludes the new
+        version. If they can't be raised, the client reports the conflict."""
         walk = ParentWalk(at.tree, self.targets, {})
         along = walk.along(plan.wanted_versions, may_declare=may_declare)
         if not along.versions:
@@ -212,36 +212,36 @@ class RefreshOrBump(NpmStep):
     def _fitting(
         self, at: NpmPosition, node: Node, specs: Sequence[str], *, overruled: bool
     ) -> str | None:
-        """The lowest safe version that everyone who asks for a copy admits, and these specs do.
+        """Return the lowest safe version that all dependents of a copy and these specs admit, or None.
 
-        ``overruled``: overrides hold it. Who asks for something else than what is installed has no say
-        then, as long as a compatible version serves.
+        ``overruled``: overrides determine its version. Dependents that exclude the installed version are
+        then ignored, if a compatible version serves.
         """
         _check_source(at.tree, node)
         refuse_bundled(at.tree, node)
-        asked = [ask.spec for _, ask in at.tree.dependents(node.key)]
-        everyone = self._all_admit(node, [*specs, *asked])
-        heard = [spec for spec in asked if admits(spec, node.version)]
-        found = None
+        required = [ask.spec for _, ask in at.tree.dependents(node.key)]
+        everyone = self._all_admit(node, [*specs, *required])
+        satisfied = [spec for spec in required if admits(spec, node.version)]
+        target = None
         if overruled:
-            held = node.version if len(heard) < len(asked) else None
-            near = self._all_admit(node, [*specs, *heard], held)
-            found = self.targets.lowest(node, near, tree=at.tree)
-        found = found or self.targets.lowest(node, everyone, tree=at.tree)
-        if found is None and any(excludes(spec, node.version) for spec in asked):
-            # The version that is held back from what is asked for tells nothing of what serves.
+            current = node.version if len(satisfied) < len(required) else None
+            near = self._all_admit(node, [*specs, *satisfied], current)
+            target = self.targets.lowest(node, near, tree=at.tree)
+        target = target or self.targets.lowest(node, everyone, tree=at.tree)
+        if target is None and any(excludes(spec, node.version) for spec in required):
+            # The installed version is outside of a required range: an unnamed version may serve.
             published = self.targets.published(node.name, node.version)
-            found = next(filter(everyone, published), None)
-        return found
+            target = next(filter(everyone, published), None)
+        return target
 
     def _all_admit(
         self, node: Node, specs: Sequence[str], near: str | None = None
     ) -> Callable[[str], bool]:
-        """Does a version fit all of these? ``near``: and is it compatible with this one?"""
+        """Return a test of a version: do all specs admit it, and is it compatible with ``near``, if any?"""
 
         def fits(version: str) -> bool:
             is_near = near is None or compatible(near, version)
-            return is_near and all(self.targets.admits(node.name, it, version) for it in specs)
+            return is_near and all(self.targets.admits(node.name, spec, version) for spec in specs)
 
         return fits
 
@@ -254,7 +254,7 @@ class RefreshOrBump(NpmStep):
                 plan = replace(plan, declined={**plan.declined, node.name: error})
         return plan
 
-    # --- what the client makes of it ----------------------------------------------------------------
+    # --- the client's result ------------------------------------------------------------------------
 
     def _reached(self, at: NpmPosition, packages: tuple[str, ...], aim: _Aim) -> Reached[Files]:
         def planned() -> _Changes:
@@ -263,7 +263,7 @@ class RefreshOrBump(NpmStep):
         plan = planned()
         if not plan.wanted_versions or (self.resolver.fresh and plan.files is at.files):
             return Reached(at, declined=plan.declined)
-        # A lock that marks deprecated entries tells by itself: only a failed run is worth the question.
+        # If the lock marks deprecated entries, query the registry only after a failed run.
         if self._marked(at.files) is None and self._learned(at.tree, plan.wanted_versions):
             plan = planned()
         try:
@@ -276,27 +276,33 @@ class RefreshOrBump(NpmStep):
             after = self.resolver.resolve(plan.files, plan.wanted_versions)
         else:
             marked = self._marked(after.files) or ()
-            old = {it: new for it, new in plan.wanted_versions.items() if (it[0], new) in marked}
+            old = {
+                release: new
+                for release, new in plan.wanted_versions.items()
+                if (release[0], new) in marked
+            }
             if self._learned(at.tree, old):
                 plan = planned()
                 after = self.resolver.resolve(plan.files, plan.wanted_versions)
         if plan.along and not self.resolver.fresh and self._problem(at, after) is not None:
-            # What moved along admits now what it excluded before.
+            # What moved along now admits versions that it excluded before.
             after = self.resolver.resolve(after.files, plan.wanted_versions)
         after = self._accepted(at, after, plan.wanted_versions)
         notes = tuple(why_moved(at.tree, after.tree, plan.along))
         return Reached(after, self._raised(plan, after.tree), plan.declined, notes=notes)
 
     def _raised(self, plan: _Changes, after: DependencyTree) -> dict[str, tuple[str, ...]]:
-        """Return what moved along with each package, as the lock has it: clients may take a higher release.
-        Without a lock, it is what was declared."""
-        held = {node.label for node in after.nodes.values()}
+        """Return what moved along with each package, at the lock's versions: clients may take a higher
+        release. Without a lock, return what was declared."""
+        locked_labels = {node.label for node in after.nodes.values()}
 
         def resolved(label: str) -> str:
             name = label.rpartition(" ")[0]
             highest = after.highest(ECOSYSTEM, name)
             return (
-                label if self.resolver.fresh or label in held else f"{name} {highest or ''}".strip()
+                label
+                if self.resolver.fresh or label in locked_labels
+                else f"{name} {highest or ''}".strip()
             )
 
         return {package: tuple(map(resolved, labels)) for package, labels in plan.raised.items()}
@@ -304,7 +310,7 @@ class RefreshOrBump(NpmStep):
     def _accepted(
         self, at: NpmPosition, after: NpmPosition, wanted_versions: WantedVersions
     ) -> NpmPosition:
-        """The result; where the exact versions can't be had, the highest that the ranges allow may do."""
+        """Return the result; if the exact versions don't serve, try the highest that the ranges allow."""
         problem = self._problem(at, after)
         if problem is None:
             return after
@@ -327,12 +333,12 @@ class RefreshOrBump(NpmStep):
         return problem
 
     def _marked(self, files: Files) -> frozenset[tuple[str, str]] | None:
-        """What a lock marks as deprecated, where its client and its format do."""
+        """Return what a lock marks as deprecated; None if its client or its format does not."""
         client = self.resolver.client
         return client.deprecated(files) if isinstance(client, KnowsDeprecated) else None
 
     def _learned(self, tree: DependencyTree, wanted_versions: WantedVersions) -> bool:
-        """Does the registry have better versions than these? Then targets know them."""
+        """Return whether the registry has better versions than these, which the targets then prefer."""
         learned = False
         for (name, _), wanted_version in wanted_versions.items():
             if any(node.version == wanted_version for node in tree.of(name)):
@@ -357,7 +363,7 @@ def _check_published(targets: Targets, wanted_versions: WantedVersions) -> None:
 
 
 def _check_source(tree: DependencyTree, node: Node) -> None:
-    """A copy that comes from elsewhere than a registry has no version to raise."""
+    """Raise RecipeError if a copy is not from a registry: it has no version to raise."""
     if is_orderable(ECOSYSTEM, node.version):
         return
     dependents = ", ".join(
@@ -377,62 +383,68 @@ def _who_blocks(tree: DependencyTree, node: Node, target: str | None) -> RecipeE
         if not admits(ask.spec, target):
             return blocked_by(tree, node, target, dependent, ask.spec)
     every = (blocked_by(tree, node, target, dependent, ask.spec) for dependent, ask in asks)
-    blockers = [it for refusal in every for it in refusal.blockers]
+    blockers = [blocker for refusal in every for blocker in refusal.blockers]
     return refused_for(*blockers, head=f"No one release of {node.name} serves all that require it")
 
 
 @dataclass(frozen=True)
 class Override(NpmStep):
-    """Each affected copy of one package at the lowest safe version compatible with it, below each parent
-    whose ask excludes that; where there is none, a parent at a compatible version that lets go of it."""
+    """Forces each affected copy of one package to the lowest safe version compatible with it, below each
+    parent whose range excludes that; if there is none, forces a parent to a compatible version that does
+    not require the affected one."""
 
     def refusal(self, at: NpmPosition, package: str) -> RecipeError | None:
-        """What the project asks for itself is raised, never overridden."""
-        found = [ask for node in self.affected(at, package) for ask in asked_by_root(at, node)]
-        if not found:
+        """Return a refusal if the project itself requires the package: that is raised, never overridden."""
+        root_asks = [ask for node in self.affected(at, package) for ask in asked_by_root(at, node)]
+        if not root_asks:
             return None
         where = at.files.root_manifest
-        problem = f"{where} requires {package} {found[0].spec} itself."
-        return does_not_apply(problem, package, PROJECT, found[0].spec, where)
+        problem = f"{where} requires {package} {root_asks[0].spec} itself."
+        return does_not_apply(problem, package, PROJECT, root_asks[0].spec, where)
 
     def attempt(self, at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
-        """One client run, or three. Raises RecipeError: no version serves, or the client says no."""
+        """Run the client up to three times. Raises RecipeError if no version serves or the client fails."""
         (package,) = packages
         client, nodes = self.resolver.client, self.affected(at, package)
         forced = [pair for node in nodes for pair in self._forced(at.tree, node)]
-        others = {f"{it.name} {version}": None for it, version in forced if it.name != package}
-        files, held = at.files, False
+        moved_parents = {
+            f"{copy.name} {version}": None for copy, version in forced if copy.name != package
+        }
+        files, has_overrides = at.files, False
         for copy, version in forced:
             places = holding(client, at.files, copy)
-            files, held = raise_overrides(client, files, places, version), held or bool(places)
+            files, has_overrides = (
+                raise_overrides(client, files, places, version),
+                has_overrides or bool(places),
+            )
         wanted_versions = {(copy.name, copy.version): version for copy, version in forced}
-        if held:  # what the project forces already may be enough
+        if has_overrides:  # raising the project's own overrides may be enough
             after = self.resolver.resolve(files, wanted_versions)
             if not self.affected(after, package):
                 step = LadderStep.LOCK_REFRESH if files is at.files else None
-                return Reached(after, {package: tuple(others)}, step=step)
+                return Reached(after, {package: tuple(moved_parents)}, step=step)
         for copy, version in forced:
             for dependent, ask in self.targets.dependents(at.tree, copy.key):
                 if not admits(ask.spec, version):
                     parent = _parent_key(self.resolver, at.tree, dependent)
                     files = client.with_override(files, parent, ask.name, version)
         if files is at.files:
-            _check_published(self.targets, {(it.name, it.version): new for it, new in forced})
+            _check_published(self.targets, {(copy.name, copy.version): new for copy, new in forced})
             return Reached(at, declined={package: admits_already(package)})
         after = self.resolver.resolve(files, {})
-        # Who admits the version gets no override, and keeps a copy that isn't shared.
+        # A dependent that admits the version gets no override, and keeps a copy that isn't shared.
         if self.affected(after, package):
             after = self.resolver.resolve(after.files, wanted_versions)
-        return Reached(after, {package: tuple(others)})
+        return Reached(after, {package: tuple(moved_parents)})
 
     def _forced(self, tree: DependencyTree, node: Node) -> list[tuple[Node, str]]:
-        """The copy and its version, or what brings it in and theirs. Raises RecipeError."""
+        """Return the copy and its new version, or its dependents and theirs. Raises RecipeError."""
         refuse_bundled(tree, node)
         target = self.targets.lowest(node, partial(compatible, node.version))
         if target is not None:
             return [(node, target)]
         safe = self.targets.published(node.name, node.version)
-        walk, found = ParentWalk(tree, self.targets, {}), []
+        walk, parents = ParentWalk(tree, self.targets, {}), []
         for dependent, ask in tree.dependents(node.key):
             fits = partial(compatible, dependent.version)
             version = next(filter(fits, walk.clearing(dependent, ask.name, safe)), None)
@@ -440,8 +452,8 @@ class Override(NpmStep):
                 tree.is_root(above) for above, _ in tree.dependents(dependent.key)
             ):
                 raise self._no_target(tree, node)
-            found.append((dependent, version))
-        return found
+            parents.append((dependent, version))
+        return parents
 
     def _no_target(self, tree: DependencyTree, node: Node) -> RecipeError:
         lowest = self.targets.lowest(node, lambda _version: True)
@@ -459,14 +471,14 @@ class Override(NpmStep):
 class Forced(NpmStep):
     """A model's override: one version for all affected copies of a package, within their major.
 
-    An override that is there already is raised; else each parent that asks for an affected copy gets one.
+    Existing overrides are raised; if there are none, each parent that requires an affected copy gets one.
     """
 
     version: str
 
     def attempt(self, at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
-        """One client run. Raises RecipeError: a direct dependency, another major, a downgrade, or it did
-        not serve."""
+        """Run the client once. Raises RecipeError for a direct dependency, another major or a downgrade, or
+        if the result does not serve."""
         (package,) = packages
         nodes = self.affected(at, package)
         for node in nodes:
@@ -482,8 +494,8 @@ class Forced(NpmStep):
                 files = client.with_override(files, parent, ask.name, self.version)
         after = self.resolver.resolve(files, {})
         problem = self.judge.problem(at, after)
-        if problem is None and (left := self.judge.affected(after.tree)):
-            problem = worse(after.tree, left[0].label, "would still be installed")
+        if problem is None and (remaining := self.judge.affected(after.tree)):
+            problem = worse(after.tree, remaining[0].label, "would still be installed")
         if problem is not None:
             message = f"An override of {package} to {self.version} does not work."
             raise no_override(f"{message} {does_not_serve(problem).problem}")
@@ -511,7 +523,7 @@ class Forced(NpmStep):
 
 
 def _parent_key(resolver: Resolver, tree: DependencyTree, dependent: Node) -> str:
-    """The parent as an override names it: with its version where it isn't the only one."""
+    """Return a parent as an override names it: with its version if there are several, except for yarn."""
     alone = len({node.version for node in tree.of(dependent.name)}) == 1
     takes = resolver.client.name != "yarn"  # its resolutions know names only
     return dependent.name if alone or not takes else f"{dependent.name}@{dependent.version}"

@@ -1,7 +1,7 @@
-"""Copies that lie in the archive of another package: only another version of that brings another one.
+"""Copies in the archive of another package: only another version of that package brings another copy.
 
-Which version does, its archive tells (``archives``): the lowest whose bundle is clean is looked for, in the
-range that is compatible first (ADR-0053).
+Archives show which version does (``archives``): the lowest one with a clean bundle is searched for, first
+in the compatible range (ADR-0053).
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,14 +17,14 @@ from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import compare_versions
 from fallback_tier.errors import RecipeError
 
-#: Archives that are read for one bundling package: a range of 500 releases is halved nine times.
+#: Most archives that are read for one bundling package: a range of 500 releases is halved nine times.
 MAX_ARCHIVES = 12
 
 _INSTALLED = "/node_modules/"
 
 
 def bundler_of(tree: DependencyTree, node: Node) -> Node:
-    """Whose archive a bundled copy lies in: the nearest package around it that lies in none itself."""
+    """Return the package whose archive has a bundled copy: the nearest around it that is not bundled."""
     key = node.key
     while _INSTALLED in key:
         key = key.rpartition(_INSTALLED)[0]
@@ -35,7 +35,7 @@ def bundler_of(tree: DependencyTree, node: Node) -> Node:
 
 
 def bundled(tree: DependencyTree, node: Node) -> RecipeError:
-    """The refusal of a copy whose version is not to be chosen."""
+    """Return the refusal of a copy whose version can't be chosen."""
     bundler = bundler_of(tree, node)
     return unsupported(
         f"{node.label} is bundled in {bundler.label}: only another version of {bundler.name} brings"
@@ -44,29 +44,32 @@ def bundled(tree: DependencyTree, node: Node) -> RecipeError:
 
 
 def refuse_bundled(tree: DependencyTree, node: Node) -> None:
-    """Raises RecipeError for a copy whose version is not to be chosen."""
+    """Raise RecipeError for a copy whose version can't be chosen."""
     if node.bundled:
         raise bundled(tree, node)
 
 
 @dataclass
 class Bundles:
-    """Looks for releases of a bundling package without the flaw."""
+    """Finds releases of a bundling package without the vulnerability."""
 
     targets: Targets
     _read: int = 0
 
     def clean(self, node: Node, bundler: Node, above: str) -> tuple[str, ...]:
-        """Compatible versions, from the lowest on whose archive holds nothing affected; of those behind it
-        the client has the last word. Raises RecipeError, naming the bundling package: none was found."""
+        """Return compatible versions, starting with the lowest whose archive has nothing affected; the
+        client decides about those after it. Raises RecipeError that names the bundling package, if there
+        are none."""
         published = self.targets.published(bundler.name, bundler.version)
-        higher = [it for it in published if compare_versions(ECOSYSTEM, it, above) > 0]
+        higher = [
+            version for version in published if compare_versions(ECOSYSTEM, version, above) > 0
+        ]
         self._read = 0
         for group in _compatible(higher):
-            found = self._lowest(bundler.name, group)
-            if found is not None:
-                self.targets.prepare(bundler.name, group[found])
-                return tuple(group[found:])
+            index = self._lowest(bundler.name, group)
+            if index is not None:
+                self.targets.prepare(bundler.name, group[index])
+                return tuple(group[index:])
         none = "no higher release of that is known"
         if higher:
             none = "none of its higher releases that were read has a safe one in its archive"
@@ -77,7 +80,8 @@ class Bundles:
         )
 
     def _lowest(self, package: str, versions: Sequence[str]) -> int | None:
-        """The first of compatible releases that is clean, by halves: where the last one isn't, none is."""
+        """Return the index of the first clean one of compatible releases, by binary search; None if the
+        last one isn't clean, as then none is."""
         low, high = 0, len(versions) - 1
         if not self._is_clean(package, versions[high]):
             return None
@@ -90,16 +94,18 @@ class Bundles:
         return high
 
     def _is_clean(self, package: str, version: str) -> bool:
-        """Past the bound nothing is known to be."""
+        """Return whether an archive has nothing affected; False beyond ``MAX_ARCHIVES``."""
         self._read += 1
         if self._read > MAX_ARCHIVES:
             return False
-        found = self.targets.bundled(package, version)
-        return found is not None and all(self.targets.is_safe(it.name, it.version) for it in found)
+        packages = self.targets.bundled(package, version)
+        return packages is not None and all(
+            self.targets.is_safe(copy.name, copy.version) for copy in packages
+        )
 
 
 def _compatible(versions: Sequence[str]) -> Iterator[list[str]]:
-    """Runs of compatible versions, in their order: what is fixed in one may not be in the next."""
+    """Yield runs of compatible versions, in order: what is fixed in one may not be in the next."""
     start = ""
 
     def key(version: str) -> str:

@@ -1,5 +1,5 @@
-"""The parent bump: which ancestors to raise, and to what, so that an affected copy can go; and what moves
-along because it requires a moved package as its peer."""
+"""The parent bump: which ancestors to raise, and to what, so that an affected copy is removed; and what
+moves along because it requires a moved package as its peer."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -33,12 +33,12 @@ from fallback_tier.advisory import compare_versions
 from fallback_tier.advisory.versions import is_major_step, is_prerelease
 from fallback_tier.errors import RecipeError
 
-#: Client runs that one package's parent bump may cost. The prediction is right the first time as a rule;
-#: an old lock makes each run ask the registry about every package in it.
+#: Most client runs of one package's parent bump. The first prediction is right as a rule; with an old lock,
+#: each run queries the registry about every package in it.
 MAX_TRIALS = 4
 
-#: Ancestors above the affected copy that are asked about, each a question to the registry; and results of
-#: the client that a trial continues from. Real chains of exact pins are shorter.
+#: Most ancestors above the affected copy that are looked up, each with a query of the registry; and most
+#: results of the client from which a trial continues. Real chains of exact pins are shorter.
 MAX_DEPTH = 6
 
 
@@ -50,29 +50,29 @@ class Changes:
     wanted_versions: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def add(self, other: "Changes") -> None:
-        """Both; of two versions of one declaration the higher."""
+        """Add other changes; of two versions of one declaration, keep the higher."""
         for key, version in other.declares.items():
-            held = self.declares.get(key)
-            if held is None or compare_versions(ECOSYSTEM, version, held) > 0:
+            current = self.declares.get(key)
+            if current is None or compare_versions(ECOSYSTEM, version, current) > 0:
                 self.declares[key] = version
         self.wanted_versions |= other.wanted_versions
 
     def moves(self, tree: DependencyTree) -> dict[tuple[str, str], str]:
         """Return the new version of each installed copy, by (package, version)."""
-        found = dict(self.wanted_versions)
+        new_versions = dict(self.wanted_versions)
         for (package, key), version in self.declares.items():
             for node in tree.of(package):
                 asks = tree.dependents(node.key)
                 if any(ask.name == key for dependent, ask in asks if tree.is_root(dependent)):
-                    found[package, node.version] = version
-        return found
+                    new_versions[package, node.version] = version
+        return new_versions
 
     def made_in(self, files: Files, tree: DependencyTree, client: Client) -> Files:
-        """Return the files with the declarations raised, and the overrides that hold what is to move.
-        Raises RecipeError."""
-        for (package, held), version in self.wanted_versions.items():
+        """Return the files with raised declarations, and with raised overrides of the copies that are to
+        move. Raises RecipeError."""
+        for (package, current), version in self.wanted_versions.items():
             for node in tree.of(package):
-                if node.version == held:
+                if node.version == current:
                     files = raise_overrides(client, files, holding(client, files, node), version)
         for (package, key), version in self.declares.items():
             files = declare(files, package, {key}, version)
@@ -80,21 +80,21 @@ class Changes:
 
     @property
     def versions(self) -> dict[str, str]:
-        """The new versions by package, declared or within a range."""
+        """Return the new versions by package, declared or within a range."""
         every = (*self.declares.items(), *self.wanted_versions.items())
         return {package: version for (package, _), version in every}
 
     @property
     def raised(self) -> tuple[str, ...]:
-        """What is changed, as a Move names it."""
+        """Return the changes as a Move names them."""
         return tuple(f"{package} {version}" for package, version in self.versions.items())
 
 
 @dataclass(frozen=True)
 class ParentWalk:
-    """Predicts by walking published ranges upwards; the client has the last word.
+    """Predicts changes by walking published ranges upwards; the client decides.
 
-    ``failed``: versions that a client has tried in vain: higher ones are proposed.
+    ``failed``: versions, by package, that a client has tried without success: higher ones are proposed.
     """
 
     tree: DependencyTree
@@ -102,9 +102,9 @@ class ParentWalk:
     failed: dict[str, str]
 
     def changes(self, node: Node) -> Changes:
-        """What frees a copy, of some of its dependents if others block it.
+        """Return the changes that remove a copy, only for some of its dependents if others block it.
 
-        Raises RecipeError, naming the constraint and the parent, if every dependent does.
+        Raises RecipeError that names the constraint and the parent, if every dependent blocks it.
         """
         if node.bundled:
             bundler = bundler_of(self.tree, node)
@@ -112,15 +112,15 @@ class ParentWalk:
             clean = Bundles(self.targets).clean(node, bundler, above)
             return self._solve(bundler, clean, (node.name, bundler.name))
         safe = self.targets.published(node.name, node.version)
-        named = self.targets.named(node.name, node.version)
-        return self._solve(node, safe or named, (node.name,))
+        named_versions = self.targets.named(node.name, node.version)
+        return self._solve(node, safe or named_versions, (node.name,))
 
     def along(self, moves: WantedVersions, *, may_declare: bool = False) -> Changes:
         """Return what has to move with ``moves``, as it requires a moved package as its peer: each to the
         lowest release that admits them, within the ranges that require it.
 
-        ``may_declare``: if no release is within, the project's own declaration of it is raised. What can't
-        move is left out: ``excluding`` yields it.
+        ``may_declare``: if no release is within these, the project's own declaration of it is raised. What
+        can't move is left out: ``excluding`` yields it.
         """
         every, changes = dict(moves), Changes()
         for _ in range(MAX_DEPTH):
@@ -128,10 +128,10 @@ class ParentWalk:
             for holder, ask, _version in self.excluding(every):
                 fitting = self._going_with(holder, every)
                 with suppress(RecipeError):  # nothing of it can move
-                    one = self._solve(holder, fitting, (ask.name, holder.name))
-                    raised = {name for name, _ in one.declares}
+                    peer_changes = self._solve(holder, fitting, (ask.name, holder.name))
+                    raised = {name for name, _ in peer_changes.declares}
                     if fitting and raised <= ({holder.name} if may_declare else set()):
-                        more.add(one)
+                        more.add(peer_changes)
             new = more.moves(self.tree)
             if new.items() <= every.items():
                 break
@@ -140,23 +140,25 @@ class ParentWalk:
         return changes
 
     def excluding(self, moves: WantedVersions) -> Iterator[tuple[Node, DependencyEdge, str]]:
-        """Yield each package with its peer, and the version to which that moves, if the peer's range admits
-        what is installed and not that version."""
-        for (name, held), version in moves.items():
+        """Yield each package with its peer requirement, and the version to which the peer moves, if the
+        range admits the installed version but not the new one."""
+        for (name, current), version in moves.items():
             for node in self.tree.of(name):
-                if node.version != held:
+                if node.version != current:
                     continue
                 for holder, ask in self.tree.dependents(node.key):
                     is_open = not ask.peer or self.tree.is_root(holder)
-                    if is_open or not admits(ask.spec, held) or admits(ask.spec, version):
+                    if is_open or not admits(ask.spec, current) or admits(ask.spec, version):
                         continue
                     release = self._release(holder.name, moves.get((holder.name, holder.version)))
                     if release is None or not admits(release.peers.get(name, version), version):
                         yield holder, ask, version
 
     def _release(self, package: str, version: str | None) -> Release | None:
-        found = (it for it in self.targets.releases(package) if it.version == version)
-        return next(found, None) if version is not None else None
+        matching = (
+            release for release in self.targets.releases(package) if release.version == version
+        )
+        return next(matching, None) if version is not None else None
 
     def _going_with(self, holder: Node, moves: WantedVersions) -> tuple[str, ...]:
         """Return the higher releases whose peers admit what moves, lowest first. If that is a major step,
@@ -171,32 +173,39 @@ class ParentWalk:
             and self.targets.is_safe(holder.name, release.version)
             and not is_prerelease(ECOSYSTEM, release.version)
         ]
-        good = [it for it in fitting if not it.deprecated] or fitting
-        good = [it for it in good if self._admits_peers(it, self._held_beside(it, moves))] or good
-        found = tuple(release.version for release in good)
-        if not found or not is_major_step(ECOSYSTEM, holder.version, found[0]):
-            return found
-        line = [it for it in found if not is_major_step(ECOSYSTEM, found[0], it)]
-        return (*reversed(line), *found[len(line) :])
+        good = [release for release in fitting if not release.deprecated] or fitting
+        good = [
+            release
+            for release in good
+            if self._admits_peers(release, self._held_beside(release, moves))
+        ] or good
+        versions = tuple(release.version for release in good)
+        if not versions or not is_major_step(ECOSYSTEM, holder.version, versions[0]):
+            return versions
+        line = [
+            version for version in versions if not is_major_step(ECOSYSTEM, versions[0], version)
+        ]
+        return (*reversed(line), *versions[len(line) :])
 
     def _peers_of(self, holder: Node, moves: WantedVersions) -> dict[str, set[str]]:
-        """Return the versions to which a package's peers move, by the name that it requires them by."""
+        """Return the versions to which a package's peers move, by the name under which it requires them."""
         peers = ((ask.name, self.tree.nodes.get(ask.to or "")) for ask in holder.asks if ask.peer)
         keys = ((name, (node.name, node.version)) for name, node in peers if node is not None)
         return {name: {moves[key]} for name, key in keys if key in moves}
 
     def _held_beside(self, release: Release, moves: WantedVersions) -> dict[str, set[str]]:
-        """Return the versions that the tree has of a release's peers, with ``moves``."""
+        """Return the tree's versions of a release's peers after ``moves``, by name."""
         return {
             name: {moves.get((name, node.version), node.version) for node in copies}
             for name in release.peers
             if (copies := self.tree.of(name))
         }
 
-    def _admits_peers(self, release: Release, held: Mapping[str, Iterable[str]]) -> bool:
+    def _admits_peers(self, release: Release, peer_versions: Mapping[str, Iterable[str]]) -> bool:
         return all(
-            name not in release.peers or any(admits(release.peers[name], it) for it in versions)
-            for name, versions in held.items()
+            name not in release.peers
+            or any(admits(release.peers[name], version) for version in versions)
+            for name, versions in peer_versions.items()
         )
 
     def _solve(self, node: Node, ok: tuple[str, ...], dependency_path: tuple[str, ...]) -> Changes:
@@ -242,8 +251,8 @@ class ParentWalk:
     def clearing(
         self, dependent: Node, name: str, ok: tuple[str, ...], *, peer: bool = False
     ) -> Iterator[str]:
-        """Versions of a dependent that let go of the affected copy, lowest first, deprecated ones last.
-        ``peer``: it is the dependent's peer."""
+        """Yield the versions of a dependent that don't require the affected copy, lowest first, deprecated
+        ones last. ``peer``: the copy is the dependent's peer."""
         above = self.failed.get(dependent.name, dependent.version)
         fitting = [
             release
@@ -269,25 +278,27 @@ def why_moved(
     *,
     peers_alone: bool = False,
 ) -> Iterator[str]:
-    """Yield why packages moved: of each, the first requirement that excludes what its new release gets.
-    ``peers_alone``: only a peer is a reason."""
+    """Yield why packages moved: for each, its first former requirement that excludes what its new release
+    gets. ``peers_alone``: only a peer is a reason."""
     for name in dict.fromkeys(names):
-        held = {node.version for node in before.of(name)}
-        new = [node for node in after.of(name) if node.version not in held]
-        got = {
+        former_versions = {node.version for node in before.of(name)}
+        new = [node for node in after.of(name) if node.version not in former_versions]
+        resolved = {
             (ask.name, after.nodes[ask.to].version)
             for node in new
             for ask in node.asks
             if ask.to is not None and ask.to in after.nodes
         }
         asks = ((node, ask) for node in before.of(name) for ask in node.asks)
-        for node, ask in (it for it in asks if it[1].peer or not peers_alone):
+        for node, ask in (pair for pair in asks if pair[1].peer or not peers_alone):
             against = sorted(
-                it for asked, it in got if asked == ask.name and excludes(ask.spec, it)
+                version
+                for dependency, version in resolved
+                if dependency == ask.name and excludes(ask.spec, version)
             )
             if against:
                 what = f"{ask.name} {ask.spec}{' as its peer' if ask.peer else ''}"
-                now = ", ".join(sorted({it.version for it in new}))
+                now = ", ".join(sorted({moved.version for moved in new}))
                 yield (
                     f"{node.label} requires {what}, which does not admit {', '.join(against)}: it goes to"
                     f" {now}."
@@ -296,22 +307,22 @@ def why_moved(
 
 
 def _together(wanted: Mapping[str, Changes]) -> Changes:
-    """The changes for several packages as one."""
+    """Return the changes for several packages as one."""
     every = Changes()
-    for one in wanted.values():
-        every.add(one)
+    for changes in wanted.values():
+        every.add(changes)
     return every
 
 
 @dataclass(frozen=True)
 class ParentBump(NpmStep):
-    """Predicted by ``ParentWalk``, tried with the client; ``refresh_or_bump`` then takes what the new
-    asks admit."""
+    """Raises parents as ``ParentWalk`` predicts, with the client; ``refresh_or_bump`` then takes what the
+    new ranges admit."""
 
     refresh_or_bump: Sequence[Strategy[Files]]
 
     def attempt(self, at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
-        """One trial for several packages: a parent often clears them all. Raises RecipeError."""
+        """Try once for several packages: a parent often clears them all. Raises RecipeError."""
         for node in self.affected(at, *packages):
             self._refuse_overruled(at, node)
         failed: dict[str, str] = {}
@@ -327,13 +338,22 @@ class ParentBump(NpmStep):
             except RecipeError as problem:
                 error = problem
             else:
-                raised = {name: one.raised for name, one in wanted.items()}
+                raised = {name: changes.raised for name, changes in wanted.items()}
                 is_lock_alone = replace(after.files, lock_text=at.files.lock_text) == at.files
                 step = LadderStep.LOCK_REFRESH if is_lock_alone else None
-                moved = (it for one in wanted.values() for it in one.versions if it not in packages)
+                moved = (
+                    package
+                    for changes in wanted.values()
+                    for package in changes.versions
+                    if package not in packages
+                )
                 why = why_moved(at.tree, after.tree, moved, peers_alone=not is_lock_alone)
                 return Reached(after, raised, step=step, notes=tuple(why))
-            above = {it: version for it, version in proposed.versions.items() if it not in packages}
+            above = {
+                package: version
+                for package, version in proposed.versions.items()
+                if package not in packages
+            }
             if above.items() <= failed.items():
                 break
             failed |= above
@@ -341,8 +361,8 @@ class ParentBump(NpmStep):
         raise error or does_not_serve(worse(at.tree, names, "has no parent that can be raised"))
 
     def _refuse_overruled(self, at: NpmPosition, node: Node) -> None:
-        """Raises RecipeError where an override visibly gives somebody another version than was asked for:
-        whatever its parents ask for, it stays."""
+        """Raise RecipeError if an override visibly gives a dependent another version than it requires: the
+        copy stays, whatever its parents require."""
         places = holding(self.resolver.client, at.files, node)
         asks = (ask for _, ask in self.targets.dependents(at.tree, node.key) if not ask.peer)
         if places and not all(admits(ask.spec, node.version) for ask in asks):
@@ -355,17 +375,17 @@ class ParentBump(NpmStep):
         wanted = {name: Changes() for name in packages}
         for node in self.affected(at, *packages):
             wanted[node.name].add(walk.changes(node))
-        for one in wanted.values():
-            one.add(walk.along(one.moves(at.tree)))
+        for changes in wanted.values():
+            changes.add(walk.along(changes.moves(at.tree)))
         return wanted
 
     def _pursued(
         self, at: NpmPosition, packages: tuple[str, ...], wanted: dict[str, Changes]
     ) -> NpmPosition:
-        """The client's results for the changes, and for those that they make possible: a range that was
-        widened admits a release of what is still locked below it. ``wanted`` gains the latter.
+        """Return the client's result for the changes, and for those that they make possible: a widened
+        range may admit another release of what is still locked below it. Add the latter to ``wanted``.
 
-        Raises RecipeError: nothing is nearer to a fix than before."""
+        Raises RecipeError if the result is not nearer to a fix than before."""
         aimed = {(node.name, node.version) for node in self.affected(at, *packages)}
         changes, after = _together(wanted), at
         for _ in range(MAX_DEPTH):
@@ -379,8 +399,8 @@ class ParentBump(NpmStep):
             if _together(more).versions.items() <= _together(wanted).versions.items():
                 break
             changes = _together(more)
-            for name, one in more.items():
-                wanted[name].add(one)
+            for name, added in more.items():
+                wanted[name].add(added)
         reached = self._lowered(at, after, packages)
         problem = self.judge.problem(at, reached)
         if problem is None and not self.judge.is_nearer(at, reached):
@@ -391,8 +411,8 @@ class ParentBump(NpmStep):
         return reached
 
     def _changed(self, at: NpmPosition, changes: Changes) -> NpmPosition:
-        """What the client, and then the nearer steps, make of changes; overrides that hold what is to move
-        are raised. Raises RecipeError."""
+        """Return the position that the client, and then the nearer steps, reach from changes; overrides of
+        the copies that are to move are raised. Raises RecipeError."""
         files = changes.made_in(at.files, at.tree, self.resolver.client)
         reached = self.resolver.resolve(files, changes.moves(at.tree))
         after = Resolution(self.judge, reached)
@@ -402,12 +422,12 @@ class ParentBump(NpmStep):
     def _lowered(
         self, at: NpmPosition, after: NpmPosition, packages: tuple[str, ...]
     ) -> NpmPosition:
-        """Copies that came in new, no higher than serves: a client takes the highest that an ask admits."""
-        was = {node.label for node in at.tree.nodes.values()}
+        """Lower new copies to what serves: a client takes the highest version that a range admits."""
+        former_labels = {node.label for node in at.tree.nodes.values()}
         wanted_versions: dict[tuple[str, str], str] = {}
         for floor in self.affected(at, *packages):
             for node in after.tree.of(floor.name):
-                if node.label not in was and not node.bundled:
+                if node.label not in former_labels and not node.bundled:
                     version = self._lowest(after, node, floor)
                     if version is not None:
                         wanted_versions[node.name, node.version] = version
@@ -416,18 +436,18 @@ class ParentBump(NpmStep):
         try:
             lower = self.resolver.resolve(after.files, wanted_versions)
         except RecipeError:
-            return after  # what serves is there; that a lower one would, was worth one question
+            return after  # this result serves; a lower version was worth one try
         is_worse = self.judge.problem(at, lower) or self.judge.is_nearer(lower, after)
         return after if is_worse else lower
 
     def _lowest(self, after: NpmPosition, node: Node, floor: Node) -> str | None:
-        """A version below a new copy's that would serve in its place."""
+        """Return a version below a new copy's that would serve instead, or None."""
         specs = [ask.spec for _, ask in self.targets.dependents(after.tree, node.key)]
 
         def fits(version: str) -> bool:
             return all(admits(spec, version) for spec in specs)
 
-        found = self.targets.lowest(floor, fits)
-        found = self.targets.checked(node.name, found) if found is not None else None
-        is_lower = found is not None and compare_versions(ECOSYSTEM, found, node.version) < 0
-        return found if is_lower and found is not None and fits(found) else None
+        lowest = self.targets.lowest(floor, fits)
+        lowest = self.targets.checked(node.name, lowest) if lowest is not None else None
+        is_lower = lowest is not None and compare_versions(ECOSYSTEM, lowest, node.version) < 0
+        return lowest if is_lower and lowest is not None and fits(lowest) else None

@@ -1,4 +1,4 @@
-"""A package.json without a lock: declared versions, raised as text. What they pull in isn't known."""
+"""A package.json without a lock: declared versions, raised as text. Their own requirements are unknown."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -38,7 +38,7 @@ def raise_pins(
     targets: Targets,
     installed: DependencyTree | None = None,
 ) -> ProjectFix | None:
-    """Each declaration that starts from an affected version, raised; None: there is none.
+    """Raise each declaration that starts from an affected version. Return None if there is none.
 
     ``installed``: a lock's tree. Then only declarations are raised that it does not answer, and that admit
     affected releases alone.
@@ -65,8 +65,8 @@ def raise_pins(
             left.append(unfixed(advisory, path, node, error, tried))
             continue
         texts[path] = files.text(path)
-        made = move(path, node, LadderStep.DIRECT_BUMP, version)
-        moves.append(made.model_copy(update={"range_admits": admits_safe}))
+        raised_move = move(path, node, LadderStep.DIRECT_BUMP, version)
+        moves.append(raised_move.model_copy(update={"range_admits": admits_safe}))
         cleared.append(_cleared(advisory, path, files, node, version))
     if not moves and not left:
         return None
@@ -80,7 +80,7 @@ def raise_pins(
 
 
 def _raised(files: Files, path: str, package: str, place: Declared, version: str) -> Files:
-    """One declaration raised; what the same manifest demands of its users must admit it."""
+    """Raise one declaration. Raises RecipeError, also if a peer range of the same manifest excludes it."""
     for where, peer in declarations(files, package):
         if (
             where == path
@@ -93,14 +93,15 @@ def _raised(files: Files, path: str, package: str, place: Declared, version: str
 
 
 def pinned(files: Files, advisory: Advisory) -> bool:
-    """Does a manifest declare an affected version, or something that can't be shown to be safe?"""
+    """Return whether a manifest declares an affected version, or one that can't be shown to be safe."""
     return next(_concerned(files, advisory), None) is not None
 
 
 def _concerned(
     files: Files, advisory: Advisory
 ) -> Iterator[tuple[str, str, Declared, RecipeError | None]]:
-    """Manifest, package and declaration of what starts from an affected version, or has a problem: that."""
+    """Yield (manifest, package, declaration, problem) for each declaration that starts from an affected
+    version, or has a problem."""
     for package in advisory.packages(ECOSYSTEM):
         for path, place in (*declarations(files, package), *_by_address(files, package)):
             start = floor(place.spec)
@@ -122,11 +123,11 @@ def only_affected(files: Files, advisory: Advisory, installed: DependencyTree) -
 def _admits_safe(advisory: Advisory, targets: Targets, package: str, spec: str) -> bool:
     """Return whether a range admits a release that is not affected: its floor, one that the advisory names,
     a published one, or one above all."""
-    named = (floor(spec), *fixed_versions(advisory, ECOSYSTEM, package), ABOVE_ALL)
-    published = (it.version for asked in (package,) for it in targets.releases(asked))
+    stated = (floor(spec), *fixed_versions(advisory, ECOSYSTEM, package), ABOVE_ALL)
+    published = (release.version for name in (package,) for release in targets.releases(name))
     return any(
         version is not None and admits(spec, version) and not _is_bad(advisory, package, version)
-        for version in chain(named, published)
+        for version in chain(stated, published)
     )
 
 
@@ -145,7 +146,7 @@ def _is_bad(advisory: Advisory, package: str, version: str) -> bool:
 
 
 def _by_address(files: Files, package: str) -> Iterator[tuple[str, Declared]]:
-    """Declarations of a package under another name, by the archive that they fetch."""
+    """Yield declarations of a package under another name, by the archive that they fetch."""
     for path, text in files.manifests.items():
         for place in every_declared(parse_manifest(path, text) if may_name(text, package) else {}):
             is_address = place.key != package and "://" in place.spec
@@ -156,7 +157,7 @@ def _by_address(files: Files, package: str) -> Iterator[tuple[str, Declared]]:
 def _problem(
     files: Files, advisory: Advisory, path: str, package: str, place: Declared
 ) -> RecipeError | None:
-    """Why a declaration can't be judged or raised; None where it can, or is of no concern."""
+    """Return why a declaration can't be judged or raised; None if it can, or if it does not matter."""
     start, what = floor(place.spec), foreign(place.spec)
     if what is not None:
         version = origin_of(place.spec).version if origin_of(place.spec).may_be(package) else None
@@ -202,7 +203,7 @@ def _target(targets: Targets, node: Node) -> str:
 def move(
     path: str, node: Node, step: LadderStep, after: str, declined: tuple[StepDeclined, ...] = ()
 ) -> Move:
-    """One version raised, by one step."""
+    """Return the move of one version by one step."""
     return Move(
         package=node.name,
         manifest=path,
@@ -224,7 +225,7 @@ def _cleared(advisory: Advisory, path: str, files: Files, node: Node, version: s
 
 
 def unfixed(advisory: Advisory, path: str, node: Node, error: RecipeError, tried: Tried) -> Left:
-    """One version that stays, and why."""
+    """Return one version that stays, and why."""
     return left_behind(
         advisory,
         ECOSYSTEM,

@@ -1,4 +1,4 @@
-"""Which version an affected copy is to get: the lowest safe one that serves."""
+"""Choice of the new version of an affected copy: the lowest safe one that serves."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -23,46 +23,46 @@ from fallback_tier.errors import RecipeError, ToolError
 
 @dataclass
 class Targets:
-    """Chooses versions for one resolution. ``registry`` None: the files and the advisory alone (offline).
+    """Chooses versions for one resolution; without a ``registry``, by the files and the advisory (offline).
 
-    ``only``: the version that somebody chose already; no other serves. ``ages``: the project's rules on the
-    age of releases: what they do not admit is not chosen.
+    ``only``: the version that was chosen already; no other serves. ``ages``: the project's rules on the age
+    of releases: a version that they do not admit is not chosen.
     """
 
     advisory: Advisory
     registry: NpmRegistry | None
     only: str | None = None
     ages: Ages = field(default_factory=lambda: Ages(ECOSYSTEM))
-    #: Why the registry could not be asked, once.
+    #: Why the registry could not be queried.
     notes: list[str] = field(default_factory=list)
     _better: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def prefer(self, package: str, version: str, better: str) -> None:
-        """A version turned out to be deprecated or not published, and another serves in its place."""
+        """Replace a version that turned out to be deprecated or not published by a better one."""
         self._better[package, version] = better
 
     def is_safe(self, package: str, version: str) -> bool:
-        """Not affected by anything in hand, and old enough."""
+        """Return whether a version is not affected by the advisory, and old enough."""
         affected = is_affected(self.advisory, ECOSYSTEM, package, version)
         return not affected and self.ages.admits(package, version)
 
     def named(
         self, package: str, above: str, tree: DependencyTree | None = None
     ) -> tuple[str, ...]:
-        """Safe versions above one that files and advisory name, lowest first.
+        """Return the safe versions above one that the tree or the advisory names, lowest first.
 
-        Those that the tree has already come first: they bring no new code.
+        Those that the tree has come before the others: they bring no new code.
         """
-        held = {node.version for node in tree.of(package)} if tree else set()
+        in_tree = {node.version for node in tree.of(package)} if tree else set()
         return (
-            *self._safe(package, held, above),
+            *self._safe(package, in_tree, above),
             *self._safe(package, self._named_fixed(package), above),
         )
 
     def published(self, package: str, above: str) -> tuple[str, ...]:
-        """Safe published versions above one, lowest first, deprecated ones last.
+        """Return the safe published versions above one, lowest first, deprecated ones last.
 
-        Empty where the registry may not or can't be asked.
+        Empty if the registry may not or can't be queried.
         """
         releases = [
             release
@@ -74,7 +74,7 @@ class Targets:
         return (*self._safe(package, good, above), *self._safe(package, old, above))
 
     def releases(self, package: str) -> tuple[Release, ...]:
-        """What the registry has of a package; nothing where it may not or can't be asked (noted)."""
+        """Return the registry's releases of a package; none if it may not or can't be queried (noted)."""
         if self.registry is None:
             return ()
         try:
@@ -86,26 +86,27 @@ class Targets:
             return ()
 
     def admits(self, package: str, spec: str, version: str) -> bool:
-        """As ``specs.admits``; a dist-tag admits what is not above the safe version that it names now."""
+        """Return whether a spec admits a version (``specs.admits``). A dist-tag admits versions up to the
+        one that it names now, if that is safe."""
         tag = split_alias(spec)[1]
         if self.registry is None or not is_tag(tag):
             return admits(spec, version)
         try:
-            named = self.registry.tags(package).get(tag)
+            tagged = self.registry.tags(package).get(tag)
         except (RecipeError, ToolError) as error:
             self.notes.append(error.problem)
             return False
-        is_known = named is not None and is_orderable(ECOSYSTEM, named)
+        is_known = tagged is not None and is_orderable(ECOSYSTEM, tagged)
         return (
             is_known
-            and self.is_safe(package, named or "")
-            and compare_versions(ECOSYSTEM, named or "", version) >= 0
+            and self.is_safe(package, tagged or "")
+            and compare_versions(ECOSYSTEM, tagged or "", version) >= 0
         )
 
     def dependents(self, tree: DependencyTree, key: str) -> tuple[tuple[Node, DependencyEdge], ...]:
-        """As ``DependencyTree.dependents``, with the ranges that the lock doesn't keep (pnpm's): a
-        published release asks for what it always asked for. Empty still where the registry may not or
-        can't be asked."""
+        """Return ``DependencyTree.dependents``, with the ranges that the lock doesn't record (pnpm's) from
+        the registry: those of a published release never change. They stay empty if the registry may not or
+        can't be queried."""
         return tuple(
             (
                 dependent,
@@ -117,13 +118,17 @@ class Targets:
         )
 
     def _with_registry_range(self, dependent: Node, ask: DependencyEdge) -> DependencyEdge:
-        found = (it for it in self.releases(dependent.name) if it.version == dependent.version)
-        release = next(found, None)
-        reported = {**release.peers, **release.asks} if release else {}
-        return ask._replace(spec=reported.get(ask.name, ask.spec))
+        matching = (
+            candidate
+            for candidate in self.releases(dependent.name)
+            if candidate.version == dependent.version
+        )
+        release = next(matching, None)
+        ranges = {**release.peers, **release.asks} if release else {}
+        return ask._replace(spec=ranges.get(ask.name, ask.spec))
 
     def bundled(self, package: str, version: str) -> tuple[Bundled, ...] | None:
-        """What a release has in its archive; None where that may not, or can't, be read (noted)."""
+        """Return what a release bundles in its archive; None if that may not or can't be read (noted)."""
         if self.registry is None:
             return None
         try:
@@ -133,9 +138,9 @@ class Targets:
             return None
 
     def prepare(self, package: str, version: str) -> None:
-        """What a release needs beside its bundle is in the client's cache then, as far as it can be had."""
+        """Put what a release needs besides its bundle into the client's cache, if it is available."""
         if self.registry is not None:
-            with suppress(RecipeError):  # the client that needs it says so
+            with suppress(RecipeError):  # the client that needs it reports that
                 self.registry.prepare(package, version)
 
     def lowest(
@@ -146,55 +151,59 @@ class Targets:
         tree: DependencyTree | None = None,
         ask: bool = True,
     ) -> str | None:
-        """The lowest safe version for a copy that ``fits``. ``ask``: the registry too, where needed.
+        """Return the lowest safe version for a copy that ``fits``, or None. ``ask``: query the registry, if
+        needed.
 
-        A pre-release serves in the place of a release only where nothing else does.
+        A pre-release replaces a release only if nothing else serves.
         """
         if self.only is not None:
             return self.only if fits(self.only) else None
-        named = list(filter(fits, self.named(node.name, node.version, tree)))
-        for version in named:
+        named_versions = list(filter(fits, self.named(node.name, node.version, tree)))
+        for version in named_versions:
             if not is_prerelease(ECOSYSTEM, version) or is_prerelease(ECOSYSTEM, node.version):
                 return version
-        if ask and (named or self._names_no_fix(node.name, node.version)):
-            found = next(filter(fits, self.published(node.name, node.version)), None)
-            if found is not None:
-                return found
-        return named[0] if named else None
+        if ask and (named_versions or self._names_no_fix(node.name, node.version)):
+            published = next(filter(fits, self.published(node.name, node.version)), None)
+            if published is not None:
+                return published
+        return named_versions[0] if named_versions else None
 
     def checked(self, package: str, version: str) -> str | None:
-        """The version if the registry has it undeprecated; else the lowest published safe one above what
-        it replaces that is as good. None: nothing published serves."""
+        """Return the version if the registry has it undeprecated, or knows no release; otherwise the lowest
+        safe release above it that is compatible with it. If there is none, return a deprecated version as
+        it is; instead of one that was never published, the lowest safe release above it, or None."""
         if self.only is not None:
             return version
-        known = {release.version: release for release in self.releases(package)}
-        if not known or (version in known and not known[version].deprecated):
+        release_by_version = {release.version: release for release in self.releases(package)}
+        if not release_by_version or (
+            version in release_by_version and not release_by_version[version].deprecated
+        ):
             return version
         higher = [
-            other
-            for other in known
-            if compare_versions(ECOSYSTEM, other, version) > 0
-            and not is_prerelease(ECOSYSTEM, other)
-            and not known[other].deprecated
-            and self.is_safe(package, other)
+            candidate
+            for candidate in release_by_version
+            if compare_versions(ECOSYSTEM, candidate, version) > 0
+            and not is_prerelease(ECOSYSTEM, candidate)
+            and not release_by_version[candidate].deprecated
+            and self.is_safe(package, candidate)
         ]
-        near = [other for other in higher if compatible(other, version)]
-        if near or version not in known:
+        near = [candidate for candidate in higher if compatible(candidate, version)]
+        if near or version not in release_by_version:
             return next(iter(near or higher), None)
-        return version  # deprecated, and no other of its range serves
+        return version  # deprecated, and no compatible release serves
 
     def _safe(self, package: str, versions: Iterable[str], above: str) -> list[str]:
-        found = (
+        safe = (
             version
             for version in set(versions)
             if is_orderable(ECOSYSTEM, version)
             and compare_versions(ECOSYSTEM, version, above) > 0
             and self.is_safe(package, version)
         )
-        return sorted(found, key=lambda version: (sort_key(ECOSYSTEM, version), version))
+        return sorted(safe, key=lambda version: (sort_key(ECOSYSTEM, version), version))
 
     def _names_no_fix(self, package: str, above: str) -> bool:
-        """Can a safe version be one that the record doesn't name? (``last_affected``, lists, limits.)"""
+        """Return whether an unnamed version may be safe (by ``last_affected``, lists or limits)."""
         entries = [e for e in self.advisory.affected if e.package and e.package.name == package]
         return not self.named(package, above) or any(
             event.last_affected is not None or event.limit is not None

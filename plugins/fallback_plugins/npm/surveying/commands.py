@@ -18,7 +18,7 @@ from fallback_plugins.shared.commands import SCRIPTS, SHELL_CELL, code_cells
 from fallback_plugins.shared.identity import is_aside
 from fallback_tier.repo import RepoContext
 
-#: Files with commands, package.json's scripts among them; scripts without an ending by their names.
+#: Files with commands, including package.json; scripts without a suffix, by their names.
 _FILES = re.compile(
     r"(?:.*/)?(?:(?:Docker|Container|Make|Jenkins|Vagrant|Earth|Proc)file[^/]*|\.?justfile"
     r"|[^/]+\.(?:dockerfile|sh|bash|zsh|ps1|bat|cmd|mk|nix|toml|ya?ml|jsonc)"
@@ -26,18 +26,19 @@ _FILES = re.compile(
     rf"|\.husky/[^/.]+|{SCRIPTS})",
     re.IGNORECASE,
 )
-#: Locks among these, each of which has a reader or is made from a manifest.
+#: Locks among these files: each has its own reader, or is made from a manifest.
 _LOCKS = re.compile(
     r"(?!\.github/)(?:.*/)?(?:[^/]*\.)?(?:pnpm-|conda-)?lock(?:\.[^/]+)?\.(?:toml|ya?ml|jsonc?)",
     re.IGNORECASE,
 )
 
-#: Programs and pages: of the first, calls that run a process; of both, what is loaded by address.
+#: Programs, searched for calls that run a process, and pages; both, for packages loaded by address.
 _PROGRAMS = re.compile(r".*\.(?:[cm]?[jt]sx?|vue|svelte|pyw?|ipynb)", re.IGNORECASE)
 _PAGES = re.compile(
     r".*\.(?:html?|ejs|hbs|pug|njk|jinja2?|twig|erb|php|astro|vue|svelte)", re.IGNORECASE
 )
-#: Calls in a program, those that run a process, and their arguments: texts, and what no call ends.
+#: Calls in a program, the names of those that run a process, and their arguments: texts, and characters
+#: that do not end a call.
 _CALL = re.compile(r"\b(\w{1,80})\s{0,20}[(`]|\$\s{0,20}`")
 _RUNS_PROCESS = re.compile(
     r"(?!\w*(?:error|exception|warning)$)\w*"
@@ -45,34 +46,34 @@ _RUNS_PROCESS = re.compile(
     re.IGNORECASE,
 )
 _ARGUMENTS = re.compile(r"(?:\"[^\"\n]{0,500}\"|'[^'\n]{0,500}'|`[^`]{0,2000}`|[^;){}]){0,500}")
-#: A command that a program gives a name, and what a template puts into a text.
+#: A command that a program assigns to a variable, and a placeholder in a template.
 _NAMED = re.compile(
     r"\w\s{1,20}=\s{1,20}(?:\"(?=[bnpy])([^\"\n]{0,500})\"|'(?=[bnpy])([^'\n]{0,500})'|`(?=[bnpy])([^`]{0,2000})`)"
 )
 _TEMPLATE = re.compile(r"\$\{[^{}\n]*\}")
-#: A line of a shell in a notebook.
+#: A shell line in a notebook.
 _SHELL_LINE = re.compile(r"^[ \t]*(?:!|%(?:sx|system)[ \t])(.*)", re.MULTILINE)
 
-#: An address, also one without a scheme, which begins a line or follows a quote.
+#: An address; one without a scheme only at the start of a line or after a quote.
 _ADDRESS = re.compile(
     r"(?:\bhttps?:|(?:^\s*|(?<=[\"'`=(,]))(?=//[\w-]{1,63}\.[\w.-]{1,200}/))[\w:/.@%+~,?&=*!-]+"
     r"|\bnpm:[\w@/.~^-]+"
 )
-#: pre-commit installs what a hook of node lists: releases by name and version.
+#: pre-commit installs the releases that a node hook lists, by name and version.
 _HOOKS = ".pre-commit-config.yaml"
 _RELEASE = re.compile(
     r"[-\[,]\s{0,200}[\"']?(?<![\w.-])((?:@[\w.-]{1,214}/)?[\w.-]{1,214}@\d[\w.+-]*)"
 )
-#: A minified line is no source.
+#: Characters of a line; longer ones are minified, not source code.
 _MAX_LINE = 5_000
 
 #: An expression that CI replaces.
 _EXPRESSION = re.compile(r"\$\{\{[^{}\n]*\}\}")
 _REMARK = re.compile(r"\s*(?://(?![\w-]{1,63}\.[\w.-]{1,200}/)|/?\*|#|<!--)")
-#: Lines that a tool drops before it joins those that end in a backslash.
+#: Lines that a tool drops before it joins lines that end in a backslash.
 _COMMENT = re.compile(r"^[ \t]*#.*\n?", re.MULTILINE)
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n")
-#: Keys of JSON: each value is a separate line. Prose is dropped.
+#: Keys of JSON, replaced so that each value is a separate line, and prose, dropped.
 _KEY = re.compile(
     r"\"(?:name|description)\"\s*:\s*\"(?:[^\"\\\n]|\\.)*\"|\"(?:[^\"\\\n]|\\.){0,214}\"\s*:\s*"
 )
@@ -82,12 +83,12 @@ _PROSE = re.compile(r"\s*(?:#|//|(?:-\s*)?\"?(?:name|description)\"?\s*:)")
 _ENDS = re.compile(r"&&|\|\||[;|()&<>]|\s#")
 _WORD = re.compile(r"[^\s\"'`,\[\]\\]+")
 
-#: A quoted argument with a range, and letters of it that mean something else outside of quotes.
+#: A quoted argument with a range, and its characters that mean something else outside of quotes.
 _QUOTED = re.compile(r"(['\"])((?:@?[\w./-]+@)?[<>=^~][^'\"]*)\1")
 _HIDDEN = str.maketrans(" |<>", "\0\1\2\3")
 _SHOWN = str.maketrans("\0\1\2\3", " |<>")
 
-#: Clients by program, programs that run a package's own, and verbs that install or run packages.
+#: Clients by program; programs that run a package's own program; verbs that install or run packages.
 _CLIENTS = {
     "npm": "npm",
     "npx": "npm",
@@ -133,9 +134,10 @@ _SETTINGS = {
 }
 _GLOBAL = re.compile(r"\s(?:-g|--global|global)\b")
 
-#: Most paths that a file's commands copy or remove, of each kind: each command keeps those before it.
+#: Most paths that a file's commands copy or remove, of each kind, as each command keeps the earlier ones.
 _MAX_PATHS = 300
-#: What an image gets, and what of it (or of a checkout) is removed before an install.
+#: Files that build an image, what they copy into it, and what is removed from it (or from a checkout)
+#: before an install.
 _IMAGE = re.compile(r"(?:.*/)?(?:(?:Docker|Container)file[^/]*|[^/]+\.dockerfile)")
 _STAGE = re.compile(
     r"\s*FROM\s+(?:--\S+\s+)*(?P<base>\S+)(?:\s+AS\s+(?P<name>\S+))?", re.IGNORECASE
@@ -145,7 +147,7 @@ _MOUNTED = re.compile(r"--mount=\S{0,500}type=bind\S*")
 _MOUNT_OF = re.compile(r"(?:source|src)=([^,\s]+)")
 _REMOVES = re.compile(r"\b(?:rm|del|unlink|rimraf)\b(?P<words>.*)")
 
-#: A version that is a variable, and what gives a variable its version.
+#: A version that is a variable, and an assignment of a version to a variable.
 _VARIABLE = re.compile(r"(?<=@)\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
 _GIVEN = re.compile(
     r"\b(\w{1,100})(?=(?:[ \t]{0,20}(?:[:?]?=|:)|[ \t])[ \t]{0,20}[\"']?v?(\d[\w.+-]{0,99}))"
@@ -154,7 +156,7 @@ _GIVEN = re.compile(
 
 @dataclass(frozen=True)
 class ClientCommand:
-    """One command of a client. ``text``: as its file has it; ``packages``: name → spec, empty for none, of
+    """One command of a client. ``text``: as in its file; ``packages``: name → spec, empty for none, of
     packages that it installs or runs; ``is_run``: it runs them, and takes a project's own first.
     ``installs``: it installs the project."""
 
@@ -170,8 +172,8 @@ class ClientCommand:
 
 @dataclass(frozen=True)
 class _Unlocked:
-    """A command that may find no lock. ``copied``: what an image has got by then; None: the checkout, of
-    which the files with the names in ``removed`` are gone. ``updates``: it takes the lock for no answer."""
+    """A command that may run without a lock. ``copied``: paths that the image has by then; None: it runs in
+    the checkout. ``removed``: paths that are removed before. ``updates``: it does not keep to the lock."""
 
     path: str
     client: str
@@ -180,17 +182,21 @@ class _Unlocked:
     copied: tuple[str, ...] | None
 
     def lacks(self, repo: RepoContext, lock: str) -> bool:
-        """Return whether it installs the lock's project without the lock."""
-        if self.updates or any(f"/{lock}".endswith(f"/{_plain(it)}") for it in self.removed):
+        """Return whether the command installs the lock's project without the lock."""
+        if self.updates or any(f"/{lock}".endswith(f"/{_plain(name)}") for name in self.removed):
             return True
         if self.copied is None:
             return False
-        manifests = [it for it in repo.tracked_files if PurePosixPath(it).name == MANIFEST]
+        manifests = [
+            tracked for tracked in repo.tracked_files if PurePosixPath(tracked).name == MANIFEST
+        ]
         for context in map(str, PurePosixPath(self.path).parents):
-            got = [it for it in manifests if self._has(repo, context, it)]
-            if got:
-                own = str(PurePosixPath(lock).with_name(MANIFEST))
-                return own in got and not self._has(repo, context, lock)
+            copied_manifests = [
+                manifest for manifest in manifests if self._has(repo, context, manifest)
+            ]
+            if copied_manifests:
+                own_manifest = str(PurePosixPath(lock).with_name(MANIFEST))
+                return own_manifest in copied_manifests and not self._has(repo, context, lock)
         return False
 
     def _has(self, repo: RepoContext, context: str, path: str) -> bool:
@@ -199,36 +205,36 @@ class _Unlocked:
             return False
         folders = [*map(str, PurePosixPath(inside).parents)]
         is_got = any(
-            fnmatchcase(it, _plain(source))
+            fnmatchcase(candidate, _plain(source))
             for source in self.copied or ()
-            for it in (inside, *folders)
+            for candidate in (inside, *folders)
         )
         return is_got and not self._is_left_out(repo, context, inside)
 
     def _is_left_out(self, repo: RepoContext, context: str, path: str) -> bool:
         """Return whether .dockerignore leaves the path out; its last matching line decides."""
-        own = f"{self.path}.dockerignore"
-        listed = own if repo.has(own) else str(PurePosixPath(context) / ".dockerignore")
-        left = False
+        own_list = f"{self.path}.dockerignore"
+        listed = own_list if repo.has(own_list) else str(PurePosixPath(context) / ".dockerignore")
+        is_ignored = False
         for line in map(str.strip, readable_text(repo, listed).splitlines()):
             if not line or line.startswith("#"):
                 continue
             pattern = _plain(line.removeprefix("!")).removeprefix("**/")
             names = [path, *map(str, PurePosixPath(path).parents[:-1])]
-            names += [PurePosixPath(it).name for it in names] if "**/" in line else []
-            if any(fnmatchcase(it, pattern) for it in names):
-                left = not line.startswith("!")
-        return left
+            names += [PurePosixPath(name).name for name in names] if "**/" in line else []
+            if any(fnmatchcase(name, pattern) for name in names):
+                is_ignored = not line.startswith("!")
+        return is_ignored
 
 
 def _plain(path: str) -> str:
-    """Return a path of an image's or a shell's command, relative to the root of its files."""
+    """Return a path in a command of an image or a shell, relative to the root of its files."""
     return posixpath.normpath(path.strip("/") or ".")
 
 
 @dataclass(frozen=True)
 class Commands:
-    """All of a repository. ``lines``: (path, line) of every line of its files, but for prose."""
+    """All commands of a repository. ``lines``: (path, line) of each line of its files, except prose."""
 
     found: tuple[ClientCommand, ...]
     lines: tuple[tuple[str, str], ...]
@@ -236,7 +242,7 @@ class Commands:
 
     @classmethod
     def of(cls, repo: RepoContext) -> "Commands":
-        """Those of tracked files, but for samples and tests; searched once."""
+        """Return the commands in tracked files, except samples and tests; searched once."""
         return repo.once("npm commands", lambda: cls._search(repo))
 
     @classmethod
@@ -248,22 +254,24 @@ class Commands:
             and not is_aside(path)
             for line in _lines(repo, path)
         )
-        found = (one for path, line in lines for one in _commands(path, line))
-        return cls(tuple(dict.fromkeys(found)), lines, tuple(dict.fromkeys(_unlocked(lines))))
+        commands = (command for path, line in lines for command in _commands(path, line))
+        return cls(tuple(dict.fromkeys(commands)), lines, tuple(dict.fromkeys(_unlocked(lines))))
 
     def installers(self, folder: str) -> frozenset[str]:
-        """Clients that may install the project of a folder."""
+        """Return the clients that may install the project of a folder."""
         return frozenset(
-            it.client for it in self.found if it.installs and _is_about(it.path, folder)
+            command.client
+            for command in self.found
+            if command.installs and _is_about(command.path, folder)
         )
 
     def ignore_lock(self, repo: RepoContext, lock: str, client: str) -> bool:
         """Return whether a command or setting makes the client ignore a project's lock."""
         folder = str(PurePosixPath(lock).parent)
-        if any(it.client == client and it.lacks(repo, lock) for it in self.unlocked):
+        if any(command.client == client and command.lacks(repo, lock) for command in self.unlocked):
             return True
-        for (name, whose), setting in _SETTINGS.items():
-            if whose == client and setting.search(readable_text(repo, in_folder(folder, name))):
+        for (name, reader), setting in _SETTINGS.items():
+            if reader == client and setting.search(readable_text(repo, in_folder(folder, name))):
                 return True
         pattern = _IGNORES.get(client)
         return pattern is not None and any(
@@ -285,33 +293,34 @@ def _lines(repo: RepoContext, path: str) -> Iterator[str]:
         text = _EXPRESSION.sub("$_", _CONTINUED.sub(" ", _with_values(text)))
         if path.endswith((".json", ".jsonc")) and not path.endswith("bower.json"):
             text = _KEY.sub("\n", text)
-        lines = [it for it in text.splitlines() if not _PROSE.match(it)]
+        lines = [line for line in text.splitlines() if not _PROSE.match(line)]
         if PurePosixPath(path).name == _HOOKS:
-            yield from (f"npm install {it}" for it in _RELEASE.findall("\n".join(lines)))
-        yield from (it.rstrip(" }],") for it in lines)
+            yield from (f"npm install {release}" for release in _RELEASE.findall("\n".join(lines)))
+        yield from (line.rstrip(" }],") for line in lines)
     elif _PROGRAMS.fullmatch(path) or _PAGES.fullmatch(path):
         text = readable_text(repo, path)
         text = _code_of_cells(text) if path.endswith(".ipynb") else text
-        lines = [it for it in text.splitlines() if not _REMARK.match(it)]
+        lines = [line for line in text.splitlines() if not _REMARK.match(line)]
         for line in lines if "npm" in text or "//" in text else ():
             if len(line) <= _MAX_LINE:
                 yield from map(str.strip, _ADDRESS.findall(line))
-        if _PROGRAMS.fullmatch(path) and any(it in text for it in _CLIENTS):
+        if _PROGRAMS.fullmatch(path) and any(program in text for program in _CLIENTS):
             yield from _started(_TEMPLATE.sub("$_", "\n".join(lines)))
 
 
 def _code_of_cells(text: str) -> str:
-    """Return a notebook's code, lines of a shell's cell after ``!``; its text if it can't be read."""
+    """Return a notebook's code, lines of shell cells after ``!``; its whole text if it can't be read."""
     with suppress(ValueError, LookupError, TypeError, RecursionError):
         return "\n".join(
-            it.replace("\n", "\n!") if SHELL_CELL.match(it) else it for it in code_cells(text)
+            cell.replace("\n", "\n!") if SHELL_CELL.match(cell) else cell
+            for cell in code_cells(text)
         )
     return text
 
 
 def _started(text: str) -> Iterator[str]:
-    """Yield the commands of a program: arguments of calls that run a process, what a notebook's shell runs,
-    and, if there is any such call, texts with a name that begin as a command."""
+    """Yield the commands of a program: arguments of calls that run a process, shell lines of a notebook,
+    and, if there is any such call, texts in variables that begin like a command."""
     end = 0
     for call in _CALL.finditer(text):
         if call.start() < end or not _RUNS_PROCESS.match(call[1] or ""):
@@ -320,8 +329,8 @@ def _started(text: str) -> Iterator[str]:
             end = arguments.end()
             yield " ".join(arguments[0].split())
     yield from _SHELL_LINE.findall(text)
-    for named in _NAMED.finditer(text) if end else ():
-        words = (named[1] or named[2] or named[3] or "").split()
+    for match in _NAMED.finditer(text) if end else ():
+        words = (match[1] or match[2] or match[3] or "").split()
         if len(words) > 1 and words[0] in _CLIENTS:
             yield " ".join(words)
 
@@ -330,20 +339,21 @@ def _with_values(text: str) -> str:
     """Return the text with variables of one version replaced by it."""
     if not _VARIABLE.search(text):
         return text
-    given: dict[str, set[str]] = {}
+    versions_by_variable: dict[str, set[str]] = {}
     for name, version in _GIVEN.findall(text):
-        given.setdefault(name, set()).add(version)
+        versions_by_variable.setdefault(name, set()).add(version)
 
     def value(match: re.Match[str]) -> str:
-        versions = given.get(match[1] or match[2] or match[3], set())
+        versions = versions_by_variable.get(match[1] or match[2] or match[3], set())
         return next(iter(versions)) if len(versions) == 1 else match[0]
 
     return _VARIABLE.sub(value, text)
 
 
 def _unlocked(lines: Iterable[tuple[str, str]]) -> Iterator[_Unlocked]:
-    """Yield the commands that may find no lock. A manifest's have the lock that is committed with it."""
-    for path, group in groupby(lines, key=lambda it: it[0]):
+    """Yield the commands that may run without a lock. Those in a manifest have the lock that is committed
+    with it."""
+    for path, group in groupby(lines, key=lambda pair: pair[0]):
         if PurePosixPath(path).name == MANIFEST:
             continue
         removed: dict[str, None] = {}
@@ -353,24 +363,30 @@ def _unlocked(lines: Iterable[tuple[str, str]]) -> Iterator[_Unlocked]:
             if stage := _STAGE.match(line):
                 copied = [*stages.get(stage["base"].lower(), ())]
                 stages[(stage["name"] or "").lower()] = copied
-            copied += [it for it in _got(line) if it not in copied and len(copied) < _MAX_PATHS]
+            copied += [
+                source for source in _got(line) if source not in copied and len(copied) < _MAX_PATHS
+            ]
             for segment in _ENDS.split(line):
                 for match in _REMOVES.finditer(segment):
                     removed |= dict.fromkeys(
                         _WORD.findall(match["words"])[: _MAX_PATHS - len(removed)]
                     )
-                for one in _commands(path, segment):
-                    if one.updates or (one.installs and one.text.split()[1:2] != ["ci"]):
-                        got = tuple(copied) if _IMAGE.fullmatch(path) else None
-                        yield _Unlocked(path, one.client, one.updates, tuple(removed), got)
+                for command in _commands(path, segment):
+                    if command.updates or (
+                        command.installs and command.text.split()[1:2] != ["ci"]
+                    ):
+                        image_paths = tuple(copied) if _IMAGE.fullmatch(path) else None
+                        yield _Unlocked(
+                            path, command.client, command.updates, tuple(removed), image_paths
+                        )
 
 
 def _got(line: str) -> Iterator[str]:
     """Yield the paths that an image's instruction copies; "." for those of another stage."""
     if copies := _COPIES.match(line):
         words = _WORD.findall(copies["words"])
-        plain = [it for it in words if not it.startswith("--")]
-        yield from ["."] if any(it.startswith("--from=") for it in words) else plain[:-1]
+        plain = [word for word in words if not word.startswith("--")]
+        yield from ["."] if any(word.startswith("--from=") for word in words) else plain[:-1]
     for mount in _MOUNTED.findall(line):
         yield from _MOUNT_OF.findall(mount) or ["."]
 
@@ -416,10 +432,12 @@ def _command(path: str, program: str, words: list[str]) -> ClientCommand:
         arguments = plain[plain.index(verbs[0]) + 1 :]
     elif verbs[0] in _CREATES:
         is_run = True
-        arguments = [_created(it) for it in plain[plain.index(verbs[0]) + 1 :][:1]]
-    is_open = any("@$" in it[1:] for it in arguments)
-    arguments = [it.partition("@$")[0] if "@$" in it[1:] else it for it in arguments]
-    packages = tuple(sorted({_split(it) for it in arguments if _is_package(it)}))
+        arguments = [_created(argument) for argument in plain[plain.index(verbs[0]) + 1 :][:1]]
+    is_open = any("@$" in argument[1:] for argument in arguments)
+    arguments = [
+        argument.partition("@$")[0] if "@$" in argument[1:] else argument for argument in arguments
+    ]
+    packages = tuple(sorted({_split(argument) for argument in arguments if _is_package(argument)}))
     text = " ".join(words)
     is_local = _GLOBAL.search(text) is None
     is_plain = verbs[0] in _INSTALLS or (client == "yarn" and not plain)
@@ -432,8 +450,8 @@ def _created(argument: str) -> str:
     """Return the package that ``npm init`` and ``create`` run for a name."""
     name, version = _split(argument)
     scope, _, rest = name.partition("/") if name.startswith("@") else ("", "", name)
-    made = "/".join(filter(None, (scope, f"create-{rest}" if rest else "create")))
-    return f"{made}@{version}" if version else made
+    package = "/".join(filter(None, (scope, f"create-{rest}" if rest else "create")))
+    return f"{package}@{version}" if version else package
 
 
 def _split(argument: str) -> tuple[str, str]:
@@ -443,5 +461,5 @@ def _split(argument: str) -> tuple[str, str]:
 
 def _is_package(argument: str) -> bool:
     name, spec = _split(argument)
-    is_other = argument.startswith(".") or any(it in argument for it in "${}*") or foreign(spec)
+    is_other = argument.startswith(".") or any(char in argument for char in "${}*") or foreign(spec)
     return not is_other and is_package_name(name) and not name.endswith((".tgz", ".tar.gz"))

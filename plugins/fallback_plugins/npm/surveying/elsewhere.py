@@ -1,5 +1,5 @@
-"""What installs affected npm packages besides the projects: commands with packages as arguments, addresses
-that pages and programs load, lists of hooks and tools, manifests that only pnpm reads, and locks that only
+"""Sources of affected npm packages other than projects: commands with packages as arguments, addresses that
+pages and programs load, lists of hooks and tools, manifests that only pnpm reads, and locks that only
 their own client reads in a workspace's member (ADR-0106).
 """
 
@@ -43,7 +43,7 @@ _ONLY_PNPM = {
     ),
 }
 
-#: An address in a line, what of it comes before the ending of its file, and packages of a scope in it.
+#: An address in a line, its part before the suffix of a file, and packages with a scope in it.
 _ADDRESS = re.compile(r"//[^\s\"'`<>]+")
 _FILE = re.compile(r"(.*)\.(?:[cm]?js|css)\b")
 _SCOPED = re.compile(r"(?<![\w.-])@[\w.-]{1,214}/[\w.-]{1,214}")
@@ -64,7 +64,7 @@ class Elsewhere:
     repo: RepoContext
     advisory: Advisory
     clients: ClientRunner
-    #: The base commit, whose fix may have resolved the same commands already; None: this is it.
+    #: The base commit, whose fix may have resolved the same commands already; None: ``repo`` is.
     base: RepoContext | None = None
 
     @property
@@ -75,60 +75,66 @@ class Elsewhere:
         yield from self._locks()
 
     def resolved(self, notes: list[str]) -> Iterator[tuple[str, RecipeError]]:
-        """Yield the same of what a command's packages require: each command is resolved as a project that
-        requires them. One that can't be resolved cannot be shown to concern the advisory, and is noted."""
-        named = {path for path, _ in self._named()}
-        left = [it for it in self.open_commands if it.path not in named]
-        for asked, command in enumerate(left, 1):
+        """Yield the same for what commands' packages require: each command is resolved as a project that
+        requires them. One that can't be resolved can't be shown to concern the advisory, and is noted."""
+        named_paths = {path for path, _ in self._named()}
+        commands = [command for command in self.open_commands if command.path not in named_paths]
+        for tried, command in enumerate(commands, 1):
             try:
-                found = self._brought_in(command)
+                package = self._brought_in(command)
             except (RecipeError, RepositoryError, ToolError) as error:
                 is_unanswered = not (self.repo.settings.offline or _is_answered(error))
-                skipped = left[asked:] if is_unanswered else []
+                skipped = commands[tried:] if is_unanswered else []
                 notes.extend(
-                    f"What `{it.text}` in {it.path} installs was not resolved."
-                    for it in (command, *skipped)
+                    f"What `{unresolved.text}` in {unresolved.path} installs was not resolved."
+                    for unresolved in (command, *skipped)
                 )
                 if is_unanswered:
                     return
                 continue
-            if found is not None:
+            if package is not None:
                 which = (
                     "or another version, by a variable" if command.is_open else "which is affected"
                 )
-                what = f"installs {found.name} {found.version}, {which}"
+                what = f"installs {package.name} {package.version}, {which}"
                 yield command.path, self._unknown(command.path, f"`{command.text}`", what)
 
     def _brought_in(self, command: ClientCommand) -> ResolvedPackage | None:
-        """The first affected package of a command; if a variable decides its versions, the first of the
-        advisory's in any version: another release may require another."""
-        asked = {name: spec or "latest" for name, spec in command.packages}
+        """Return the first affected package that a command installs, or None. If a variable decides its
+        versions, any version of the advisory's packages counts: another release may require another."""
+        specs = {name: spec or "latest" for name, spec in command.packages}
         has_settings = self.repo.has(".npmrc")
         settings = {".npmrc": readable_text(self.repo, ".npmrc")} if has_settings else None
         files = Files(
             ".",
-            {MANIFEST: json.dumps({"name": "command", "version": "0.0.0", "dependencies": asked})},
+            {MANIFEST: json.dumps({"name": "command", "version": "0.0.0", "dependencies": specs})},
             settings=settings,
         )
         base = self.base or self.repo
-        made = CommandResolution(files, None, self.clients, base).resolution
+        resolution = CommandResolution(files, None, self.clients, base).resolution
         names = {*self.advisory.packages(ECOSYSTEM)} if command.is_open else set[str]()
-        own = {name for name, _ in command.packages}
-        named = (one for name in sorted(names - own) for one in made.by_name.get(name, ()))
-        return next(chain(named, made.affected(self.advisory)), None)
+        own_names = {name for name, _ in command.packages}
+        listed = (
+            package
+            for name in sorted(names - own_names)
+            for package in resolution.by_name.get(name, ())
+        )
+        return next(chain(listed, resolution.affected(self.advisory)), None)
 
     @property
     def open_commands(self) -> tuple[ClientCommand, ...]:
-        """Commands that install or run packages which no project of the repository installs, each once."""
+        """Return commands that install or run packages which no project installs, each once."""
         texts = [
-            readable_text(self.repo, it) for it in self.repo.tracked_files if it.endswith(MANIFEST)
+            readable_text(self.repo, path)
+            for path in self.repo.tracked_files
+            if path.endswith(MANIFEST)
         ]
-        found = {
-            one.packages: one
-            for one in reversed(Commands.of(self.repo).found)
-            if one.packages and not (one.is_run and self._is_own(one, texts))
+        commands = {
+            command.packages: command
+            for command in reversed(Commands.of(self.repo).found)
+            if command.packages and not (command.is_run and self._is_own(command, texts))
         }
-        return tuple(reversed(found.values()))
+        return tuple(reversed(commands.values()))
 
     @staticmethod
     def _is_own(command: ClientCommand, manifests: list[str]) -> bool:
@@ -141,7 +147,7 @@ class Elsewhere:
     def _named(self) -> Iterator[tuple[str, RecipeError]]:
         packages = self.advisory.packages(ECOSYSTEM)
         for path, line in Commands.of(self.repo).lines if packages else ():
-            for package in (it for it in packages if it in line):
+            for package in (name for name in packages if name in line):
                 is_command = _INSTALLS.search(line) is not None
                 specs = _specs(path, line, package, is_command=is_command)
                 for spec in dict.fromkeys(specs):
@@ -155,11 +161,13 @@ class Elsewhere:
         """Yield the manifests that only pnpm reads, and that no lock of it answers."""
         for path in self.repo.tracked_files:
             pure = PurePosixPath(path)
-            asks = _ONLY_PNPM.get(pure.name)
-            if asks is None or is_aside(path) or "node_modules" in pure.parts:
+            pattern = _ONLY_PNPM.get(pure.name)
+            if pattern is None or is_aside(path) or "node_modules" in pure.parts:
                 continue
-            is_locked = any(self.repo.has(in_folder(str(it), PNPM_LOCK)) for it in pure.parents)
-            if asks.search(readable_text(self.repo, path)) and not is_locked:
+            is_locked = any(
+                self.repo.has(in_folder(str(folder), PNPM_LOCK)) for folder in pure.parents
+            )
+            if pattern.search(readable_text(self.repo, path)) and not is_locked:
                 reason = (
                     f"{path} is a manifest that only pnpm reads, and no pnpm-lock.yaml answers it."
                 )
@@ -174,8 +182,8 @@ class Elsewhere:
                 texts = {manifest: self.repo.read_text(manifest)}
                 files = Files(folder, texts, lock, self.repo.read_text(lock))
                 tree = client_for(lock, self.clients).tree(files)
-                held = (it.label for it in tree.affected(self.advisory, ECOSYSTEM))
-                why = next((f"it holds {label}" for label in held), "")
+                labels = (node.label for node in tree.affected(self.advisory, ECOSYSTEM))
+                why = next((f"it holds {label}" for label in labels), "")
             except (RecipeError, RepositoryError) as error:
                 why = error.problem.rstrip(".")
             if why:
@@ -231,7 +239,7 @@ def _loaded(address: str, name: str) -> Iterator[str]:
 
 
 def _is_answered(error: RecipeError | RepositoryError | ToolError) -> bool:
-    """Return whether a registry answered, or none was asked. Other failures would repeat."""
+    """Return whether a registry answered, or none was queried. Other failures would repeat."""
     return isinstance(error, RecipeError) and (
-        is_refused(error) or any(it.kind not in _OF_REGISTRIES for it in error.blockers)
+        is_refused(error) or any(blocker.kind not in _OF_REGISTRIES for blocker in error.blockers)
     )

@@ -29,8 +29,8 @@ from fallback_plugins.npm.manifests.specs import LOCAL
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
-#: A place on this machine, in a manifest or a lock: after a prefix, or as a path that a client knows by
-#: itself. npm's own locks are parsed for the latter: they have thousands of quoted words.
+#: A path on this machine in a manifest or a lock: after a prefix, or one that a client recognises without a
+#: prefix. For the latter, npm's own locks are parsed: they have thousands of quoted texts.
 _PREFIXED = re.compile(r"(?:file|link|portal):([^\s\"',)}#]+)")
 _PLAIN = re.compile(r"[\"'](\.{1,2}/[^\"'\s]*|[^\"':\s]+\.(?:tgz|tar\.gz|tar))[\"']")
 
@@ -58,13 +58,13 @@ _SCRIPT = re.compile(
 _BANNER = re.compile(r"\bv?(?P<version>\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?)\b")
 _BANNER_CHARS = 400
 
-#: What an action runs.
+#: The script that an action runs.
 _RUNS = re.compile(r"^\s+(?:main|pre|post):\s*[\"']?(?P<path>[^\"'#\s]+)", re.MULTILINE)
 
-#: A line that no person wrote (characters).
+#: Characters of a line that no person wrote.
 _LONG_LINE = 5_000
 
-#: Built files that are searched for bundled code; a site can have thousands.
+#: Most built files that are searched for bundled code; a site can have thousands.
 MAX_BUNDLES = 300
 
 
@@ -81,11 +81,11 @@ def local_copies(
     repo: RepoContext, manifests: Iterable[str], locks: Iterable[str], packages: Collection[str]
 ) -> Iterator[LocalCopy]:
     """Yield the advisory's packages that manifests and locks take from the repository's own archives and
-    folders. Members of a workspace are among ``manifests``, and are no copies. Raises RecipeError for an
+    folders. Members of a workspace are among ``manifests``, and are not copies. Raises RecipeError for an
     archive that can't be read and may hold one."""
-    own = {*manifests}
+    project_manifests = {*manifests}
     seen = set()
-    for source in (*own, *locks):
+    for source in (*project_manifests, *locks):
         for path in _local_paths(repo, source):
             if path in seen:
                 continue
@@ -93,21 +93,21 @@ def local_copies(
             manifest = in_folder(path, MANIFEST)
             if path.endswith(_ARCHIVES) and repo.has(path):
                 yield from _in_archive(repo, path, packages)
-            elif repo.has(manifest) and manifest not in own:
+            elif repo.has(manifest) and manifest not in project_manifests:
                 yield from _in_folder(repo, path, manifest, packages)
 
 
 def local_folders(repo: RepoContext, manifests: Iterable[str], below: str) -> Iterator[str]:
-    """Yield the package.json of each folder below another one that the manifests, or those of such folders,
-    name as a package. Members of a workspace are among ``manifests``."""
-    own = dict.fromkeys(manifests)
-    waiting = [*own]
+    """Yield the package.json of each folder in ``below`` that the manifests, or those of such folders, name
+    as a package. Members of a workspace are among ``manifests``."""
+    seen = dict.fromkeys(manifests)
+    waiting = [*seen]
     while waiting:
         for path in _local_paths(repo, waiting.pop()):
             manifest = in_folder(path, MANIFEST)
             is_below = below == "." or path.startswith(f"{below}/")
-            if manifest not in own and is_below and repo.has(manifest):
-                own[manifest] = None
+            if manifest not in seen and is_below and repo.has(manifest):
+                seen[manifest] = None
                 waiting.append(manifest)
                 yield manifest
 
@@ -121,7 +121,7 @@ def local_archives(repo: RepoContext, sources: Iterable[str], folder: str) -> di
     archives: dict[str, bytes] = {}
     size = 0
     prefix = "" if folder == "." else f"{folder}/"
-    for path in dict.fromkeys(it for source in sources for it in _local_paths(repo, source)):
+    for path in dict.fromkeys(path for source in sources for path in _local_paths(repo, source)):
         is_archive = path.endswith(_ARCHIVES) and path.startswith(prefix) and repo.has(path)
         file = repo.tree.find(path) if is_archive else None
         if file is None:
@@ -155,8 +155,8 @@ def _unreached(repo: RepoContext, packages: Collection[str]) -> Iterator[LocalCo
             if folders & (_BUILT | _VENDORED) and read < MAX_BUNDLES:
                 read += 1
                 text = readable_text(repo, path)
-                named = (one for one in packages if f"{MODULES}{one}/" in text)
-                yield from (LocalCopy(path, one, None) for one in named)
+                bundled = (package for package in packages if f"{MODULES}{package}/" in text)
+                yield from (LocalCopy(path, package, None) for package in bundled)
 
 
 def running_bundle(repo: RepoContext, folder: str, package: str) -> str | None:
@@ -172,7 +172,7 @@ def running_bundle(repo: RepoContext, folder: str, package: str) -> str | None:
                 repo, normpath(PurePosixPath(path).parent / "licenses.txt")
             ):
                 return path
-            # Written by a bundler, or unread for its size: it does not say what it contains.
+            # Written by a bundler, or unread for its size: what it contains is unknown.
             if not text or max(map(len, text.splitlines())) > _LONG_LINE:
                 return path
     return None
@@ -191,15 +191,15 @@ def _in_name(repo: RepoContext, path: str, packages: Collection[str]) -> Iterato
 
 
 def _in_archive(repo: RepoContext, path: str, packages: Collection[str]) -> Iterator[LocalCopy]:
-    place = repo.tree.find(path)
+    archive = repo.tree.find(path)
     try:
-        found = packed_in(place, path) if place is not None else None
+        contents = packed_in(archive, path) if archive is not None else None
     except RecipeError:
         origin = origin_of(path)
         if origin.version is None or any(map(origin.may_be, packages)):
             raise
         return
-    for packed in found or ():
+    for packed in contents or ():
         if packed.name in packages:
             yield LocalCopy(path, packed.name, packed.version)
 
@@ -223,14 +223,14 @@ def _paths_named_in(repo: RepoContext, source: str) -> Iterator[str]:
     try:
         text = repo.read_text(source)
     except RepositoryError:
-        return  # said of the file itself
-    named = _PREFIXED.findall(text) if any(it in text for it in LOCAL) else []
+        return  # reported for the file itself
+    paths = _PREFIXED.findall(text) if any(prefix in text for prefix in LOCAL) else []
     if PurePosixPath(source).name in LOCKS:
-        with suppress(RecipeError):  # said of the lock itself
+        with suppress(RecipeError):  # reported for the lock itself
             addresses = (address_of(entry) for _, entry in entries_of(parse_lock(text, source)))
-            named += [it for it in addresses if it and ":" not in it]
+            paths += [address for address in addresses if address and ":" not in address]
     else:
-        named += _PLAIN.findall(text)
+        paths += _PLAIN.findall(text)
     folder = PurePosixPath(source).parent
-    for path in dict.fromkeys(named):
+    for path in dict.fromkeys(paths):
         yield normpath(folder / unquote(path.replace("\\/", "/")))

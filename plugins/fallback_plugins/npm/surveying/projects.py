@@ -39,9 +39,9 @@ from fallback_tier.repo import RepoContext
 
 _NPMRC = ".npmrc"
 
-#: Of a repository's .npmrc only these are read, rules on the age of releases (``AGE_LINE``), and registries
-#: of scopes, which are held against the user's own configuration (``scopes``): any other line can name a
-#: program, or redirect what it likes.
+#: Lines of a repository's .npmrc that are read. Rules on the age of releases (``AGE_LINE``) are read too,
+#: and registries of scopes, which are compared with the user's own configuration (``scopes``). Any other
+#: line is dropped: it can name a program, or redirect requests.
 _HARMLESS = re.compile(r"^\s*(?:legacy-peer-deps|strict-peer-deps)\s*=\s*(?:true|false)\s*$")
 
 #: The client of each lock.
@@ -59,7 +59,7 @@ _REMAKE = "Make a new one with its client, or remove it."
 _LIST_ITEM = re.compile(r"^\s*-\s*[\"']?([^\"'#\s]+)[\"']?\s*(?:#.*)?$")
 
 
-#: What fnmatch takes for more than a letter, and npm's clients don't.
+#: Characters that are special to fnmatch, but not to npm's clients.
 _SPECIAL = re.compile(r"[?\[]")
 
 
@@ -83,23 +83,23 @@ class Site:
 
     @property
     def path(self) -> str:
-        """The lock, or the manifest, by which messages name it."""
+        """Return the path by which messages name the project: its lock, or its manifest."""
         return self.lock or in_folder(self.folder, MANIFEST)
 
     @property
     def each(self) -> tuple["Site", ...]:
-        """One site for each install command: a client with its own lock, and one that ignores it."""
-        locks = [it for it in (self.lock, *self.others) if it is not None]
-        without = (replace(self, lock=None, others=(), ignored=(it,)) for it in self.ignored)
-        return (*without, *(replace(self, lock=it, others=()) for it in locks)) or (self,)
+        """Return one site for each install command: a client with its own lock, and one that ignores it."""
+        locks = [lock for lock in (self.lock, *self.others) if lock is not None]
+        without = (replace(self, lock=None, others=(), ignored=(lock,)) for lock in self.ignored)
+        return (*without, *(replace(self, lock=lock, others=()) for lock in locks)) or (self,)
 
     def client_lock(self, files: Files) -> str:
         """Return the lock that names its client: its own, one that is ignored, or the one that the client
-        would write; npm's if that is a yarn or a bun that none of ours replaces."""
+        would write; npm's if that is a yarn or a bun that no client of ours replaces."""
         if lock := self.lock or next(iter(self.ignored), ""):
             return lock
         manifest: Mapping[str, Any] = {}
-        with suppress(RecipeError):  # said of the manifest itself
+        with suppress(RecipeError):  # reported for the manifest itself
             text = files.manifests.get(files.root_manifest, "{}")
             manifest = parse_manifest(files.root_manifest, text)
         client = manager(manifest)
@@ -130,7 +130,7 @@ class Site:
                     f"{self.lock!r} {why}, so what is installed is unknown.",
                     next_step=_REMAKE,
                 )
-        # Of an .npmrc two lines count, if they are there; what pnpm keeps decides what resolves.
+        # An .npmrc may be unreadable, as few of its lines count; pnpm's settings decide the resolution.
         settings = {
             path: readable_text(repo, path) if path.endswith(_NPMRC) else repo.read_text(path)
             for path in self.settings
@@ -163,7 +163,7 @@ def discover(repo: RepoContext) -> tuple[Site, ...]:
 
 
 def manifest_folders(repo: RepoContext) -> list[str]:
-    """Folders with a manifest or a lock."""
+    """Return the folders with a manifest or a lock."""
     return sorted(
         {str(PurePosixPath(path).parent) for path in repo.tracked_files if is_manifest(path)}
     )
@@ -172,12 +172,14 @@ def manifest_folders(repo: RepoContext) -> list[str]:
 def site_of(repo: RepoContext, folder: str) -> Site:
     """Return the project to which a folder belongs; if there is none, a new one."""
     manifest = in_folder(folder, MANIFEST)
-    found = next((site for site in discover(repo) if manifest in site.manifests), None)
-    return found or Site(folder, (manifest,))
+    site = next((site for site in discover(repo) if manifest in site.manifests), None)
+    return site or Site(folder, (manifest,))
 
 
 def _site(repo: RepoContext, folder: str, member_folders: Sequence[str]) -> Site:
-    own = (in_folder(place, MANIFEST) for place in (folder, *member_folders))
+    manifests = (
+        in_folder(project_folder, MANIFEST) for project_folder in (folder, *member_folders)
+    )
     locks = [path for name in (*LOCKS, *FOREIGN_LOCKS) if repo.has(path := in_folder(folder, name))]
     npms = [path for path in locks if PurePosixPath(path).name in LOCKS]
     used = [path for path in locks if path not in npms[1:]]
@@ -189,7 +191,7 @@ def _site(repo: RepoContext, folder: str, member_folders: Sequence[str]) -> Site
         used = [path for path in used if _client_of(path) in readers] or used
     return Site(
         folder=folder,
-        manifests=tuple(path for path in own if repo.has(path)),
+        manifests=tuple(path for path in manifests if repo.has(path)),
         lock=used[0] if used else None,
         others=tuple(used[1:]),
         unused=tuple(path for path in locks if path not in used),
@@ -197,21 +199,21 @@ def _site(repo: RepoContext, folder: str, member_folders: Sequence[str]) -> Site
             path for name in (_NPMRC, WORKSPACE) if repo.has(path := in_folder(folder, name))
         ),
         members_locks=tuple(_members_locks(repo, member_folders, root)),
-        ignored=tuple(it for it in used if commands.ignore_lock(repo, it, _client_of(it))),
+        ignored=tuple(lock for lock in used if commands.ignore_lock(repo, lock, _client_of(lock))),
     )
 
 
 def _members_locks(
     repo: RepoContext, member_folders: Sequence[str], root: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Yield the locks in members' folders: a client reads them that knows no such workspace, or if one
-    folder is installed alone. If a manifest names a client, another counts only if a command runs it."""
-    named = manager(root)
+    """Yield the locks in members' folders: clients read them that do not know the workspace, or that
+    install one folder alone. If a manifest names a client, another counts only if a command runs it."""
+    client_name = manager(root)
     for member in member_folders:
         installers = Commands.of(repo).installers(member)
         for name in (*LOCKS, YARN_LOCK, PNPM_LOCK):
             path, client = in_folder(member, name), _CLIENTS[name]
-            if repo.has(path) and (named in {"", client} or client in installers):
+            if repo.has(path) and (client_name in {"", client} or client in installers):
                 yield path
 
 
@@ -222,9 +224,11 @@ def _client_of(lock: str) -> str:
 def manager(manifest: Mapping[str, Any]) -> str:
     """Return the client that a manifest names; empty if it names none."""
     engines = manifest.get("devEngines")
-    named = engines.get("packageManager") if isinstance(engines, dict) else None
-    named = named.get("name") if isinstance(named, dict) else manifest.get("packageManager")
-    return named.partition("@")[0] if isinstance(named, str) else ""
+    declared = engines.get("packageManager") if isinstance(engines, dict) else None
+    declared = (
+        declared.get("name") if isinstance(declared, dict) else manifest.get("packageManager")
+    )
+    return declared.partition("@")[0] if isinstance(declared, str) else ""
 
 
 def members(repo: RepoContext, root: str, folders: Sequence[str]) -> Iterator[str]:
@@ -250,40 +254,42 @@ def matching(root: str, globs: Sequence[str], folders: Sequence[str]) -> Iterato
 
 def _pnpm_globs(repo: RepoContext, folder: str) -> list[str]:
     path = in_folder(folder, WORKSPACE)
-    found, inside = [], False
+    globs, inside = [], False
     for line in readable_text(repo, path).splitlines():
         if line[:1].strip() and not line.startswith("-"):
             inside = line.startswith("packages:")
         elif inside and (item := _LIST_ITEM.match(line)):
-            found.append(item.group(1))
-    return found
+            globs.append(item.group(1))
+    return globs
 
 
 def _matches(folder: str, glob: str) -> bool:
     """Return whether a workspace glob names a folder: ``*`` is within one name, ``**`` any depth."""
-    parts, words = folder.split("/"), glob.removeprefix("./").rstrip("/").split("/")
-    # Where each word may end: no backtracking, whatever the glob.
+    parts, patterns = folder.split("/"), glob.removeprefix("./").rstrip("/").split("/")
+    # Indexes at which a pattern may end: no backtracking, whatever the glob.
     ends = {0}
-    for word in words:
-        if word == "**":
+    for pattern in patterns:
+        if pattern == "**":
             ends = set(range(min(ends, default=len(parts) + 1), len(parts) + 1))
         else:
-            ends = {at + 1 for at in ends if at < len(parts) and _is_like(parts[at], word)}
+            ends = {at + 1 for at in ends if at < len(parts) and _is_like(parts[at], pattern)}
     return len(parts) in ends
 
 
-def _is_like(name: str, word: str) -> bool:
-    """Return whether one folder's name matches; only ``*`` is special. A longer word never does."""
-    letters = len(word) - word.count("*")
-    return letters <= len(name) and fnmatchcase(name, _SPECIAL.sub(r"[\g<0>]", word))
+def _is_like(name: str, pattern: str) -> bool:
+    """Return whether one folder's name matches; only ``*`` is special. A longer pattern never does."""
+    letters = len(pattern) - pattern.count("*")
+    return letters <= len(name) and fnmatchcase(name, _SPECIAL.sub(r"[\g<0>]", pattern))
 
 
 def _harmless(path: str, text: str) -> str:
     if not path.endswith(_NPMRC):
         return text
-    lines = (_HARMLESS, AGE_LINE, SCOPE_LINE)
-    kept = (it for it in text.splitlines() if any(line.fullmatch(it) for line in lines))
-    return "".join(f"{line}\n" for line in kept)
+    patterns = (_HARMLESS, AGE_LINE, SCOPE_LINE)
+    harmless = (
+        line for line in text.splitlines() if any(pattern.fullmatch(line) for pattern in patterns)
+    )
+    return "".join(f"{line}\n" for line in harmless)
 
 
 def left_out(packages: Sequence[str], repo: RepoContext) -> LeftOut:
@@ -304,7 +310,7 @@ def files_of(site: Site) -> tuple[str, ...]:
 
 
 def scope_of(site: Site) -> tuple[str, ...]:
-    """Return the files by which a project lies in a folder: ``files_of``, and of a binary lock as well."""
+    """Return the files that decide whether a project is in a folder: ``files_of``, and a binary lock."""
     return tuple(dict.fromkeys((site.path, *site.manifests, *files_of(site))))
 
 
@@ -317,7 +323,8 @@ def project_files(repo: RepoContext, folder: str) -> Iterator[str]:
 
 
 def _parse(path: str, text: str) -> None:
-    """Raises RecipeError. A format that isn't read (yarn 2's, another lockfileVersion) is no damage."""
+    """Raise RecipeError if a file is damaged. A format that isn't read (yarn 2's, another lockfileVersion)
+    is not damage."""
     name = PurePosixPath(path).name
     if name == MANIFEST:
         parse_manifest(path, text)

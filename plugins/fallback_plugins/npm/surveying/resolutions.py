@@ -1,5 +1,5 @@
 """Resolutions of npm's install commands: a lock in step is parsed, otherwise the project's own client
-resolves into a scratch lock (ADR-0101). What no resolution covers is unknown.
+resolves into a scratch lock (ADR-0101). Anything that no resolution covers is unknown.
 """
 
 import json
@@ -63,11 +63,11 @@ ANSWERED = ("dependencies", "devDependencies")
 #: Clients whose locks list each package that a locked one requires; the others leave workspaces out.
 _COMPLETE = frozenset({"npm", "yarn"})
 
-#: How a lock is brought up to date, by its name; all others are npm's.
+#: Commands that update a lock, by its name; all others are npm's.
 _COMMANDS = {YARN_LOCK: "yarn install", PNPM_LOCK: "pnpm install --lockfile-only"}
 _NPM_COMMAND = "npm install --package-lock-only"
 
-#: How clients say that what the files require can't be installed, if no other cause is known.
+#: Clients' errors if what the files require can't be installed, and no other cause is known.
 _REFUSES = re.compile(
     r"\b(?:E404|ETARGET|ERESOLVE|notarget|EINVALID\w+|EUNSUPPORTED\w+|EOVERRIDE"
     r"|ERR_PNPM_(?:NO_MATCHING_VERSION|FETCH_404|SPEC_NOT_SUPPORTED\w*|NO_VERSIONS))\b"
@@ -77,22 +77,22 @@ _REFUSES = re.compile(
 #: What a manifest must hold to force a version on other packages.
 _FORCES = re.compile(r'"(?:overrides|resolutions)"')
 
-#: What yarn and pnpm begin a fresh lock from.
+#: Name and text of the lock from which yarn and pnpm start a fresh one.
 _BLANK = {"yarn": (YARN_LOCK, ""), "pnpm": (PNPM_LOCK, "lockfileVersion: '9.0'\n")}
 
 
 def is_refused(error: RecipeError) -> bool:
     """Return whether registries answered the client, and it can't install what the files require."""
     return any(
-        it.kind in {BlockerKind.CONFLICT, BlockerKind.NOT_PUBLISHED}
-        or it.status == HTTPStatus.NOT_FOUND
-        or (it.kind is BlockerKind.CLIENT and _REFUSES.search(it.constraint))
-        for it in error.blockers
+        blocker.kind in {BlockerKind.CONFLICT, BlockerKind.NOT_PUBLISHED}
+        or blocker.status == HTTPStatus.NOT_FOUND
+        or (blocker.kind is BlockerKind.CLIENT and _REFUSES.search(blocker.constraint))
+        for blocker in error.blockers
     )
 
 
 def blank_lock(client: Client, files: Files) -> Files:
-    """Return the files with the lock that a client begins a fresh one from; npm begins from none."""
+    """Return the files with the lock from which a client starts a fresh one; npm starts without one."""
     name, text = _BLANK.get(client.name, ("", ""))
     lock = in_folder(files.folder, name) if name else None
     return replace(files, lock=lock, lock_text=text)
@@ -100,8 +100,9 @@ def blank_lock(client: Client, files: Files) -> Files:
 
 @dataclass(frozen=True)
 class CommandResolution:
-    """What a project's install command installs. ``lock``: which client's lock it has, or would get; None:
-    npm's. ``repo``: the base commit, whose copies share what was resolved: once per fix (ADR-0102)."""
+    """The resolution of a project's install command. ``lock``: the lock that it has or would get, which
+    determines the client; None: npm's. ``repo``: the base commit, whose copies share what was resolved,
+    once per fix (ADR-0102)."""
 
     files: Files
     lock: str | None
@@ -110,12 +111,12 @@ class CommandResolution:
 
     @cached_property
     def client(self) -> Client:
-        """The client, to read its lock."""
+        """Return the client, to read its lock."""
         return client_for(self.lock, self.clients)
 
     @cached_property
     def tree(self) -> DependencyTree:
-        """The lock as it is. Raises RecipeError if it can't be read."""
+        """Return the lock's tree. Raises RecipeError if it can't be read."""
         return self.client.tree(self.files)
 
     @cached_property
@@ -125,14 +126,15 @@ class CommandResolution:
 
     @cached_property
     def running(self) -> Client:
-        """The client, to ask registries that it may ask: each package once. Raises ToolError."""
+        """Return the client, to query the registries that it may query, once per package. Raises
+        ToolError."""
         key = "yarn's wishes", self._path, self.repo.settings.offline
         wished = self.repo.once(key, dict[tuple[str, str, str], Block])
         return client_for(self.lock, self.scopes.over(self.clients), wished)
 
     @cached_property
     def unanswered(self) -> tuple["Unanswered", ...]:
-        """What the manifests require and the lock does not answer; empty if it is in step. Raises
+        """Return what the manifests require and the lock does not answer; empty if it is in step. Raises
         RecipeError for a lock, or a manifest, that can't be read."""
         key = "npm lock in step", self._inputs.digest
         return self.repo.once(key, lambda: tuple(unanswered(self.client, self.files, self.tree)))
@@ -143,23 +145,24 @@ class CommandResolution:
 
     @property
     def made(self) -> Files | None:
-        """The files with the lock that a client made of them for this fix; None: none did."""
+        """Return the files with the lock that a client made of them for this fix, or None."""
         return self._made.get(self._inputs.digest)
 
     @property
     def nearest(self) -> Files | None:
-        """The same, or with the lock of a patch of these files: an installation keeps what they admit."""
+        """Return ``made``, or the files with a lock of their patched form: an installation keeps what they
+        admit."""
         return self.made or self._made.get(f"near {self._inputs.digest}")
 
-    def remember(self, made: Files, patch_of: "CommandResolution | None" = None) -> None:
-        """Keep the lock that a client made: installing the files, or ``patch_of``, begins from it."""
-        self._made[self._inputs.digest] = made
+    def remember(self, resolved: Files, patch_of: "CommandResolution | None" = None) -> None:
+        """Store the lock that a client made: installing the files, or ``patch_of``, starts from it."""
+        self._made[self._inputs.digest] = resolved
         if patch_of is not None:
-            self._made[f"near {patch_of._inputs.digest}"] = made
+            self._made[f"near {patch_of._inputs.digest}"] = resolved
 
     @property
     def known(self) -> Files | None:
-        """The files with a lock that answers them, if no client has to run; otherwise None."""
+        """Return the files with a lock that answers them, if no client has to run; otherwise None."""
         if self.files.lock is not None and not self.unanswered:
             return self.files
         if self.files.lock is None and not self.requires:
@@ -168,8 +171,8 @@ class CommandResolution:
 
     @cached_property
     def locked(self) -> Files:
-        """The files with a lock that answers them: their own, kept, or the client's. Raises RecipeError
-        (UNKNOWN) if none can be made."""
+        """Return the files with a lock that answers them: their own, a kept one, or the client's. Raises
+        RecipeError (UNKNOWN) if none can be made."""
         known = self.known
         if known is not None:
             return known
@@ -177,19 +180,19 @@ class CommandResolution:
             raise self._unknown("no registry is asked, and no resolution was kept", "")
         try:
             start = self.files if self.files.lock else blank_lock(self.client, self.files)
-            made = self._by_client(start)
+            resolved = self._by_client(start)
         except (RecipeError, ToolError) as error:
             blockers = error.blockers if isinstance(error, RecipeError) else ()
             raise self._unknown(error.problem.rstrip("."), error.next_step, blockers) from error
-        self.remember(made)
-        self._cached.keep(json.dumps({"lock": made.lock, "text": made.lock_text}))
-        return made
+        self.remember(resolved)
+        self._cached.keep(json.dumps({"lock": resolved.lock, "text": resolved.lock_text}))
+        return resolved
 
     def _by_client(self, start: Files) -> Files:
-        """Return what the client makes of the files; if peers conflict, without them, as npm advises.
+        """Return the files as the client resolves them; if peers conflict, without peers, as npm advises.
 
-        Raises RecipeError: a manifest requires a package of a scope whose registry may not be asked, and no
-        other has the same package.
+        Raises RecipeError if a manifest requires a package of a scope whose registry may not be queried: no
+        other registry has the same package.
         """
         for _, _, key, spec in _required(self.files):
             if (refusal := self.scopes.refusal(_package(key, spec))) is not None:
@@ -197,21 +200,21 @@ class CommandResolution:
         try:
             return self.running.resolve(start)
         except RecipeError as error:
-            if not any(it.kind is BlockerKind.CONFLICT for it in error.blockers):
+            if not any(blocker.kind is BlockerKind.CONFLICT for blocker in error.blockers):
                 raise
         path = in_folder(start.folder, ".npmrc")
-        own = dict(start.settings or {})
-        legacy = {**own, path: f"{own.get(path, '')}legacy-peer-deps=true\n"}
+        current = dict(start.settings or {})
+        legacy = {**current, path: f"{current.get(path, '')}legacy-peer-deps=true\n"}
         return self.running.resolve(replace(start, settings=legacy))
 
     @cached_property
     def resolution(self) -> Resolution:
-        """The resolution. Raises as ``locked``."""
+        """Return the resolution. Raises as ``locked``."""
         files = self.locked
         by_lock, name = files is self.files, self.client.name
         verb = "ci" if name == "npm" and self.files.lock else "install"
         paths = (self._path, *(path for path in self.files.manifests if path != self._path))
-        found = Resolution.of_tree(
+        resolution = Resolution.of_tree(
             ECOSYSTEM,
             InstallCommand(client=name, files=paths, label=f"{name} {verb}"),
             ResolvedBy.LOCK if by_lock else ResolvedBy.CLIENT,
@@ -222,20 +225,22 @@ class CommandResolution:
         )
         origins = _origins(files)
         packages = tuple(
-            one.model_copy(update=dict(zip(("origin", "digest"), origins[one.key], strict=True)))
-            if one.key in origins
-            else one
-            for one in found.packages
+            package.model_copy(
+                update=dict(zip(("origin", "digest"), origins[package.key], strict=True))
+            )
+            if package.key in origins
+            else package
+            for package in resolution.packages
         )
-        return found.model_copy(update={"packages": packages})
+        return resolution.model_copy(update={"packages": packages})
 
     @property
     def kept_note(self) -> str:
-        """A sentence that names the day of the kept resolution that answers offline; empty if none does."""
+        """Return a sentence with the day of the kept resolution that is used offline; empty if none is."""
         if not self.repo.settings.offline or self.known is None or self.known is self.files:
             return ""
-        made = f"{self.client.name} resolved it on {self._cached.made_on:%Y-%m-%d}"
-        return f"{self._path} was not resolved again: {made}, from the same files."
+        clause = f"{self.client.name} resolved it on {self._cached.made_on:%Y-%m-%d}"
+        return f"{self._path} was not resolved again: {clause}, from the same files."
 
     @property
     def _path(self) -> str:
@@ -243,7 +248,7 @@ class CommandResolution:
 
     @property
     def requires(self) -> bool:
-        """Whether a manifest requires anything. npm installs a project's peers, too."""
+        """Return whether a manifest requires anything. npm installs a project's peers, too."""
         for path, text in self.files.manifests.items():
             with suppress(RecipeError):  # what npm can't parse, it does not install
                 manifest = parse_manifest(path, text)
@@ -253,8 +258,8 @@ class CommandResolution:
 
     def _unknown(self, why: str, next_step: str, blockers: Sequence[Blocker] = ()) -> RecipeError:
         step = out_of_step(self._path, self.unanswered) if self.files.lock else None
-        found = f"{step.problem} " if step else f"{self._path} has no lock. "
-        reason = f"{found}What is installed is unknown: {why}."
+        state = f"{step.problem} " if step else f"{self._path} has no lock. "
+        reason = f"{state}What is installed is unknown: {why}."
         repair = (
             (step and step.next_step) or next_step or f"Run `{_NPM_COMMAND}` and commit the lock."
         )
@@ -266,7 +271,9 @@ class CommandResolution:
     def _inputs(self) -> KeptResolution:
         tools = ("npm", "node")
         hosts = self.clients.allowed_hosts(tools) if isinstance(self.clients, KnowsHosts) else ()
-        digests = {path: sha256(it).hexdigest() for path, it in self.files.archives.items()}
+        digests = {
+            path: sha256(content).hexdigest() for path, content in self.files.archives.items()
+        }
         texts = {**self.files.texts, **(self.files.settings or {}), **digests}
         return KeptResolution([self.client.name, sorted(hosts), sorted(texts.items())])
 
@@ -276,8 +283,8 @@ class CommandResolution:
 
     def _kept(self) -> Files | None:
         try:
-            found = json.loads(self._cached.text)
-            return replace(self.files, lock=str(found["lock"]), lock_text=str(found["text"]))
+            document = json.loads(self._cached.text)
+            return replace(self.files, lock=str(document["lock"]), lock_text=str(document["text"]))
         except (ValueError, KeyError, TypeError):
             return None
 
@@ -320,8 +327,8 @@ def _origins(files: Files) -> dict[str, tuple[str, str]]:
     entries = lock_entries(files.lock, files.lock_text) if files.lock else ()
     is_by_range = files.lock is not None and PurePosixPath(files.lock).name == YARN_LOCK
     return {
-        f"{it.name}@{it.version}" if is_by_range else it.key: (it.address, it.digest)
-        for it in entries
+        f"{entry.name}@{entry.version}" if is_by_range else entry.key: (entry.address, entry.digest)
+        for entry in entries
     }
 
 
@@ -337,23 +344,23 @@ class Unanswered:
 
 def unanswered(client: Client, files: Files, tree: DependencyTree) -> Iterator[Unanswered]:
     """Yield what the manifests, or locked packages, require and the lock does not have. A range that can't
-    be read, a tag and another source are answered by what is there. Raises RecipeError."""
+    be read, a tag or another source is answered by any version. Raises RecipeError."""
     is_complete = client.name in _COMPLETE and only_read(files) is None
     bundlers = unlisted_bundles(tree.source, files.lock_text) if is_complete else ()
-    in_archives = {it.key: it.bundles for it in bundlers}
-    for one in tree.nodes.values() if is_complete else ():
-        for edge in one.asks if not one.bundled else ():
+    in_archives = {bundler.key: bundler.bundles for bundler in bundlers}
+    for locked in tree.nodes.values() if is_complete else ():
+        for edge in locked.asks if not locked.bundled else ():
             is_required = edge.to is None and not edge.optional and not edge.peer
-            if is_required and edge.name not in in_archives.get(one.key, ()):
-                yield Unanswered(f"{one.label} in {tree.source}", edge.name, edge.spec, None)
+            if is_required and edge.name not in in_archives.get(locked.key, ()):
+                yield Unanswered(f"{locked.label} in {tree.source}", edge.name, edge.spec, None)
     yield from _against_overrides(client, files, tree)
     roots = {_manifest_of(files, root.key): root for root in tree.roots}
     members = {root.name: root.version for root in tree.roots}
     installed = {**{root.key: root for root in tree.roots}, **tree.nodes}
     recorded = _recorded(client, files)
     for path, text in files.manifests.items():
-        own = roots[path].asks if path in roots else ()
-        asks = {ask.name: ask for ask in own if ask.to is not None or not ask.peer}
+        root_asks = roots[path].asks if path in roots else ()
+        asks = {ask.name: ask for ask in root_asks if ask.to is not None or not ask.peer}
         made_for = recorded.get(path, {}) if recorded is not None else None
         for place in _declared(client, files, path, text):
             is_new = made_for is not None and made_for.get(place.key) != place.spec
@@ -368,7 +375,7 @@ def unanswered(client: Client, files: Files, tree: DependencyTree) -> Iterator[U
             if place.key in members and not excludes(place.spec, members[place.key]):
                 continue
             if place.section == PEER_SECTION and not is_new:
-                continue  # what npm left out of the lock then, it leaves out now
+                continue  # npm left it out of the lock, and would again
             ask = asks.get(place.key)
             node = installed.get(ask.to) if ask is not None and ask.to is not None else None
             if ask is None or ask.to is None or is_other:
@@ -434,7 +441,7 @@ def _against_overrides(client: Client, files: Files, tree: DependencyTree) -> It
                 if node.bundled or not is_meant or is_held:
                     continue
                 ways = tree.paths_to(node.key) if parents else ()
-                is_below = any(one.name in parents for way in ways for one in way)
+                is_below = any(ancestor.name in parents for way in ways for ancestor in way)
                 if not parents or is_below or len(ways) == MAX_PATHS_NAMED:
                     yield Unanswered(path, last, place.spec, node.version)
 
@@ -444,52 +451,56 @@ def _pnpm_overrides(files: Files, root: str) -> Iterator[Unanswered]:
     path = files.root_manifest
     lock, manifest = parse_pnpm_lock(files.lock_text), parse_manifest(path, root)
     workspace = settings(files)
-    own = mapping(manifest.get("pnpm"))
+    pnpm_settings = mapping(manifest.get("pnpm"))
     declared = dict(entries(manifest.get("resolutions")))
-    declared |= dict(entries(own.get("overrides"))) | dict(entries(workspace.get("overrides")))
+    declared |= dict(entries(pnpm_settings.get("overrides"))) | dict(
+        entries(workspace.get("overrides"))
+    )
     made_for = dict(entries(lock.content.get("overrides")))
     for key, spec in declared.items():
         is_reference = spec.startswith(("$", "catalog:"))
         if key not in made_for or (not is_reference and made_for[key] != spec):
             yield Unanswered(path, key, spec, made_for.get(key))
-    extensions = mapping(own.get("packageExtensions")) | mapping(workspace.get("packageExtensions"))
+    extensions = mapping(pnpm_settings.get("packageExtensions")) | mapping(
+        workspace.get("packageExtensions")
+    )
     for key, extension in extensions.items():
         name, _, limit = key[1:].partition("@")
         for node in lock.nodes.values():
             if node.name != key[:1] + name or (limit and excludes(limit, node.version)):
                 continue
-            held = {ask.name: lock.nodes.get(ask.to or "") for ask in node.asks}
-            for other, spec in entries(mapping(extension).get("dependencies")):
-                to = held.get(other)
-                if to is None or excludes(spec, to.version):
-                    yield Unanswered(path, other, spec, to.version if to else None)
+            locked = {ask.name: lock.nodes.get(ask.to or "") for ask in node.asks}
+            for dependency, spec in entries(mapping(extension).get("dependencies")):
+                target = locked.get(dependency)
+                if target is None or excludes(spec, target.version):
+                    yield Unanswered(path, dependency, spec, target.version if target else None)
     current = catalogs(workspace)
-    for name, held in mapping(lock.content.get("catalogs")).items():
+    for name, locked in mapping(lock.content.get("catalogs")).items():
         now = current[name][1] if name in current else {}
-        for key, entry in mapping(held).items():
+        for key, entry in mapping(locked).items():
             spec = str(mapping(entry).get("specifier", ""))
             if now.get(key, spec) != spec:
                 version = str(mapping(entry).get("version", "")) or None
                 yield Unanswered(path, key, now[key], version)
 
 
-def out_of_step(lock: str, found: Sequence[Unanswered]) -> RecipeError:
-    """The refusal: which file, what it does not answer, and the command that repairs it."""
-    first = found[0]
-    held = f"{first.key} {first.held}" if first.held else "none of it"
-    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+def out_of_step(lock: str, lacking: Sequence[Unanswered]) -> RecipeError:
+    """Return the refusal: which file, what it does not answer, and the command that repairs it."""
+    first = lacking[0]
+    locked = f"{first.key} {first.held}" if first.held else "none of it"
+    more = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
     name = PurePosixPath(lock).name
     folder = str(PurePosixPath(lock).parent)
     where = "" if folder == "." else f" in {folder}"
     return unsupported(
         f"{lock} is out of step with {first.manifest}: that requires {first.key} {first.spec}{more}, and"
-        f" the lock holds {held}.",
+        f" the lock holds {locked}.",
         f"Run `{_COMMANDS.get(name, _NPM_COMMAND)}`{where} and commit the lock.",
     )
 
 
 def _declared(client: Client, files: Files, path: str, text: str) -> Iterator[Declared]:
-    """Yield what a manifest has installed: no peers that the client leaves out or that are optional."""
+    """Yield the declarations that are installed: no peers that the client omits or that are optional."""
     manifest = parse_manifest(path, text)
     optional = mapping(manifest.get("optionalDependencies"))
     about = mapping(manifest.get("peerDependenciesMeta"))

@@ -1,4 +1,4 @@
-"""Where npm projects hold a package, as the gates see it: declared, and installed."""
+"""npm projects that hold a package, for the gates: its declarations, and what is installed."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -67,7 +67,7 @@ class Project:
 
     @property
     def manifest(self) -> str:
-        """Path of the package.json."""
+        """Return the path of the package.json."""
         return in_folder(self.folder, MANIFEST)
 
 
@@ -88,13 +88,13 @@ def survey(repo: RepoContext, package: str, unread: LeftOut | None = None) -> tu
         if site.lock is not None and path != in_folder(site.folder, MANIFEST)
     }
     projects = []
-    for folder in (it for it in manifest_folders(repo) if it not in members):
+    for folder in (candidate for candidate in manifest_folders(repo) if candidate not in members):
         site = sites.get(folder)
         try:
             projects.append(_project(repo, folder, package, site))
         except (RecipeError, RepositoryError) as error:
-            own = files_of(site) if site else (in_folder(folder, MANIFEST),)
-            if (refusal := unread.refusal(own, error)) is not None:
+            files = files_of(site) if site else (in_folder(folder, MANIFEST),)
+            if (refusal := unread.refusal(files, error)) is not None:
                 raise refusal from error
     return tuple(project for project in projects if project is not None)
 
@@ -111,11 +111,11 @@ def _project(repo: RepoContext, folder: str, package: str, site: Site | None) ->
     for lock in locks:
         lock_text = _naming(repo, lock, package)
         installed |= installed_versions(lock_text, package, lock) if lock_text else {}
-    asked = [place for place in places if place.section in ANSWERED]
+    required = [place for place in places if place.section in ANSWERED]
     local = _local(repo, manifest, package, site)
-    if locks and asked and not installed and not local and not is_aside(manifest):
+    if locks and required and not installed and not local and not is_aside(manifest):
         # Users get a version that no file here states.
-        missing = f"{locks[0]} holds none of {asked[0].key}, which {manifest} requires"
+        missing = f"{locks[0]} holds none of {required[0].key}, which {manifest} requires"
         return Project(folder, None, places, {}, missing)
     unread: str | None = None
     for lock in _foreign_locks(repo, folder, package, declared=bool(places)):
@@ -137,24 +137,25 @@ def _project(repo: RepoContext, folder: str, package: str, site: Site | None) ->
             bundle and f"users run {bundle}, a committed bundle that may contain it: rebuild it"
         )
     texts = ((lock, _naming(repo, lock, package)) for lock in locks)
-    found = (contradiction(lock, text, (package,)) for lock, text in texts if text)
-    doubt = next((one.problem for one in found if one is not None), None)
+    errors = (contradiction(lock, text, (package,)) for lock, text in texts if text)
+    doubt = next((error.problem for error in errors if error is not None), None)
     return Project(folder, next(iter(locks), None), places, installed, unread, doubt, local)
 
 
 def _listed(files: Files, package: str) -> dict[str, str]:
-    """The versions of a package by the lock's own keys. Raises RecipeError: it can't be read, or doesn't
-    answer what the manifests ask for, so that its client would resolve the package anew."""
+    """Return the versions of a package by the lock's own keys. Raises RecipeError if the lock can't be
+    read, or doesn't answer what the manifests require, so that its client would resolve the package
+    again."""
     name = PurePosixPath(files.lock or "").name
     tree = _TREES[name](files)
     asks = {(root.key, ask.name): ask for root in tree.roots for ask in root.asks if not ask.peer}
     for path, text in files.manifests.items():
         for place in declared(parse_manifest(path, text), package):
             ask = asks.get((path, place.key))
-            held = tree.nodes.get(ask.to or "") if ask is not None else None
-            # yarn's lock is keyed by the ask itself; pnpm's names what answered an older one, too.
+            node = tree.nodes.get(ask.to or "") if ask is not None else None
+            # yarn's lock is keyed by the requirement itself; pnpm's names what answered an older one, too.
             is_any = name == YARN_LOCK or foreign(place.spec) or is_tag(place.spec)
-            is_answer = held is not None and (is_any or admits(place.spec, held.version))
+            is_answer = node is not None and (is_any or admits(place.spec, node.version))
             if place.section != PEER_SECTION and not is_answer:
                 raise unsupported(
                     f"{files.lock} does not answer {place.key} {place.spec} of {path}",
