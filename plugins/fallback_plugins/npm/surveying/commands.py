@@ -404,30 +404,30 @@ def _commands(path: str, line: str) -> Iterator[ClientCommand]:
 
 def _command(path: str, program: str, words: list[str]) -> ClientCommand:
     plain: list[str] = []
-    named: list[str] = []
+    option_packages: list[str] = []
     client = _CLIENTS[program]
     rest = iter(words[1:])
     before = ""
     for word in rest:
         option, _, value = word.partition("=")
         if option in _PACKAGE and (value or program in _RUNNERS or _RUNS & {*plain}):
-            named.append(value or next(rest, ""))
+            option_packages.append(value or next(rest, ""))
         elif takes_word(client, option) and not value:
             next(rest, "")
         elif not word.startswith("-"):
             # A flag may be followed by its value.
             if not (before.startswith("--") and word in {"true", "false"}):
                 plain.append(word)
-        elif word == "--" and named:
+        elif word == "--" and option_packages:
             break
         before = word
     if client == "yarn" and plain[:1] == ["workspace"]:
         plain = plain[2:]
-    verbs = [it for it in plain[:2] if it != "global"] or [""]
+    verbs = [word for word in plain[:2] if word != "global"] or [""]
     is_run = program in _RUNNERS or verbs[0] in (_RUNS - ({"exec"} if client != "npm" else set()))
     arguments: list[str] = []
     if is_run:
-        arguments = named or plain[0 if program in _RUNNERS else 1 :][:1]
+        arguments = option_packages or plain[0 if program in _RUNNERS else 1 :][:1]
     elif verbs[0] in _ADDS:
         arguments = plain[plain.index(verbs[0]) + 1 :]
     elif verbs[0] in _CREATES:
