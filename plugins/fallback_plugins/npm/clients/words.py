@@ -185,10 +185,15 @@ def _registry(output: str, files: Files, package: str) -> Iterator[Blocker]:
 
 
 def _required(output: str, files: Files, name: str) -> dict[str, str]:
-    """Return the package that requires one which is not available, and the file that declares it."""
+    """Return the package that requires one which is not available, and the file that declares it.
+
+    npm can lack several releases, and its error names one of them. Under an alias, none has that name: then
+    only a single dependent is known to be the right one.
+    """
     parents = [*_PARENT.finditer(output)]
-    last = parents[-1] if parents else None
-    label = (last["npm"] or last["pnpm"] or last["yarn"]) if last else None
+    of_name = [match for match in parents if not match["npm"] or match["name"] == name]
+    labels = [match["npm"] or match["pnpm"] or match["yarn"] for match in of_name or parents]
+    label = labels[-1] if of_name or len(set(labels)) == 1 else None
     if label is None or label in _roots(files):
         return {"required_by": PROJECT if label else "", "file": file_of(files, name)}
     parent = _label(label)

@@ -41,3 +41,24 @@ def test_the_package_that_requires_another_runtime_is_named(output: str, package
     (blocker,) = blockers_in(output, FILES)
     assert blocker.kind is BlockerKind.RUNTIME
     assert (blocker.package, blocker.constraint) == (package, "node >=99")
+
+
+ABSENT = """npm silly placeDep node_modules/up left@ OK for: up@2.0.0 want: ^4.7.1
+npm silly placeDep node_modules/other right@ OK for: other@1.0.0 want: ^0.1.0
+npm error code ETARGET
+npm error notarget No matching version found for left@^4.7.1.
+"""
+RENAMED = ABSENT.replace("placeDep node_modules/up left@", "placeDep node_modules/up l@")
+
+
+@pytest.mark.parametrize(
+    ("output", "parent"),
+    [
+        (ABSENT, "up 2.0.0"),
+        (RENAMED, ""),
+        (RENAMED.replace("other@1.0.0", "up@2.0.0"), "up 2.0.0"),
+    ],
+)
+def test_the_dependent_of_the_missing_release_is_named(output: str, parent: str) -> None:
+    (blocker,) = blockers_in(output, FILES)
+    assert (blocker.package, blocker.required_by) == ("left", parent)
