@@ -188,12 +188,12 @@ def combined(gate: str, verdicts: Sequence[GateVerdict]) -> GateVerdict:
     for status in (GateStatus.FAILED, GateStatus.UNDECIDED, GateStatus.PASSED):
         chosen = [verdict for verdict in verdicts if verdict.status is status]
         if status is GateStatus.PASSED and chosen:
-            skipped_reads = (
+            unread_verdicts = (
                 verdict
                 for verdict in verdicts
                 if verdict.status is GateStatus.SKIPPED and verdict.proof_level
             )
-            chosen += [verdict.model_copy(update={"status": status}) for verdict in skipped_reads]
+            chosen += [verdict.model_copy(update={"status": status}) for verdict in unread_verdicts]
         if chosen:
             result = chosen[0] if len(chosen) == 1 else _joined(chosen)
             break
