@@ -94,8 +94,8 @@ def kept(place: Path) -> Any:
 
 
 def keep(place: Path, what: object) -> None:
-    """Store a value, so that a reader sees the old or the new one. Of a folder only the values that were last
-    used are kept."""
+    """Store a value, so that a reader sees the old or the new one. Of a folder only the values that were
+    last used are kept."""
     whole.keep(place, json.dumps(what).encode())
 
 
