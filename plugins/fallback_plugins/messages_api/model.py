@@ -563,7 +563,7 @@ _REDIRECTED: Final = "Redirects are not followed; give the server's final base U
 
 @dataclass(frozen=True)
 class Failures:
-    """Factory of the errors of one model behind one server."""
+    """Factory of the errors of one model on one server."""
 
     url: str
     model: str

@@ -21,7 +21,7 @@ from fallback_tier.outcome import Blocker, Move
 from fallback_tier.repo import RepoContext
 
 #: Returns when a release was published, by package and version; None if the registry does not say. Raises
-#: RecipeError, ToolError if it can't be asked.
+#: RecipeError, ToolError if it can't be reached.
 PublishedAt = Callable[[str, str], datetime | None]
 
 _DAY, _MINUTE, _SECOND = timedelta(days=1), timedelta(minutes=1), timedelta(seconds=1)

@@ -181,7 +181,7 @@ def today() -> str:
 
 @lru_cache
 def version_of(tool: str, clients: ClientRunner) -> str:
-    """Return the tool's own version output, asked once per run. Raises ToolMissingError."""
+    """Return the tool's version output, read once per run. Raises ToolMissingError."""
     return clients.run(tool, ["--version"], cwd=Path("/"), timeout_s=_TIMEOUT_S).output.strip()
 
 

@@ -22,9 +22,9 @@ class FoundProject(NamedTuple):
     is_outside: bool
 
 
-def inventory_of(found: Iterable[InstalledPackage | UnreadItem | FoundProject]) -> Inventory:
+def inventory_of(items: Iterable[InstalledPackage | UnreadItem | FoundProject]) -> Inventory:
     """Return what was found as one value, without repetitions."""
-    unique = [*dict.fromkeys(found)]
+    unique = [*dict.fromkeys(items)]
     return Inventory(
         packages=tuple(item for item in unique if isinstance(item, InstalledPackage)),
         unread=tuple(item for item in unique if isinstance(item, UnreadItem)),

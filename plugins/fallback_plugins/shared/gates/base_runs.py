@@ -197,7 +197,7 @@ class BaseRun:
         return self.exit_code != 0 and self.count is not None and self.count == (self.failed or 0)
 
     def excused(self, failing: Iterable[str], *, by_report: bool) -> frozenset[str] | None:
-        """Return the failing tests that are not new; None if this run can't tell."""
+        """Return the failing tests that are not new; None if this run doesn't show that."""
         if self.count == 0:
             return None
         if not by_report:
@@ -289,8 +289,8 @@ _SHELLS_PLACE = re.compile(r"^(?:/\S*/)?(?:ba)?sh: (?:line )?\d+: ")
 
 @dataclass(frozen=True)
 class Way:
-    """One way to run a project's tests. ``label``: the command and its source, for people; ``key``: what
-    tells its runs from those of other ways; ``hint``: what tests that fail lack, by their output, as a
+    """One way to run a project's tests. ``label``: the command and its source, for people; ``key``:
+    distinguishes its runs from those of other ways; ``hint``: what tests that fail lack, by their output, as a
     clause; empty if that is not known; ``ci_lines``: its commands, if CI runs them."""
 
     label: str

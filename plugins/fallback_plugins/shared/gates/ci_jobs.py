@@ -467,8 +467,8 @@ class _File:
             yield value
         parts = items(value)[:MAX_STEPS] if depth < _MAX_CALLS and self.left > 0 else []
         is_reference = depth and len(parts) == 2 and all(isinstance(part, str) for part in parts)
-        other = dig(self._document, *parts) if is_reference else None
-        for part in [other] if other else parts:
+        referenced = dig(self._document, *parts) if is_reference else None
+        for part in [referenced] if referenced else parts:
             yield from self._lines(part, depth + 1)
 
     def _steps(self, described: Any, at: _At, services: list[str]) -> Iterator[_JobStep]:

@@ -64,41 +64,43 @@ def judge_check(
     context: GateContext,
     folder: str,
     check: Check,
-    ours: CommandResult | NotInstalled | None = None,
+    patched: CommandResult | NotInstalled | None = None,
 ) -> GateVerdict:
     """Return passed if the check passes, or has no new complaint; failed if it has one.
 
     Return skipped if it fails at the base commit too, so that it shows nothing; undecided if it fails and
-    can't be run there. ``ours``: the result for the patched tree, if it has run; then the check may be run
+    can't be run there. ``patched``: the result for the patched tree, if it has run; the check may be run
     at the base commit only for what fails here. Raises what ``run`` raises.
     """
-    ours = check.run(gating.patched(context)) if ours is None else ours
-    if isinstance(ours, NotInstalled):
-        why = f"{check.label}: the dependencies could not be installed: {ours.why}"
+    patched = check.run(gating.patched(context)) if patched is None else patched
+    if isinstance(patched, NotInstalled):
+        why = f"{check.label}: the dependencies could not be installed: {patched.why}"
         return gating.skipped(gate, why)
-    if ours.ok:
-        return gating.passed(gate, f"{check.label}: in order", ours.output)
+    if patched.ok:
+        return gating.passed(gate, f"{check.label}: in order", patched.output)
     base = _at_base(gate, context, folder, check)
     if isinstance(base, NotInstalled):
         why = f"{check.label} fails here, and the base commit's dependencies could not be installed"
-        return gating.undecided(gate, f"{why}: {base.why}", ours.output)
-    if ours.timed_out and base.exit_code is not None:
-        return gating.timed_out(gate, ours, context)
+        return gating.undecided(gate, f"{why}: {base.why}", patched.output)
+    if patched.timed_out and base.exit_code is not None:
+        return gating.timed_out(gate, patched, context)
     if base.exit_code == 0:
-        return _failed(gate, f"{check.label} fails", ours.output)
-    findings, blocked = check.findings(ours.output), ours.truncated or check.blocked(ours)
+        return _failed(gate, f"{check.label} fails", patched.output)
+    findings, blocked = check.findings(patched.output), patched.truncated or check.blocked(patched)
     new = _beyond(findings, base.keys)
-    if ours.timed_out or base.is_cut or (base.blocked and not blocked):
-        return _is_inconclusive(gate, check, ours)
+    if patched.timed_out or base.is_cut or (base.blocked and not blocked):
+        return _is_inconclusive(gate, check, patched)
     if new:
-        message = f"{check.label}: {len(new)} new problem(s), beside those of the base commit"
-        return _failed(gate, message, "\n".join(finding.text for finding in new))
-    if base.keys and ours.exit_code != base.exit_code:
-        return _failed(gate, f"{check.label} fails otherwise than at the base commit", ours.output)
+        detail = f"{check.label}: {len(new)} new problem(s), beside those of the base commit"
+        return _failed(gate, detail, "\n".join(finding.text for finding in new))
+    if base.keys and patched.exit_code != base.exit_code:
+        return _failed(
+            gate, f"{check.label} fails otherwise than at the base commit", patched.output
+        )
     if not findings or blocked:
-        return _is_inconclusive(gate, check, ours)
+        return _is_inconclusive(gate, check, patched)
     what = f"{check.label}: nothing new; {len(findings)} problem(s) as at the base commit"
-    return gating.passed(gate, what, ours.output, kinds=["nothing_new"])
+    return gating.passed(gate, what, patched.output, kinds=["nothing_new"])
 
 
 @dataclass(frozen=True)
@@ -139,9 +141,9 @@ def _beyond(findings: Sequence[Finding], base: Sequence[str]) -> list[Finding]:
     return new
 
 
-def _is_inconclusive(gate: str, check: Check, ours: CommandResult) -> GateVerdict:
+def _is_inconclusive(gate: str, check: Check, patched: CommandResult) -> GateVerdict:
     why = f"{check.label} fails at the base commit too, so this shows nothing"
-    return gating.skipped(gate, why, ours.output)
+    return gating.skipped(gate, why, patched.output)
 
 
 def _failed(gate: str, detail: str, log: str) -> GateVerdict:
@@ -212,20 +214,20 @@ def limits(context: GateContext) -> tuple[str, str]:
 
 def judge_loading(gate: str, context: GateContext, folder: str, loading: Loading) -> GateVerdict:
     """As ``judge_check``. At the base commit only what fails with the patch is imported."""
-    ours = loading.run(gating.patched(context), loading.names)
-    if isinstance(ours, NotInstalled):
-        return gating.skipped(gate, f"the dependencies could not be installed: {ours.why}")
-    no_time = _NO_TIME.search(ours.output)
+    patched = loading.run(gating.patched(context), loading.names)
+    if isinstance(patched, NotInstalled):
+        return gating.skipped(gate, f"the dependencies could not be installed: {patched.why}")
+    no_time = _NO_TIME.search(patched.output)
     if no_time is not None and no_time[1].split(", ")[0] == loading.names[0]:
         return gating.skipped(gate, f"no time was left to import {no_time[1]}")
     # What there was no time for is not a complaint: leave it out of the comparison.
-    ours = ours.model_copy(update={"output": _NO_TIME.sub("", ours.output)})
-    findings = failures(ours.output, loading)
+    patched = patched.model_copy(update={"output": _NO_TIME.sub("", patched.output)})
+    findings = failures(patched.output, loading)
     failing = tuple(findings) or tuple(loading.names)
     if (
-        ours.exit_code == 1 and not findings and _probe_messages(ours.output, loading.names)
+        patched.exit_code == 1 and not findings and _probe_messages(patched.output, loading.names)
     ):  # all is excused
-        ours = ours.model_copy(update={"exit_code": 0})
+        patched = patched.model_copy(update={"exit_code": 0})
     check = Check(
         f"import of {', '.join(failing[:3])}{' …' if len(failing) > 3 else ''}",
         lambda tree: loading.run(tree, failing),
@@ -234,7 +236,7 @@ def judge_loading(gate: str, context: GateContext, folder: str, loading: Loading
         inputs=failing,
         on=loading.on,
     )
-    verdict = judge_check(gate, context, folder, check, ours)
+    verdict = judge_check(gate, context, folder, check, patched)
     if no_time is None or verdict.status is not GateStatus.PASSED:
         return verdict
     detail = f"{verdict.detail}; no time was left to import {no_time[1]}"
@@ -316,8 +318,8 @@ class ResolvingGate(ProjectGate):
 
 
 class NotVulnerable(ABC):
-    """A gate with one verdict over the packages of an advisory. No version tells of the repository's
-    own packages.
+    """A gate with one verdict over the packages of an advisory. No version shows whether the repository's
+    own packages are fixed.
 
     ``ecosystem``: its name in OSV.
     """
@@ -332,7 +334,7 @@ class NotVulnerable(ABC):
         affected = context.repo.affected
         own_packages = gating.own_names(affected, packages)
         try:
-            others = [
+            verdicts = [
                 self._package(context, repo, package)
                 for package in packages
                 if package not in own_packages
@@ -340,9 +342,9 @@ class NotVulnerable(ABC):
         except (RecipeError, RepositoryError) as error:
             return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, error.problem)
         if affected is None or not affected.is_own:
-            return gating.of_versions(self.name, others)
+            return gating.of_versions(self.name, verdicts)
         return gating.of_own_code(
-            self.name, affected, lambda: self._affected_copies(context, own_packages), others
+            self.name, affected, lambda: self._affected_copies(context, own_packages), verdicts
         )
 
     @abstractmethod
@@ -371,7 +373,7 @@ class NotVulnerable(ABC):
 
 def may_stay(
     advisory: Advisory,
-    made: Applied,
+    application: Applied,
     ecosystem: str,
     package: str,
     now: Sequence[str],
@@ -383,8 +385,8 @@ def may_stay(
     covers one lets it stay, no version has more copies than before, and each version that the recipe raised
     has fewer.
     """
-    remediation = made.remediation
-    if remediation is None or not is_planned(advisory, made, ecosystem, package, now):
+    remediation = application.remediation
+    if remediation is None or not is_planned(advisory, application, ecosystem, package, now):
         return False
     raised = {
         version
@@ -397,11 +399,11 @@ def may_stay(
 
 
 def is_planned(
-    advisory: Advisory, made: Applied, ecosystem: str, package: str, now: Iterable[str]
+    advisory: Advisory, application: Applied, ecosystem: str, package: str, now: Iterable[str]
 ) -> bool:
     """Return whether every advisory that covers one of these versions lets it stay."""
     covering = [advisory.ids_affecting(ecosystem, package, version) for version in now]
-    return made.remediation is not None and all(
+    return application.remediation is not None and all(
         lets_stay(advisory, ecosystem, package, ids) for ids in covering
     )
 
@@ -415,18 +417,18 @@ def is_left_out(repo: RepoContext, advisory: Advisory, package: str, files: Iter
     return all(lets_stay(advisory, ecosystem, package) for ecosystem in advisory.ecosystems)
 
 
-def still_installed(made: Applied, package: str) -> Iterator[str]:
+def still_installed(application: Applied, package: str) -> Iterator[str]:
     """Yield the recipe's reasons for commands that install an affected version and that no fix changes."""
-    for item in made.remediation.unread if made.remediation else ():
+    for item in application.remediation.unread if application.remediation else ():
         if STILL_INSTALLED in item.reason and f" {package} " in item.reason:
             yield item.reason.rstrip(".")
 
 
-def left_aside(made: Applied, bad: Mapping[str, str]) -> dict[str, str]:
+def left_aside(application: Applied, bad: Mapping[str, str]) -> dict[str, str]:
     """Return the affected places (with their versions) in projects for tests and examples that the recipe
     could not fix and the patch does not touch."""
-    items = made.remediation.unread if made.remediation else ()
+    items = application.remediation.unread if application.remediation else ()
     folders = {str(PurePosixPath(item.path).parent) for item in items if is_aside(item.path)}
-    touched = {str(PurePosixPath(path).parent) for path in made.files}
+    touched = {str(PurePosixPath(path).parent) for path in application.files}
     folder_prefixes = tuple(f"{folder}/" for folder in folders - touched)
     return {place: version for place, version in bad.items() if place.startswith(folder_prefixes)}

@@ -114,9 +114,9 @@ def _called(name: str, arguments: list[Any]) -> Any:
         numbered = dict(enumerate(texts[1:]))
         return re.sub(r"\{(\d)\}", lambda match: numbered.get(int(match[1]), ""), texts[0])
     if name in ("contains", "startswith", "endswith") and len(texts) == 2:
-        left, right = texts[0].lower(), texts[1].lower()
-        is_at = {"contains": left.__contains__, "startswith": left.startswith}
-        return is_at.get(name, left.endswith)(right)
+        text, part = texts[0].lower(), texts[1].lower()
+        is_at = {"contains": text.__contains__, "startswith": text.startswith}
+        return is_at.get(name, text.endswith)(part)
     is_plain = name in ("str", "path", "tojson", "fromjson") and not texts[0].startswith(("{", "["))
     return texts[0] if is_plain and isinstance(arguments[0], str) else UNKNOWN
 

@@ -187,7 +187,7 @@ def _judge_beside_late(
     if patched.count == 0:
         return skipped(gate, f"could not be judged: no test ran here, and {beside}", log)
     failing = () if patched.result.ok else (patched.report or _NOTHING).failed or patched.failing
-    unseen = [one for one in failing or () if not base_report.excuses(one)]
+    unseen = [test for test in failing or () if not base_report.excuses(test)]
     if unseen or failing is None or not (failing or patched.result.ok):
         return undecided(gate, f"{in_words(patched)}, and {beside}", log)
     if not (patched.passing or patched.count is None):

@@ -627,8 +627,8 @@ def _test_names(tasks: Iterable[str]) -> list[str]:
     best.sort(key=lambda name: (name not in ("test", "tests"), len(name)))
     if best:
         return best[:1] if best[0] in ("test", "tests") else best[:2]
-    others = [name for name in tasks if task_kind(name) is TESTS]
-    return sorted(others, key=lambda name: bool(_OTHER_NAMES.search(name)))[:3]
+    test_tasks = [name for name in tasks if task_kind(name) is TESTS]
+    return sorted(test_tasks, key=lambda name: bool(_OTHER_NAMES.search(name)))[:3]
 
 
 def _other_suites(scripts: Iterable[str]) -> list[str]:

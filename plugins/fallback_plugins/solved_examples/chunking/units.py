@@ -124,7 +124,7 @@ COUNTING = "wordpiece-estimate-1"
 #: A run of ASCII letters, one of digits and letters, or a single other character (each is a token).
 _RUN = re.compile(r"(?P<word>[A-Za-z]+(?![0-9]))|(?P<mixed>[A-Za-z0-9]+)|[^\s]")
 
-#: Common words of up to this length have a token of their own …
+#: Common words of up to this length are one token …
 _WHOLE_WORD = 6
 #: … the rest of a longer one is split into pieces of about this length.
 _PIECE = 4

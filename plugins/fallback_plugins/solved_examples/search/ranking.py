@@ -208,43 +208,43 @@ def _scored(
 
 
 def weighed(
-    found: Sequence[Candidate], settings: RetrievalSettings
+    candidates: Sequence[Candidate], settings: RetrievalSettings
 ) -> tuple[dict[str, list[float]], dict[str, float]]:
     """Return the scores that every candidate has, by component, and the weights."""
     weights = {name: weight for name, weight in settings.weights if weight > 0}
     components = {
-        name: [candidate.scores[name] for candidate in found]
+        name: [candidate.scores[name] for candidate in candidates]
         for name in weights
-        if all(name in candidate.scores for candidate in found)
+        if all(name in candidate.scores for candidate in candidates)
     }
     return components, weights
 
 
-def _ordered(found: Sequence[Candidate], settings: RetrievalSettings) -> list[Candidate]:
-    components, weights = weighed(found, settings)
+def _ordered(candidates: Sequence[Candidate], settings: RetrievalSettings) -> list[Candidate]:
+    components, weights = weighed(candidates, settings)
     scores = weighted(components, weights)
     scored = [
         with_scores(candidate, {ORDER: score})
-        for candidate, score in zip(found, scores, strict=bool(components))
+        for candidate, score in zip(candidates, scores, strict=bool(components))
     ]
     return by_score(scored)
 
 
-def by_score(found: Iterable[Candidate]) -> list[Candidate]:
+def by_score(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Sort by the fused score, and equal ones by id, so that an answer is repeatable."""
     return sorted(
-        found, key=lambda candidate: (-candidate.scores[ORDER], candidate.example.example_id)
+        candidates, key=lambda candidate: (-candidate.scores[ORDER], candidate.example.example_id)
     )
 
 
 def _reranked(
     question: Question,
-    found: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     settings: RetrievalSettings,
     reranker: Reranker,
 ) -> list[Candidate]:
     """Rank the best ones again with one more component; the others follow in their order."""
-    head, tail = found[: settings.rerank], found[settings.rerank :]
+    head, tail = candidates[: settings.rerank], candidates[settings.rerank :]
     scores = reranker.scores(question, head)
     fused = weighted(
         {ORDER: [candidate.scores[ORDER] for candidate in head], reranker.name: scores},

@@ -79,13 +79,13 @@ def select(
         if stored.example.example_id not in beyond
     ]
     too_many = f"not among the best {settings.k}"
-    kept = [(candidate, True) for candidate in identical[: settings.k]]
+    chosen = [(candidate, True) for candidate in identical[: settings.k]]
     known_examples = [
         *(stored.example for stored in same),
         *(candidate.example for candidate in ranking.candidates),
     ]
     fixes = {_fix(example): example for example in known_examples if example.example_id in beyond}
-    fixes.update((_fix(candidate.example), candidate.example) for candidate, _ in kept)
+    fixes.update((_fix(candidate.example), candidate.example) for candidate, _ in chosen)
     dropped = [_dropped(candidate, too_many) for candidate in identical[settings.k :]]
     floor = settings.floor("chunk", ranking.mode)
     believed = routed(ranking, settings)
@@ -101,14 +101,14 @@ def select(
             reason = f"{floor.score} is below the chunk floor"
         elif twin is not None:
             reason = f"the same fix as {twin.example_id}"
-        elif len(kept) >= settings.k:
+        elif len(chosen) >= settings.k:
             reason = too_many
         else:
-            kept.append((candidate, False))
+            chosen.append((candidate, False))
             fixes[_fix(candidate.example)] = candidate.example
             continue
         dropped.append(_dropped(candidate, reason))
-    return Selection(tuple(kept), tuple(dropped[:MAX_REPORTED]))
+    return Selection(tuple(chosen), tuple(dropped[:MAX_REPORTED]))
 
 
 def shots(store: ExampleStore, kept: Sequence[tuple[Candidate, bool]]) -> tuple[FewShot, ...]:
@@ -246,13 +246,13 @@ class _Edits:
 
     def choose(self, space: int) -> int:
         """Add edits that fit into ``space``; return their bytes."""
-        taken = 0
+        used = 0
         for number in self._open:
             size = _shown_bytes(edit_line(self._edits[number]))
-            if number not in self._chosen and taken + size <= space:
+            if number not in self._chosen and used + size <= space:
                 self._chosen.add(number)
-                taken += size
-        return taken
+                used += size
+        return used
 
     @property
     def chosen(self) -> tuple[SearchReplace, ...]:
