@@ -237,7 +237,7 @@ CONTEXT_TOKENS: Final = 16_384
 #: Enough to read several gigabytes from a cold disk.
 START_TIMEOUT_S: Final = 300.0
 
-#: Time to end after the request to; a server that holds a model releases it at once.
+#: Time that a server has to end when it is told to; it releases its model at once.
 STOP_TIMEOUT_S: Final = 10.0
 
 _POLL_S: Final = 0.2

@@ -11,7 +11,7 @@ from fallback_tier.ecosystem_rules import base_ecosystem
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Blocker, Selected
 
-#: The next step if a message names what no recipe changes.
+#: The next step if a message names something that no recipe changes.
 ADAPT = "Make the change that this needs, commit it, then run this again."
 
 #: Parameter of a selection: the one step that is to serve.

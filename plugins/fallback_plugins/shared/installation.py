@@ -1,4 +1,4 @@
-"""Which of a project's dependencies could be installed, why the others could not (ADR-0039), and the
+"""Records of which dependencies of a project could be installed and why others could not (ADR-0039), and
 versions of the programs that install and run it."""
 
 import json
@@ -69,8 +69,8 @@ class Installed:
     output; ``how``: unusual ways (``on Python 3.10``); ``step``: the step of the ladder that served,
     with its flags (``npm ci --legacy-peer-deps``); ``built``: what was built from source, by name and
     version; ``unbuilt``: what failed to build, and why: its dependents are declined too, so this only
-    explains; ``by_lock``: the client had the project's lock; ``beside``: what nothing declares and its code
-    imports all the same, by name and version."""
+    explains; ``by_lock``: the client had the project's lock; ``beside``: packages that no file declares and
+    the code imports anyway, by name and version."""
 
     level: Level
     declined: tuple[tuple[str, str], ...] = ()

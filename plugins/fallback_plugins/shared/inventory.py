@@ -1,4 +1,4 @@
-"""What a resolved tree installs: each package with a path from a root, and whether for development."""
+"""Inventory of a resolved tree: each package with a path from a root, and whether it is for development."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator

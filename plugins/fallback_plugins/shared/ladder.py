@@ -600,7 +600,7 @@ def combined(
     """Return one result from the fixes of a repository's projects.
 
     Raises RecipeError if something is left of a single advisory, nothing was fixed or changed, or a fix is
-    what none may be (a downgrade, a version that is itself affected).
+    breaks a rule (a downgrade, a version that is itself affected).
     """
     left = tuple(item for fix in fixes for item in fix.left)
     moves = tuple(move for fix in fixes for move in fix.moves)

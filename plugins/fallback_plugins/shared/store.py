@@ -297,7 +297,7 @@ def _let_go(uses: dict[str, BinaryIO]) -> None:
 
 def _mark(path: Path) -> None:
     """Write the mark of an entry: digests of names, sizes and times, and of every byte. It is replaced
-    whole, as readers have a turn too."""
+    as a whole: readers have the turn too."""
     top = path / _CONTENT
     mark = {"boot": boot_id(), "stats": _digest(top, _stats), "content": _digest(top, _content)}
     partial = path / f"{MARK}.new"

@@ -99,8 +99,9 @@ def keep(place: Path, what: object) -> None:
     whole.keep(place, json.dumps(what).encode())
 
 
-#: Runs of the base commit's suite, at most, to tell flaky from broken from sound: two beyond the one
-#: that counts tests. A test that fails in half of all runs is seen both ways in three of four cases.
+#: Runs of the base commit's suite, at most, to distinguish flaky, broken and sound tests: two beyond
+#: the one that counts tests. A test that fails in half of all runs is seen both ways in three of four
+#: cases.
 BASE_RUNS = 3
 
 #: Further runs with the patch, for tests that are flaky at the base commit.
@@ -290,8 +291,8 @@ _SHELLS_PLACE = re.compile(r"^(?:/\S*/)?(?:ba)?sh: (?:line )?\d+: ")
 @dataclass(frozen=True)
 class Way:
     """One way to run a project's tests. ``label``: the command and its source, for people; ``key``:
-    distinguishes its runs from those of other ways; ``hint``: what tests that fail lack, by their output, as a
-    clause; empty if that is not known; ``ci_lines``: its commands, if CI runs them."""
+    distinguishes its runs from those of other ways; ``hint``: what tests that fail lack, by their output,
+    as a clause; empty if that is not known; ``ci_lines``: its commands, if CI runs them."""
 
     label: str
     run: Run
@@ -339,7 +340,7 @@ class Choice:
 
 def choose(context: GateContext, gate: str, folder: str, on: On, ways: Sequence[Way]) -> Choice:
     """Return the first way whose tests run at the base commit and pass, one at least; if there is none, the
-    first that runs any test; else the last. Raises what a run raises.
+    first that runs any test; otherwise the last. Raises what a run raises.
 
     ``ways``: at least one, the last is taken if no other serves; of more than MAX_TRIED those between are
     left out. ``on``: as for ``BaseRuns``.

@@ -216,8 +216,7 @@ def patched(context: GateContext) -> RepoContext:
 def project_folders(context: GateContext, *kinds: Callable[[str], bool]) -> tuple[str, ...]:
     """Return the nearest project folder at or above each changed file; "." is the root.
 
-    ``kinds``: tests for project folders, the best first: a later one counts if a file has none of those
-    before.
+    ``kinds``: predicates of a project folder, the best first: a later one counts if none before holds.
     """
     folders: dict[str, None] = {}
     for path in context.application.files:

@@ -40,7 +40,7 @@ _CONFTEST = "conftest.py"
 
 @dataclass(frozen=True)
 class Change:
-    """What a patch changes: tracked source files, and packages by the names by which code imports them
+    """The changes of a patch: tracked source files, and packages by the names by which code imports them
     (modules of Python, packages of npm). ``title``: both, for people."""
 
     files: frozenset[str] = frozenset()

@@ -24,7 +24,8 @@ class CommandKind(StrEnum):
     BUILD = "build"
 
 
-#: What a program is for: a kind; ``noise``: tests don't need it; ``code``: a line of code; None: unknown.
+#: The purpose of a program: a kind; ``noise``: tests don't need it; ``code``: a line of code; None:
+#: unknown.
 _Use: TypeAlias = CommandKind | Literal["noise", "code"] | None
 
 TESTS, TYPES, LINT, BUILD = CommandKind

@@ -127,7 +127,8 @@ def _by_fts5(connection: sqlite3.Connection, words: Sequence[str], bound: int) -
     searched = _within(present, counts, bound)
     match = " OR ".join(map(_quoted, searched))
     if not searched:
-        # The first word already exceeds the bound. Words were not counted beyond it, so their order counts.
+        # The first word already exceeds the bound. Words were not counted beyond it, so they keep their
+        # order.
         searched = present[:_CONJUNCTION]
         match = " AND ".join(map(_quoted, searched))
     if not searched:
