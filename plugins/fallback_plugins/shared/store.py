@@ -212,9 +212,9 @@ class InstalledStore:
         return path / _CONTENT
 
     @staticmethod
-    def digest(place: Path) -> str:
+    def digest(folder: Path) -> str:
         """Return the digest of every byte of an entry's folder, as recorded when it was created."""
-        mark = json.loads((place.parent / MARK).read_text(encoding="utf-8"))
+        mark = json.loads((folder.parent / MARK).read_text(encoding="utf-8"))
         return str(mark["content"])
 
     def _use(self, key: str) -> None:

@@ -85,18 +85,18 @@ def place_of(context: GateContext, gate: str, folder: str, on: str, *parts: obje
     return context.cache / "base" / f"{key}.json"
 
 
-def kept(place: Path) -> Any:
+def kept(path: Path) -> Any:
     """Return the JSON value that is stored at a path; None if there is none."""
     try:
-        return json.loads(whole.kept(place) or b"null")
+        return json.loads(whole.kept(path) or b"null")
     except ValueError:
         return None
 
 
-def keep(place: Path, what: object) -> None:
+def keep(path: Path, value: object) -> None:
     """Store a value, so that a reader sees the old or the new one. Of a folder only the values that were
     last used are kept."""
-    whole.keep(place, json.dumps(what).encode())
+    whole.keep(path, json.dumps(value).encode())
 
 
 #: Runs of the base commit's suite, at most, to distinguish flaky, broken and sound tests: two beyond

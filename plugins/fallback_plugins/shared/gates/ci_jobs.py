@@ -407,8 +407,8 @@ class _File:
         included = [row for row in included[:MAX_JOBS] if row.get("script")]
         if top.get("script") or not included:
             is_node = "node_js" in (top.get("language"), *items(top.get("language")))
-            usual = "npm test" if is_node and not top.get("script") else top.get("script")
-            included = [{"name": "test", "script": usual}, *included]
+            script = "npm test" if is_node and not top.get("script") else top.get("script")
+            included = [{"name": "test", "script": script}, *included]
         for number, row in enumerate(included):
             env = [*_travis_env(top.get("env")), *_travis_env(row.get("env"))]
             name = text_of(row.get("name") or row.get("stage")) or f"include {number}"

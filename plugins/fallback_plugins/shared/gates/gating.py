@@ -243,11 +243,11 @@ def relative_log(result: CommandResult, tree: Path) -> str:
     return text.replace(str(tree), ".")
 
 
-def placeless(output: str, place: Path, stands_for_it: str) -> str:
+def placeless(output: str, folder: Path, stands_for_it: str) -> str:
     """Return an output with a placeholder for a folder of the store, whether its path is absolute or
     relative to where the command ran: so outputs of two folders can be compared."""
-    name = f"{place.parent.name}/{place.name}"
-    *pieces, rest = output.replace(str(place), stands_for_it).split(name)
+    name = f"{folder.parent.name}/{folder.name}"
+    *pieces, rest = output.replace(str(folder), stands_for_it).split(name)
     ends = (max(piece.rfind(sign) for sign in _NOT_IN_A_PATH) + 1 for piece in pieces)
     before = [piece[:end] + stands_for_it for piece, end in zip(pieces, ends, strict=True)]
     return "".join([*before, rest])

@@ -111,12 +111,12 @@ class Report:
         """Return a report of (name, result) pairs. A test that failed once has failed, whatever else it
         did."""
         passed, failed, uncollected = dict[str, None](), dict[str, None](), dict[str, None]()
-        for name, was in results:
-            if was == "passed":
+        for name, result in results:
+            if result == "passed":
                 passed[name] = None
-            elif was != "skipped":
+            elif result != "skipped":
                 failed[name] = None
-            if was == "uncollected":
+            if result == "uncollected":
                 uncollected[name] = None
         test_lists = frozenset(passed) - set(failed), tuple(failed), tuple(uncollected)
         return cls(*test_lists, figures, collected)
@@ -441,7 +441,7 @@ def merged(reports: Sequence[Report | None]) -> Report | None:
     totals = None
     if len(figures) == len(readable):
         totals = (sum(ran for ran, _ in figures), sum(failed for _, failed in figures))
-    return Report.of(zip(names, (was for _, was in results), strict=True), totals)
+    return Report.of(zip(names, (result for _, result in results), strict=True), totals)
 
 
 def read_lines(text: str | None) -> Report | None:

@@ -422,12 +422,12 @@ class _SessionReader(ast.NodeVisitor):
     def visit_If(self, node: ast.If) -> None:
         """Follow the branch that is taken; both if that isn't known."""
         is_true = self._value(node.test)
-        both = is_true is UNKNOWN
+        is_unknown = is_true is UNKNOWN
         before = dict(self._values)
-        for inner in node.orelse if both or not truth(is_true) else ():
+        for inner in node.orelse if is_unknown or not truth(is_true) else ():
             self.visit(inner)
-        after, self._values = self._values, before if both else self._values
-        for inner in node.body if both or truth(is_true) else ():
+        after, self._values = self._values, before if is_unknown else self._values
+        for inner in node.body if is_unknown or truth(is_true) else ():
             self.visit(inner)
         same = {name: value for name, value in after.items() if self._values.get(name) is value}
         self._values = {**dict.fromkeys({*after, *self._values}, UNKNOWN), **same}

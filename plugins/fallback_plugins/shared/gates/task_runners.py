@@ -522,8 +522,8 @@ class Tasks:
                 if "{" not in text
             }
         if env == "hatch-test":
-            usual = items(mapping(table.get(env)).get("default-args")) or ["tests"]
-            scripts.setdefault("run", f"pytest {{args:{quoted(usual)}}}")
+            default_args = items(mapping(table.get(env)).get("default-args")) or ["tests"]
+            scripts.setdefault("run", f"pytest {{args:{quoted(default_args)}}}")
         if words[0] not in scripts:
             return self.pieces(quoted(words), place.inside("", place.hint, env=variables))
         source = f"{in_folder(place.folder, file)} [envs.{env}], script {words[0]}"
@@ -811,8 +811,8 @@ def _split_at_dashes(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str
     return words[:at], words[at + 1 :]
 
 
-def _value(words: Sequence[str], names: Sequence[str], usual: str) -> str:
-    return next(iter(_values(words, names)), usual)
+def _value(words: Sequence[str], names: Sequence[str], default: str) -> str:
+    return next(iter(_values(words, names)), default)
 
 
 def _values(words: Sequence[str], names: Sequence[str], *, is_list: bool = False) -> list[str]:

@@ -106,10 +106,10 @@ def _manifest(connection: sqlite3.Connection) -> Iterator[_Difference]:
     if recorded.sha256 != recorded_sha256(connection):
         yield DriftKind.MANIFEST, "the recorded manifest does not have its digest"
     for field in type(recorded).model_fields:
-        was, now = getattr(recorded, field), getattr(current, field)
-        if was != now:
+        recorded_value, current_value = getattr(recorded, field), getattr(current, field)
+        if recorded_value != current_value:
             kind = DriftKind.CORPUS if field == "corpus_sha256" else DriftKind.MANIFEST
-            yield kind, f"{field}: {was} is recorded, and {now} is there"
+            yield kind, f"{field}: {recorded_value} is recorded, and {current_value} is there"
 
 
 def _chunker(connection: sqlite3.Connection, installed: str) -> Iterator[_Difference]:

@@ -711,10 +711,10 @@ def _check_release(ecosystem: str, package: str, version: str) -> None:
     """Raise InputError unless both are valid. They come from an advisory, and must not become an option, an
     address or a path."""
     if ecosystem == "npm":
-        good = bool(_NPM_NAME.fullmatch(package) and _SEMVER.fullmatch(version))
+        is_valid = bool(_NPM_NAME.fullmatch(package) and _SEMVER.fullmatch(version))
     else:
-        good = bool(_PYPI_NAME.fullmatch(package)) and _is_pep440(version)
-    if not good:
+        is_valid = bool(_PYPI_NAME.fullmatch(package)) and _is_pep440(version)
+    if not is_valid:
         raise InputError(
             f"{package!r} {version!r} is not a package and a version of {ecosystem}.",
             next_step="Check the advisory, or give --package, --vulnerable and --fixed.",
