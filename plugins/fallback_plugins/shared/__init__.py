@@ -1,1 +1,1 @@
-"""What the plugins of several ecosystems have in common."""
+"""Modules that the plugins of several ecosystems share."""

@@ -20,8 +20,8 @@ from fallback_tier.files.inputs import parse_toml
 from fallback_tier.outcome import Blocker, Move
 from fallback_tier.repo import RepoContext
 
-#: When a release was published, by package and version; None: the registry does not say. Raises
-#: RecipeError, ToolError if it can't be asked.
+#: Returns when a release was published, by package and version; None if the registry does not say. Raises
+#: RecipeError, ToolError if it can't be reached.
 PublishedAt = Callable[[str, str], datetime | None]
 
 _DAY, _MINUTE, _SECOND = timedelta(days=1), timedelta(minutes=1), timedelta(seconds=1)
@@ -39,19 +39,19 @@ _PART = re.compile(
 )
 _ISO_PART = re.compile(r"(\d+(?:\.\d+)?)([wdhms])")
 
-#: A version's part of a pattern that exempts a package: ``name@1.0.0 || 1.1.0``.
+#: A pattern that exempts versions of a package: ``name@1.0.0 || 1.1.0``.
 _VERSIONED = re.compile(r"(?P<name>@?[^@]+)@(?:npm:)?(?P<versions>.+)")
 
-#: What no release is older than: the cutoff of a rule whose value can't be read.
+#: The cutoff of a rule whose value can't be read: no release is older.
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class AgeRule:
     """One rule. ``text``: as it is written, with its ``value``; ``until``: a release that was published
-    later is too new; ``age``: the duration behind it, None for a fixed date.
+    later is too new; ``age``: the duration from which ``until`` follows, None for a fixed date.
 
-    ``only``: the packages that it is about; empty: all but ``exempt`` (patterns of names).
+    ``only``: the packages that it is about; if empty, all but ``exempt`` (patterns of names).
     """
 
     text: str
@@ -65,7 +65,7 @@ class AgeRule:
 
     @property
     def label(self) -> str:
-        """The rule with its place."""
+        """The rule with its file and line."""
         return f"`{self.text}` ({self.file}:{self.line})" if self.line else f"`{self.text}`"
 
     def covers(self, package: str, version: str) -> bool:
@@ -88,8 +88,8 @@ class AgeRule:
 class Ages:
     """The rules that hold for one project, and their results for releases.
 
-    ``exceptions``: packages that a person exempts for this fix, with the reason. ``by_lock``: a lock keeps
-    what the fix takes; otherwise the project's client applies its own rules at each install.
+    ``exceptions``: packages that a person exempts for this fix, with the reason. ``by_lock``: whether a
+    lock keeps what the fix takes; otherwise the project's client applies its own rules at each install.
     """
 
     ecosystem: str
@@ -114,16 +114,20 @@ class Ages:
     ) -> "Ages":
         """Return the rules for the project at ``path``: those of its folder and of the folders above, and
         the person's own."""
-        days, given = repo.settings.release_age_days, repo.settings.age_exceptions
+        days, age_exceptions = repo.settings.release_age_days, repo.settings.age_exceptions
         rules = [*_rules(repo, ecosystem, posixpath.dirname(path))]
         if days:
             age = timedelta(days=days)
             rules.append(AgeRule(f"--release-age {days}", "", "", 0, datetime.now(UTC) - age, age))
-        exceptions = {canonical_name(ecosystem, it.package): it.reason for it in given}
+        exceptions = {
+            canonical_name(ecosystem, exception.package): exception.reason
+            for exception in age_exceptions
+        }
         return cls(ecosystem, tuple(rules), exceptions, published_at, by_lock)
 
     def until(self, package: str = "") -> datetime | None:
-        """Return the strictest cutoff for a package, or for any (empty); None: there is no rule."""
+        """Return the strictest cutoff for a package, or for all if it is empty; None if there is no
+        rule."""
         rules = (rule for rule in self.rules if not package or rule.covers(package, ""))
         exempt = canonical_name(self.ecosystem, package) in self.exceptions
         return None if exempt else min((rule.until for rule in rules), default=None)
@@ -136,7 +140,8 @@ class Ages:
         return error is None
 
     def problem(self, package: str, version: str) -> RecipeError | None:
-        """Return why a release may not be brought in; None: it may. An unknown date is not old enough."""
+        """Return why a release may not be brought in; None if it may. If its date is unknown, it may
+        not."""
         if (package, version) not in self._said:
             self._said[package, version] = self._problem(package, version)
         return self._said[package, version]
@@ -144,20 +149,23 @@ class Ages:
     def reason_behind(
         self, reason: RefusalReason, sentence: str, package: str = ""
     ) -> RecipeError | None:
-        """Return the rule behind a refusal (empty ``package``: of any): no fixed version serves, since it
-        is too new, or a result was refused with a rule's sentence. None: another reason."""
+        """Return the error of the rule that caused a refusal, of any package if ``package`` is empty. The
+        rule is the cause if no fixed version is old enough, or if a result was refused with the rule's
+        sentence. Return None if the cause is another."""
         if reason is RefusalReason.NO_FIXED_VERSION:
             names = [package] if package else sorted(self.refused)
             return next(filter(None, map(self.refused.get, names)), None)
         for error in filter(None, self._said.values()):
-            named = [word for it in error.blockers for word in (it.package, it.constraint)]
-            if error.problem in sentence or all(word in sentence for word in named):
+            words = [
+                word for blocker in error.blockers for word in (blocker.package, blocker.constraint)
+            ]
+            if error.problem in sentence or all(word in sentence for word in words):
                 return error
         return None
 
     def first_problem(self, releases: Iterable[tuple[str, str]]) -> RecipeError | None:
         """Return the refusal of the first of several releases that may not be brought in. A version that is
-        not a registry's has no date there."""
+        not a registry's has no date, and is left out."""
         for package, version in sorted(set(releases)) if self.rules else ():
             if is_orderable(self.ecosystem, version):
                 error = self.problem(package, version)
@@ -172,8 +180,8 @@ class Ages:
                 yield self._excepted[release]
 
     def exception_until(self, package: str, version: str) -> datetime | None:
-        """Return until when an exception for this release has to reach: the end of the day of its
-        publication. None: there is no exception, or no date."""
+        """Return the moment up to which an exception has to admit releases to admit this one: the end
+        of the day of its publication. Return None if there is no exception, or no date."""
         if package not in self.exceptions:
             return None
         published = self.published_at(package, version)
@@ -209,13 +217,15 @@ class Ages:
             file=strictest.file,
         )
         reason = self.exceptions.get(canonical_name(self.ecosystem, package))
-        own = [it for it in rules if it.line and (published is None or published > it.until)]
-        if reason is not None and own and not self.by_lock:
+        project_rules = [
+            rule for rule in rules if rule.line and (published is None or published > rule.until)
+        ]
+        if reason is not None and project_rules and not self.by_lock:
             return RecipeError(
                 RefusalReason.RELEASE_TOO_NEW,
-                f"{problem} No lock would keep it: an install by {own[0].label} would fail, in spite"
-                " of an exception for this fix.",
-                next_step=f"Exempt {package} in {own[0].file}, or wait until the rule admits it.",
+                f"{problem} No lock would keep it: an install by {project_rules[0].label} would fail, "
+                "in spite of an exception for this fix.",
+                next_step=f"Exempt {package} in {project_rules[0].file}, or wait until the rule admits it.",
                 blockers=(blocker,),
                 kind="not_kept_by_a_lock",
             )
@@ -237,7 +247,7 @@ class Ages:
 
 def unchecked(repo: RepoContext, ecosystem: str, moves: Iterable[Move]) -> Iterator[str]:
     """Yield a sentence for each rule on releases that were chosen without asking a registry."""
-    # One of each folder's files: its rules are the same for all of them.
+    # One file of each folder: all of them have the same rules.
     files = {posixpath.dirname(move.manifest): move.manifest for move in moves}
     projects = (Ages.of(repo, ecosystem, file, lambda *_: None) for file in files.values())
     for label in dict.fromkeys(rule.label for ages in projects for rule in ages.rules):
@@ -249,10 +259,10 @@ def _moment(at: datetime) -> str:
 
 
 def _matches(pattern: str, package: str, version: str) -> bool:
-    """Return whether a pattern matches: ``*`` is within a name or a scope; with versions, each is named
+    """Return whether a pattern matches a release. ``*`` matches within a name or a scope; versions match
     exactly."""
     if versioned := _VERSIONED.fullmatch(pattern):
-        versions = {one.strip() for one in versioned["versions"].split("||")}
+        versions = {part.strip() for part in versioned["versions"].split("||")}
         return versioned["name"] == package and version in versions
     words = re.split(r"(\*+|\?)", pattern)
     letters = {"*": "[^/]*", "?": "[^/]"}
@@ -266,8 +276,8 @@ def _matches(pattern: str, package: str, version: str) -> bool:
 
 
 def duration_in(text: str, unit: timedelta | None = None) -> timedelta | None:
-    """Read ``7 days``, ``3d``, ``P7D``, ``PT12H``; a bare number by ``unit``. None: it is not a
-    duration."""
+    """Return the duration in ``7 days``, ``3d``, ``P7D``, ``PT12H``, or in a bare number of ``unit``;
+    None if the text is not a duration."""
     plain = text.strip().lower().removesuffix(" ago")
     if unit is not None and re.fullmatch(r"\d+(?:\.\d+)?", plain):
         return float(plain) * unit
@@ -286,7 +296,8 @@ def duration_in(text: str, unit: timedelta | None = None) -> timedelta | None:
 
 
 def moment_in(text: str, *, day_ends: bool = False) -> datetime | None:
-    """Read a moment, or a day; ``day_ends``: the day counts to its end. None: it is not a date."""
+    """Return the moment that a text states; of a day its start, or its end if ``day_ends``. None: no
+    date."""
     try:
         at = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -353,9 +364,9 @@ def _rules(repo: RepoContext, ecosystem: str, folder: str) -> Iterator[AgeRule]:
         at = folder
         while True:
             path = posixpath.join(at, name)
-            found = [*_in_file(repo, ecosystem, path, settings)] if repo.has(path) else []
-            yield from found
-            if found or not at:
+            rules = [*_in_file(repo, ecosystem, path, settings)] if repo.has(path) else []
+            yield from rules
+            if rules or not at:
                 break
             at = posixpath.dirname(at)
 
@@ -366,7 +377,7 @@ def _in_file(
     try:
         text = repo.read_text(path)
     except RepositoryError:
-        return  # its own project says so
+        return  # the file's own project reports it
     document = _document(path, text)
     for setting in settings:
         table: Any = document
@@ -375,18 +386,20 @@ def _in_file(
         if not isinstance(table, Mapping):
             continue
         exempt = table.get(setting.exempt)
-        own = exempt if isinstance(exempt, Mapping) else {}
-        canonical = {canonical_name(ecosystem, str(it)): value for it, value in own.items()}
-        names = tuple(canonical) if own else _texts(exempt)
-        names = tuple(canonical_name(ecosystem, it) for it in names)
+        value_by_package = exempt if isinstance(exempt, Mapping) else {}
+        canonical = {
+            canonical_name(ecosystem, str(name)): value for name, value in value_by_package.items()
+        }
+        names = tuple(canonical) if value_by_package else _texts(exempt)
+        names = tuple(canonical_name(ecosystem, name) for name in names)
         rule = _rule(path, text, setting.key, table.get(setting.key), setting)
         if rule is not None:
             yield replace(rule, exempt=names)
         for name, value in canonical.items():
-            one = _rule(path, text, setting.exempt, value, setting)
-            if one is not None:
+            package_rule = _rule(path, text, setting.exempt, value, setting)
+            if package_rule is not None:
                 yield replace(
-                    one, text=f"{setting.exempt}: {name} = {value}", only=frozenset({name})
+                    package_rule, text=f"{setting.exempt}: {name} = {value}", only=frozenset({name})
                 )
 
 
@@ -398,24 +411,24 @@ def _rule(path: str, text: str, key: str, value: Any, setting: _Setting) -> AgeR
     at = moment_in(written, day_ends=setting.day_ends) if age is None else datetime.now(UTC) - age
     if age == timedelta() or not written:
         return None
-    found = re.search(rf"^[^#;\n]*\b{re.escape(key)}\b", text, re.MULTILINE)
-    line = text.count("\n", 0, found.end()) + 1 if found else 1
+    match = re.search(rf"^[^#;\n]*\b{re.escape(key)}\b", text, re.MULTILINE)
+    line = text.count("\n", 0, match.end()) + 1 if match else 1
     between = ": " if path.endswith((".yaml", ".yml")) else "=" if "npmrc" in path else " = "
     return AgeRule(f"{key}{between}{written}", written, path, line, at or _NEVER, age)
 
 
 def _document(path: str, text: str) -> Mapping[str, Any]:
-    """The file's content; empty if it can't be parsed, which its client says."""
+    """Return the file's content; empty if it can't be parsed, which its client reports."""
     if path.endswith(".npmrc"):
         return _of_npmrc(text)
     if path.endswith((".yaml", ".yml")):
         import yaml
 
         try:
-            found = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 (makes text only)
+            document = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 (makes text only)
         except (yaml.YAMLError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return document if isinstance(document, dict) else {}
     try:
         if path.endswith(".toml"):
             return parse_toml(text.removeprefix("\ufeff"))
@@ -427,19 +440,19 @@ def _document(path: str, text: str) -> Mapping[str, Any]:
 
 
 def _of_npmrc(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for line in text.splitlines():
         key, equals, value = line.strip().partition("=")
         key, value = key.strip(), value.strip().strip("\"'")
         if not equals or key[:1] in {"#", ";"}:
             continue
         name = key.removesuffix("[]")
-        found[name] = [*_texts(found.get(name)), value] if name != key else value
-    return found
+        settings[name] = [*_texts(settings.get(name)), value] if name != key else value
+    return settings
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    """Texts of a list, or of one text with commas."""
+    """Return the texts of a list, or the parts of a text with commas."""
     texts = value.split(",") if isinstance(value, str) else value
-    found = texts if isinstance(texts, list | tuple) else ()
-    return tuple(one.strip() for one in found if isinstance(one, str) and one.strip())
+    items = texts if isinstance(texts, list | tuple) else ()
+    return tuple(item.strip() for item in items if isinstance(item, str) and item.strip())

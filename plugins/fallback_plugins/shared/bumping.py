@@ -11,7 +11,7 @@ from fallback_tier.ecosystem_rules import base_ecosystem
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Blocker, Selected
 
-#: The next step if a message names what no recipe changes.
+#: The next step if a message names something that no recipe changes.
 ADAPT = "Make the change that this needs, commit it, then run this again."
 
 #: Parameter of a selection: the one step that is to serve.
@@ -22,7 +22,7 @@ _STEP_PARAMETER = "rung"
 class Choice:
     """A version that a model chose: no other may be taken.
 
-    ``forced``: by an override, for a package that the project does not ask for itself.
+    ``forced``: by an override, for a package that the project does not require itself.
     """
 
     package: str
@@ -43,7 +43,7 @@ FREE = Terms()
 
 
 def terms_of(selection: Selected) -> Terms:
-    """Return what a selection determines beforehand."""
+    """Return the terms that a selection sets."""
     version, choice = selection.parameters.get("version"), None
     if version is not None:
         choice = Choice(selection.parameters["package"], version, _is_override(selection))
@@ -62,7 +62,7 @@ def about(advisory: Advisory, ecosystem: str, package: str) -> Advisory:
     return type(advisory).model_validate(dict(advisory) | {"affected": entries})
 
 
-#: Refusals of a bump to which a model has another answer.
+#: Refusals of a bump to which a model can respond with another plan.
 _MODELS_TURN = frozenset({RefusalReason.BLOCKED_BY_CONSTRAINT, RefusalReason.RECIPE_UNSUPPORTED})
 _OTHERWISE = "Use override where only others bring it in; else edit the source, or refuse."
 

@@ -15,6 +15,6 @@ SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|script|shell|!)")
 
 def code_cells(text: str) -> list[str]:
     """Return the source of each code cell of a notebook. Raises ValueError, LookupError, TypeError,
-    RecursionError for a text that is no notebook."""
+    RecursionError for a text that is not a notebook."""
     cells = json.loads(text)["cells"]
     return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]

@@ -1,4 +1,5 @@
-"""Checks of a manifest, in both ecosystems, before it shows whose source a repository is."""
+"""Checks of a manifest, in both ecosystems, before it counts as evidence of whose source a repository
+is."""
 
 from collections.abc import Callable
 from pathlib import PurePosixPath
@@ -34,7 +35,7 @@ _PLACEHOLDERS = frozenset(
     {"0.0.0", "0.0.0-development", "0.0.0-semantically-released", "0.0.0-semantic-release"}
 )
 
-#: Longest version or address that a manifest or a registry is believed (characters).
+#: Characters of a version or address that is accepted from a manifest or a registry, at most.
 _MAX_CHARS = 300
 
 #: Doubts about a manifest that may or may not name the repository's own package.
@@ -58,13 +59,13 @@ def has_source(repo: RepoContext, manifest: str, is_code: Callable[[str], bool])
 
 def declared_version(version: object) -> str | None:
     """Return a version that a person wrote; None for a placeholder or a value that is not a text."""
-    messages = texts(version)
-    return messages[0].strip() if messages and messages[0].strip() not in _PLACEHOLDERS else None
+    accepted = texts(version)
+    return accepted[0].strip() if accepted and accepted[0].strip() not in _PLACEHOLDERS else None
 
 
 def texts(*values: object) -> tuple[str, ...]:
     """Return the values that are texts of a plausible length and can be recorded, each once."""
-    return tuple(dict.fromkeys(one for one in values if _is_text(one)))
+    return tuple(dict.fromkeys(value for value in values if _is_text(value)))
 
 
 def _is_text(value: object) -> TypeGuard[str]:

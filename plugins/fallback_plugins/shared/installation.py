@@ -1,4 +1,4 @@
-"""Which of a project's dependencies could be installed, why the others could not (ADR-0039), and the
+"""Records of which dependencies of a project could be installed and why others could not (ADR-0039), and
 versions of the programs that install and run it."""
 
 import json
@@ -15,27 +15,28 @@ from pathlib import Path
 from fallback_tier.errors import ToolFailedError, ToolMissingError
 from fallback_tier.execution import ClientRunner
 
-#: What was installed is told beside what was installed.
+#: File with the record of what was installed, next to it.
 RECORD = "fallback-tier-installed.json"
 
 #: Reasons that a verdict repeats; the log has all of them.
 _MAX_REPORTED = 3
 
-#: How a reason begins that names what a step does not even try, and what is between two names.
+#: Prefix of a reason that lists what a step leaves out, and the separator of its names.
 LEFT_OUT = "left out: "
 _BETWEEN = ", "
 
-#: Names that a verdict repeats of such a reason.
+#: Names that a verdict repeats of such a list.
 _NAMED = 5
 
 
 def left_out_reason(names: Collection[str]) -> str:
-    """Return why a step leaves packages out on purpose. Every name: two trees are compared by it."""
+    """Return the reason of a step that leaves packages out on purpose. It has every name, as two trees are
+    compared by it."""
     return LEFT_OUT + _BETWEEN.join(sorted(names))
 
 
 def _shortened(reason: str) -> str:
-    """Return the reason for a sentence: of what is left out, the first names."""
+    """Return a reason for a sentence: of what is left out, only the first names."""
     names = reason.split(_BETWEEN)
     if not reason.startswith(LEFT_OUT) or len(names) <= _NAMED:
         return reason
@@ -55,7 +56,7 @@ class NotInstalled:
 
 
 class Level(StrEnum):
-    """How much of what a project declares is there."""
+    """How much of what a project declares is installed."""
 
     EVERYTHING = "everything"
     IN_PART = "in part"
@@ -68,8 +69,8 @@ class Installed:
     output; ``how``: unusual ways (``on Python 3.10``); ``step``: the step of the ladder that served,
     with its flags (``npm ci --legacy-peer-deps``); ``built``: what was built from source, by name and
     version; ``unbuilt``: what failed to build, and why: its dependents are declined too, so this only
-    explains; ``by_lock``: the client had the project's lock; ``beside``: what nothing declares and its code
-    imports all the same, by name and version."""
+    explains; ``by_lock``: the client had the project's lock; ``beside``: packages that no file declares and
+    the code imports anyway, by name and version."""
 
     level: Level
     declined: tuple[tuple[str, str], ...] = ()
@@ -82,7 +83,7 @@ class Installed:
 
     @property
     def unusual(self) -> tuple[str, ...]:
-        """How it was installed, as far as not in the usual way, in clauses."""
+        """How it was installed, if not in the usual way, in clauses."""
         built = f"built from source: {', '.join(self.built)}"
         return (*self.how, *([built] if self.built else []))
 
@@ -93,14 +94,14 @@ class Installed:
         missing = (*self.unbuilt, *self.declined)
         if not missing:
             return level
-        message = "; ".join(f"{what} ({_shortened(why)})" for what, why in missing[:_MAX_REPORTED])
+        reasons = "; ".join(f"{what} ({_shortened(why)})" for what, why in missing[:_MAX_REPORTED])
         more = len(missing) - _MAX_REPORTED
-        return f"{level}; not: {message}{f'; and {more} more' if more > 0 else ''}"
+        return f"{level}; not: {reasons}{f'; and {more} more' if more > 0 else ''}"
 
     @property
     def compared(self) -> str:
-        """What two runs must share to be comparable: in full, where a sentence is shortened. What was built
-        is not part of it (``otherwise_than``)."""
+        """A text that two runs must share to be comparable. It has all reasons in full, unlike a sentence.
+        What was built is not part of it (``otherwise_than``)."""
         return json.dumps((self.level, self.how, self.step, sorted(self.declined)))
 
     @property
@@ -126,18 +127,19 @@ class Installed:
         return bool({what for what, _ in self.declined} - {what for what, _ in base.declined})
 
     def otherwise_than(self, base: "Installed") -> str:
-        """Return how this was installed, and how the base commit was, if that differs in anything but the
-        texts; otherwise empty. Runs in the two can't be compared: the setting may be the cause.
+        """Return how this was installed, and how the base commit was, if the ways, the level or the step
+        differ; otherwise empty. Runs in the two can't be compared then: the setting may be the cause.
 
-        What was built is not a setting: one source gives both trees one wheel, and another release is made
-        by the patch.
+        What was built is not a setting: one source gives both trees one wheel, and another release is
+        caused by the patch.
         """
         if (self.how, self.level, self.step) == (base.how, base.level, base.step):
             return ""
-        reported = (
-            ", ".join(filter(None, (one.level, one.step, *one.how))) for one in (self, base)
+        settings = (
+            ", ".join(filter(None, (installed.level, installed.step, *installed.how)))
+            for installed in (self, base)
         )
-        return "here {}; at the base commit {}".format(*reported)
+        return "here {}; at the base commit {}".format(*settings)
 
     def keep(self, environment: Path) -> None:
         """Write the record next to what was installed."""
@@ -146,20 +148,20 @@ class Installed:
 
     @classmethod
     def kept(cls, environment: Path) -> "Installed":
-        """Read the record there. A name may not be valid UTF-8: half of a surrogate pair.
+        """Return the record in an environment. A name may not be valid UTF-8: half of a surrogate pair.
 
         Raises OSError; ToolFailedError if it can't be read.
         """
         path = environment / RECORD
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            declined = tuple((what, why) for what, why in found["declined"])
-            unbuilt = tuple((what, why) for what, why in found.get("unbuilt", ()))
-            how, step = tuple(found.get("how", ())), found.get("step", "")
-            built = tuple(found.get("built", ()))
-            by_lock = bool(found.get("by_lock", False))
-            beside = tuple(found.get("beside", ()))
-            return cls(Level(found["level"]), declined, how, step, built, unbuilt, by_lock, beside)
+            record = json.loads(path.read_text(encoding="utf-8"))
+            declined = tuple((what, why) for what, why in record["declined"])
+            unbuilt = tuple((what, why) for what, why in record.get("unbuilt", ()))
+            how, step = tuple(record.get("how", ())), record.get("step", "")
+            built = tuple(record.get("built", ()))
+            by_lock = bool(record.get("by_lock", False))
+            beside = tuple(record.get("beside", ()))
+            return cls(Level(record["level"]), declined, how, step, built, unbuilt, by_lock, beside)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ToolFailedError(
                 f"{path} does not tell what was installed ({type(error).__name__}).",
@@ -168,29 +170,30 @@ class Installed:
             ) from error
 
 
-#: Wall clock of a program that only says its version.
+#: Time limit of a program that only prints its version.
 _TIMEOUT_S = 60.0
 
 
 def today() -> str:
-    """Return the day: unpinned packages are installed in the releases of the day."""
+    """Return the day (UTC): unpinned packages are installed in the releases of the day."""
     return datetime.now(UTC).date().isoformat()
 
 
 @lru_cache
 def version_of(tool: str, clients: ClientRunner) -> str:
-    """Return the tool's own version output, asked once per run. Raises ToolMissingError."""
+    """Return the tool's version output, read once per run. Raises ToolMissingError."""
     return clients.run(tool, ["--version"], cwd=Path("/"), timeout_s=_TIMEOUT_S).output.strip()
 
 
 def this_python() -> tuple[str, ...]:
-    """Return our interpreter, which environments are made with, and the machine that wheels must be for."""
+    """Return our interpreter, with which environments are created, and the platform that wheels must
+    fit."""
     return sys.version, sysconfig.get_platform(), *platform.libc_ver()
 
 
 def interpreters(clients: ClientRunner) -> str:
-    """Return what every command in a sandbox finds in addition to what is installed: our Python, and node
-    if there is one.
+    """Return the programs that every command in a sandbox finds in addition to what is installed: our
+    Python, and node if there is one.
 
     A Python project's tests may run node, and a proof of an npm package's vulnerability Python.
     """

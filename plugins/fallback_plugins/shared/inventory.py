@@ -1,4 +1,4 @@
-"""What a resolved tree installs: each package with a path from a root, and whether for development."""
+"""Inventory of a resolved tree: each package with a path from a root, and whether it is for development."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -15,29 +15,33 @@ DevelopmentOf = Callable[[Node], Collection[str]]
 
 
 class FoundProject(NamedTuple):
-    """A project of the repository. ``is_outside``: of the folders that a scan is limited to, so that it was
-    not looked at."""
+    """A project of the repository. ``is_outside``: it is outside of the folders that a scan is limited to,
+    so that it was not read."""
 
     path: str
     is_outside: bool
 
 
-def inventory_of(found: Iterable[InstalledPackage | UnreadItem | FoundProject]) -> Inventory:
-    """Return what was found as one value, each thing once."""
-    once = [*dict.fromkeys(found)]
+def inventory_of(items: Iterable[InstalledPackage | UnreadItem | FoundProject]) -> Inventory:
+    """Return what was found as one value, without repetitions."""
+    unique = [*dict.fromkeys(items)]
     return Inventory(
-        packages=tuple(it for it in once if isinstance(it, InstalledPackage)),
-        unread=tuple(it for it in once if isinstance(it, UnreadItem)),
-        inside=tuple(it.path for it in once if isinstance(it, FoundProject) and not it.is_outside),
-        outside=tuple(it.path for it in once if isinstance(it, FoundProject) and it.is_outside),
+        packages=tuple(item for item in unique if isinstance(item, InstalledPackage)),
+        unread=tuple(item for item in unique if isinstance(item, UnreadItem)),
+        inside=tuple(
+            item.path for item in unique if isinstance(item, FoundProject) and not item.is_outside
+        ),
+        outside=tuple(
+            item.path for item in unique if isinstance(item, FoundProject) and item.is_outside
+        ),
     )
 
 
 def installed(
     tree: DependencyTree, ecosystem: str, source: str, development_of: DevelopmentOf
 ) -> Iterator[InstalledPackage | UnreadItem]:
-    """Yield each installed package; for one without a registry's version (a URL, a folder) what is unknown:
-    no database can be asked about it."""
+    """Yield each installed package. For one without a registry's version (a URL, a folder), yield an unread
+    item: no database has an answer on it."""
     production = _production(tree, development_of)
     yield from (_not_asked(source, name, name) for name in tree.unversioned)
     for node in tree.nodes.values():
@@ -69,17 +73,19 @@ def not_read(path: str, error: FallbackError) -> UnreadItem:
 
 
 def _production(tree: DependencyTree, development_of: DevelopmentOf) -> set[str]:
-    """Return the keys of what is installed without what is for development."""
+    """Return the keys of packages that are not only installed for development."""
     waiting: deque[str] = deque()
     for root in tree.roots:
-        only = development_of(root)
-        waiting += (ask.to for ask in root.asks if ask.to is not None and ask.name not in only)
+        development = development_of(root)
+        waiting += (
+            ask.to for ask in root.asks if ask.to is not None and ask.name not in development
+        )
     # What nothing requires is not known to be for development.
     waiting += (key for key in tree.nodes if not tree.dependents(key))
-    found: set[str] = set()
+    production: set[str] = set()
     while waiting:
         key = waiting.popleft()
-        if key not in found and (node := tree.nodes.get(key)) is not None:
-            found.add(key)
+        if key not in production and (node := tree.nodes.get(key)) is not None:
+            production.add(key)
             waiting += (ask.to for ask in node.asks if ask.to is not None)
-    return found
+    return production

@@ -1,4 +1,4 @@
-"""Edits of JSON text in the form that it has: what stays the same keeps its bytes, whichever tool wrote it.
+"""Editor of JSON text that keeps its format: what stays the same keeps its bytes, whichever tool wrote it.
 
 Indentation, the order of members, line ends, lists on one line and the end of the file are those of the old
 text, so that a formatter's form survives a client that knows only its own.
@@ -20,10 +20,10 @@ _LONG_LIST = re.compile(r"\[\r?\n[ \t]*[^\s{\[]")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]')
 _DECODER = json.JSONDecoder()
 
-#: Objects and lists in each other: deeper than any real manifest.
+#: Nested objects and lists, at most: deeper than any real manifest.
 MAX_DEPTH = 400
 
-#: Columns of a line with a list that formatters still write as one.
+#: Columns up to which formatters write a list on one line.
 _COLUMNS = 80
 
 
@@ -38,12 +38,12 @@ class _Member:
 
 
 def set_value(text: str, keys: Sequence[str], value: str) -> str:
-    """Return the text with a string at ``keys``, objects on the way made if they are missing.
+    """Return the text with a string at ``keys``. Missing objects on the way are created.
 
-    Raises ValueError: the text is not a JSON object, something else than an object is on the way, or it
+    Raises ValueError if the text is not a JSON object, something other than an object is on the way, or it
     nests deeper than MAX_DEPTH.
     """
-    steps = ((it in "[{") - (it in "]}") for it in _TOKEN.findall(text))
+    steps = ((part in "[{") - (part in "]}") for part in _TOKEN.findall(text))
     if max(accumulate(steps), default=0) > MAX_DEPTH:
         raise ValueError(f"no text that nests deeper than {MAX_DEPTH} is edited")
     try:
@@ -60,7 +60,7 @@ def set_value(text: str, keys: Sequence[str], value: str) -> str:
 
 
 def rewritten(text: str, new: Any) -> str:
-    """Return a text that means ``new``, in the form of a JSON text. Raises ValueError: that is not JSON."""
+    """Return ``new`` as JSON in the format of ``text``. Raises ValueError if ``text`` is not JSON."""
     start = _after_blank(text, len(BOM) if text.startswith(BOM) else 0)
     old, end = _DECODER.raw_decode(text, start)
     style = _Style.of(text, old)
@@ -69,7 +69,7 @@ def rewritten(text: str, new: Any) -> str:
 
 @dataclass(frozen=True)
 class _Style:
-    """How a text is written. ``unit``: of its indentation, None if it is on one line."""
+    """The format of a text. ``unit``: its indentation, None if it is on one line."""
 
     unit: str | None
     newline: str
@@ -80,19 +80,19 @@ class _Style:
 
     @classmethod
     def of(cls, text: str, document: Any) -> "_Style":
-        found = _INDENT.search(text)
+        match = _INDENT.search(text)
         keys = list(document) if isinstance(document, dict) else []
         return cls(
-            unit=found[1] if found else None,
+            unit=match[1] if match else None,
             newline="\r\n" if "\r\n" in text else "\n",
-            separators=(",", ": ") if found else (", ", ": ") if '": ' in text else (",", ":"),
+            separators=(",", ": ") if match else (", ", ": ") if '": ' in text else (",", ":"),
             is_ascii="\\u" in text and text.isascii(),
             is_sorted=len(keys) > 2 and keys == sorted(keys),
             short_lists=bool(_SHORT_LIST.search(text)) and not _LONG_LIST.search(text),
         )
 
     def value(self, text: str, at: int, old: Any, new: Any, indent: str) -> str:
-        """The text of a value in the place of the one at ``at``; ``indent``: of the line it is on."""
+        """Return the text of a value that replaces the one at ``at``. ``indent``: of the line it is on."""
         if type(old) is type(new) and old == new:
             return text[at : _DECODER.raw_decode(text, at)[1]]
         if not (isinstance(old, dict) and isinstance(new, dict) and old and new):
@@ -100,32 +100,36 @@ class _Style:
         members, end = _members(text, at)
         lead = text[at + 1 : members[0].start]
         inside = lead.rpartition("\n")[2] if "\n" in lead else indent
-        own = {
-            it.key: it for it in members
-        }  # of two equal keys the last counts, as in every parser
+        # Of two equal keys the last counts, as in every parser.
+        member_by_key = {member.key: member for member in members}
         texts = {
-            key: text[it.start : it.value] + self.value(text, it.value, old[key], new[key], inside)
-            for key, it in own.items()
+            key: text[member.start : member.value]
+            + self.value(text, member.value, old[key], new[key], inside)
+            for key, member in member_by_key.items()
             if key in new
         }
-        if own.keys() == new.keys():
-            kept = text[at : members[0].start]
-            for it, following in zip(
-                members, [it.start for it in members[1:]] + [end], strict=True
+        if member_by_key.keys() == new.keys():
+            edited = text[at : members[0].start]
+            for member, following in zip(
+                members, [member.start for member in members[1:]] + [end], strict=True
             ):
-                kept += texts[it.key] if it is own[it.key] else text[it.start : it.end]
-                kept += text[it.end : following]
-            return kept
-        gaps = [text[one.end : two.start] for one, two in pairwise(members)]
+                edited += (
+                    texts[member.key]
+                    if member is member_by_key[member.key]
+                    else text[member.start : member.end]
+                )
+                edited += text[member.end : following]
+            return edited
+        gaps = [text[before.end : after.start] for before, after in pairwise(members)]
         gap = gaps[0] if gaps else f",{lead or ' ' * (self.separators[0] != ',')}"
-        for key in new.keys() - own.keys():
+        for key in new.keys() - member_by_key.keys():
             name = json.dumps(key, ensure_ascii=self.is_ascii) + self.separators[1]
             texts[key] = name + self.fresh(new[key], inside, len(name))
         ordered = gap.join(texts[key] for key in self._order(old, new))
         return f"{{{lead}{ordered}{text[members[-1].end : end]}"
 
     def fresh(self, value: Any, indent: str, column: int = 0) -> str:
-        """The text of a value that is new, on a line of this indentation."""
+        """Return the text of a new value, on a line of this indentation."""
         if isinstance(value, list) and self.short_lists:
             line = json.dumps(value, ensure_ascii=self.is_ascii)
             if len(indent) + column + len(line) <= _COLUMNS:
@@ -149,7 +153,8 @@ class _Style:
         return f"{opened}{lead}{f',{lead}'.join(parts)}{self.newline}{indent}{closed}"
 
     def _order(self, old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-        """The members of ``new`` as ``old`` has them; an added one is after the one that it follows."""
+        """Return the keys of ``new`` in the order of ``old``; an added key comes after the one that it
+        follows."""
         if self.is_sorted and list(old) == sorted(old):
             return sorted(new)
         groups: dict[str | None, list[str]] = {None: []}
@@ -164,7 +169,7 @@ class _Style:
 
 
 def _members(text: str, start: int) -> tuple[list[_Member], int]:
-    """The members of the object at ``start``, in their order, and where it ends."""
+    """Return the members of the object at ``start``, in their order, and the index of its end."""
     members: list[_Member] = []
     at = _after_blank(text, start + 1)
     while text[at] != "}":
@@ -177,5 +182,5 @@ def _members(text: str, start: int) -> tuple[list[_Member], int]:
 
 
 def _after_blank(text: str, at: int) -> int:
-    found = _BLANK.match(text, at)
-    return found.end() if found else at
+    match = _BLANK.match(text, at)
+    return match.end() if match else at

@@ -45,7 +45,7 @@ from fallback_tier.outcome import (
 )
 from fallback_tier.repo import RepoContext
 
-#: What a client resolves: texts by path, or a client's own shape of them.
+#: The files that a client resolves: texts by path, or the client's own type for them.
 FilesT = TypeVar("FilesT")
 
 #: (package, version) of an installed copy.
@@ -66,7 +66,7 @@ class Reached(Generic[FilesT]):
 
     ``raised``: what else was changed for each package, as ``name version``. ``declined``: packages of which
     it had to leave a copy, and why. ``step``: the step that it turned out to be; None: the strategy's own.
-    ``notes``: sentences on why others moved along.
+    ``notes``: sentences on why other packages changed too.
     """
 
     position: Position[FilesT]
@@ -78,7 +78,7 @@ class Reached(Generic[FilesT]):
 
 @dataclass(frozen=True)
 class Strategy(Generic[FilesT]):
-    """One way to bring packages out of an advisory's reach: a step of the ladder.
+    """One way to make packages unaffected: a step of the ladder.
 
     ``attempt`` takes a position and packages, and has no side effects. It raises RecipeError if it doesn't
     serve, ToolError. ``refusal``: why it is not even tried for a package. ``together``: several packages
@@ -96,15 +96,15 @@ class Strategy(Generic[FilesT]):
 def ordered(
     ladder: Iterable[Strategy[FilesT]], step: LadderStep | None, left_out: Sequence[LadderStep]
 ) -> list[Strategy[FilesT]]:
-    """Return a ladder in a person's order, without some steps. ``step``: the first of those that change
-    what the project does not declare; None: the ladder's order."""
+    """Return a ladder without some steps, in the order that a person prefers. ``step``: which of the steps
+    that change what the project does not declare comes first; None for the ladder's order."""
     strategies = [strategy for strategy in ladder if strategy.step not in left_out]
     if step is None:
         return strategies
     late = (LadderStep.PARENT_BUMP, LadderStep.OVERRIDE)
-    near = [it for it in strategies if it.step not in late]
-    far = [replace(it, weighed=False) for it in strategies if it.step in late]
-    return [*near, *sorted(far, key=lambda it: it.step is not step)]
+    near = [strategy for strategy in strategies if strategy.step not in late]
+    far = [replace(strategy, weighed=False) for strategy in strategies if strategy.step in late]
+    return [*near, *sorted(far, key=lambda strategy: strategy.step is not step)]
 
 
 def never_worse(_before: Position[FilesT], _after: Position[FilesT]) -> Blocker | None:
@@ -114,7 +114,7 @@ def never_worse(_before: Position[FilesT], _after: Position[FilesT]) -> Blocker 
 
 @dataclass(frozen=True)
 class ResultRules(Generic[FilesT]):
-    """What no result may be, whichever strategy led to it. ``worse``: the ecosystem's own rules; ``ages``:
+    """Rules for every result, whichever strategy led to it. ``worse``: the ecosystem's own rules; ``ages``:
     the project's, on the age of releases."""
 
     ecosystem: str
@@ -123,19 +123,19 @@ class ResultRules(Generic[FilesT]):
     ages: Ages | None = None
 
     def affected(self, tree: DependencyTree) -> tuple[Node, ...]:
-        """The affected copies of a tree, in the lock's order."""
+        """Return the affected copies of a tree, in the lock's order."""
         return tuple(tree.affected(self.advisory, self.ecosystem))
 
     def problem(self, before: Position[FilesT], after: Position[FilesT]) -> Blocker | None:
-        """Return what is worse than before; None: nothing is."""
-        brought = copies(self.affected(after.tree)) - copies(self.affected(before.tree))
-        if brought:
-            name, version = min(brought)
+        """Return what is worse than before, or None."""
+        newly_affected = copies(self.affected(after.tree)) - copies(self.affected(before.tree))
+        if newly_affected:
+            name, version = min(newly_affected)
             return worse(after.tree, f"{name} {version}", "would come in, which is itself affected")
         lower = downgraded(before.tree, after.tree, self.ecosystem)
         if lower is not None:
-            name, highest, held = lower
-            return worse(after.tree, name, f"would go down from {highest} to {held}")
+            name, highest, current = lower
+            return worse(after.tree, name, f"would go down from {highest} to {current}")
         candidate = self._candidate(before.tree, after.tree)
         if candidate is not None:
             return worse(after.tree, candidate.label, "would come in, which is a pre-release")
@@ -147,8 +147,9 @@ class ResultRules(Generic[FilesT]):
         return too_new.blockers[0] if too_new else None
 
     def _candidate(self, before: DependencyTree, after: DependencyTree) -> Node | None:
-        """Return a pre-release that replaces final releases of a package which only moves along; None:
-        there is none. The affected package's version was chosen; of a new package, the client chooses."""
+        """Return a pre-release that replaced the final releases of a package; None if there is none.
+        Affected packages don't count, as their versions were chosen, nor do new ones, which the client
+        chooses."""
         fixed = {node.name for node in self.affected(before)}
         for name, nodes in before.by_name.items():
             if name in fixed or any(is_prerelease(self.ecosystem, node.version) for node in nodes):
@@ -164,52 +165,53 @@ class ResultRules(Generic[FilesT]):
         A dependent that moved by itself can leave another copy below a dependent that did not.
         """
         old, new = (self.affected(position.tree) for position in (before, after))
-        was, now = (
+        dependents_before, dependents_now = (
             sum(len(tree.dependents(node.key)) for node in nodes)
             for tree, nodes in ((before.tree, old), (after.tree, new))
         )
-        return len(new) < len(old) or now < was
+        return len(new) < len(old) or dependents_now < dependents_before
 
 
 def worse(tree: DependencyTree, package: str, what: str) -> Blocker:
-    """Return what a resolved tree has that no fix may have: a clause about one of its packages."""
+    """Return the blocker for a resolved tree that no fix may have. ``what``: a clause about the package."""
     return Blocker(kind=BlockerKind.RESULT, package=package, constraint=what, file=tree.source)
 
 
 def copies(nodes: Iterable[Node]) -> set[_Copy]:
-    """Installed copies by package and version."""
+    """Return the (package, version) pairs of installed copies."""
     return {(node.name, node.version) for node in nodes}
 
 
-#: Installed copies that may change before another way is looked for: what a reviewer looks through at once.
+#: Installed copies that may change before other strategies are compared: what a reviewer reads at once.
 LIGHT = 12
 
 
 @dataclass(frozen=True, order=True)
 class _Weight:
-    """Compared part by part: ``majors`` counts the packages that the project itself asks for and that make
-    a major step, ``copies`` the installed copies that come, go or change."""
+    """The size of a change, compared field by field. ``majors``: packages that the project itself requires
+    and that make a major step; ``copies``: installed copies that are added, removed or changed."""
 
     majors: int
     copies: int
 
     @property
     def is_light(self) -> bool:
-        """Whether looking for another way would cost more than it is worth."""
+        """Whether the change is so small that other strategies aren't worth comparing."""
         return not self.majors and self.copies <= LIGHT
 
     def __str__(self) -> str:
-        message = f"{self.copies} installed packages change"
+        text = f"{self.copies} installed packages change"
         if not self.majors:
-            return message
+            return text
         makes = "makes" if self.majors == 1 else "make"
-        return f"{message}, {self.majors} that the project requires {makes} a major step"
+        return f"{text}, {self.majors} that the project requires {makes} a major step"
 
 
 def _major_steps(
     ecosystem: str, before: DependencyTree, after: DependencyTree
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield (package, from, to), by name, of what the project itself requires and makes a major step."""
+    """Yield (package, from, to), sorted by name, for each package that the project itself requires and that
+    makes a major step."""
     required = {
         before.nodes[ask.to].name
         for root in before.roots
@@ -222,7 +224,7 @@ def _major_steps(
             yield name, old, new
 
 
-#: Rounds of one strategy: what it reached can uncover a copy that it fixes as well.
+#: Rounds of one strategy: its result can uncover a copy that it fixes as well.
 MAX_ROUNDS = 3
 
 
@@ -235,23 +237,23 @@ class _FixedCopies:
 
 
 class Resolution(Generic[FilesT]):
-    """One resolution: its position, what was fixed on the way, and what did not serve."""
+    """One resolution: its position, what was fixed so far, and the steps that did not serve."""
 
     def __init__(self, judge: ResultRules[FilesT], start: Position[FilesT]) -> None:
         self._judge = judge
         self.start = self.at = start
-        #: On why packages moved along, for the result's notes.
+        #: Sentences on why other packages changed too, for the result's notes.
         self.notes: list[str] = []
         self._tried: dict[str, Tried] = {}
         self._fixed: dict[_Copy, _FixedCopies] = {}
-        #: Of packages of which a copy is left below other dependents.
+        #: By package, for packages of which a copy is left below other dependents.
         self._partly: dict[str, _FixedCopies] = {}
         self._stopped: RecipeError | None = None
         self._count = StepCount(0, len(self.packages))
 
     def run(self, strategies: Iterable[Strategy[FilesT]]) -> None:
-        """Take the strategies in turn. What is affected afterwards is left. If clients are stopped, the
-        position that was reached stays, and what is left counts as not resolved."""
+        """Try the strategies in turn, and leave what they don't fix. If clients are stopped, keep the
+        position that was reached: what is left counts as not resolved."""
         with counting_steps(lambda: self._count):
             try:
                 self.climb(strategies)
@@ -259,13 +261,13 @@ class Resolution(Generic[FilesT]):
                 self._stopped = not_resolved(error)
 
     def climb(self, strategies: Iterable[Strategy[FilesT]]) -> None:
-        """Take the strategies in turn, as a part of another attempt. Raises StoppedError."""
+        """Try the strategies in turn, as a part of another attempt. Raises StoppedError."""
         ladder = tuple(strategies)
         for index, strategy in enumerate(ladder):
-            others = ladder[index + 1 :] if strategy.weighed else ()
+            alternatives = ladder[index + 1 :] if strategy.weighed else ()
             for _ in range(MAX_ROUNDS):
                 names = tuple(self._may_try(strategy))
-                if not names or not self._use(strategy, names, others):
+                if not names or not self._use(strategy, names, alternatives):
                     break
 
     @property
@@ -279,7 +281,7 @@ class Resolution(Generic[FilesT]):
         return tuple(dict.fromkeys(node.name for node in self._judge.affected(self.at.tree)))
 
     def tried(self, package: str) -> "Tried":
-        """What did not serve a package."""
+        """Return the steps that did not serve a package."""
         return self._tried.setdefault(package, Tried())
 
     def _may_try(self, strategy: Strategy[FilesT]) -> Iterator[str]:
@@ -294,17 +296,17 @@ class Resolution(Generic[FilesT]):
         self,
         strategy: Strategy[FilesT],
         names: tuple[str, ...],
-        others: Sequence[Strategy[FilesT]],
+        alternatives: Sequence[Strategy[FilesT]],
     ) -> bool:
-        """Try all together, so that what clears several at once is changed once; otherwise each by itself.
-        Return whether anything was fixed."""
+        """Try all packages together, so that a change that clears several is made once; otherwise each
+        alone. Return whether anything was fixed."""
         if strategy.together and len(names) > 1:
             try:
                 reached = self._attempt(strategy, names)
             except RecipeError:
-                pass  # what is in the way of one need not be in another's
+                pass  # what blocks one package need not block another
             else:
-                if not others or self._weight(reached).is_light:
+                if not alternatives or self._weight(reached).is_light:
                     return self._take(strategy, reached, names)
         done = False
         for name in names:
@@ -314,12 +316,12 @@ class Resolution(Generic[FilesT]):
                 except RecipeError as error:
                     self.tried(name).no(strategy.step, error)
                 else:
-                    best = self._lightest(strategy, reached, name, others)
+                    best = self._lightest(strategy, reached, name, alternatives)
                     done = self._take(*best, (name,)) or done
         return done
 
     def _attempt(self, strategy: Strategy[FilesT], names: tuple[str, ...]) -> Reached[FilesT]:
-        """Return the strategy's result. Raises RecipeError if it does not serve, or is what none may be."""
+        """Return the strategy's result. Raises RecipeError if it does not serve, or breaks a rule."""
         reached = strategy.attempt(self.at, names)
         after = reached.position
         if after is not self.at:
@@ -335,22 +337,22 @@ class Resolution(Generic[FilesT]):
         strategy: Strategy[FilesT],
         reached: Reached[FilesT],
         name: str,
-        others: Sequence[Strategy[FilesT]],
+        alternatives: Sequence[Strategy[FilesT]],
     ) -> tuple[Strategy[FilesT], Reached[FilesT]]:
         """Return the strategy, with its result, that changes least for the application."""
         best, weight = (strategy, reached), self._weight(reached)
-        for other in others if not weight.is_light else ():
-            if other.refusal(self.at, name) is not None:
+        for alternative in alternatives if not weight.is_light else ():
+            if alternative.refusal(self.at, name) is not None:
                 continue
             try:
-                second = self._attempt(other, (name,))
+                result = self._attempt(alternative, (name,))
             except RecipeError:
                 continue
-            lighter = self._weight(second)
-            if second.position is not self.at and lighter < weight:
-                message = f"{weight}; the {other.step.label} changes less: {lighter}."
-                self.tried(name).no(best[0].step, message)
-                best, weight = (other, second), lighter
+            result_weight = self._weight(result)
+            if result.position is not self.at and result_weight < weight:
+                reason = f"{weight}; the {alternative.step.label} changes less: {result_weight}."
+                self.tried(name).no(best[0].step, reason)
+                best, weight = (alternative, result), result_weight
         return best
 
     def _weight(self, reached: Reached[FilesT]) -> _Weight:
@@ -358,7 +360,7 @@ class Resolution(Generic[FilesT]):
         old, new = (
             {(key, node.version) for key, node in tree.nodes.items()} for tree in (before, after)
         )
-        # One copy that changed is one, not one that went and one that came.
+        # A changed copy counts once, not as one removed and one added.
         changed = {key for key, _ in old ^ new}
         return _Weight(len([*_major_steps(self._judge.ecosystem, before, after)]), len(changed))
 
@@ -373,20 +375,20 @@ class Resolution(Generic[FilesT]):
             return False
         old, new = (copies(self._judge.affected(tree)) for tree in (self.at.tree, after.tree))
         step = reached.step or strategy.step
-        # A package that went away with another's fix is counted with all that was raised.
-        everything = tuple({name: None for names in reached.raised.values() for name in names})
-        gone, how = {name for name, _ in old - new}, dict[str, _FixedCopies]()
+        # A package that another's fix removed counts with everything that was raised.
+        all_raised = tuple({name: None for names in reached.raised.values() for name in names})
+        gone, fixed_copies = {name for name, _ in old - new}, dict[str, _FixedCopies]()
         for name in {*names, *gone}:
-            raised = reached.raised.get(name, everything if name in gone else ())
+            raised = reached.raised.get(name, all_raised if name in gone else ())
             before = self._partly.pop(name, _FixedCopies(step, ()))
             farthest = max(before.step, step, key=list(LadderStep).index)
-            how[name] = _FixedCopies(farthest, (*before.raised, *raised))
-        self._fixed |= {copy: how[copy[0]] for copy in old - new}
-        self._partly |= {name: one for name, one in how.items() if name not in gone}
+            fixed_copies[name] = _FixedCopies(farthest, (*before.raised, *raised))
+        self._fixed |= {copy: fixed_copies[copy[0]] for copy in old - new}
+        self._partly |= {name: fixed for name, fixed in fixed_copies.items() if name not in gone}
         self.at = after
-        left = len(self.packages)
-        whole = max(left, self._count.packages)
-        self._count = StepCount(whole - left, whole)
+        remaining = len(self.packages)
+        total = max(remaining, self._count.packages)
+        self._count = StepCount(total - remaining, total)
         self.notes += reached.notes
         return True
 
@@ -394,11 +396,11 @@ class Resolution(Generic[FilesT]):
 
     def moves(self, manifest: str) -> tuple[Move, ...]:
         """Return a move for each version that a package's affected copies went to."""
-        left = copies(self._judge.affected(self.at.tree))
+        still_affected = copies(self._judge.affected(self.at.tree))
         fixed = (
             ((node.name, self._now(node)), node.version)
             for node in self._judge.affected(self.start.tree)
-            if (node.name, node.version) not in left
+            if (node.name, node.version) not in still_affected
         )
         return tuple(
             self._move(manifest, package, self._sorted(versions), after)
@@ -410,29 +412,33 @@ class Resolution(Generic[FilesT]):
         affected = self._judge.affected(self.at.tree)
         rules = self._judge.advisory, self._judge.ecosystem
 
-        def left(name: str, versions: Iterable[str]) -> Left:
+        def left_of(name: str, versions: Iterable[str]) -> Left:
             tried, versions = self.tried(name), self._sorted(versions)
             error = self._stopped or tried.refusal
             return left_behind(*rules, name, versions, manifest=manifest, error=error, tried=tried)
 
         versions = grouped((node.name, node.version) for node in affected)
-        return tuple(left(*item) for item in versions.items())
+        return tuple(left_of(*item) for item in versions.items())
 
     def _move(
         self, manifest: str, package: str, versions: Sequence[str], after: str | None
     ) -> Move:
         order = [None, *LadderStep]
         fixed = (self._fixed[package, version] for version in versions)
-        how = max(fixed, key=lambda it: order.index(it.step))
+        farthest = max(fixed, key=lambda copy: order.index(copy.step))
         tried = self.tried(package).declined
-        cheaper = (it for it in tried if order.index(it.step) < order.index(how.step))
+        cheaper = (
+            declined
+            for declined in tried
+            if order.index(declined.step) < order.index(farthest.step)
+        )
         return Move(
             package=package,
             manifest=manifest,
-            step=how.step,
+            step=farthest.step,
             before=tuple(versions),
             after=after,
-            raised=tuple(name for name in how.raised if name != f"{package} {after}"),
+            raised=tuple(name for name in farthest.raised if name != f"{package} {after}"),
             declined=tuple(cheaper),
         )
 
@@ -443,8 +449,12 @@ class Resolution(Generic[FilesT]):
         if at is not None and at.name == node.name:
             return at.version
         floor = sort_key(self._judge.ecosystem, node.version)
-        higher = {it.version for it in tree.of(node.name)}
-        above = [it for it in self._sorted(higher) if sort_key(self._judge.ecosystem, it) > floor]
+        higher = {copy.version for copy in tree.of(node.name)}
+        above = [
+            version
+            for version in self._sorted(higher)
+            if sort_key(self._judge.ecosystem, version) > floor
+        ]
         return above[0] if above else None
 
     def _sorted(self, versions: Iterable[str]) -> tuple[str, ...]:
@@ -455,13 +465,13 @@ class Resolution(Generic[FilesT]):
 #: No texts: the default of ``patched``.
 NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 
-#: What is around a declaration in its line.
+#: Characters around a declaration in its line.
 _AROUND = " \t,\\"
 
-#: Of a changed line (characters).
+#: Characters of a changed line that are shown.
 MAX_SHOWN = 120
 
-#: Said in every result that was made with ``Settings.offline``.
+#: Note in every result that was made with ``Settings.offline``.
 OFFLINE_NOTE = "Offline: it is unknown whether a chosen release was yanked or deprecated."
 
 #: Weaknesses of code that was written to do harm: embedded malicious code, Trojan horse, worm.
@@ -486,19 +496,19 @@ class ProjectFix:
 
     @property
     def proof_level(self) -> ProofLevel:
-        """A client resolved it, or only declared pins could be read."""
+        """The resolved tree if a client resolved it, pins if only declared pins could be read."""
         return ProofLevel.PINS if self.after is None else ProofLevel.RESOLVED_TREE
 
     @property
     def brought_in(self) -> frozenset[tuple[str, str]]:
         """The releases (package, version) that are new; without trees, those that were chosen."""
-        chosen = {(it.package, it.after) for it in self.moves if it.after is not None}
+        chosen = {(move.package, move.after) for move in self.moves if move.after is not None}
         labels = (label.rpartition(" ") for move in self.moves for label in move.raised)
         raised = {(name, version) for name, _, version in labels if version}
         if self.before is None or self.after is None:
             return frozenset(chosen | raised)
         old, new = (
-            {(it.name, it.version) for it in tree.nodes.values()}
+            {(node.name, node.version) for node in tree.nodes.values()}
             for tree in (self.before, self.after)
         )
         return frozenset(new - old)
@@ -515,9 +525,10 @@ class Project(Protocol):
     def resolve(
         self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
     ) -> ProjectFix | None:
-        """Bring the project out of the advisory's (or bundle's) reach; None: it isn't affected.
+        """Fix the project for an advisory (or bundle). Return None if it isn't affected.
 
-        Package by package, cheapest step first; what can't be fixed is in ``left``. ``patched``: the texts
+        Packages are fixed one by one, cheapest step first; what can't be fixed is in ``left``. ``patched``:
+        the texts
         of the projects that are fixed already, by path, which replace the repository's. Raises RecipeError
         if the project as a whole can't be read or resolved, ToolError.
         """
@@ -531,26 +542,27 @@ class _AgedProject(Project, Protocol):
 
 @dataclass(frozen=True)
 class HeldToAges:
-    """A project whose fix brings in nothing that is younger than its rules allow (ADR-0110)."""
+    """A project whose fix brings in no release that is younger than its rules allow (ADR-0110)."""
 
     project: _AgedProject
 
     @property
     def path(self) -> str:
-        """The project's own."""
+        """The project's path."""
         return self.project.path
 
     def resolve(
         self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
     ) -> ProjectFix | None:
-        """Resolve the project. If a safe release exists and is too new, that is why a package is left."""
+        """Resolve the project. If a safe release exists but is too new, give that as the reason why a
+        package is left."""
         try:
             fix = self.project.resolve(advisory, patched)
         except RecipeError as error:
-            behind = self.project.ages.reason_behind(error.reason, error.problem)
-            if behind is None:
+            age_error = self.project.ages.reason_behind(error.reason, error.problem)
+            if age_error is None:
                 raise
-            raise behind from error
+            raise age_error from error
         if fix is None:
             return None
         ages = self.project.ages
@@ -568,7 +580,8 @@ class HeldToAges:
             return left
         why = {"reason": error.problem, "blockers": error.blockers}
         declined = (
-            it.model_copy(update=why) if it.reason == left.sentence else it for it in left.declined
+            step.model_copy(update=why) if step.reason == left.sentence else step
+            for step in left.declined
         )
         return left.model_copy(
             update={
@@ -587,12 +600,12 @@ def combined(
     """Return one result from the fixes of a repository's projects.
 
     Raises RecipeError if something is left of a single advisory, nothing was fixed or changed, or a fix is
-    what none may be (a downgrade, a version that is itself affected).
+    breaks a rule (a downgrade, a version that is itself affected).
     """
     left = tuple(item for fix in fixes for item in fix.left)
     moves = tuple(move for fix in fixes for move in fix.moves)
     if left and (not moves or not isinstance(advisory, AdvisoryBundle)):
-        # Nobody knows that there is no step as long as they were not all tried.
+        # A package that was not resolved comes first: not all steps were tried, so one may fix it.
         refuse(next((item for item in left if item.is_not_resolved), left[0]))
     texts = {path: text for fix in fixes for path, text in fix.texts.items()}
     changes = tuple(
@@ -613,7 +626,9 @@ def combined(
         changes=changes,
         proof_level=ProofLevel.PINS if pins else ProofLevel.RESOLVED_TREE,
         moves=moves,
-        declarations=tuple(it for change in changes for it in _declarations(change, moves)),
+        declarations=tuple(
+            declaration for change in changes for declaration in _declarations(change, moves)
+        ),
         cleared=tuple(path for fix in fixes for path in _cleared(ecosystem, advisory, fix)),
         left=left,
         notes=tuple(
@@ -651,18 +666,22 @@ def _declarations(change: FileChange, moves: Sequence[Move]) -> Iterator[Changed
     """Yield the changed lines of a manifest that name a package which the moves raise."""
     if is_lock(change.path) or change.after is None:
         return
-    raised = (one.rpartition(" ")[0] for move in moves for one in move.raised)
+    raised = (label.rpartition(" ")[0] for move in moves for label in move.raised)
     names = tuple(dict.fromkeys((*(move.package for move in moves), *raised)))
     old, new = ((change.before or "").splitlines(), change.after.splitlines())
     for kind, start, end, first, last in SequenceMatcher(None, old, new).get_opcodes():
         if kind in {"replace", "insert"}:
             pairs = zip_longest(old[start:end], new[first:last], fillvalue="")
             for number, (before, after) in enumerate(pairs, first + 1):
-                package = next((it for it in names if _names(after, it)), None)
+                package = next((name for name in names if _names(after, name)), None)
                 if package is not None:
-                    short, now = _differing(before.strip(_AROUND), after.strip(_AROUND))
+                    old_part, new_part = _differing(before.strip(_AROUND), after.strip(_AROUND))
                     yield ChangedDeclaration(
-                        package=package, file=change.path, line=number, before=short, after=now
+                        package=package,
+                        file=change.path,
+                        line=number,
+                        before=old_part,
+                        after=new_part,
                     )
 
 
@@ -672,10 +691,10 @@ def _names(line: str, package: str) -> bool:
 
 
 def _differing(before: str, after: str) -> tuple[str, str]:
-    """Return two lines; of longer ones, the part around their difference."""
+    """Return two lines; if one is longer than MAX_SHOWN, the parts around their first difference."""
     start = 0
     if max(len(before), len(after)) > MAX_SHOWN:
-        same = (one == other for one, other in zip(before, after, strict=False))
+        same = (old == new for old, new in zip(before, after, strict=False))
         start = max(0, len([*takewhile(bool, same)]) - MAX_SHOWN // 3)
     return before[start : start + MAX_SHOWN], after[start : start + MAX_SHOWN]
 
@@ -687,19 +706,19 @@ def _cleared(ecosystem: str, advisory: Advisory, fix: ProjectFix) -> tuple[Clear
 
 
 def _check(ecosystem: str, advisory: Advisory, fix: ProjectFix) -> None:
-    """Raise RecipeError if a fix does what none may, whichever step made it."""
+    """Raise RecipeError if a fix breaks a rule, whichever step made it."""
     for move in fix.moves:
         _check_move(ecosystem, advisory, move)
     if fix.before is None or fix.after is None:
         return
     lower = downgraded(fix.before, fix.after, ecosystem)
     if lower:
-        name, highest, held = lower
-        raise does_not_serve(worse(fix.after, name, f"would go down from {highest} to {held}"))
-    kept = {item.package for item in fix.left}
+        name, highest, current = lower
+        raise does_not_serve(worse(fix.after, name, f"would go down from {highest} to {current}"))
+    left_packages = {item.package for item in fix.left}
     old = {(node.name, node.version) for node in fix.before.nodes.values()}
     for node in fix.after.affected(advisory, ecosystem):
-        if node.name in kept and (node.name, node.version) in old:
+        if node.name in left_packages and (node.name, node.version) in old:
             continue
         ids = ", ".join(advisory.ids_affecting(ecosystem, node.name, node.version))
         raise does_not_serve(worse(fix.after, node.label, f"would stay, affected by {ids}"))
@@ -738,11 +757,11 @@ def _unreached(advisory: Advisory, repo: RepoContext, moves: Sequence[Move]) -> 
     ecosystems."""
     moved = {move.package: ", ".join(move.before) for move in moves}
     for record in advisory.records:
-        named = {name for ecosystem in record.ecosystems for name in record.packages(ecosystem)}
+        names = {name for ecosystem in record.ecosystems for name in record.packages(ecosystem)}
         malicious = _MALICIOUS & set(record.cwe) or any(
-            it.startswith("MAL-") for it in (record.id, *record.aliases)
+            identifier.startswith("MAL-") for identifier in (record.id, *record.aliases)
         )
-        for package in sorted(named & moved.keys()) if malicious else ():
+        for package in sorted(names & moved.keys()) if malicious else ():
             yield (
                 f"{record.id} is about malicious code, which may have run wherever {package}"
                 f" {moved[package]} was installed: rotate the secrets that were in reach there."
@@ -761,7 +780,7 @@ def _unreached(advisory: Advisory, repo: RepoContext, moves: Sequence[Move]) -> 
 
 
 def _major_steps_of(ecosystem: str, fix: ProjectFix) -> Iterator[tuple[str, str, str]]:
-    """Yield (package, from, to) of a fix; without trees, of its moves."""
+    """Yield (package, from, to) for a fix's major steps; without trees, for those of its moves."""
     if fix.before is not None and fix.after is not None:
         yield from _major_steps(ecosystem, fix.before, fix.after)
         return
@@ -781,16 +800,17 @@ _SIGNIFICANT = frozenset({RefusalReason.BLOCKED_BY_CONSTRAINT, RefusalReason.NO_
 
 @dataclass
 class Tried:
-    """Collects the steps that did not serve, in order and each reason once."""
+    """Collector of the steps that did not serve, in order, each reason once."""
 
     steps: list[StepDeclined] = field(default_factory=list)
     errors: list[tuple[LadderStep, RecipeError]] = field(default_factory=list)
 
     def no(self, step: LadderStep, error: RecipeError | str, *, was_tried: bool = True) -> None:
-        """Note a step that did not serve. One that does not even apply is not why a package is left."""
-        message = error.problem if isinstance(error, RecipeError) else error
+        """Note a step that did not serve. If it was not tried, it is not the reason why a package is
+        left."""
+        reason = error.problem if isinstance(error, RecipeError) else error
         blockers = error.blockers if isinstance(error, RecipeError) else ()
-        declined = StepDeclined(step=step, reason=message, blockers=blockers)
+        declined = StepDeclined(step=step, reason=reason, blockers=blockers)
         if declined in self.steps:
             return
         if isinstance(error, RecipeError) and was_tried:
@@ -799,32 +819,33 @@ class Tried:
 
     @property
     def declined(self) -> tuple[StepDeclined, ...]:
-        """For ``Move.declined`` and ``Left.declined``."""
+        """The steps, for ``Move.declined`` and ``Left.declined``."""
         return tuple(self.steps)
 
     @property
     def refusal(self) -> RecipeError:
-        """The most telling error: the first that names a cause, or a runtime that a release does not
+        """The most informative error: the first that names a cause, or a runtime that a release does not
         support, otherwise the last.
 
-        If the project's declaration was raised, that it prevented a lock refresh is not the cause any more.
+        If the project's declaration was raised, it no longer prevents a lock refresh: that error is
+        left out.
         """
         raised = any(step is LadderStep.DIRECT_BUMP for step, _ in self.errors)
         errors = [
             error for step, error in self.errors if not (raised and step is LadderStep.LOCK_REFRESH)
         ]
-        # That nothing has to be forced tells a reader less than why the steps before that failed.
-        errors = [it for it in errors if it.kind != ADMITS_ALREADY] or errors
-        named = (error for error in errors if error.reason in _SIGNIFICANT)
+        # Why earlier steps failed says more than that nothing has to be forced.
+        errors = [error for error in errors if error.kind != ADMITS_ALREADY] or errors
+        significant = (error for error in errors if error.reason in _SIGNIFICANT)
         by_runtime = (
             error
             for error in errors
-            if any(it.kind is BlockerKind.RUNTIME for it in error.blockers)
+            if any(blocker.kind is BlockerKind.RUNTIME for blocker in error.blockers)
         )
         if errors:
-            return next(chain(named, by_runtime, errors[-1:]))
-        message = self.steps[-1].reason if self.steps else "No step of the ladder fixes it."
-        return does_not_serve(message)
+            return next(chain(significant, by_runtime, errors[-1:]))
+        problem = self.steps[-1].reason if self.steps else "No step of the ladder fixes it."
+        return does_not_serve(problem)
 
 
 def left_behind(
@@ -839,9 +860,9 @@ def left_behind(
 ) -> Left:
     """Return a package that no step fixes, with the steps that were tried or, without any, what blocks."""
     ids = {
-        found: None
+        advisory_id: None
         for version in versions
-        for found in advisory.ids_affecting(ecosystem, package, version)
+        for advisory_id in advisory.ids_affecting(ecosystem, package, version)
     }
     return Left(
         package=package,
@@ -871,7 +892,7 @@ def whole_project_left(path: str, error: RecipeError | RepositoryError) -> Left:
 
 
 def refuse(left: Left) -> NoReturn:
-    """Raise the refusal of a single advisory: what is left of it."""
+    """Raise the refusal to fix a single advisory, for what is left."""
     raise error_of(left)
 
 
@@ -890,10 +911,10 @@ def error_of(left: Left) -> RecipeError:
 #: Kind of the refusal to force a version that is admitted without that.
 ADMITS_ALREADY = "admits_already"
 
-#: What a conflict calls the project itself, whose own declaration is in the way.
+#: The package of a conflict that the project's own declaration causes.
 PROJECT = "the project"
 
-#: Words of a client that could not reach a registry, and what they mean.
+#: Causes for which a client can't reach a registry, with patterns of its output.
 _UNREACHABLE = {
     "refused the connection": r"ECONNREFUSED|Connection refused",
     "no such host": r"ENOTFOUND|EAI_AGAIN|dns error",
@@ -908,13 +929,13 @@ _STATUS = lazy_pattern(
 _ADDRESS = lazy_pattern(r"https?://(?!yarnpkg\.com/)[^\s()\"'`,]+")
 _HOST = lazy_pattern(r"(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN) (?P<host>[\w.-]+(?::\d+)?)")
 
-#: ``fallback_tier.hosts.NamedHost.sentence``. A word is tried at its beginning only: linear time.
+#: Matches ``fallback_tier.hosts.NamedHost.sentence``. A word is tried only at its beginning: linear time.
 _NAMED_BY = lazy_pattern(r"(?<!\S)(\S+) is named by (\S+) and")
 
-#: The option that lets a client ask a host which only a repository names.
+#: The option that lets a client use a host that only the repository names.
 _ALLOWING = "--allow-host"
 
-#: Most of a client's output that a refusal repeats (characters), where nothing in it names a cause.
+#: Characters of a client's output that a refusal quotes if nothing in it names a cause.
 _MAX_QUOTE = 300
 
 
@@ -950,7 +971,7 @@ def describe(blocker: Blocker) -> str:
 
 
 def _step(blocker: Blocker) -> str:
-    """Return what to do about it."""
+    """Return what to do about a blocker."""
     one, file = blocker, blocker.file or "the manifest"
     name, setting = one.package.partition(" ")[0], one.setting or "registry"
     match one.kind:
@@ -1017,34 +1038,39 @@ def client_refused(
     file: str = "",
 ) -> RecipeError:
     """Return the refusal of a client that could not do what ``head`` says: with what blocks, or, if its
-    output names no known cause, with the first part of its ``words``. ``hosts``: those that it may not ask.
-    ``file``: the project's."""
-    found = [*blockers]
+    output names no known cause, with the first part of that output (``words``). ``hosts``: those that it
+    may not use. ``file``: the project's."""
+    causes = [*blockers]
     if hosts:
-        named = dict(_NAMED_BY.findall(words))
+        file_by_host = dict(_NAMED_BY.findall(words))
         kind = BlockerKind.REGISTRY
-        found = [
-            Blocker(kind=kind, host=it, setting=f"{_ALLOWING} {it}", file=named.get(it, ""))
-            for it in hosts
+        causes = [
+            Blocker(
+                kind=kind, host=host, setting=f"{_ALLOWING} {host}", file=file_by_host.get(host, "")
+            )
+            for host in hosts
         ]
-    elif not found:
+    elif not causes:
         quote = " ".join(words.split())[:_MAX_QUOTE].strip(" ;.") or "it printed nothing"
-        found = [Blocker(kind=BlockerKind.CLIENT, constraint=quote, file=file)]
-    return refused_for(*found, head=head, next_step=allow_step(hosts) if hosts else "")
+        causes = [Blocker(kind=BlockerKind.CLIENT, constraint=quote, file=file)]
+    return refused_for(*causes, head=head, next_step=allow_step(hosts) if hosts else "")
 
 
 def registry_blocker(output: str, setting: str, package: str = "") -> Blocker | None:
-    """Return the failure of a registry that a client's output reports, with the host; None: none."""
+    """Return the registry's failure that a client's output reports, with the host; None if there is
+    none."""
     address, host = _ADDRESS.search(output), _HOST.search(output)
     status = _STATUS.search(output)
     url = address[0].rstrip("./:") if address else ""
-    why = next((why for why, words in _UNREACHABLE.items() if re.search(words, output)), "")
-    if not status and not why:
+    cause = next(
+        (cause for cause, pattern in _UNREACHABLE.items() if re.search(pattern, output)), ""
+    )
+    if not status and not cause:
         return None
     return Blocker(
         kind=BlockerKind.REGISTRY,
         package=package or unquote(urlsplit(url).path.rpartition("/")[2]),
-        constraint="" if status else why,
+        constraint="" if status else cause,
         host=host_in(url) if url else (host["host"] if host else ""),
         setting=setting,
         status=int(status["status"]) if status else None,
@@ -1092,7 +1118,7 @@ def unknown(
 
 
 def does_not_serve(problem: Blocker | str) -> RecipeError:
-    """Return the refusal of a result that a client resolved, and that no fix may be."""
+    """Return the refusal of a resolved result that breaks a rule for fixes."""
     if isinstance(problem, str):
         problem = Blocker(kind=BlockerKind.RESULT, constraint=problem.rstrip("."))
     return refused_for(problem)

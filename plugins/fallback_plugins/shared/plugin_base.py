@@ -1,6 +1,6 @@
-"""The base of a plugin whose recipe is the ladder: what npm and PyPI have in common.
+"""Base of a plugin whose recipe is the ladder: what npm and PyPI have in common.
 
-What a recipe has resolved is resolved once: a plan's result serves the fix that follows it.
+A recipe resolves a selection once: the fix that follows a plan reuses the plan's result.
 """
 
 import hashlib
@@ -54,18 +54,18 @@ class Recipe(Protocol):
         ...
 
 
-#: Seconds that a result serves in one process. A registry changes;
+#: Seconds for which a result is reused in one process. A registry changes;
 #: a fix of what was planned starts at once.
 MAX_AGE_S = 600.0
 
-#: Results that wait: a plan of many advisories is made again without those that can't be fixed.
+#: Results that are stored: a plan of many advisories is made again without those that can't be fixed.
 MAX_KEPT = 8
 
 
 @dataclass
 class KeptResults:
-    """Results that are each returned once more for the same selection of the same commit, with what clients
-    made of its files, which gates install."""
+    """Stored results, each returned once more for the same selection of the same commit, with what clients
+    resolved of its files, which gates install."""
 
     clock: Callable[[], float] = time.monotonic
     _results: dict[str, tuple[float, RecipeResult, RepoContext]] = field(default_factory=dict)
@@ -80,10 +80,14 @@ class KeptResults:
         """Return the result that was made before, or ``make``'s. Raises as that does; if a model's version
         isn't available, the error is worded for the model."""
         documents = [selection, advisory, repo.settings]
-        parts = [str(repo.root), repo.base_commit, *(it.model_dump_json() for it in documents)]
+        parts = [
+            str(repo.root),
+            repo.base_commit,
+            *(document.model_dump_json() for document in documents),
+        ]
         key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-        if (kept := self._results.pop(key, None)) is not None:
-            since, result, made_for = kept
+        if (stored := self._results.pop(key, None)) is not None:
+            since, result, made_for = stored
             if self.clock() - since <= MAX_AGE_S and _still_fits(result, repo):
                 repo.share(made_for)
                 return result
@@ -98,7 +102,11 @@ class KeptResults:
 def _still_fits(result: RecipeResult, repo: RepoContext) -> bool:
     """Return whether every file that a result changes is unchanged."""
     try:
-        return all(repo.read_text(it.path) == it.before for it in result.changes if it.before)
+        return all(
+            repo.read_text(change.path) == change.before
+            for change in result.changes
+            if change.before
+        )
     except RepositoryError:
         return False
 
@@ -137,7 +145,9 @@ class RecipeEcosystem(ABC):
         self, refused: Selected, moves: Sequence[Move], advisory: Advisory, repo: RepoContext
     ) -> Selected | None:
         """Return the ladder without the steps that gates refused, if it still leads to a fix."""
-        return next_candidate(refused, moves, lambda it: self.apply(it, advisory, repo))
+        return next_candidate(
+            refused, moves, lambda selection: self.apply(selection, advisory, repo)
+        )
 
     def bump(self, package: str, version: str) -> Selected:
         """Return the selection that raises ``package`` to exactly ``version``."""
@@ -162,10 +172,10 @@ class RecipeEcosystem(ABC):
             folders[next((folder for folder in above if folder in projects), ".")] = None
         stated = repo.settings.test_commands
         return tuple(
-            OwnTests(project=folder, command=one.line, source=one.source)
+            OwnTests(project=folder, command=command.line, source=command.source)
             for folder in folders
-            for one in own_commands(repo, folder, stated)
-            if one.kind is CommandKind.TESTS
+            for command in own_commands(repo, folder, stated)
+            if command.kind is CommandKind.TESTS
         )
 
     def run_on_another(
@@ -175,13 +185,13 @@ class RecipeEcosystem(ABC):
         argv: Sequence[str],  # noqa: ARG002
         number: int,
     ) -> bool:
-        """Return whether ``number`` is the one interpreter, unless an ecosystem has others."""
+        """Return whether ``number`` is the only interpreter's. An ecosystem may have others."""
         return number == 0
 
     def instruction_template(self) -> str:
         """Return the prompt's text, a jinja2 template."""
-        place = files(self._package).joinpath("skills", "leaf-llm-instruction.md")
-        return place.read_text(encoding="utf-8")
+        path = files(self._package).joinpath("skills", "leaf-llm-instruction.md")
+        return path.read_text(encoding="utf-8")
 
 
 def next_candidate(
@@ -190,25 +200,27 @@ def next_candidate(
     """Return the same ladder without the steps that led to a patch which gates refused
     (``ports.OffersCandidates``). ``apply``: the plugin's.
 
-    Another step with the same result is not another candidate: that is left out too.
+    A step with the same result is not another candidate: it is left out too.
     """
 
     def changed(some: Sequence[Move]) -> set[tuple[object, ...]]:
-        return {(it.package, it.manifest, it.before, it.after, it.raised) for it in some}
+        return {
+            (move.package, move.manifest, move.before, move.after, move.raised) for move in some
+        }
 
-    other, led_to = refused, tuple(moves)
+    candidate, led_to = refused, tuple(moves)
     changes_refused = cache(lambda: apply(refused).changes)  # a resolution, made if it is needed
     while True:
-        left_out = tuple(dict.fromkeys((*other.left_out, *(move.step for move in led_to))))
-        if left_out == other.left_out:
+        left_out = tuple(dict.fromkeys((*candidate.left_out, *(move.step for move in led_to))))
+        if left_out == candidate.left_out:
             return None
-        other = other.model_copy(update={"left_out": left_out})
+        candidate = candidate.model_copy(update={"left_out": left_out})
         try:
-            result = apply(other)
+            result = apply(candidate)
             led_to = result.moves
-            # The same files may come about by moves with other names, where several packages move.
+            # If several packages move, moves with other names may lead to the same files.
             if changed(led_to) == changed(moves) or result.changes == changes_refused():
                 continue
         except (RecipeError, RepositoryError, ToolError):
             return None
-        return None if result.left else other
+        return None if result.left else candidate

@@ -30,7 +30,7 @@ MAX_RESOLUTIONS = 300
 #: Resolutions of one base commit and its patches that a process shares; one has up to some MB.
 MAX_SHARED = 64
 
-#: What is said of an affected version in a file that no fix changes; a gate reads it in a result.
+#: Clause on an affected version in a file that no fix changes; a gate searches results for it.
 STILL_INSTALLED = ", which is affected, and no fix changes that file"
 
 
@@ -97,8 +97,14 @@ class ResolvedPackage(Frozen):
 
     def _node(self) -> Node:
         asks = tuple(
-            DependencyEdge(it.name, it.constraint, it.to, it.optional, it.peer)
-            for it in self.requires
+            DependencyEdge(
+                requirement.name,
+                requirement.constraint,
+                requirement.to,
+                requirement.optional,
+                requirement.peer,
+            )
+            for requirement in self.requires
         )
         return Node(self.key, self.name, self.version, asks, self.bundled)
 
@@ -167,18 +173,18 @@ class Resolution(Frozen):
     @cached_property
     def by_name(self) -> dict[str, tuple[ResolvedPackage, ...]]:
         """Packages by canonical name."""
-        return grouped((one.name, one) for one in self.packages)
+        return grouped((package.name, package) for package in self.packages)
 
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of the packages, whichever day they were resolved on."""
-        releases = sorted((one.key, one.name, one.version) for one in self.packages)
+        releases = sorted((package.key, package.name, package.version) for package in self.packages)
         return sha256(repr(releases).encode()).hexdigest()
 
     @cached_property
     def tree(self) -> DependencyTree:
         """The same packages as the ladder searches them."""
-        nodes = {one.key: one._node() for one in self.packages}
+        nodes = {package.key: package._node() for package in self.packages}
         return DependencyTree(
             self.command.files[0], nodes, tuple(root._node() for root in self.roots)
         )
@@ -191,12 +197,12 @@ class Resolution(Frozen):
     def affected(self, advisory: Advisory) -> Iterator[ResolvedPackage]:
         """Yield the packages that the advisory (or bundle) covers."""
         for name in advisory.packages(self.ecosystem):
-            for one in self.by_name.get(name, ()):
-                if is_affected(advisory, self.ecosystem, name, one.version):
-                    yield one
+            for package in self.by_name.get(name, ()):
+                if is_affected(advisory, self.ecosystem, name, package.version):
+                    yield package
 
     def doubted(self, reason: str, next_step: str) -> "Resolution":
-        """Return the same resolution, of which what else is installed is unknown, for this reason."""
+        """Return a copy that lists as unknown, for this reason, what else is installed."""
         more = Unresolved(subject=self.command.files[0], reason=reason, next_step=next_step)
         return self.model_copy(update={"unresolved": (*self.unresolved, more)})
 
@@ -229,8 +235,10 @@ class Resolution(Frozen):
 
 def _package(node: Node) -> ResolvedPackage:
     requires = tuple(
-        Requirement(name=it.name, constraint=it.spec, to=it.to, optional=it.optional, peer=it.peer)
-        for it in node.asks
+        Requirement(
+            name=edge.name, constraint=edge.spec, to=edge.to, optional=edge.optional, peer=edge.peer
+        )
+        for edge in node.asks
     )
     return ResolvedPackage(
         key=node.key,
@@ -242,19 +250,19 @@ def _package(node: Node) -> ResolvedPackage:
 
 
 class SharedResolutions:
-    """Resolutions in this process of a base commit and its patches, by the texts that each is of, so that
-    gates install what a recipe resolved (ADR-0112)."""
+    """Resolutions of a base commit and its patches in this process, by the texts that were resolved, so
+    that gates install what a recipe resolved (ADR-0112)."""
 
     def __init__(self) -> None:
         self._by_texts: dict[frozenset[tuple[str, str]], Resolution] = {}
 
     @classmethod
     def of(cls, repo: RepoContext) -> "SharedResolutions":
-        """Return those of a base commit."""
+        """Return the shared resolutions of a base commit."""
         return repo.once(cls, cls)
 
     def add(self, texts: Mapping[str, str], resolution: Resolution) -> None:
-        """Share the resolution of these texts by path, if all of it is known."""
+        """Share the resolution of these texts by path, if it is a client's and all of it is known."""
         if resolution.by is not ResolvedBy.CLIENT or resolution.unresolved:
             return
         while len(self._by_texts) >= MAX_SHARED:
@@ -262,9 +270,9 @@ class SharedResolutions:
         self._by_texts[frozenset(texts.items())] = resolution
 
     def among(self, texts: Mapping[str, str]) -> list[Resolution]:
-        """Return those of which each file is there with the same text."""
-        there = texts.items()
-        return [one for files, one in self._by_texts.items() if files <= there]
+        """Return the resolutions whose files are all among these texts, unchanged."""
+        items = texts.items()
+        return [resolution for files, resolution in self._by_texts.items() if files <= items]
 
 
 @dataclass(frozen=True)
@@ -296,9 +304,9 @@ class KeptResolution:
         """Store a text, and the MAX_RESOLUTIONS last used of all; one that can't be written is not
         stored."""
         with suppress(OSError, StateFolderError):
-            place = self._place
-            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            whole.keep(place, text.encode(), MAX_RESOLUTIONS)
+            path = self._place
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            whole.keep(path, text.encode(), MAX_RESOLUTIONS)
 
     @property
     def _place(self) -> Path:

@@ -15,8 +15,8 @@ from fallback_tier.outcome import OUTSIDE, Left, Outline, UnreadItem
 
 @dataclass(frozen=True)
 class LeftAsItIs:
-    """A project that no step is tried for. What of it is affected (``found``), or unknown, is left by name,
-    so that the repository is not called fixed, or not affected."""
+    """A project for which no step is tried. What is affected in it (``found``), or unknown, is listed as
+    left, so that the repository is called neither fixed nor unaffected."""
 
     path: str
     ecosystem: str
@@ -25,9 +25,9 @@ class LeftAsItIs:
     def resolve(
         self, advisory: Advisory, _patched: Mapping[str, str] = NO_TEXTS, /
     ) -> ProjectFix | None:
-        """Return what is left; None: nothing of it is affected. Raises ToolError.
+        """Return what is left; None if nothing in the project is affected. Raises ToolError.
 
-        A project that can't be read or resolved is no reason against a fix of the others: it is left.
+        A project that can't be read or resolved doesn't prevent a fix of the others: it is left.
         """
         try:
             left = tuple(self.found(advisory))
@@ -39,13 +39,13 @@ class LeftAsItIs:
 
 
 def left_of(resolution: Resolution, path: str, advisory: Advisory) -> Iterator[Left]:
-    """Yield what is affected of all that a project installs, and what of that is unknown."""
+    """Yield the affected packages that a project installs, and those of which that is unknown."""
     ecosystem = resolution.ecosystem
-    held = {(one.name, one.version) for one in resolution.affected(advisory)}
-    yield from outside(path, ecosystem, advisory, held)
-    named = {*advisory.packages(ecosystem)}
+    copies = {(package.name, package.version) for package in resolution.affected(advisory)}
+    yield from outside(path, ecosystem, advisory, copies)
+    covered = {*advisory.packages(ecosystem)}
     for part in resolution.unresolved:
-        packages = sorted(named & part.names if part.names else named)
+        packages = sorted(covered & part.names if part.names else covered)
         item = UnreadItem(path=path, reason=part.reason, next_step=part.next_step)
         yield from _unknown(path, ecosystem, advisory, packages, (item,))
 
@@ -60,8 +60,8 @@ def outside(
 
 
 def left_as_it_is(outline: Outline) -> Outline:
-    """Return the outline of such a project: each step that would be tried is something left."""
-    moves = (_left(it.manifest, it.package, ", ".join(it.before)) for it in outline.moves)
+    """Return the outline of such a project, with each step that would be tried as something left."""
+    moves = (_left(move.manifest, move.package, ", ".join(move.before)) for move in outline.moves)
     return outline.model_copy(update={"moves": (), "left": (*outline.left, *moves)})
 
 
@@ -91,7 +91,9 @@ def _unknown(
         yield Left(
             package=package,
             manifest=path,
-            advisory_ids=tuple(it.id for it in members if package in it.packages(ecosystem)),
+            advisory_ids=tuple(
+                member.id for member in members if package in member.packages(ecosystem)
+            ),
             reason=RefusalReason.UNKNOWN,
             sentence=f"Whether {path}, outside of the folders of --path, installs {package} is unknown: "
             f"{unread[0].reason}",

@@ -24,8 +24,8 @@ def scratch_folder(client: str) -> Iterator[Path]:
 
 def _place() -> Path | None:
     try:
-        place = users_folder("cache") / "scratch"
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = users_folder("cache") / "scratch"
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except (OSError, StateFolderError):
         return None
-    return place if os.access(place, os.W_OK | os.X_OK) else None
+    return path if os.access(path, os.W_OK | os.X_OK) else None

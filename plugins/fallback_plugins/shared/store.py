@@ -1,7 +1,8 @@
-"""Installed packages, stored by what decides them, so that an equal installation is reused (ADR-0041).
+"""Store of installed packages, by digests of all that decides them, so that equal installations are
+reused (ADR-0041).
 
-An entry is written only when it is made. It is checked whenever it is used: all of its bytes once per
-boot, after that sizes, times and names. One that was changed is made again.
+An entry is written only when it is created. It is checked whenever it is used: all of its bytes once per
+boot, after that sizes, times and names. An entry that was changed is recreated.
 
 What is installed for manifests is resolved once per fix (ADR-0102): the first installation records which
 packages it chose, and every later one installs these again.
@@ -26,18 +27,18 @@ from fallback_tier.files.entries import MARK, Entries, Entry, say_nothing
 from fallback_tier.files.folders import boot_id
 from fallback_tier.gate_ports import GateContext
 
-#: Sets of what a project installs. Eight commits are kept checked out (ADR-0027); each is proved with its
-#: own set and a patched one, and there is room for a retry's, for a second project folder, and for wheels
-#: that were built for them.
+#: Installations in a store. Eight commits are kept checked out (ADR-0027); each is proved with its own
+#: installation and a patched one, and there is room for a retry's, for a second project folder, and for
+#: wheels that were built for them.
 MAX_ENTRIES = 64
 
-#: A set is some 10 MB to 1 GB; files that a client's own cache shares with it are counted all the same.
+#: An installation has about 10 MB to 1 GB; files that a client's own cache shares with it count too.
 MAX_BYTES = 20 * 1024**3
 
-#: Folder of an entry: what was installed.
+#: Folder of an entry in which packages were installed.
 _CONTENT = "installed"
 
-#: Where a state folder's cache has them.
+#: Folder of the entries in a state folder's cache.
 FOLDER = "installed"
 
 #: Folder next to that one: the newest resolution of each set of manifests, for the next fix of that day.
@@ -53,8 +54,8 @@ class Wanted:
     the machine; ``of_fix``: the fix's resolutions by ``what``; ``base``: the installation whose packages
     this one keeps.
 
-    ``fresh``: another fix's resolution is taken if this is as it was then: the day, and what failed builds
-    depend on. ``admits``: whether such a resolution is what the recipe of this fix resolved, as far as that
+    ``fresh``: the day, and what failed builds depend on: another fix's resolution is taken only if it had
+    the same. ``admits``: whether such a resolution is what the recipe of this fix resolved, as far as that
     is known by now. Neither is part of any key.
     """
 
@@ -68,7 +69,7 @@ class Wanted:
 
     @property
     def asked(self) -> str:
-        """A key of all that decides it except the resolution."""
+        """A key of all that decides the installation, except the resolution."""
         return _key(self.kind, self.what, self.by)
 
     def key(self, resolution: Resolution) -> str:
@@ -76,13 +77,12 @@ class Wanted:
         return _key(self.kind, self.what, self.by, resolution.digest)
 
 
-#: Installs into a folder; if a resolution is given, its packages.
+#: Installs into a folder: the packages of a resolution, if there is one.
 Make = Callable[[Path, Resolution | None], tuple[Installed, Resolution]]
 
 
 class InstalledStore:
-    """The entries of one folder. The entries that it returned are in use for as long as this object
-    lives."""
+    """The entries of one folder. Entries that it returned are in use for as long as this object lives."""
 
     def __init__(self, folder: Path, report: Callable[[str], None] = say_nothing) -> None:
         self._report = report
@@ -96,34 +96,35 @@ class InstalledStore:
         return cls(context.cache / FOLDER, context.report)
 
     def entry(self, key: str, make: Callable[[Path], Installed]) -> Path:
-        """Return the entry's folder, made if it is not there; ``Installed.kept`` reads what is in it.
+        """Return the entry's folder, created if it is missing; ``Installed.kept`` reads its record.
 
-        ``key``: all that decides it, ``KIND-DIGEST``. Raises what ``make`` raises, and nothing is kept
-        then; OSError; ToolFailedError if another run makes it and does not end.
+        ``key``: of all that decides the entry, ``KIND-DIGEST``. Raises what ``make`` raises, and then
+        nothing is stored; OSError; ToolFailedError if another run is creating the entry and does not
+        end.
         """
-        with self._entries.turn(key) as place:
-            if not self._is_whole(place):
+        with self._entries.turn(key) as path:
+            if not self._is_whole(path):
                 with self._entries.made(key) as part:
                     _fill(part, make)
             self._use(key)
         self._entries.tidy()
-        return place / _CONTENT
+        return path / _CONTENT
 
     def installed(self, wanted: Wanted, make: Make) -> Path:
-        """Return the folder of an installation, made if it is not there, and record the fix's resolution.
+        """Return the folder of an installation, created if it is missing, and record the fix's resolution.
 
         Raises as ``entry``; ToolFailedError if the packages of a recorded resolution are not available
         any more.
         """
         recorded = self._recorded(wanted)
         if recorded is not None:
-            return self.entry(wanted.key(recorded), lambda made: _again(made, recorded, make))
-        known = self._newest(wanted)
-        place = None if known is None else self.find(wanted.key(known))
-        if known is None or place is None:
-            place, known = self._resolve(wanted, make)
-        wanted.of_fix[wanted.what] = json.dumps(known.model_dump(mode="json"))
-        return place
+            return self.entry(wanted.key(recorded), lambda folder: _again(folder, recorded, make))
+        resolution = self._newest(wanted)
+        path = None if resolution is None else self.find(wanted.key(resolution))
+        if resolution is None or path is None:
+            path, resolution = self._resolve(wanted, make)
+        wanted.of_fix[wanted.what] = json.dumps(resolution.model_dump(mode="json"))
+        return path
 
     def resolution(self, wanted: Wanted) -> Resolution | None:
         """Return the fix's resolution, or that of another fix which is still fresh."""
@@ -136,32 +137,32 @@ class InstalledStore:
     def find_for(self, wanted: Wanted) -> Path | None:
         """Return the folder of an installation that was made and is whole. Raises OSError,
         ToolFailedError."""
-        known = self.resolution(wanted)
-        return None if known is None else self.find(wanted.key(known))
+        resolution = self.resolution(wanted)
+        return None if resolution is None else self.find(wanted.key(resolution))
 
     def _resolve(self, wanted: Wanted, make: Make) -> tuple[Path, Resolution]:
-        asked, chosen = wanted.asked, list[Resolution]()
+        request_key, chosen = wanted.asked, list[Resolution]()
 
-        def resolve(made: Path) -> Installed:
-            found, resolution = make(made, None)
+        def resolve(folder: Path) -> Installed:
+            installed, resolution = make(folder, None)
             chosen.append(resolution)
-            return found
+            return installed
 
-        with self._entries.turn(asked), self._entries.part(asked) as part:
-            known = self._newest(wanted)  # another run may have resolved it meanwhile
-            if known is not None and (place := self.find(wanted.key(known))) is not None:
-                return place, known
-            found = _fill(part, resolve)
+        with self._entries.turn(request_key), self._entries.part(request_key) as part:
+            newest = self._newest(wanted)  # another run may have resolved it meanwhile
+            if newest is not None and (path := self.find(wanted.key(newest))) is not None:
+                return path, newest
+            installed = _fill(part, resolve)
             (resolution,) = chosen
             key = wanted.key(resolution)
-            with self._entries.turn(key) as place:
-                if not self._is_whole(place):
+            with self._entries.turn(key) as path:
+                if not self._is_whole(path):
                     self._entries.put(part, key)
                 self._use(key)
-            lasts = resolution.by is ResolvedBy.LOCK and not found.unbuilt
+            lasts = resolution.by is ResolvedBy.LOCK and not installed.unbuilt
             self._keep_newest(wanted, resolution, is_lasting=lasts)
         self._entries.tidy()
-        return place / _CONTENT, resolution
+        return path / _CONTENT, resolution
 
     @staticmethod
     def _recorded(wanted: Wanted) -> Resolution | None:
@@ -176,14 +177,15 @@ class InstalledStore:
 
     def _newest(self, wanted: Wanted) -> Resolution | None:
         with suppress(OSError, ValueError, TypeError, KeyError):
-            kept = json.loads(whole.kept(self._newest_file(wanted)) or b"")
-            if kept["fresh"] in {"", self._fresh(wanted)}:
-                found = Resolution.model_validate(kept["resolution"])
-                return found if wanted.admits(found) else None
+            stored = json.loads(whole.kept(self._newest_file(wanted)) or b"")
+            if stored["fresh"] in {"", self._fresh(wanted)}:
+                resolution = Resolution.model_validate(stored["resolution"])
+                return resolution if wanted.admits(resolution) else None
         return None
 
     def _fresh(self, wanted: Wanted) -> str | None:
-        """Return what another fix's resolution must share; None if the base's is not known yet."""
+        """Return what another fix's resolution must share; None if the base's resolution is not known
+        yet."""
         if wanted.base is None:
             return wanted.fresh
         base = self.resolution(wanted.base)
@@ -193,26 +195,26 @@ class InstalledStore:
         fresh = "" if is_lasting else self._fresh(wanted)
         if fresh is None:
             return
-        kept = {"fresh": fresh, "resolution": resolution.model_dump(mode="json")}
-        whole.keep(self._newest_file(wanted), json.dumps(kept).encode(), MAX_RESOLUTIONS)
+        stored = {"fresh": fresh, "resolution": resolution.model_dump(mode="json")}
+        whole.keep(self._newest_file(wanted), json.dumps(stored).encode(), MAX_RESOLUTIONS)
 
     def _newest_file(self, wanted: Wanted) -> Path:
         return self._entries.folder.parent / _NEWEST / f"{wanted.asked}.json"
 
     def find(self, key: str) -> Path | None:
-        """Return an entry's folder, if it was made and is whole. Raises OSError, ToolFailedError."""
+        """Return an entry's folder if it exists and is unchanged. Raises OSError, ToolFailedError."""
         if not (self._entries.folder / key).is_dir():
             return None
-        with self._entries.turn(key) as place:
-            if not self._is_whole(place):
+        with self._entries.turn(key) as path:
+            if not self._is_whole(path):
                 return None
             self._use(key)
-        return place / _CONTENT
+        return path / _CONTENT
 
     @staticmethod
-    def digest(place: Path) -> str:
-        """Return the digest of every byte of an entry's folder, as it was made."""
-        mark = json.loads((place.parent / MARK).read_text(encoding="utf-8"))
+    def digest(folder: Path) -> str:
+        """Return the digest of every byte of an entry's folder, as recorded when it was created."""
+        mark = json.loads((folder.parent / MARK).read_text(encoding="utf-8"))
         return str(mark["content"])
 
     def _use(self, key: str) -> None:
@@ -221,25 +223,25 @@ class InstalledStore:
             before.close()
         self._uses[key] = use
 
-    def _is_whole(self, place: Path) -> bool:
-        """Return whether an entry is as it was made. All of it is read once per boot, or if something
-        differs."""
-        if not place.exists():
+    def _is_whole(self, path: Path) -> bool:
+        """Return whether an entry is unchanged since it was created. All of it is read once per boot, or if
+        something differs."""
+        if not path.exists():
             return False
         # Parts of it may be gone, or its mark may be damaged.
         with suppress(OSError, ValueError, TypeError, KeyError):
-            mark = json.loads((place / MARK).read_text(encoding="utf-8"))
+            mark = json.loads((path / MARK).read_text(encoding="utf-8"))
             boot, stats, content = mark["boot"], mark["stats"], mark["content"]
-            if boot == boot_id() and stats == _digest(place / _CONTENT, _stats):
+            if boot == boot_id() and stats == _digest(path / _CONTENT, _stats):
                 return True
-            if content == _digest(place / _CONTENT, _content):
-                _mark(place)
+            if content == _digest(path / _CONTENT, _content):
+                _mark(path)
                 return True
-        self._report(f"{MADE_AGAIN}: {place}")
+        self._report(f"{MADE_AGAIN}: {path}")
         return False
 
 
-#: Reported of an entry that is not as it was made.
+#: Report on an entry that was changed since it was created.
 MADE_AGAIN = "what was installed was changed since, and is made again"
 
 
@@ -264,18 +266,21 @@ def _key(kind: str, *parts: str) -> str:
 
 def _fill(part: Path, make: Callable[[Path], Installed]) -> Installed:
     (part / _CONTENT).mkdir()
-    found = make(part / _CONTENT)
-    found.keep(part / _CONTENT)
+    installed = make(part / _CONTENT)
+    installed.keep(part / _CONTENT)
     _mark(part)
-    return found
+    return installed
 
 
-def _again(made: Path, recorded: Resolution, make: Make) -> Installed:
-    """Install a recorded resolution. Raises ToolFailedError if the packages are others now."""
-    found, now = make(made, recorded)
+def _again(folder: Path, recorded: Resolution, make: Make) -> Installed:
+    """Install a recorded resolution. Raises ToolFailedError if other packages are installed now."""
+    installed, now = make(folder, recorded)
     if now.digest == recorded.digest:
-        return found
-    packages = [{(it.key, it.name, it.version) for it in one.packages} for one in (recorded, now)]
+        return installed
+    packages = [
+        {(package.key, package.name, package.version) for package in resolution.packages}
+        for resolution in (recorded, now)
+    ]
     gone = [f"{name} {version}" for _, name, version in sorted(packages[0] - packages[1])]
     what = ", ".join(gone[:_NAMED]) or "further packages are installed"
     raise ToolFailedError(
@@ -290,25 +295,25 @@ def _let_go(uses: dict[str, BinaryIO]) -> None:
         use.close()
 
 
-def _mark(place: Path) -> None:
-    """Write the mark of an entry: digests of names, sizes and times, and of every byte. Whole, as a reader
-    has the turn too."""
-    top = place / _CONTENT
+def _mark(path: Path) -> None:
+    """Write the mark of an entry: digests of names, sizes and times, and of every byte. It is replaced
+    as a whole: readers have the turn too."""
+    top = path / _CONTENT
     mark = {"boot": boot_id(), "stats": _digest(top, _stats), "content": _digest(top, _content)}
-    partial = place / f"{MARK}.new"
+    partial = path / f"{MARK}.new"
     partial.write_text(json.dumps(mark), encoding="utf-8")
-    partial.replace(place / MARK)
+    partial.replace(path / MARK)
 
 
 def _digest(top: Path, of: Callable[[bytes, os.stat_result], object]) -> str:
-    """Return a digest of all below a folder: each one's name, kind and rights, and what ``of`` returns for
-    it."""
-    whole = hashlib.sha256()
+    """Return a digest of everything below a folder: the name, type and permissions of each entry, and what
+    ``of`` returns for it."""
+    digest = hashlib.sha256()
     start = os.fsencode(top)
-    for path, found in _walk(start):
+    for path, status in _walk(start):
         name = path[len(start) :].hex()
-        whole.update(f"{name} {found.st_mode} {of(path, found)}\n".encode())
-    return whole.hexdigest()
+        digest.update(f"{name} {status.st_mode} {of(path, status)}\n".encode())
+    return digest.hexdigest()
 
 
 def _walk(top: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
@@ -322,21 +327,21 @@ def _walk(top: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
 
 
 def _last_first(folder: bytes) -> list[os.DirEntry[bytes]]:
-    return sorted(os.scandir(folder), key=lambda found: found.name, reverse=True)
+    return sorted(os.scandir(folder), key=lambda entry: entry.name, reverse=True)
 
 
-def _stats(_path: bytes, found: os.stat_result) -> object:
-    """Return a file's size, modification time and inode; nothing of a folder, whose files are compared. The
+def _stats(_path: bytes, status: os.stat_result) -> object:
+    """Return a file's size, modification time and inode; "" for a folder, whose files are compared. The
     change time is not used: it changes if a client's cache makes another link to the file."""
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         return ""
-    return found.st_size, found.st_mtime_ns, found.st_ino
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
-def _content(path: bytes, found: os.stat_result) -> object:
-    if stat.S_ISLNK(found.st_mode):
+def _content(path: bytes, status: os.stat_result) -> object:
+    if stat.S_ISLNK(status.st_mode):
         return os.readlink(path).hex()  # noqa: PTH115 (a name that no encoding has)
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return ""
     with open(path, "rb") as file:  # noqa: PTH123 (as above)
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -21,14 +21,14 @@ ValueT = TypeVar("ValueT")
 
 def grouped(pairs: Iterable[tuple[KeyT, ValueT]]) -> dict[KeyT, tuple[ValueT, ...]]:
     """Return all values of each key, in their order."""
-    found: defaultdict[KeyT, list[ValueT]] = defaultdict(list)
+    values_by_key: defaultdict[KeyT, list[ValueT]] = defaultdict(list)
     for key, value in pairs:
-        found[key].append(value)
-    return {key: tuple(values) for key, values in found.items()}
+        values_by_key[key].append(value)
+    return {key: tuple(values) for key, values in values_by_key.items()}
 
 
 class DependencyEdge(NamedTuple):
-    """One package requires another. ``to``: the key of the node that answers; None: not installed.
+    """One package requires another. ``to``: key of the node that satisfies it; None if not installed.
 
     ``spec`` is the client's own text; empty if the lock doesn't keep it. ``peer``: the dependent doesn't
     install it, but requires that its own dependent does.
@@ -56,7 +56,7 @@ class Node(NamedTuple):
 
     @property
     def label(self) -> str:
-        """As paths show it."""
+        """The name and the version, as paths show them."""
         return f"{self.name} {self.version}".strip()
 
 
@@ -79,21 +79,21 @@ class DependencyTree:
 
     @cached_property
     def _dependents(self) -> Mapping[str, tuple[tuple[Node, DependencyEdge], ...]]:
-        everyone = (*self.roots, *self.nodes.values())
-        asking = ((node, ask) for node in everyone for ask in node.asks)
-        return grouped((one[1].to, one) for one in asking if one[1].to is not None)
+        nodes = (*self.roots, *self.nodes.values())
+        pairs = ((node, ask) for node in nodes for ask in node.asks)
+        return grouped((pair[1].to, pair) for pair in pairs if pair[1].to is not None)
 
     @cached_property
     def unlisted(self) -> frozenset[str]:
         """Return the names of packages that an installed one requires in every case, and of which the lock
         lists no version. Of an alias, it is the name of the alias."""
-        own = {root.name for root in self.roots}
+        root_names = {root.name for root in self.roots}
         return frozenset(
             ask.name
             for node in self.nodes.values()
             for ask in node.asks
             if ask.to is None
-            and not (ask.optional or ask.peer or ask.name in self.by_name or ask.name in own)
+            and not (ask.optional or ask.peer or ask.name in self.by_name or ask.name in root_names)
         )
 
     @cached_property
@@ -110,7 +110,7 @@ class DependencyTree:
         return self._dependents.get(key, ())
 
     def highest(self, ecosystem: str, name: str) -> str | None:
-        """Return the highest version of a package; None: it isn't installed."""
+        """Return the highest version of a package; None if it isn't installed."""
         versions = (node.version for node in self.of(name))
         return max(versions, key=partial(sort_key, ecosystem), default=None)
 
@@ -134,7 +134,7 @@ class DependencyTree:
         dependency_paths: list[tuple[Node, ...]] = []
         start = self.nodes[key]
         waiting: deque[tuple[Node, ...]] = deque([(start,)])
-        # A hoisted package has exponentially many ways: the first node of each is looked at once.
+        # A hoisted package has exponentially many paths: each of their nodes is visited once.
         seen = {key}
         while waiting and len(dependency_paths) < limit:
             dependency_path = waiting.popleft()
@@ -159,17 +159,17 @@ def cleared_paths(
 
     What a bundle leaves affected isn't cleared, and isn't named.
     """
-    found = []
+    cleared = []
     for node in before.affected(advisory, ecosystem):
         # The package at the same key; if the key is gone, all its copies.
         same = after.nodes.get(node.key)
         now = (same,) if same is not None and same.name == node.name else after.of(node.name)
-        if any(is_affected(advisory, ecosystem, node.name, it.version) for it in now):
+        if any(is_affected(advisory, ecosystem, node.name, copy.version) for copy in now):
             continue
-        held = sorted({it.version for it in now}, key=partial(sort_key, ecosystem))
-        outcome = f"now {node.name} {', '.join(held)}" if held else "no longer installed"
+        versions = sorted({copy.version for copy in now}, key=partial(sort_key, ecosystem))
+        outcome = f"now {node.name} {', '.join(versions)}" if versions else "no longer installed"
         ids = advisory.ids_affecting(ecosystem, node.name, node.version)
-        found += [
+        cleared += [
             ClearedPath(
                 manifest=manifest,
                 advisory_ids=ids,
@@ -178,7 +178,7 @@ def cleared_paths(
             )
             for dependency_path in before.paths_to(node.key)
         ]
-    return tuple(found)
+    return tuple(cleared)
 
 
 def downgraded(
@@ -187,38 +187,44 @@ def downgraded(
     """Return a package whose highest version went down, or of which a dependent that stays has a lower
     version in some environment, with the version before and the new one; or None. Lost copies are not a
     downgrade."""
-    stays = {(it.key, it.name, it.version): it for it in (*after.roots, *after.nodes.values())}
+    stays = {
+        (node.key, node.name, node.version): node for node in (*after.roots, *after.nodes.values())
+    }
     for dependent in (*before.roots, *before.nodes.values()):
-        still = stays.get((dependent.key, dependent.name, dependent.version))
-        if still is None:
+        same = stays.get((dependent.key, dependent.name, dependent.version))
+        if same is None:
             continue
-        now = _lowest(after, still, ecosystem)
+        now = _lowest(after, same, ecosystem)
         for name, version in _lowest(before, dependent, ecosystem).items():
             if sort_key(ecosystem, now.get(name, version)) < sort_key(ecosystem, version):
                 return name, version, now[name]
     for name, nodes in before.by_name.items():
-        highest, held = (tree.highest(ecosystem, name) for tree in (before, after))
-        if not highest or not held or sort_key(ecosystem, held) >= sort_key(ecosystem, highest):
+        highest, current = (tree.highest(ecosystem, name) for tree in (before, after))
+        if (
+            not highest
+            or not current
+            or sort_key(ecosystem, current) >= sort_key(ecosystem, highest)
+        ):
             continue
-        # A copy that was there before and is the highest now: the other went with its dependent.
-        if held in {node.version for node in nodes} and not _let_down(
+        # A copy that was there before and is the highest now: the higher one went with its dependent.
+        if current in {node.version for node in nodes} and not _let_down(
             before, after, nodes, ecosystem
         ):
             continue
-        return name, highest, held
+        return name, highest, current
     return None
 
 
 def _lowest(tree: DependencyTree, dependent: Node, ecosystem: str) -> dict[str, str]:
-    """Return the lowest version of each package that a dependent requires. Of several, each is for other
-    environments."""
-    found: dict[str, str] = {}
+    """Return the lowest version of each package that a dependent requires. If it requires several, each is
+    for other environments."""
+    lowest: dict[str, str] = {}
     for ask in dependent.asks:
         if (answer := tree.nodes.get(ask.to or "")) is not None:
-            version = found.setdefault(answer.name, answer.version)
+            version = lowest.setdefault(answer.name, answer.version)
             if sort_key(ecosystem, answer.version) < sort_key(ecosystem, version):
-                found[answer.name] = answer.version
-    return found
+                lowest[answer.name] = answer.version
+    return lowest
 
 
 def _let_down(
@@ -227,13 +233,11 @@ def _let_down(
     """Return whether a dependent of one of these, which still requires it, has a lower version now."""
     for node in nodes:
         for dependent, ask in before.dependents(node.key):
-            still = after.nodes.get(dependent.key)
-            if still is None or still.name != dependent.name:
+            same = after.nodes.get(dependent.key)
+            if same is None or same.name != dependent.name:
                 continue
-            now = (
-                after.nodes.get(other.to or "") for other in still.asks if other.name == ask.name
-            )
-            for got in now:
-                if got and sort_key(ecosystem, got.version) < sort_key(ecosystem, node.version):
+            now = (after.nodes.get(edge.to or "") for edge in same.asks if edge.name == ask.name)
+            for copy in now:
+                if copy and sort_key(ecosystem, copy.version) < sort_key(ecosystem, node.version):
                     return True
     return False

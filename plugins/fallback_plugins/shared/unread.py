@@ -2,7 +2,7 @@
 
 The content of such a file is unknown, so nothing is called clean because of it. But one broken fixture
 does not prevent a fix of another project. A project is left out, by name, if nothing shows that it is
-affected: no other file of it names the package, nor does the visible part of the unreadable file. Among
+affected: no other file of it names the package, nor does the visible part of the unreadable file. In
 tests, examples and the like that visible part does not count: nothing is installed from it.
 """
 
@@ -37,7 +37,8 @@ _Found = TypeVar("_Found")
 
 @dataclass(frozen=True)
 class Unread:
-    """A file that can't be read, and why. ``may_hold``: it may hold the package, for all that is known."""
+    """A file that can't be read, and why. ``may_hold``: whether it may contain the package, as far as is
+    known."""
 
     path: str
     error: Unreadable
@@ -47,8 +48,8 @@ class Unread:
     def items(self) -> tuple[UnreadItem, ...]:
         """The unread files as results list them: the error's own list, if it has one."""
         reason, step = self.error.problem, self.error.next_step
-        own = self.error.unread if isinstance(self.error, RecipeError) else ()
-        return own or (UnreadItem(path=self.path, reason=reason, next_step=step),)
+        listed = self.error.unread if isinstance(self.error, RecipeError) else ()
+        return listed or (UnreadItem(path=self.path, reason=reason, next_step=step),)
 
     def unknown(self, others: Iterable["Unread"], sentence: str = "") -> RecipeError:
         """Return the refusal to call a project clean that can't be read."""
@@ -56,21 +57,21 @@ class Unread:
             RefusalReason.UNKNOWN,
             sentence or self.error.problem,
             next_step=self.error.next_step,
-            unread=[item for one in (self, *others) for item in one.items],
+            unread=[item for unread in (self, *others) for item in unread.items],
             blockers=self.blockers,
         )
 
     @property
     def blockers(self) -> tuple[Blocker, ...]:
         """Return the error's blockers, or this file as one."""
-        own = self.error.blockers if isinstance(self.error, RecipeError) else ()
+        blockers = self.error.blockers if isinstance(self.error, RecipeError) else ()
         why, kind = self.error.problem.rstrip("."), BlockerKind.UNREADABLE
-        return own or (Blocker(kind=kind, constraint=why, file=self.path),)
+        return blockers or (Blocker(kind=kind, constraint=why, file=self.path),)
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Finds the files of a repository that can't be read, in a search for these packages.
+    """Finder of the files of a repository that can't be read, in a search for these packages.
 
     ``kind``: the kind of a path, None if it is not a manifest; ``naming``: whether a text names a package.
     ``parse`` raises RecipeError for a text (of a path) that its client could not read either.
@@ -89,25 +90,25 @@ class Reader:
     def look(self, paths: Iterable[str]) -> tuple[list[Unread], bool]:
         """Return a project's files that can't be read, and whether it is affected, as far as can be
         seen."""
-        found: list[Unread] = []
+        unreadable: list[Unread] = []
         affected = False
         for path in paths:
             try:
                 text = self.repo.read_text(path)
                 self.parse(path, text)
             except (RecipeError, RepositoryError) as error:
-                found.append(Unread(path, error, self.may_hold(path)))
+                unreadable.append(Unread(path, error, self.may_hold(path)))
                 if not affected and not is_aside(path) and self.repo.leads_to(path) is None:
                     seen = self.repo.glimpse(path)
                     affected = seen is not None and self.names(seen)
             else:
                 affected = affected or self.names(text)
-        return found, affected
+        return unreadable, affected
 
     def may_hold(self, path: str) -> bool:
-        """Return whether a file that can't be read may bring in one of the packages. It may depend on what
-        it does not name. A link to a readable manifest adds nothing; among tests and examples, what can be
-        seen counts."""
+        """Return whether a file that can't be read may bring in one of the packages, which it need not name
+        for that. A link to a readable manifest adds nothing; of a file for tests or examples, only the
+        visible part counts."""
         seen = self.repo.glimpse(path)
         if seen is None:
             return True
@@ -130,31 +131,31 @@ class LeftOut:
 
     def refusal(self, paths: Iterable[str], error: Unreadable) -> Unreadable | None:
         """Return the refusal of the project of these files, which failed with ``error``: by the file that
-        can't be read, if there is one. None: the project is left out, and noted here."""
-        found, affected = self.reader.look(paths)
-        if not found:
+        can't be read, if there is one. Return None if the project is left out, which is recorded here."""
+        unreadable, affected = self.reader.look(paths)
+        if not unreadable:
             return error
         if affected:
-            first, *others = found
+            first, *others = unreadable
             return first.unknown(others)
-        self.found.update({one.path: one for one in found if one.may_hold})
+        self.found.update({unread.path: unread for unread in unreadable if unread.may_hold})
         return None
 
     def set_aside(self, path: str, error: Unreadable) -> bool:
-        """Note that a project can't be fixed. Return False if it is not among tests or examples."""
+        """Record that a project can't be fixed. Return False if it is not among tests or examples."""
         if is_aside(path):
             self.aside[path] = Unread(path, error, may_hold=True)
         return path in self.aside
 
     def note(self, path: str, error: Unreadable) -> None:
-        """Note a file that is left as it is for another reason, and may hold anything."""
+        """Record a file that is left as it is for another reason, and may contain anything."""
         self.found[path] = Unread(path, error, may_hold=True)
 
     def check(self, paths: Iterable[str]) -> None:
         """Raise RecipeError, RepositoryError for a file of an affected project that can't be read."""
-        found, _ = self.reader.look(paths)
-        if found:
-            raise found[0].error
+        unreadable, _ = self.reader.look(paths)
+        if unreadable:
+            raise unreadable[0].error
 
     def left(
         self,
@@ -164,8 +165,8 @@ class LeftOut:
         advisory: Advisory,
         ecosystem: str,
     ) -> Left | None:
-        """Return the ``refusal`` as something left of the project; of a bundle, by the members that it
-        names."""
+        """Return the ``refusal`` as something left of the project; for a bundle, with the members whose
+        packages the project's files name."""
         refusal = self.refusal(files, error)
         if refusal is None:
             return None
@@ -173,9 +174,9 @@ class LeftOut:
         if refusal is error or not isinstance(advisory, AdvisoryBundle):
             return left
         ids = [
-            one.id
-            for one in advisory.members
-            if replace(self.reader, packages=one.packages(ecosystem)).look(files)[1]
+            member.id
+            for member in advisory.members
+            if replace(self.reader, packages=member.packages(ecosystem)).look(files)[1]
         ]
         return left.model_copy(update={"advisory_ids": tuple(ids)})
 
@@ -188,17 +189,17 @@ class LeftOut:
     @property
     def notes(self) -> tuple[str, ...]:
         """The notes for a fix of other projects."""
-        messages = [
-            f"Left as it is, and not judged: {one.error.problem} What it would install is unknown."
-            for one in [*self.found.values()][:_NAMED]
+        notes = [
+            f"Left as it is, and not judged: {unread.error.problem} What it would install is unknown."
+            for unread in [*self.found.values()][:_NAMED]
         ]
-        if more := len(self.found) - len(messages):
-            messages.append(f"{more} more manifests or locks could not be read.")
+        if more := len(self.found) - len(notes):
+            notes.append(f"{more} more manifests or locks could not be read.")
         aside = [*self.aside.values()][:_NAMED]
-        messages += [f"{it.path} is left as it is. {it.error.problem}" for it in aside]
+        notes += [f"{unread.path} is left as it is. {unread.error.problem}" for unread in aside]
         for error in [*self.refused.values()][:_NAMED]:
-            messages.append(f"Left as it is, and not judged: {error.problem}")
-        return tuple(messages)
+            notes.append(f"Left as it is, and not judged: {error.problem}")
+        return tuple(notes)
 
     def noted(self, fixes: Sequence[ProjectFix]) -> list[ProjectFix]:
         """Return the fixes of other projects, with the notes."""
@@ -206,10 +207,10 @@ class LeftOut:
         return [replace(first, notes=(*first.notes, *self.notes)), *rest]
 
     def or_else(self, nothing: RecipeError) -> RecipeError:
-        """Return ``nothing`` if all was read; otherwise the refusal that lists what was not: unknown is not
-        absent. Without a fix of another, a project among tests that can't be fixed is refused."""
-        for it in self.aside.values():
-            return it.error if isinstance(it.error, RecipeError) else it.unknown(())
+        """Return ``nothing`` if all was read; otherwise the refusal that lists what was not, as unknown is
+        not absent. If no other project is fixed, a project among tests that can't be fixed is refused."""
+        for unread in self.aside.values():
+            return unread.error if isinstance(unread.error, RecipeError) else unread.unknown(())
         if not self.found:
             return nothing
         first, *others = self.found.values()
@@ -222,8 +223,10 @@ class LeftOut:
     @property
     def items(self) -> tuple[UnreadItem, ...]:
         """Return what was left out, as results list it."""
-        found = (item for one in (*self.aside.values(), *self.found.values()) for item in one.items)
-        return tuple(found)[:MAX_UNREAD_LISTED]
+        items = (
+            item for unread in (*self.aside.values(), *self.found.values()) for item in unread.items
+        )
+        return tuple(items)[:MAX_UNREAD_LISTED]
 
 
 @dataclass(frozen=True)
@@ -243,8 +246,8 @@ class Lenient:
     def resolve(
         self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
     ) -> ProjectFix | None:
-        """Resolve the project; None, too, if it is left out. If a file can't be read, what can't be fixed
-        is reported by that file: any other reason only follows from it."""
+        """Resolve the project. Return None also if it is left out. If a file can't be read, it is reported
+        as the reason for what can't be fixed: any other reason only follows from it."""
         try:
             fix = self.project.resolve(advisory, patched)
             if fix is not None and any(item.is_not_resolved for item in fix.left):
@@ -268,15 +271,15 @@ def surveyed(
     survey: Callable[[RepoContext, str, LeftOut], _Found],
     left_out: Callable[[Sequence[str], RepoContext], LeftOut],
 ) -> tuple[_Found | None, str]:
-    """Return what a survey finds of a package in a patched tree, and a clause on what it left out.
+    """Return the result of a survey of a package in a patched tree, and a clause on what was left out.
 
-    None, and why: it is unknown, as at the base commit. Raises RecipeError, RepositoryError if the base
-    commit's files can be read and the patched ones can't: that is caused by the patch.
+    Return None and a reason if it is unknown, as at the base commit. Raises RecipeError, RepositoryError if
+    the base commit's files can be read and the patched ones can't: that is caused by the patch.
     """
     unread = left_out((package,), patched)
     before = left_out((package,), base)
     try:
-        found = survey(patched, package, unread)
+        result = survey(patched, package, unread)
     except (RecipeError, RepositoryError) as error:
         try:
             survey(base, package, before)
@@ -287,4 +290,4 @@ def surveyed(
         survey(base, package, before)
         for path in unread.found.keys() - before.found.keys():
             raise unread.found[path].error
-    return found, unread.clause
+    return result, unread.clause

@@ -114,7 +114,7 @@ class Candidate:
 
 
 class Reranker(Protocol):
-    """Orders few candidates by a look at both texts. A cross-encoder fits here."""
+    """Ranks few candidates by reading both texts. A cross-encoder fits here."""
 
     @property
     def name(self) -> str:

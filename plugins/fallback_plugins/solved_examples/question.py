@@ -20,13 +20,13 @@ LANGUAGES: Mapping[str, str] = MappingProxyType({"PyPI": "python", "npm": "javas
 #: Languages whose edits can be adapted to each other line by line.
 _DIALECTS: Mapping[str, str] = MappingProxyType({"typescript": "javascript"})
 
-#: Characters of an advisory that are looked at: what follows are proofs of concept and logs.
+#: Characters of an advisory that are read: after them are proofs of concept and logs.
 MAX_CHARS = 20_000
 
 #: A package's name of fewer letters is an English word too often (``it``, ``is``).
 _MIN_NAME = 3
 
-#: Ids, links, trailers of a commit message, what a merge says of itself.
+#: Ids, links, trailers of a commit message, messages of a merge.
 _MARKS = re.compile(
     r"https?://\S+|\(?\b(?:CVE|GHSA|PYSEC|SNYK|OSV)-[\w-]+\)?"
     r"|\bmerge (?:pull request|commit|branch)\b[^\n]*"
@@ -42,7 +42,7 @@ _VERSIONS = re.compile(
     re.IGNORECASE,
 )
 
-#: Sections, up to the next heading, that tell what to do now and whom to thank.
+#: Sections, up to the next heading, on what to do now and whom to thank.
 _SECTIONS = re.compile(
     r"^#+\s*(?:credits?|references?|for more information|acknowledge?ments?|patch(?:es)?|resources"
     r"|work-?arounds?|timeline|mitigations?|remediation|affected versions?|severity|cvss)\b[^\n]*"
@@ -71,7 +71,7 @@ _INTRODUCTION = re.compile(
 )
 _FLAW = re.compile(r"vulnerab|attack|inject|allow|flaw|bypass|weakness", re.IGNORECASE)
 
-#: An introduction goes only where at least so much is left (characters).
+#: Characters that must remain if an introduction is removed.
 _MIN_REST = 60
 
 
@@ -105,9 +105,9 @@ def flaw_text(text: str, packages: Iterable[str] = ()) -> str:
     return re.sub(r"[ \t]+", " ", text).strip()
 
 
-def same_language(one: str, other: str) -> bool:
+def same_language(left: str, right: str) -> bool:
     """Return whether an edit in one language can be adapted to the other; unknown ones never match."""
-    return bool(one) and _DIALECTS.get(one, one) == _DIALECTS.get(other, other)
+    return bool(left) and _DIALECTS.get(left, left) == _DIALECTS.get(right, right)
 
 
 def _without_names(text: str, packages: Iterable[str]) -> str:
@@ -115,7 +115,7 @@ def _without_names(text: str, packages: Iterable[str]) -> str:
         spelling
         for package in packages
         for name in (package, package.rpartition("/")[2])
-        for spelling in (name, *(name.replace("-", other) for other in ("_", " ", "")))
+        for spelling in (name, *(name.replace("-", separator) for separator in ("_", " ", "")))
         if len(spelling) >= _MIN_NAME
     }
     if not spellings:

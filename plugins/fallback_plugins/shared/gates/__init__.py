@@ -1,1 +1,1 @@
-"""What the gates of several ecosystems have in common, over ports alone."""
+"""Modules that the gates of several ecosystems share; they use ports alone."""

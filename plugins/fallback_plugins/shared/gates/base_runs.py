@@ -36,12 +36,13 @@ from fallback_tier.repo import RepoContext
 
 _Seen = TypeVar("_Seen")
 
-#: Changed with what is kept, and with how a log is read: what an older version saw counts for nothing.
+#: Version of stored results. It changes with their form, and with how a log is read: older ones don't
+#: count.
 _FORMAT = 11
 
 
 def run_at_base(context: GateContext, run: Callable[[RepoContext], _Seen]) -> _Seen:
-    """Run something over fresh files of the base commit. Raises what ``run`` raises, ToolError."""
+    """Return what ``run`` returns over fresh files of the base commit. Raises what it raises, ToolError."""
     with context.worktree.fresh(patched=False) as tree:
         return run(context.repo.laid_out(tree))
 
@@ -55,8 +56,8 @@ def patient(context: GateContext) -> GateContext:
 
 def limited(context: GateContext, base: "BaseRuns") -> GateContext:
     """Return the context of the runs with the patch: a gate's own time, and twice what the tests took at
-    the base commit if that is more, but at most MAX_TESTS_S; or what a person stated. What ended there
-    just in time is no hang for ending a minute later here."""
+    the base commit if that is more, but at most MAX_TESTS_S; or what a person stated. So a suite that ended
+    just in time there does not count as hanging if it ends a minute later here."""
     stated_s = context.repo.settings.test_timeout_s
     took = [2 * run.took_s for run in base.until(bool) if run.took_s is not None]
     if base.late is not None and base.late.took_s is not None:
@@ -68,37 +69,39 @@ def limited(context: GateContext, base: "BaseRuns") -> GateContext:
 
 
 def time_of(context: GateContext) -> SuiteTime:
-    """Return what one run of the tests gets."""
+    """Return the time limits of one run of the tests."""
     return context.suite_time or SuiteTime(context.timeout_s)
 
 
 def place_of(context: GateContext, gate: str, folder: str, on: str, *parts: object) -> Path:
     """Return the path for a gate's result at the base commit, in one folder.
 
-    ``on``: the interpreter and what is installed there, to the byte; another is another run. The sandbox is
-    part of it: a failure for lack of a network in one excuses nothing without it.
+    ``on``: the interpreter and what is installed there, to the byte; another one has another path. So has
+    another kind of sandbox: a failure for lack of a network in one excuses nothing outside of it.
     """
-    where = type(context.sandbox).__qualname__
+    sandbox_kind = type(context.sandbox).__qualname__
     commit = context.repo.base_commit
-    key = gating.content_key(_FORMAT, commit, gate, folder, on, sys.version, where, *parts)
+    key = gating.content_key(_FORMAT, commit, gate, folder, on, sys.version, sandbox_kind, *parts)
     return context.cache / "base" / f"{key}.json"
 
 
-def kept(place: Path) -> Any:
-    """Return the JSON value that is stored there; None if there is none."""
+def kept(path: Path) -> Any:
+    """Return the JSON value that is stored at a path; None if there is none."""
     try:
-        return json.loads(whole.kept(place) or b"null")
+        return json.loads(whole.kept(path) or b"null")
     except ValueError:
         return None
 
 
-def keep(place: Path, what: object) -> None:
-    """Store a value, with as many others as a folder has room for: a reader sees the old or the new."""
-    whole.keep(place, json.dumps(what).encode())
+def keep(path: Path, value: object) -> None:
+    """Store a value, so that a reader sees the old or the new one. Of a folder only the values that were
+    last used are kept."""
+    whole.keep(path, json.dumps(value).encode())
 
 
-#: Runs of the base commit's suite, at most, to tell flaky from broken from sound: two beyond the one
-#: that counts tests. A test that fails in half of all runs is seen both ways in three of four cases.
+#: Runs of the base commit's suite, at most, to distinguish flaky, broken and sound tests: two beyond
+#: the one that counts tests. A test that fails in half of all runs is seen both ways in three of four
+#: cases.
 BASE_RUNS = 3
 
 #: Further runs with the patch, for tests that are flaky at the base commit.
@@ -140,10 +143,10 @@ def is_settled(failing: Iterable[str], base: Sequence[frozenset[str]]) -> bool:
     return len(base) >= BASE_RUNS or not set(failing) - set(sort_failures(failing, base).flaky)
 
 
-#: Runs a suite in a tree, once its dependencies are there.
+#: Runs a suite in a tree, once its dependencies are installed.
 Run = Callable[[RepoContext], SuiteRun | NotInstalled]
 
-#: What a suite runs on at the base commit (``place_of``): asked for only once that is installed.
+#: Returns what a suite runs on at the base commit (``place_of``): called only once that is installed.
 On = Callable[[], str]
 
 
@@ -159,13 +162,13 @@ class BaseRun:
     report: Report | None
     #: Digest of what the run printed, without what varies: for a runner that names no tests.
     said: str
-    #: Of a script of several commands, what the others said (``SuiteRun.others``).
+    #: If a script has several commands, what the others printed (``SuiteRun.others``).
     others: str = ""
     #: What it did (``SuiteRun.acts``).
     acts: frozenset[Act] | None = None
-    #: Wall clock; None: not told.
+    #: Duration; None if unknown.
     took_s: float | None = None
-    #: Was its log too long to be kept whole?
+    #: Whether its log was too long to be kept whole.
     is_cut: bool = False
     #: See ``SuiteRun.without_options``.
     without_options: bool = False
@@ -195,14 +198,14 @@ class BaseRun:
         return self.exit_code != 0 and self.count is not None and self.count == (self.failed or 0)
 
     def excused(self, failing: Iterable[str], *, by_report: bool) -> frozenset[str] | None:
-        """Return the failing tests that are not new; None if this run can't tell."""
+        """Return the failing tests that are not new; None if this run doesn't show that."""
         if self.count == 0:
             return None
         if not by_report:
             return None if self.failing is None else self.failing.intersection(failing)
-        reported = self.report
+        report = self.report
         return (
-            None if reported is None else frozenset(one for one in failing if reported.excuses(one))
+            None if report is None else frozenset(test for test in failing if report.excuses(test))
         )
 
 
@@ -216,7 +219,7 @@ class BaseRuns:
         self._runs: list[BaseRun] | None = None
         #: Why there is no run at all: nothing can be installed there.
         self.absent: NotInstalled | None = None
-        #: Why there is none: the wall clock ended it. Not kept, it was perhaps for a passing reason.
+        #: The run that the time limit ended. It is not stored, as the cause may be temporary.
         self.late: BaseRun | None = None
 
     @cached_property
@@ -253,14 +256,14 @@ class BaseRuns:
 
 @cache
 def _kept_form() -> TypeAdapter[list[BaseRun]]:
-    """Return the adapter, built when it is first needed: that takes longer than its use."""
+    """Return the adapter of stored runs, built when it is first needed: that takes longer than its use."""
     return TypeAdapter(list[BaseRun])
 
 
 def digest_of(run: SuiteRun) -> str:
     """Return the SHA-256 of a run's exit code and stable output lines."""
-    words = [str(run.result.exit_code), *sorted(steady_lines(run.result.output))]
-    return sha256("\n".join(words).encode()).hexdigest()
+    lines = [str(run.result.exit_code), *sorted(steady_lines(run.result.output))]
+    return sha256("\n".join(lines).encode()).hexdigest()
 
 
 #: Commands that are tried at the base commit, at most: each can take a gate's whole time.
@@ -278,18 +281,18 @@ _NO_CHOICE = re.compile(
     r"[\w-]+(?:=\S*)?$|^-[vqsx]+$"
 )
 
-#: What starts a program, whichever that is.
+#: A prefix that starts any program.
 _STARTER = re.compile(r"^(?:python[\d.]* -m |\S*/node_modules/\.bin/)")
 
-#: The line of our script that a shell names.
+#: The prefix of a shell's error that names a line of our script.
 _SHELLS_PLACE = re.compile(r"^(?:/\S*/)?(?:ba)?sh: (?:line )?\d+: ")
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way to run a project's tests. ``label``: the command and its source, for people; ``key``: what
-    tells its runs from those of other ways; ``hint``: what tests that fail lack, by their output, as a
-    clause; empty if that is not known; ``ci_lines``: its commands, if CI runs them."""
+    """One way to run a project's tests. ``label``: the command and its source, for people; ``key``:
+    distinguishes its runs from those of other ways; ``hint``: what tests that fail lack, by their output,
+    as a clause; empty if that is not known; ``ci_lines``: its commands, if CI runs them."""
 
     label: str
     run: Run
@@ -320,12 +323,13 @@ class Choice:
         chosen = [f"the tests run by {self.way.label}"] if self.way.key or self.passed_over else []
         update: dict[str, object] = {}
         if self.untried:
-            others = some_of(self.untried, _UNTRIED_NAMED)
-            chosen.append(f"CI tests in other ways too, which were not run: {others}")
+            untried = some_of(self.untried, _UNTRIED_NAMED)
+            chosen.append(f"CI tests in other ways too, which were not run: {untried}")
             count = len(self.untried) + bool(self.way.ci_lines)
-            of = f"the tests of one of {count} ways in which CI tests"
+            reason = f"the tests of one of {count} ways in which CI tests"
             update["tests"] = tuple(
-                it if it.reason else it.model_copy(update={"reason": of}) for it in verdict.tests
+                account if account.reason else account.model_copy(update={"reason": reason})
+                for account in verdict.tests
             )
         update["notes"] = tuple(dict.fromkeys((*chosen, *self.unserved, *verdict.notes)))
         is_as_before = verdict.status is GateStatus.SKIPPED or bool(verdict.failing_before)
@@ -336,57 +340,64 @@ class Choice:
 
 def choose(context: GateContext, gate: str, folder: str, on: On, ways: Sequence[Way]) -> Choice:
     """Return the first way whose tests run at the base commit and pass, one at least; if there is none, the
-    first that runs any test; else the last. Raises what a run raises.
+    first that runs any test; otherwise the last. Raises what a run raises.
 
     ``ways``: at least one, the last is taken if no other serves; of more than MAX_TRIED those between are
     left out. ``on``: as for ``BaseRuns``.
     """
     choice = _choose(context, gate, folder, on, ways)
-    over = {label for label, _ in choice.passed_over}
+    passed_over = {label for label, _ in choice.passed_over}
     run = _what_runs(choice.way)
-    others = [it.label for it in ways if it.label not in over and _what_runs(it) - run]
-    # What a user states, or a project without CI tests by, is all that was asked for.
-    return replace(choice, untried=tuple(others) if run or over else ())
+    untried = [way.label for way in ways if way.label not in passed_over and _what_runs(way) - run]
+    # If a user stated the command, or CI does not test, there is nothing else to name.
+    return replace(choice, untried=tuple(untried) if run or passed_over else ())
 
 
 def _what_runs(way: Way) -> set[str]:
-    """Return what CI's commands of a way run, without options that choose no tests."""
-    words = (_STARTER.sub("", line).split() for line in way.ci_lines)
-    return {" ".join(it for it in line if not _NO_CHOICE.match(it)) for line in words}
+    """Return the commands that CI runs in a way, without options that choose no tests."""
+    commands = (_STARTER.sub("", line).split() for line in way.ci_lines)
+    return {" ".join(word for word in words if not _NO_CHOICE.match(word)) for words in commands}
 
 
 def _choose(context: GateContext, gate: str, folder: str, on: On, ways: Sequence[Way]) -> Choice:
     def choice_of(way: Way, run: Run) -> Choice:
-        own_on: On = (lambda: content_key(on(), way.key)) if way.key else on
-        return Choice(way, own_on, BaseRuns(context, gate, folder, run, own_on))
+        way_on: On = (lambda: content_key(on(), way.key)) if way.key else on
+        return Choice(way, way_on, BaseRuns(context, gate, folder, run, way_on))
 
     ways = [*ways[: MAX_TRIED - 1], ways[-1]] if len(ways) > MAX_TRIED else [*ways]
     if len(ways) == 1:
         return choice_of(ways[0], ways[0].run)
-    place = place_of(context, gate, folder, on(), "choice", [way.key for way in ways])
-    before = kept(place)
+    path = place_of(context, gate, folder, on(), "choice", [way.key for way in ways])
+    before = kept(path)
     if before is not None:
         chosen = next((way for way in ways if way.key == before["key"]), ways[-1])
-        over = tuple((label, why) for label, why in before["passed_over"])
-        return replace(choice_of(chosen, chosen.run), passed_over=over)
+        passed_over = tuple((label, why) for label, why in before["passed_over"])
+        return replace(choice_of(chosen, chosen.run), passed_over=passed_over)
     tried: list[tuple[Choice, BaseRun, str]] = []
     for way in ways:
-        choice, seen = _tried(context, way, choice_of)
-        if seen is None:  # nothing can be installed: no way serves
+        choice, outcome = _tried(context, way, choice_of)
+        if outcome is None:  # nothing can be installed: no way serves
             return choice
-        run, why = seen
+        run, why = outcome
         tried.append((choice, run, why))
         if not why:
             break
-    serving = next((one for one in tried if not one[2]), None)
+    serving = next((attempt for attempt in tried if not attempt[2]), None)
     running = next(
-        (one for one in tried if one[1].count != 0 and one[1].exit_code is not None), None
+        (
+            attempt
+            for attempt in tried
+            if attempt[1].count != 0 and attempt[1].exit_code is not None
+        ),
+        None,
     )
     chosen_, run, _ = serving or running or tried[-1]
-    over = tuple((one.way.label, why) for one, _, why in tried if why and one is not chosen_)
-    if run.exit_code is not None and all(one.exit_code is not None for _, one, _ in tried):
-        keep(place, {"key": chosen_.way.key, "passed_over": over})
-    return replace(chosen_, passed_over=over)
+    passed_over = tuple(
+        (choice.way.label, why) for choice, _, why in tried if why and choice is not chosen_
+    )
+    if run.exit_code is not None and all(run.exit_code is not None for _, run, _ in tried):
+        keep(path, {"key": chosen_.way.key, "passed_over": passed_over})
+    return replace(chosen_, passed_over=passed_over)
 
 
 def _tried(
@@ -397,31 +408,33 @@ def _tried(
     outputs: list[str] = []
 
     def run(tree: RepoContext) -> SuiteRun | NotInstalled:
-        made = way.run(tree)
-        if isinstance(made, SuiteRun):
-            outputs.append(made.result.output)
-        return made
+        suite_run = way.run(tree)
+        if isinstance(suite_run, SuiteRun):
+            outputs.append(suite_run.result.output)
+        return suite_run
 
     run.__module__ = way.run.__module__
     choice = choice_of(way, run)
     base = choice.base
     runs = base.until(bool)
-    seen = None if base.absent is not None else runs[0] if runs else base.late
-    if seen is None:
+    base_run = None if base.absent is not None else runs[0] if runs else base.late
+    if base_run is None:
         return choice, None
-    reported = seen.report
-    passing = (seen.count or 0) - (seen.failed or 0) if reported is None else len(reported.passed)
+    report = base_run.report
+    passing = (
+        (base_run.count or 0) - (base_run.failed or 0) if report is None else len(report.passed)
+    )
     if passing > 0:
-        return choice, (seen, "")
+        return choice, (base_run, "")
     output = outputs[-1] if outputs else ""
-    said = _SHELLS_PLACE.sub("", last_line(output))[:_LINE_CHARS]
-    if seen.count:
+    line = _SHELLS_PLACE.sub("", last_line(output))[:_LINE_CHARS]
+    if base_run.count:
         why = "no test of it passes"
-    elif seen.exit_code is None:
+    elif base_run.exit_code is None:
         why = f"no test of it ended within {time_of(context).limit_s:.0f} s"
-    elif seen.failing:
+    elif base_run.failing:
         why = "it does not report how many tests ran"
     else:
         why = "it runs no test"
-    why = "; ".join(filter(None, (f"{why} (`{said}`)" if said else why, way.hint(output))))
-    return choice, (seen, why)
+    why = "; ".join(filter(None, (f"{why} (`{line}`)" if line else why, way.hint(output))))
+    return choice, (base_run, why)

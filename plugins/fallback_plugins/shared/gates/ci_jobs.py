@@ -1,10 +1,10 @@
-"""What a project's CI runs: the jobs of GitHub, GitLab, CircleCI, Azure and Travis, read in one way.
+"""Reader of the jobs that a project's CI runs, for GitHub, GitLab, CircleCI, Azure and Travis.
 
 A file has jobs, a job has steps or a script, a step has a text, variables and a folder; the systems differ
-in names. Of a matrix, one value is taken for each name: Linux before others, the newest release of Python
-or Node that is no preview, otherwise the first. Each value that names a folder of the repository makes a
+in names. From a matrix, one value is taken for each name: Linux before others, the newest release of Python
+or Node that isn't a preview, otherwise the first. Each value that names a folder of the repository makes a
 job; values that are words (``unit``, ``integration``) make parts of one job. A line that needs what only a
-run of CI knows is left out; a condition that needs it holds. Secrets are never read.
+run of CI knows is left out; a condition that needs it counts as true. Secrets are never read.
 """
 
 import itertools
@@ -47,7 +47,7 @@ _Described = tuple[str, Any, int]
 
 @dataclass(frozen=True)
 class _JobStep:
-    """One script of a job. ``source``: its place, for people."""
+    """One script of a job. ``source``: names its place, for people."""
 
     text: str
     source: str
@@ -57,8 +57,8 @@ class _JobStep:
 
 @dataclass(frozen=True)
 class Job:
-    """One job with a matrix settled. ``group``: names the whole job, of which this is another part if
-    ``is_part``; ``rank``: the lower, the likelier it is the project's unit tests."""
+    """One job with one combination of its matrix. ``group``: names the whole job, of which this is another
+    part if ``is_part``; ``rank``: the lower, the likelier the job runs the project's unit tests."""
 
     source: str
     group: str
@@ -69,28 +69,29 @@ class Job:
 
     @property
     def is_aside(self) -> bool:
-        """Is it by hand, for another system, lenient, or by its name no job of the project's own tests?"""
+        """Whether something other than a push starts the job, it is for another system or may fail, or its
+        name says that it doesn't run the project's own tests."""
         return self.rank[0] > _ON_PUSH or self.rank[1] > 0 or self.rank[2] >= _ASIDE
 
 
 def ci_jobs(paths: Sequence[str], read: _Reader) -> list[Job]:
-    """Return the jobs of all CI files, the likeliest first; those that only a schedule or a release starts
-    if there is nothing else. ``paths``: all tracked files; ``read`` returns a YAML file's document."""
+    """Return the jobs of all CI files, the likeliest first; jobs that only a schedule or a release starts
+    only if there are no others. ``paths``: all tracked files; ``read`` returns a YAML file's document."""
     manifests = ("package.json", "pyproject.toml", "setup.py", "setup.cfg")
-    members = {posixpath.dirname(it) for it in paths if it.endswith(manifests)}
-    members = {posixpath.basename(it) for it in members}
-    places = frozenset({*map(posixpath.dirname, paths), *members} - {""})
+    members = {posixpath.dirname(path) for path in paths if path.endswith(manifests)}
+    members = {posixpath.basename(folder) for folder in members}
+    folders = frozenset({*map(posixpath.dirname, paths), *members} - {""})
     jobs: list[Job] = []
-    left = MAX_READ_OF_ALL
+    remaining = MAX_READ_OF_ALL
     files = sorted(path for path in paths if _WORKFLOW.fullmatch(path))[:MAX_CI_FILES]
-    for path in (*files, *(it for it in _OTHER_SYSTEMS if it in paths)):
-        file = _File(path, places, read, min(left, _MAX_READ))
-        left -= file.left
-        found = [*itertools.islice(file.jobs(), MAX_JOBS)]
-        left += max(0, file.left)
+    for path in (*files, *(path for path in _OTHER_SYSTEMS if path in paths)):
+        file = _File(path, folders, read, min(remaining, _MAX_READ))
+        remaining -= file.left
+        file_jobs = [*itertools.islice(file.jobs(), MAX_JOBS)]
+        remaining += max(0, file.left)
         if path == ".travis.yml" and jobs:  # a left-over of many projects
-            found = [replace(it, rank=(it.rank[0], 1, *it.rank[2:])) for it in found]
-        jobs += found
+            file_jobs = [replace(job, rank=(job.rank[0], 1, *job.rank[2:])) for job in file_jobs]
+        jobs += file_jobs
     jobs.sort(key=lambda job: job.rank)
     return [job for job in jobs if job.rank[0] < _SELDOM] or jobs
 
@@ -119,8 +120,8 @@ _NAMED_OTHER = re.compile(
 
 
 def _by_name(*names: str) -> int:
-    """Return 0 or 1 for a job that its names make the tests, 2 if they say nothing, 3 for tests of
-    something else, 4 for none."""
+    """Return a rank by names: 0 or 1 if they say that the job tests, 2 if they say nothing, 3 for tests of
+    something else, 4 for a job that doesn't test."""
     text = _NAMED_CI.sub("ci", " ".join(names))
     if _NAMED_LATER.search(text):
         return _ASIDE
@@ -152,10 +153,12 @@ _PREVIEW = re.compile(
 
 
 def _cost(name: str, value: Any) -> tuple[Any, ...]:
-    """Return what orders the values of a name, or rows: the least is taken."""
+    """Return a sort key for a name's values, or for rows: the least is taken."""
     row = mapping(value)
     text = " ".join(map(str, row.values())) or text_of(value)
-    runtimes = [text_of(it) for key, it in row.items() if re.search(r"py|node|version", str(key))]
+    runtimes = [
+        text_of(value) for key, value in row.items() if re.search(r"py|node|version", str(key))
+    ]
     if not row and re.search(r"(?i)py|node|version|ver$", name):
         runtimes = [text]
     newest = tuple(-part for part in next(filter(None, map(version_of, runtimes)), ()))
@@ -163,8 +166,8 @@ def _cost(name: str, value: Any) -> tuple[Any, ...]:
 
 
 def _matrix(matrix: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one combination of a matrix, as the module says."""
-    axes = {str(it): matrix[it] for it in [*matrix][:MAX_AXES] if it not in _ROWS}
+    """Return one combination of a matrix, chosen as the module's docstring says."""
+    axes = {str(name): matrix[name] for name in [*matrix][:MAX_AXES] if name not in _ROWS}
     values = {name: items(axes[name])[:MAX_JOBS] for name in axes if items(axes[name])}
     lists = {name: sorted(values[name], key=partial(_cost, name))[:20] for name in values}
     chosen = {name: UNKNOWN for name in axes if name not in lists}
@@ -175,8 +178,12 @@ def _matrix(matrix: Mapping[str, Any]) -> dict[str, Any]:
         product = itertools.islice(itertools.product(*lists.values()), MAX_COMBINATIONS)
         combinations = [dict(zip(lists, values, strict=True)) for values in product]
         excluded = rows(matrix.get("exclude"))[:MAX_COMBINATIONS]
-        kept = (it for it in combinations if not any(no.items() <= it.items() for no in excluded))
-        chosen |= next(kept, combinations[0])
+        allowed = (
+            combination
+            for combination in combinations
+            if not any(row.items() <= combination.items() for row in excluded)
+        )
+        chosen |= next(allowed, combinations[0])
     for row in included:
         if all(row[name] == chosen[name] for name in row.keys() & chosen.keys()):
             chosen = {**row, **chosen}
@@ -196,7 +203,7 @@ _SETTINGS = re.compile(
 
 
 def _is_part(name: str, value: Any) -> bool:
-    """May a value of a matrix name a part of the tests, or be a command for one?"""
+    """Return whether a matrix's value may name a part of the tests, or be a command for one."""
     if not isinstance(value, str) or len(value) > _MAX_VALUE or _SETTINGS.search(name):
         return False
     plain = value.replace("e2e", "end-to-end")
@@ -206,33 +213,38 @@ def _is_part(name: str, value: Any) -> bool:
 
 
 def _axes(matrix: Mapping[str, Any]) -> dict[str, Any]:
-    return {it: values for it, values in matrix.items() if items(values) and it not in _ROWS}
+    return {name: values for name, values in matrix.items() if items(values) and name not in _ROWS}
 
 
 def _parts(matrix: Mapping[str, Any], best: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield combinations that differ from the chosen one only in what may name a part of the tests."""
+    """Yield combinations that differ from the chosen one only in values that may name a part of the
+    tests."""
     axes = _axes(matrix)
     for name, values in [*axes.items()][:MAX_AXES]:
-        named = [it for it in items(values)[: 4 * MAX_PARTS] if _is_part(name, it)]
-        if best.get(name) in named:
-            for value in dict.fromkeys(named):
+        part_values = [value for value in items(values)[: 4 * MAX_PARTS] if _is_part(name, value)]
+        if best.get(name) in part_values:
+            for value in dict.fromkeys(part_values):
                 yield {**best, name: value}
     for row in rows(matrix.get("include"))[:MAX_COMBINATIONS]:
         whole = {**best, **row} if axes else row
-        other = [key for key in whole.keys() | best.keys() if whole.get(key) != best.get(key)]
-        if all(_is_part(key, whole.get(key)) and _is_part(key, best.get(key)) for key in other):
+        changed_keys = [
+            key for key in whole.keys() | best.keys() if whole.get(key) != best.get(key)
+        ]
+        if all(
+            _is_part(key, whole.get(key)) and _is_part(key, best.get(key)) for key in changed_keys
+        ):
             yield whole
 
 
-def _matrices(job: Mapping[str, Any], places: frozenset[str]) -> Iterator[tuple[str, Any, bool]]:
-    """Yield the chosen combination, and one for each further value that names a folder of the repository:
-    each member of a monorepo is tested; then the other parts of the job. Each has a label, which is empty
-    for the first, and whether it is a part of the same job."""
+def _matrices(job: Mapping[str, Any], folders: frozenset[str]) -> Iterator[tuple[str, Any, bool]]:
+    """Yield (label, combination, is_part). First the chosen combination, with an empty label; then one for
+    each further value that names a folder of the repository, as each member of a monorepo is tested; then
+    the other parts of the job, with ``is_part``."""
     matrix = mapping(job.get("strategy")).get("matrix", {})
     if not isinstance(matrix, dict):
         yield "", UNKNOWN, False
         return
-    if matrix and all(isinstance(it, dict) for it in matrix.values()):  # Azure's rows have names
+    if matrix and all(isinstance(row, dict) for row in matrix.values()):  # Azure's rows have names
         matrix = {"include": [*matrix.values()]}
     best = _matrix(matrix)
     yield "", best, False
@@ -240,16 +252,20 @@ def _matrices(job: Mapping[str, Any], places: frozenset[str]) -> Iterator[tuple[
     axes = _axes(matrix)
     for name in axes or (included[0] if included else ()):
         values = map(text_of, axes.get(name) or [row.get(name) for row in included])
-        named = [it for it in dict.fromkeys(values) if posixpath.normpath(it) in places]
-        for place in named[:MAX_PLACES] if len(named) > 1 else ():
-            if place != best.get(name):
-                of_place = {"include": [row for row in included if row.get(name) == place]}
-                chosen = _matrix({**matrix, name: [place]} if axes else of_place)
-                yield f" ({place})", chosen, False
-    for part in itertools.islice((it for it in _parts(matrix, best) if it != best), MAX_PARTS):
-        other = [text_of(it) for key, it in part.items() if it != best.get(key)]
-        if not any(posixpath.normpath(it) in places for it in other):
-            yield f" ({', '.join(other)})", part, True
+        member_folders = [
+            value for value in dict.fromkeys(values) if posixpath.normpath(value) in folders
+        ]
+        for folder in member_folders[:MAX_PLACES] if len(member_folders) > 1 else ():
+            if folder != best.get(name):
+                folder_rows = {"include": [row for row in included if row.get(name) == folder]}
+                chosen = _matrix({**matrix, name: [folder]} if axes else folder_rows)
+                yield f" ({folder})", chosen, False
+    for part in itertools.islice(
+        (part for part in _parts(matrix, best) if part != best), MAX_PARTS
+    ):
+        changed_values = [text_of(value) for key, value in part.items() if value != best.get(key)]
+        if not any(posixpath.normpath(value) in folders for value in changed_values):
+            yield f" ({', '.join(changed_values)})", part, True
 
 
 # -- jobs and steps ----------------------------------------------------------------------------------------
@@ -263,7 +279,7 @@ _GITHUB = {"event_name": "push", "workspace": "$PWD", "ref_type": "branch", "act
     ("event", "repository", "ref", "ref_name", "sha", "job", "run_id", "token", "repository_owner"), UNKNOWN
 )  # fmt: skip
 _AZURE_FOLDERS = ("Build.SourcesDirectory", "System.DefaultWorkingDirectory")
-#: Names of a run on Linux, as far as they are known.
+#: Names that expressions can use in a run on Linux, as far as their values are known.
 _NAMES = {
     "env": {},
     "github": _GITHUB,
@@ -281,8 +297,8 @@ _PLACEHOLDER = re.compile(
 
 @dataclass(frozen=True)
 class _At:
-    """Where something is read, for people, and the same without parts of a job. ``usual``: settings of
-    steps that don't have them; ``depth``: of calls."""
+    """A position in a CI file. ``label``: names it, for people; ``group``: the same without parts of a job;
+    ``usual``: default settings of steps; ``depth``: the number of calls around it."""
 
     label: str
     group: str
@@ -292,16 +308,16 @@ class _At:
     is_part: bool = False
 
     def within(self, owner: Mapping[str, Any], **names: Any) -> "_At":
-        """Return the same with the variables of an owner, and with other names."""
+        """Return this position with an owner's variables, and with further names."""
         scope = Scope({**self.scope.names, **names}, "")
         return replace(self, scope=_with_env(scope, owner))
 
 
 class _File:
-    """The jobs of one file. ``left``: how many more things may be looked at."""
+    """The jobs of one file. ``left``: how many more jobs, steps and lines may be read."""
 
-    def __init__(self, path: str, places: frozenset[str], read: _Reader, left: int) -> None:
-        self._path, self._places, self._read, self.left = path, places, read, left
+    def __init__(self, path: str, folders: frozenset[str], read: _Reader, left: int) -> None:
+        self._path, self._places, self._read, self.left = path, folders, read, left
         self._document = mapping(read(path))
         self._is_github = bool(_WORKFLOW.fullmatch(path))
 
@@ -312,7 +328,7 @@ class _File:
         described = _OTHER_SYSTEMS.get(self._path, _File._of_github)(self)
         yield from self._jobs(described, _At(self._path, self._path, scope, usual))
 
-    # How the systems differ in what a file has. Each yields (name, job, rank of what starts it).
+    # One reader for each system. Each yields (name, job, rank of what starts it).
 
     def _of_github(self) -> Iterator[_Described]:
         events = self._document.get("on", self._document.get("true"))
@@ -323,47 +339,51 @@ class _File:
     def _of_gitlab(self) -> Iterator[_Described]:
         usual = {**self._document, **mapping(self._document.get("default"))}
         usual = {key: usual[key] for key in ("services", "before_script") if key in usual}
-        for name, own in self._document.items():
-            job = self._extended(own, 0)
+        for name, entry in self._document.items():
+            job = self._extended(entry, 0)
             if "script" in job and not str(name).startswith(".") and name != "default":
                 rules = f"{job.get('rules')}{job.get('only')}"[:5_000]
                 is_pushed = re.search(r"merge_request|push|branches", rules)
                 is_seldom = not is_pushed and re.search(r"schedule|\btags\b|CI_COMMIT_TAG", rules)
                 row = next(iter(rows(dig(job, "parallel", "matrix"))), {})
-                row = {key: it if isinstance(it, list) else [it] for key, it in row.items()}
+                row = {
+                    key: value if isinstance(value, list) else [value] for key, value in row.items()
+                }
                 job = {**usual, "strategy": {"matrix": row}, **job}
                 yield str(name), job, _SELDOM if is_seldom else _ON_PUSH
 
     def _extended(self, job: Any, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {"variables": {}}
+        inherited: dict[str, Any] = {"variables": {}}
         bases = mapping(job).get("extends")
         self.left -= 1
         for name in (items(bases) or [bases])[:5] if depth < _MAX_CALLS and self.left > 0 else ():
-            found |= self._extended(self._document.get(text_of(name)), depth + 1)
-        variables = {**found["variables"], **mapping(dig(job, "variables"))}
-        return {**found, **mapping(job), "variables": variables}
+            inherited |= self._extended(self._document.get(text_of(name)), depth + 1)
+        variables = {**inherited["variables"], **mapping(dig(job, "variables"))}
+        return {**inherited, **mapping(job), "variables": variables}
 
     def _of_circle(self) -> Iterator[_Described]:
         used: dict[str, tuple[int, dict[str, Any]]] = {}
         workflows = rows(self._document.get("workflows"))
         for workflow in workflows:
-            for name, given in map(_entry, items(workflow.get("jobs"))[:MAX_JOBS]):
-                filters = str(dig(given, "filters", "branches"))[:500]
+            for name, settings in map(_entry, items(workflow.get("jobs"))[:MAX_JOBS]):
+                filters = str(dig(settings, "filters", "branches"))[:500]
                 is_seldom = "schedule" in str(workflow.get("triggers"))[:2_000]
                 is_seldom = is_seldom or ("ignore" in filters and "/.*/" in filters)
-                used.setdefault(name, (_SELDOM if is_seldom else _ON_PUSH, given))
-        for name, own in mapping(self._document.get("jobs")).items():
+                used.setdefault(name, (_SELDOM if is_seldom else _ON_PUSH, settings))
+        for name, definition in mapping(self._document.get("jobs")).items():
             if not workflows or name in used:
-                when, given = used.get(str(name), (_ON_PUSH, {}))
-                executor = text_of(dig(own, "executor", "name") or dig(own, "executor"))
-                job = {**mapping(dig(self._document, "executors", executor)), **mapping(own)}
+                when, settings = used.get(str(name), (_ON_PUSH, {}))
+                executor = text_of(
+                    dig(definition, "executor", "name") or dig(definition, "executor")
+                )
+                job = {**mapping(dig(self._document, "executors", executor)), **mapping(definition)}
                 images = items(job.get("docker"))
                 owners = [*images[:1], job]
                 job["environment"] = [
-                    it for one in owners for it in _tables(dig(one, "environment"))
+                    table for owner in owners for table in _tables(dig(owner, "environment"))
                 ]
-                job |= {"services": images[1:], "with": given, "defaults": {"run": job}}
-                job["strategy"] = {"matrix": dig(given, "matrix", "parameters") or {}}
+                job |= {"services": images[1:], "with": settings, "defaults": {"run": job}}
+                job["strategy"] = {"matrix": dig(settings, "matrix", "parameters") or {}}
                 yield str(name), {**job, "runs-on": executor + "mac" * ("macos" in job)}, when
 
     def _of_azure(self) -> Iterator[_Described]:
@@ -372,8 +392,11 @@ class _File:
         for stage in rows(top.get("stages")) or [top]:
             for job in rows(stage.get("jobs")) or [stage]:
                 owners = (top, stage, job)
-                variables = [it for one in owners for it in _tables(one.get("variables"))]
-                image = next((it for one in owners if (it := dig(one, "pool", "vmImage"))), "")
+                variables = [table for owner in owners for table in _tables(owner.get("variables"))]
+                image = next(
+                    (vm_image for owner in owners if (vm_image := dig(owner, "pool", "vmImage"))),
+                    "",
+                )
                 name = job.get("job") or job.get("deployment") or stage.get("stage") or "steps"
                 job = {**job, "variables": variables, "runs-on": image}
                 yield text_of(name), job, _SELDOM if is_seldom else _ON_PUSH
@@ -381,18 +404,18 @@ class _File:
     def _of_travis(self) -> Iterator[_Described]:
         top = self._document
         included = rows(dig(top, "jobs", "include") or dig(top, "matrix", "include"))
-        included = [it for it in included[:MAX_JOBS] if it.get("script")]
+        included = [row for row in included[:MAX_JOBS] if row.get("script")]
         if top.get("script") or not included:
             is_node = "node_js" in (top.get("language"), *items(top.get("language")))
-            usual = "npm test" if is_node and not top.get("script") else top.get("script")
-            included = [{"name": "test", "script": usual}, *included]
+            script = "npm test" if is_node and not top.get("script") else top.get("script")
+            included = [{"name": "test", "script": script}, *included]
         for number, row in enumerate(included):
             env = [*_travis_env(top.get("env")), *_travis_env(row.get("env"))]
             name = text_of(row.get("name") or row.get("stage")) or f"include {number}"
             job = {**top, **row, "env": env, "strategy": {}, "runs-on": row.get("os")}
             yield name, job, _ON_PUSH
 
-    # What they have in common.
+    # What all systems share.
 
     def _jobs(self, described: Iterable[_Described], at: _At) -> Iterator[Job]:
         for name, described_job, when in itertools.islice(described, MAX_JOBS):
@@ -411,10 +434,10 @@ class _File:
                     yield from self._called(job, name, inner, when)
                     continue
                 if not self._is_github:  # a matrix gives parameters, or variables
-                    given = _inputs(job.get("parameters"), mapping(job.get("with")), inner.scope)
+                    inputs = _inputs(job.get("parameters"), mapping(job.get("with")), inner.scope)
                     is_env = "circle" not in self._path
                     variables = {"variables": matrix} if is_env else {}
-                    inner = inner.within(variables, parameters={**given, **mapping(matrix)})
+                    inner = inner.within(variables, parameters={**inputs, **mapping(matrix)})
                 yield self._job(name, job, inner, when)
 
     def _job(self, name: str, job: Mapping[str, Any], at: _At, when: int) -> Job:
@@ -423,10 +446,10 @@ class _File:
         images = job.get("services")
         images = [*images.values()] if isinstance(images, dict) else items(images) or [images]
         services = [*_images(images, at.scope)]
-        script = [it for key in _SCRIPTS for it in self._lines(job.get(key), 0)]
+        script = [line for key in _SCRIPTS for line in self._lines(job.get(key), 0)]
         steps = items(job.get("steps")) or [{"script": "\n".join(script), "name": ""}]
-        found = self._steps(steps, replace(at, usual=usual), services)
-        scripts = tuple(itertools.islice(found, MAX_STEPS))
+        job_steps = self._steps(steps, replace(at, usual=usual), services)
+        scripts = tuple(itertools.islice(job_steps, MAX_STEPS))
         title = text_of(job.get("displayName") or job.get("stage") or job.get("name"))
         by_name, by_file = _by_name(name, "" if "${{" in title else title), 1
         if self._is_github:
@@ -443,24 +466,27 @@ class _File:
         if isinstance(value, str):
             yield value
         parts = items(value)[:MAX_STEPS] if depth < _MAX_CALLS and self.left > 0 else []
-        is_reference = depth and len(parts) == 2 and all(isinstance(it, str) for it in parts)
-        other = dig(self._document, *parts) if is_reference else None
-        for part in [other] if other else parts:
+        is_reference = depth and len(parts) == 2 and all(isinstance(part, str) for part in parts)
+        referenced = dig(self._document, *parts) if is_reference else None
+        for part in [referenced] if referenced else parts:
             yield from self._lines(part, depth + 1)
 
     def _steps(self, described: Any, at: _At, services: list[str]) -> Iterator[_JobStep]:
         """Yield the scripts of steps, and of this repository's own actions and commands; add the services
-        that they start."""
+        that they start to ``services``."""
         for name, settings in map(_entry, items(described)[:MAX_STEPS]):
             self.left -= 1
-            given = mapping(settings.get("with"))
+            arguments = mapping(settings.get("with"))
             step = {**mapping(settings.get("inputs")), **settings}
-            step = {**{it: given[it] for it in ("run", "command") if it in given}, **step}
+            step = {
+                **{key: arguments[key] for key in ("run", "command") if key in arguments},
+                **step,
+            }
             action, task = text_of(step.get("uses")), text_of(step.get("task")).lower()
-            text = next((text_of(step[it]) for it in _TEXTS if step.get(it)), "")
+            text = next((text_of(step[key]) for key in _TEXTS if step.get(key)), "")
             if task.startswith(("npm@", "yarn@")):
-                called = step.get("customCommand") or step.get("arguments") or text
-                text = f"{task.partition('@')[0]} {text_of(called)}"
+                npm_arguments = step.get("customCommand") or step.get("arguments") or text
+                text = f"{task.partition('@')[0]} {text_of(npm_arguments)}"
             services += [*_known(action.partition("@")[0]), *_started(text)]
             is_lenient = "true" in (step.get("continue-on-error"), step.get("background"))
             holds = _holds(step.get("if") or step.get("condition"), at.scope)
@@ -472,24 +498,29 @@ class _File:
             steps = step.get("steps") if name in ("when", "unless") else steps
             if steps and at.depth < _MAX_CALLS:
                 declared = command.get("inputs") or command.get("parameters")
-                inputs = _inputs(declared, given or settings, at.scope)
+                inputs = _inputs(declared, arguments or settings, at.scope)
                 inner = inner.within({}, inputs=inputs, parameters=inputs) if command else inner
                 inner = replace(inner, depth=at.depth + 1, usual={} if action else at.usual)
                 yield from self._steps(steps, inner, services)
                 continue
             settings = {**at.usual, **step}
-            place = next((text_of(settings[it]) for it in _FOLDERS if settings.get(it)), ".")
-            place, run = _filled(place, at.scope) or "", _filled_lines(text, inner.scope)
-            if run and place and not _NO_SHELL.search(text_of(settings.get("shell"))):
+            working_dir = next(
+                (text_of(settings[key]) for key in _FOLDERS if settings.get(key)), "."
+            )
+            working_dir, run = (
+                _filled(working_dir, at.scope) or "",
+                _filled_lines(text, inner.scope),
+            )
+            if run and working_dir and not _NO_SHELL.search(text_of(settings.get("shell"))):
                 title = text_of(step.get("displayName", step.get("name", step.get("id", text))))
                 title = " ".join((_filled(title, at.scope) or title).split())
                 title = title if len(title) <= 60 else f"{title[:57]}…"
                 source = f'{at.label}, step "{title}"' if title else at.label
-                folder = "." if place.startswith("~") else place
+                folder = "." if working_dir.startswith("~") else working_dir
                 yield _JobStep(run, source, folder, inner.scope.names["env"])
 
     def _callee(self, name: str, action: str) -> dict[str, Any]:
-        """Return an action of this repository, or a command of the file; empty: none is called."""
+        """Return an action of this repository, or a command of the file; empty if none is called."""
         if not action.startswith("./"):
             return mapping(dig(self._document, "commands", name))
         paths = (f"{posixpath.normpath(action)}/action.{end}" for end in ("yml", "yaml"))
@@ -506,10 +537,16 @@ class _File:
             inner = at.within(document, inputs=inputs)
             inner = replace(inner, label=f"{at.label} → {path}", group=f"{at.group} → {path}")
             inner = replace(inner, usual=usual, depth=at.depth + 1)
-            jobs = [(str(key), it, when) for key, it in mapping(document.get("jobs")).items()]
+            jobs = [(str(key), job, when) for key, job in mapping(document.get("jobs")).items()]
             for called in self._jobs(jobs, inner):
-                own, its = _by_name(name), called.rank[2]
-                by_name = own if its == 2 else max(own, its) if own >= _ASIDE else its
+                caller_rank, called_rank = _by_name(name), called.rank[2]
+                by_name = (
+                    caller_rank
+                    if called_rank == 2
+                    else max(caller_rank, called_rank)
+                    if caller_rank >= _ASIDE
+                    else called_rank
+                )
                 yield replace(called, rank=(*called.rank[:2], by_name, *called.rank[3:]))
 
 
@@ -523,7 +560,8 @@ _OTHER_SYSTEMS: Mapping[str, Callable[[_File], Iterator[_Described]]] = {
 
 
 def _entry(entry: Any) -> tuple[str, dict[str, Any]]:
-    """Return the name and the settings of a step or job: of CircleCI ``name`` or ``{name: settings}``."""
+    """Return the name and the settings of a step or job; CircleCI writes ``name`` or ``{name:
+    settings}``."""
     if isinstance(entry, dict) and len(entry) != 1:
         return "", entry
     name, settings = next(iter(mapping(entry).items()), (text_of(entry), {}))
@@ -531,20 +569,24 @@ def _entry(entry: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _tables(value: Any) -> list[dict[str, Any]]:
-    """Return variables as tables: of a table, a list of tables, or Azure's list of names and values."""
-    tables = [mapping(it) for it in items(value) or [value] if "group" not in mapping(it)]
+    """Return variables as tables, from a table, a list of tables, or Azure's list of names and values."""
+    tables = [mapping(entry) for entry in items(value) or [value] if "group" not in mapping(entry)]
     is_pair = {"name", "value"}.issuperset
     return [
-        {text_of(it["name"]): it.get("value")} if "name" in it and is_pair(it) else it
-        for it in tables
+        {text_of(table["name"]): table.get("value")}
+        if "name" in table and is_pair(table)
+        else table
+        for table in tables
     ]
 
 
 def _with_env(scope: Scope, owner: Mapping[str, Any]) -> Scope:
-    """Return a scope with an owner's variables whose values are known, and are no secrets."""
+    """Return a scope with an owner's variables whose values are known and aren't secrets."""
     env, variables = dict(scope.names["env"]), dict(scope.names["variables"])
-    tables = [it for key in ("env", "environment", "variables") for it in _tables(owner.get(key))]
-    for name, value in [pair for it in tables for pair in it.items()][:MAX_VARIABLES]:
+    tables = [
+        table for key in ("env", "environment", "variables") for table in _tables(owner.get(key))
+    ]
+    for name, value in [pair for table in tables for pair in table.items()][:MAX_VARIABLES]:
         value = mapping(value).get("value", value)
         is_known = isinstance(value, str) and "secrets." not in value and name != "secure"
         text = _filled(value, scope) if is_known else None
@@ -556,27 +598,32 @@ def _with_env(scope: Scope, owner: Mapping[str, Any]) -> Scope:
 
 
 def _travis_env(value: Any) -> list[dict[str, str]]:
-    """Return the variables of a text, of a list's first one, or of ``global`` and the first job."""
+    """Return the variables of a text, of a list's first entry, or of ``global`` and the first job."""
     if isinstance(value, str):
         pairs = re.findall(r"\b([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|\S*)", value[:5_000])
         return [{key: text.strip("\"'") for key, text in pairs}]
     if {"global", "matrix", "jobs"} & mapping(value).keys():
         parts = [*items(value.get("global")), value.get("matrix") or value.get("jobs")]
-        return [it for part in parts for it in _travis_env(part)]
+        return [table for part in parts for table in _travis_env(part)]
     return _travis_env(value[0]) if items(value) else [mapping(value)]
 
 
-def _inputs(declared: Any, given: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+def _inputs(declared: Any, arguments: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
     """Return the inputs of a called workflow, action or command."""
-    found = {str(key): text_of(mapping(it).get("default")) for key, it in mapping(declared).items()}
-    values = {
-        str(key): _filled(text_of(it), scope) for key, it in given.items() if isinstance(it, str)
+    defaults = {
+        str(key): text_of(mapping(declaration).get("default"))
+        for key, declaration in mapping(declared).items()
     }
-    return found | {key: UNKNOWN if value is None else value for key, value in values.items()}
+    values = {
+        str(key): _filled(text_of(text), scope)
+        for key, text in arguments.items()
+        if isinstance(text, str)
+    }
+    return defaults | {key: UNKNOWN if value is None else value for key, value in values.items()}
 
 
 def _filled(text: str, scope: Scope) -> str | None:
-    """Return a text with its placeholders replaced; None: one of them needs a run of CI."""
+    """Return a text with its placeholders replaced; None if one of them needs a run of CI."""
     values: list[Any] = []
 
     def value(match: re.Match[str]) -> str:
@@ -586,13 +633,15 @@ def _filled(text: str, scope: Scope) -> str | None:
         values.append(expression_value(expression or parameter or "", scope))
         return text_of(values[-1])
 
-    found = _PLACEHOLDER.sub(value, text)
-    return None if any(it is UNKNOWN or isinstance(it, dict | list) for it in values) else found
+    filled = _PLACEHOLDER.sub(value, text)
+    return (
+        None if any(item is UNKNOWN or isinstance(item, dict | list) for item in values) else filled
+    )
 
 
 def _filled_lines(text: str, scope: Scope) -> str | None:
-    """Return a script with its expressions replaced. A line that needs a run of CI is left out, unless it
-    is a part of a compound command."""
+    """Return a script with its expressions replaced. A line that needs a run of CI is left out; None if the
+    script has such a line and a compound command."""
     whole = _filled(text, scope)
     if whole is not None or re.search(r"(?m)^\s*(?:if|for|while|case)\b|<<|\\$", text):
         return whole
@@ -601,7 +650,7 @@ def _filled_lines(text: str, scope: Scope) -> str | None:
 
 
 def _holds(condition: Any, scope: Scope) -> bool:
-    """Does a condition hold on a push to Linux, as far as is known?"""
+    """Return whether a condition holds on a push to Linux, or may hold."""
     text = re.sub(r"^\s*\$\{\{|\}\}\s*$", "", text_of(condition)).strip()
     value = expression_value(text, scope) if text else True
     return not re.search(r"Windows_NT|Darwin", text) and (value is UNKNOWN or truth(value))
@@ -627,12 +676,14 @@ _STARTS = re.compile(
 
 def _known(text: str) -> list[str]:
     """Return the first service that a text names, if any."""
-    found = (it for it, names in _SERVICES.items() if text and re.search(names, text.lower()))
-    return [*itertools.islice(found, 1)]
+    services = (
+        service for service, names in _SERVICES.items() if text and re.search(names, text.lower())
+    )
+    return [*itertools.islice(services, 1)]
 
 
 def _images(images: Sequence[Any], scope: Scope) -> Iterator[str]:
-    """Yield the usual name of what each image runs: that of the image itself if no other is known."""
+    """Yield the usual name of the service that each image runs; the image's own name if none is known."""
     for image in images[:50]:
         table = mapping(image)
         text = _filled(text_of(table.get("image") or table.get("name") or image), scope) or ""
@@ -645,4 +696,4 @@ def _images(images: Sequence[Any], scope: Scope) -> Iterator[str]:
 def _started(text: str) -> Iterator[str]:
     for match in itertools.islice(_STARTS.finditer(text), 20):
         words = (match[1] or match[2] or "").split()
-        yield from [it for word in words for it in _known(word.partition(":")[0])][-1:]
+        yield from [service for word in words for service in _known(word.partition(":")[0])][-1:]

@@ -1,4 +1,5 @@
-"""Expressions of CI files and of noxfiles, as far as the files alone decide them. Nothing is executed."""
+"""Evaluator of expressions in CI files and noxfiles, as far as the files alone decide them. Nothing is
+executed."""
 
 import ast
 import re
@@ -9,13 +10,13 @@ from operator import ge, gt, le, lt
 from typing import Any, Final
 
 MAX_EXPRESSION_CHARS = 2_000  # long conditions have about 500
-MAX_EXPRESSION_DEPTH = 40  # values within each other: long conditions have about ten
+MAX_EXPRESSION_DEPTH = 40  # nested values: long conditions have about ten
 MAX_TEXT_CHARS = 20_000  # of a text that an expression makes
 MAX_LIST = 500  # values of a list: a command's words
 
 
 class _Unknown:
-    """What only a run decides."""
+    """The value of an expression that only a run decides."""
 
 
 UNKNOWN: Final = _Unknown()
@@ -56,7 +57,7 @@ class Scope:
                 pairs = zip(map(of, keys), map(of, items), strict=True)
                 return {key: value for key, value in pairs if isinstance(key, str)}
             case ast.BoolOp(op=op, values=items):
-                values = [of(it) for it in items[:MAX_LIST]]
+                values = [of(item) for item in items[:MAX_LIST]]
                 decides = isinstance(op, ast.Or)
                 for value in values:
                     if value is not UNKNOWN and truth(value) is decides:
@@ -76,12 +77,13 @@ class Scope:
                 return (one + other)[:MAX_LIST] if is_list else UNKNOWN
             case ast.JoinedStr(values=parts):
                 values = [
-                    of(it.value if isinstance(it, ast.FormattedValue) else it) for it in parts
+                    of(part.value if isinstance(part, ast.FormattedValue) else part)
+                    for part in parts
                 ]
-                is_plain = all(isinstance(it, str | int | float) for it in values)
+                is_plain = all(isinstance(value, str | int | float) for value in values)
                 return "".join(map(str, values))[:MAX_TEXT_CHARS] if is_plain else UNKNOWN
             case ast.Call(func=ast.Name(id=name), args=arguments):
-                return _called(name.lower(), [of(it) for it in arguments[:MAX_LIST]])
+                return _called(name.lower(), [of(argument) for argument in arguments[:MAX_LIST]])
             case _:
                 return UNKNOWN
 
@@ -93,28 +95,28 @@ class Scope:
         return table.get(key, self.absent) if isinstance(key, str) else UNKNOWN
 
 
-def _compared(one: Any, op: ast.cmpop, other: Any) -> Any:
-    if one is UNKNOWN or other is UNKNOWN:
+def _compared(left: Any, op: ast.cmpop, right: Any) -> Any:
+    if left is UNKNOWN or right is UNKNOWN:
         return UNKNOWN
     if isinstance(op, ast.Eq | ast.NotEq):
-        return (text_of(one).lower() == text_of(other).lower()) is isinstance(op, ast.Eq)
+        return (text_of(left).lower() == text_of(right).lower()) is isinstance(op, ast.Eq)
     compare = {ast.Lt: lt, ast.Gt: gt, ast.LtE: le, ast.GtE: ge}.get(type(op))
-    return compare(version_of(text_of(one)), version_of(text_of(other))) if compare else UNKNOWN
+    return compare(version_of(text_of(left)), version_of(text_of(right))) if compare else UNKNOWN
 
 
 def _called(name: str, arguments: list[Any]) -> Any:
     if name in ("always", "success", "cancelled", "failure"):
         return name in ("always", "success")
-    if not arguments or any(it is UNKNOWN for it in arguments):
+    if not arguments or any(argument is UNKNOWN for argument in arguments):
         return UNKNOWN
-    texts = [text_of(it) for it in arguments]
+    texts = [text_of(argument) for argument in arguments]
     if name == "format":
         numbered = dict(enumerate(texts[1:]))
-        return re.sub(r"\{(\d)\}", lambda it: numbered.get(int(it[1]), ""), texts[0])
+        return re.sub(r"\{(\d)\}", lambda match: numbered.get(int(match[1]), ""), texts[0])
     if name in ("contains", "startswith", "endswith") and len(texts) == 2:
-        left, right = texts[0].lower(), texts[1].lower()
-        is_at = {"contains": left.__contains__, "startswith": left.startswith}
-        return is_at.get(name, left.endswith)(right)
+        text, part = texts[0].lower(), texts[1].lower()
+        is_at = {"contains": text.__contains__, "startswith": text.startswith}
+        return is_at.get(name, text.endswith)(part)
     is_plain = name in ("str", "path", "tojson", "fromjson") and not texts[0].startswith(("{", "["))
     return texts[0] if is_plain and isinstance(arguments[0], str) else UNKNOWN
 
@@ -137,7 +139,7 @@ def version_of(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in match[0].split(".")[:4] if len(part) < 10) if match else ()
 
 
-#: Tokens of a workflow's expression. What is none of them can't be read.
+#: Tokens of a workflow's expression. An expression with anything else can't be read.
 _TOKEN = re.compile(
     r"\s*(?:('(?:[^']|'')*+')|(\|\||&&|!=|!|[=<>]=|[<>(),\[\]])|([A-Za-z_][\w-]*(?:\.[\w*-]+)*)|(\d+(?:\.\d+)*))\s*"
 )
@@ -181,7 +183,7 @@ def items(value: Any) -> list[Any]:
 
 
 def dig(value: Any, *keys: str) -> Any:
-    """Return a value of tables within each other; None: there is none."""
+    """Return the value at a path of keys in nested tables; None if there is none."""
     for key in keys:
         value = mapping(value).get(key)
     return value
@@ -190,9 +192,9 @@ def dig(value: Any, *keys: str) -> Any:
 def rows(value: Any) -> list[dict[str, Any]]:
     """Return the tables of a list, or of a table, that aren't empty."""
     values = value.values() if isinstance(value, dict) else items(value)
-    return [it for it in values if mapping(it)]
+    return [row for row in values if mapping(row)]
 
 
 def texts(value: Any) -> dict[str, str]:
     """Return the texts of a table by their names."""
-    return {str(key): it for key, it in mapping(value).items() if isinstance(it, str)}
+    return {str(key): text for key, text in mapping(value).items() if isinstance(text, str)}

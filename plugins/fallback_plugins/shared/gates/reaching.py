@@ -1,8 +1,8 @@
-"""Which test files reach what a patch changes, by the imports in the files (ADR-0122). Nothing is run.
+"""Selection of the test files that reach what a patch changes, by their imports (ADR-0122). Nothing is run.
 
 A test file reaches a source file or a package if it imports it, or a file of the repository that does, and
-so on. What is loaded by a name that is put together at run time, or by a runner's own settings, is not
-seen: a selection says which tests are compared first, never that the others are not concerned.
+so on. Imports whose name is composed at run time, and what a runner's settings load, are not seen: a
+selection says which tests are compared first, never that the others are unaffected.
 """
 
 import json
@@ -25,7 +25,7 @@ MAX_TEST_FILES = 500
 #: (MAX_ARG_STRLEN), each with the path of the tree before it.
 _MAX_CHARS = 50_000
 
-#: Source files that are read, at most: some 10 s.
+#: Source files that are read, at most: about 10 s.
 MAX_SOURCES = 20_000
 
 #: Files that no program reads.
@@ -34,13 +34,13 @@ _TEXTS = frozenset({".md", ".rst", ".adoc"})
 #: Names that a sentence repeats.
 _NAMED = 2
 
-#: pytest loads it for all tests below its folder, and nobody imports it.
+#: A file that pytest loads for all tests below its folder, without an import.
 _CONFTEST = "conftest.py"
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a patch changes: tracked source files, and packages by the names by which code imports them
+    """The changes of a patch: tracked source files, and packages by the names by which code imports them
     (modules of Python, packages of npm). ``title``: both, for people."""
 
     files: frozenset[str] = frozenset()
@@ -51,15 +51,21 @@ class Change:
     def of(
         cls, files: Iterable[str], packages: Collection[str], modules: Collection[str]
     ) -> "Change":
-        """Of changed source files, and of packages and the names by which they are imported."""
-        own = sorted(files)
-        return cls(frozenset(own), frozenset(modules), some_of([*own, *sorted(packages)], _NAMED))
+        """Return the change of these source files, and of packages with the names by which they are
+        imported."""
+        sorted_files = sorted(files)
+        return cls(
+            frozenset(sorted_files),
+            frozenset(modules),
+            some_of([*sorted_files, *sorted(packages)], _NAMED),
+        )
 
 
 @dataclass(frozen=True)
 class Reaching:
-    """The test files that reach what a patch changes, the nearest first, of so many (``of``). ``title``:
-    what they reach, for people; ``is_cut``: there are more, with more imports between."""
+    """The test files that reach what a patch changes, the nearest first, and the number of all test files
+    (``of``). ``title``: what they reach, for people; ``is_cut``: more files reach it, through more
+    imports."""
 
     files: tuple[str, ...]
     of: int
@@ -68,15 +74,15 @@ class Reaching:
 
     @property
     def which(self) -> str:
-        """Which they are, for people."""
+        """A clause that says which files they are, for people."""
         return f"{'the nearest of ' if self.is_cut else ''}those that reach {self.title}"
 
 
 def changed_sources(
     changed: Iterable[str], is_manifest: Callable[[str], bool]
 ) -> tuple[list[str], str]:
-    """Return the source files among those that a patch changes, and another one whose readers no import
-    tells; empty if there is none."""
+    """Return the source files among those that a patch changes, and "". If imports don't show which files
+    read a changed one, return no files, and its path."""
     sources = []
     for path in changed:
         suffix = PurePosixPath(path).suffix.lower()
@@ -96,11 +102,12 @@ def find(
 ) -> Reaching | str:
     """Return the test files of a tree that reach a change, or why none are selected, as a clause.
 
-    Direct imports come first. If no test file has any, what packages bring with them counts too, and what
-    pytest loads for a folder. Of more than half of the test files the nearest are taken: others would take
-    nearly as long as all. ``tests``: the test files to choose from; ``places``: as for ``Imports``.
+    Direct imports come first. If no test file has any, indirect ones through packages count too, and what
+    pytest loads for a folder. If more than half of the test files reach the change, only the nearest are
+    taken: more would take nearly as long as all. ``tests``: the test files to choose from; ``places``: as
+    for ``Imports``.
     """
-    sources = [it for it in repo.tracked_files if PurePosixPath(it).suffix in SOURCE_SUFFIXES]
+    sources = [path for path in repo.tracked_files if PurePosixPath(path).suffix in SOURCE_SUFFIXES]
     if not (change.files or change.modules):
         return "nothing that the patch changes is imported by name"
     if len(sources) > MAX_SOURCES:
@@ -115,11 +122,11 @@ def find(
     near = max(ends[0], *(end for end in ends if end <= len(tests) / 2), 0)
     if near == len(tests):
         return f"every test file imports {change.title}"
-    found = [*chain(*levels)]
-    lengths = accumulate(len(json.dumps(path)) for path in found)
+    ranked = [*chain(*levels)]
+    lengths = accumulate(len(json.dumps(path)) for path in ranked)
     within = sum(length <= _MAX_CHARS for length in lengths)
-    files = found[: min(near, within, MAX_TEST_FILES)]
-    return Reaching(tuple(files), len(tests), change.title, is_cut=len(files) < len(found))
+    files = ranked[: min(near, within, MAX_TEST_FILES)]
+    return Reaching(tuple(files), len(tests), change.title, is_cut=len(files) < len(ranked))
 
 
 def _levels(
@@ -128,27 +135,27 @@ def _levels(
     """Yield the test files that reach a change, grouped by the number of imports between, nearest first."""
     importers: defaultdict[str, set[str]] = defaultdict(set)
     for path in sources:
-        for other in imports.of(path):
-            importers[other].add(path)
-    # A changed one counts always, others if what is not imported directly counts.
+        for imported in imports.of(path):
+            importers[imported].add(path)
+    # A changed conftest.py always counts, others only if indirect imports count.
     for conftest in change.files if imports.is_direct else sources:
         if posixpath.basename(conftest) == _CONFTEST:
             folder = posixpath.dirname(conftest)
-            below = (it for it in tests if not folder or it.startswith(f"{folder}/"))
+            below = (test for test in tests if not folder or test.startswith(f"{folder}/"))
             importers[conftest].update(below)
     near = {*change.files}
     if change.modules:
         near |= {path for path in sources if _names(imports, path, change.modules)}
     seen = {*near}
     while near:
-        if found := sorted(near.intersection(tests)):
-            yield found
+        if reached := sorted(near.intersection(tests)):
+            yield reached
         near = set().union(*(importers[path] for path in near)) - seen
         seen |= near
 
 
 def _names(imports: Imports, path: str, modules: Collection[str]) -> bool:
-    """Return whether a file imports one of these, or something in one."""
+    """Return whether a file imports one of these modules, or something in one."""
     sign = "." if PurePosixPath(path).suffix.lower() in PYTHON_SUFFIXES else "/"
     for name in imports.names(path):
         parts = name.split(sign)

@@ -1,8 +1,8 @@
-"""Servers that a project's CI starts beside its tests: started around a command, if the machine has them.
+"""Servers that a project's CI starts for its tests: a command is run with those that the machine has.
 
 A sandbox has a separate network, so a server is started by the command's own shell, with its data in a
-temporary folder, and ends with it. Any password is right. Users, databases and ports are those that the
-command's environment states; otherwise the usual images' own.
+temporary folder, and ends with it. Any password is accepted. Users, databases and ports are those that the
+command's environment states, otherwise the defaults of the usual images.
 """
 
 import re
@@ -12,15 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Where programs are that a sandbox shows: the system's own folders, and Debian's of PostgreSQL.
+#: Folders with programs that a sandbox shows: the system's, and Debian's for PostgreSQL.
 _FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _POSTGRESQL = Path("/usr/lib/postgresql")
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """One kind of server. ``names``: as CI files call it; ``programs``: all must be there; ``start``: lines
-    of a shell, with the folder ``$data``, the port ``$port``, and ``$users`` and ``$databases``."""
+    """One kind of server. ``names``: as CI files call it; ``programs``: all must be installed;
+    ``start``: shell lines, with the folder ``$data``, the port ``$port``, and ``$users`` and
+    ``$databases``."""
 
     names: tuple[str, ...]
     programs: tuple[str, ...]
@@ -100,7 +101,7 @@ mysql --no-defaults -S "$data/socket" -e 'SELECT 1'
     ),
 )
 
-#: Of a name that a CI file states: an image's, with its registry and its tag.
+#: A service's name in a CI file: an image, with its registry and its tag.
 _IMAGE = re.compile(r"(?:.*/)?([a-z][a-z0-9]*)")
 
 #: Variables that name a user, a database, a port: ``POSTGRES_USER``, ``PGDATABASE``, ``DB_PORT``.
@@ -112,34 +113,36 @@ _URL = re.compile(
     r"(?:/(?P<database>[\w.-]+))?"
 )
 
-#: What a name of a user or a database may have: it is written into a command.
+#: An accepted name of a user or a database, as it is written into a command.
 _PLAIN = re.compile(r"[A-Za-z0-9_][\w.$-]{0,62}")
 
 
 def _kind_of(name: str) -> _Kind | None:
     match = _IMAGE.match(name.lower())
-    return next((it for it in _KINDS if match is not None and match[1] in it.names), None)
+    return next((kind for kind in _KINDS if match is not None and match[1] in kind.names), None)
 
 
 def missing(names: Sequence[str]) -> tuple[str, ...]:
     """Return a sentence for each service that can't be started here: ``needs redis, which is not installed
     here``."""
-    found = []
+    reasons = []
     for name in dict.fromkeys(names):
         kind = _kind_of(name)
         if kind is None:
-            found.append(f"needs {name}, which is not known here")
+            reasons.append(f"needs {name}, which is not known here")
         elif not _is_installed(kind):
-            found.append(f"needs {name}, which is not installed here")
-    return tuple(found)
+            reasons.append(f"needs {name}, which is not installed here")
+    return tuple(reasons)
 
 
 def around(argv: Sequence[str], names: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """Return the command, with these services started before and stopped after it; the exit code is its
-    own. ``env``: what the source of the command states. A service that is missing is left out
+    """Return the command, with these services started before and stopped after it; the exit code stays the
+    command's. ``env``: what the source of the command states. A service that is missing is left out
     (``missing``); the output of a server that does not start is printed."""
     kinds = [
-        it for it in dict.fromkeys(map(_kind_of, names)) if it is not None and _is_installed(it)
+        kind
+        for kind in dict.fromkeys(map(_kind_of, names))
+        if kind is not None and _is_installed(kind)
     ]
     if not kinds:
         return [*argv]
@@ -148,12 +151,12 @@ def around(argv: Sequence[str], names: Sequence[str], env: Mapping[str, str]) ->
     for number, kind in enumerate(kinds):
         port, users, databases = _stated(kind, env)
         data = f"data_{number}"
-        facts = f"port={port} users={shlex.quote(' '.join(users))}"
-        facts += f" databases={shlex.quote(' '.join(databases))}"
+        settings = f"port={port} users={shlex.quote(' '.join(users))}"
+        settings += f" databases={shlex.quote(' '.join(databases))}"
         lines += [
             f"{data}=$(mktemp -d)",
             f"start_{number}() (",
-            f'data="${data}" {facts}',
+            f'data="${data}" {settings}',
             kind.start,
             ")",
         ]
@@ -186,8 +189,8 @@ def _is_installed(kind: _Kind) -> bool:
 
 
 def _folders() -> list[str]:
-    found = sorted(_POSTGRESQL.glob("*/bin"), key=lambda it: _number(it.parent.name))
-    return [*_FOLDERS, *map(str, reversed(found))]
+    folders = sorted(_POSTGRESQL.glob("*/bin"), key=lambda folder: _number(folder.parent.name))
+    return [*_FOLDERS, *map(str, reversed(folders))]
 
 
 def _number(name: str) -> float:

@@ -1,7 +1,7 @@
-"""Shell text, read and never run: the commands that it consists of, and what each of them shows.
+"""Parser of shell text, which is never run: the commands in it, and the purpose of each.
 
-A script is cut at line ends, ``&&`` and ``;``. A pipe and ``||`` stay in their command. A compound command
-(``if`` … ``fi``) is one command without words.
+A script is split at line ends, ``&&`` and ``;``. A pipe and ``||`` stay in their command. A compound
+command (``if`` … ``fi``) is one command without words.
 """
 
 import re
@@ -15,7 +15,8 @@ MAX_SCRIPT_CHARS = 20_000  # a step of CI has some lines; what is longer is left
 
 
 class CommandKind(StrEnum):
-    """What a command shows. Each kind is judged by itself: an error of a type check is no failing test."""
+    """The purpose of a command. Each kind is judged alone: an error of a type check is not a failing
+    test."""
 
     TESTS = "tests"
     TYPES = "types"
@@ -23,7 +24,8 @@ class CommandKind(StrEnum):
     BUILD = "build"
 
 
-#: What a program is for: a kind; ``noise``: tests don't need it; ``code``: a line of code; None: unknown.
+#: The purpose of a program: a kind; ``noise``: tests don't need it; ``code``: a line of code; None:
+#: unknown.
 _Use: TypeAlias = CommandKind | Literal["noise", "code"] | None
 
 TESTS, TYPES, LINT, BUILD = CommandKind
@@ -48,11 +50,11 @@ class ShellCommand:
     is_background: bool = False
 
     def rest(self, count: int) -> str:
-        """Return the text after so many words."""
+        """Return the text after the first ``count`` words."""
         return self.text[self.ends[count - 1] if count else 0 :].strip()
 
     def after(self, count: int, by: str = "") -> "ShellCommand":
-        """Return the command with other text, or none, for its first words."""
+        """Return the command with its first ``count`` words replaced by ``by``, or removed."""
         return simple(f"{by} {self.rest(count)}".strip()) if count else self
 
 
@@ -83,7 +85,10 @@ _ENDS = {"if": "fi", "case": "esac", "{": "}", "[[": "]]"} | dict.fromkeys(
 
 def simple(text: str) -> ShellCommand:
     """Return the first command of a text, with all of the text."""
-    return next((ShellCommand(text, it.words, it.ends) for it in _cut(text)), ShellCommand(text))
+    return next(
+        (ShellCommand(text, command.words, command.ends) for command in _cut(text)),
+        ShellCommand(text),
+    )
 
 
 def split_script(script: str) -> list[ShellCommand]:
@@ -92,7 +97,10 @@ def split_script(script: str) -> list[ShellCommand]:
     if len(script) > MAX_SCRIPT_CHARS or "\0" in script:
         return []
     commands = list(_cut(re.sub(r"\\\r?\n[ \t]*", " ", script.replace("\r\n", "\n"))))
-    if any(re.match(r"[\w-]+\s*\(\)|function\s", it.text) or "<<" in it.text for it in commands):
+    if any(
+        re.match(r"[\w-]+\s*\(\)|function\s", command.text) or "<<" in command.text
+        for command in commands
+    ):
         return [ShellCommand(script.strip())]
     return commands
 
@@ -112,8 +120,8 @@ def _cut(script: str) -> Iterator[ShellCommand]:
                 is_first, is_open, end = True, False, match.end() if match else end
                 continue
             if start >= 0:
-                found = (tuple(words), tuple(ends)) if is_plain else ((), ())
-                yield ShellCommand(script[start:end], *found, text == "&")
+                parts = (tuple(words), tuple(ends)) if is_plain else ((), ())
+                yield ShellCommand(script[start:end], *parts, text == "&")
             start, words, ends, is_first, is_plain, is_open = -1, [], [], True, True, True
             continue
         if match is None:
@@ -130,23 +138,23 @@ def _cut(script: str) -> Iterator[ShellCommand]:
         elif kind == "redirect":
             is_open = False
         elif is_open and not opened:
-            words.append(_QUOTES.sub(lambda it: it[1] or it[2] or it[3] or "", text))
+            words.append(_QUOTES.sub(lambda match: match[1] or match[2] or match[3] or "", text))
             ends.append(match.end() - start)
         is_first = kind == "end" or text in ("then", "else", "do", "(", "{")
     if start >= 0 and opened:
         yield ShellCommand(script[start:].strip())
 
 
-# -- what a command shows ----------------------------------------------------------------------------------
+# -- the purpose of a command ------------------------------------------------------------------------------
 
-#: What clients of npm do by themselves. All else that they are given is a script or a program.
+#: The built-in commands of npm's clients. Any other first argument is a script or a program.
 CLIENT_VERBS = words_of("""
     add audit cache ci config constraints create dedupe dlx fetch global help i import info init install
     link list login ls outdated pack patch plugin policies prune publish rebuild remove set up update
     upgrade version whoami why""")
 NPM_CLIENTS = frozenset(("npm", "pnpm", "yarn", "bun", "jlpm"))
 
-#: Programs by what they show; "a:b,c" have several uses, told by the first argument. Others are rare.
+#: Programs by purpose; the purpose of "a:b,c" depends on the first argument. Other programs are rare.
 _PROGRAMS: Mapping[_Use, str] = {
     TESTS: """
         _mocha aegir ava avocado behave borp cucumber-js cypress jasmine jest jest-cli karma lab mocha
@@ -203,7 +211,7 @@ _USES: Mapping[str, _Use] = {
 }
 _LINTERS = re.compile(r"[\w-]*lint[\w-]*\d?")
 
-#: Runners whose tasks are called by name: the name says what it shows.
+#: Runners that call tasks by name: the name says what the task is for.
 _BY_TASK = words_of("""
     craco doit ember gatsby gmake grunt gulp inv invoke jake just lage lerna make moon nx
     react-app-rewired react-scripts rush task turbo umi vue-cli-service waf wireit wp-scripts""")
@@ -212,13 +220,13 @@ INTERPRETERS = re.compile(
 )
 #: Options of interpreters whose value is the next word.
 _VALUED = words_of("-W -X -r --require --import --loader -P --project --tsconfig -C")
-#: Arguments by which a runner runs nothing.
+#: Arguments with which a runner runs nothing.
 _LISTS = words_of("--collect-only --co --fixtures --listTests --list-tests --dryrun --dry-run")
 _TEST_MODULE = re.compile(r"(?:^|\.)(?:tests?|testing|runtests)(?:\.|$)|_tests?$")
 _TEST_PATH = re.compile(
     r"(?i)(?:^|[/._:-])(?:run[-_]?)?(?:all|unit|js|py|legacy|node)?[-_]?(?:tests?|specs?|testing|unittests?)(?:[/._:-]|$)|runtests"
 )
-#: Scripts around tests that are none.
+#: Names of scripts that serve tests without being tests.
 _AROUND_TESTS = re.compile(
     r"(?i)(?:init|prepare|setup|install|gen|make|fetch|download|start|wait|clean|create|collect|merge|upload|update"
     r"|deploy|build|list|report|check|compile|copy|get|publish|release|bump|sync|lint|extract|count|compare|summar"
@@ -246,7 +254,7 @@ _TASKS: tuple[tuple[CommandKind | None, re.Pattern[str]], ...] = (
 
 
 def task_kind(name: str) -> CommandKind | None:
-    """Return what a task's name says it is for (``test:unit``, ``lint-js``); None: nothing known."""
+    """Return the purpose that a task's name states (``test:unit``, ``lint-js``); None if unknown."""
     return next((kind for kind, pattern in _TASKS if pattern.search(name.lower())), None)
 
 
@@ -265,7 +273,7 @@ def after_options(words: tuple[str, ...], at: int, valued: frozenset[str] = froz
 
 
 def bare(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return words without what starts a program that is installed locally."""
+    """Return words without a starter of locally installed programs, such as npx."""
     if words and program(words[0]) in ("npx", "bunx", "pnpx"):
         rest = words[after_options(words, 1, frozenset(("-p", "--package", "-c"))) :]
         return (re.sub(r"(?<=.)@[\w.^~-]+$", "", rest[0]), *rest[1:]) if rest else words
@@ -273,7 +281,7 @@ def bare(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def use_of(words: tuple[str, ...]) -> _Use:
-    """Return what a command without wrappers shows by what it runs; None: not known."""
+    """Return the purpose of a command without wrappers, by the program that it runs; None if unknown."""
     if not (words := bare(words)):
         return None
     name, rest = program(words[0]), words[1:]
@@ -286,7 +294,9 @@ def use_of(words: tuple[str, ...]) -> _Use:
         return _USES[f"{name} {verbs[0]}"]
     if name in NPM_CLIENTS and (not verbs or verbs[0] in CLIENT_VERBS):
         return "noise"
-    if name in ("node", "tsx") and any(re.match(r"--test(?:$|-(?!reporter))", it) for it in rest):
+    if name in ("node", "tsx") and any(
+        re.match(r"--test(?:$|-(?!reporter))", argument) for argument in rest
+    ):
         return TESTS
     if name in _BY_TASK:
         tasks = [word for word in verbs if word not in ("run", "run-many", "affected", "exec")]
@@ -306,8 +316,8 @@ def _of_interpreter(interpreter: str, rest: tuple[str, ...]) -> _Use:
     at = 0
     while at < len(rest) and rest[at].startswith("-"):
         if interpreter.startswith("py") and re.fullmatch(r"-[bBdEhiIOqsSuvx]*m", rest[at]):
-            named = use_of(rest[at + 1 :])
-            return named or (TESTS if _TEST_MODULE.search("".join(rest[at + 1 : at + 2])) else None)
+            use = use_of(rest[at + 1 :])
+            return use or (TESTS if _TEST_MODULE.search("".join(rest[at + 1 : at + 2])) else None)
         if rest[at] in ("-c", "-e", "-p", "--eval", "--print"):
             return "code"
         at += 2 if rest[at] in _VALUED else 1
@@ -315,13 +325,13 @@ def _of_interpreter(interpreter: str, rest: tuple[str, ...]) -> _Use:
         return "noise"
     script, arguments = rest[at], rest[at + 1 :]
     if not INTERPRETERS.fullmatch(program(script)):
-        named = use_of((PurePosixPath(script).name.removesuffix(".py"), *arguments))
-        named = named or use_of((PurePosixPath(script).name, *arguments[:1]))
-        if named not in (None, "noise"):
-            return named
+        use = use_of((PurePosixPath(script).name.removesuffix(".py"), *arguments))
+        use = use or use_of((PurePosixPath(script).name, *arguments[:1]))
+        if use not in (None, "noise"):
+            return use
     if re.match(r"node|ts|babel|bun|deno", interpreter):  # node bin/hook.js mocha test
         runners = (_USES.get(program(word)) for word in arguments)
-        return next((it for it in runners if it in (TESTS, LINT, TYPES)), None)
+        return next((use for use in runners if use in (TESTS, LINT, TYPES)), None)
     return None
 
 
@@ -336,7 +346,7 @@ def script_of(words: tuple[str, ...]) -> str:
 
 
 def script_kind(path: str) -> CommandKind | None:
-    """Return what a script's path says it is for; None: nothing known."""
+    """Return the purpose that a script's path states; None if unknown."""
     name = PurePosixPath(path).name
     kind = task_kind(name.partition(".")[0])
     if name in ("manage.py", "setup.py") or _AROUND_TESTS.match(name):
@@ -346,7 +356,7 @@ def script_kind(path: str) -> CommandKind | None:
     return kind
 
 
-#: What prepares something that tests may need, unless it only serves a release or a page.
+#: Commands that prepare something tests may need, unless they only serve a release or a page.
 _PREPARES = re.compile(
     r"""(?x)^(?:cp|mkdir|touch|ln|chmod|git\s+(?:config|init|tag))\s|
     \b(?:build|build_ext|build_\w+|compile\w*|cythonize|generate\w*|generat\w+|codegen|prepare|bundle|migrate|makemigrations
@@ -363,12 +373,12 @@ _OUTSIDE = re.compile(
 
 
 def prepares(text: str) -> bool:
-    """Does a command make what tests may need: a build, generated code, a migrated database?"""
+    """Return whether a command makes what tests may need: a build, generated code, a migrated database."""
     return bool(_PREPARES.search(text)) and not _PREPARES_NOT.search(text)
 
 
 def needs_outside(text: str) -> bool:
-    """Does a command plainly need a container or the network?"""
+    """Return whether a command clearly needs a container or the network."""
     return bool(_OUTSIDE.search(text))
 
 
@@ -392,7 +402,9 @@ def runtime_of(text: str) -> str:
 
 
 def mentions_runner(text: str) -> bool:
-    """Does a text that isn't plain contain a test runner as a word?"""
+    """Return whether a text that can't be split into words contains a test runner as a word."""
     words = re.findall(r"[\w./@-]+", re.sub(r"://\S+", "", text))
     runners = r"\b(?:node --test|manage\.py test|(?:npm|yarn|pnpm|make) (?:run )?test\b|tox|nox)\b"
-    return any(_USES.get(program(it)) is TESTS for it in words) or bool(re.search(runners, text))
+    return any(_USES.get(program(word)) is TESTS for word in words) or bool(
+        re.search(runners, text)
+    )

@@ -1,6 +1,8 @@
-"""Task runners' files as data: YAML, JSON, TOML and INI within limits; what tox, nox, make and just run.
+"""Reader of task runners' files: YAML, JSON, TOML and INI within limits; the commands of tox, nox,
+make, just.
 
-Files are untrusted: nothing is executed, and what can't be read, or exceeds a limit, is empty.
+Files are untrusted: nothing is executed, and a file that can't be read, or exceeds a limit, counts as
+empty.
 """
 
 import ast
@@ -45,7 +47,7 @@ MAX_TOX_ENVS = 500  # that one line names by braces, such as ``py{310,311}-{a,b}
 
 @dataclass(frozen=True)
 class Task:
-    """What a runner does for a name. ``folder``: relative to the runner's file."""
+    """The commands that a runner has under a name. ``folder``: relative to the runner's file."""
 
     name: str
     lines: tuple[str, ...]
@@ -61,7 +63,7 @@ class Files:
         self._cache: dict[tuple[object, str], Any] = {}
 
     def text(self, path: str) -> str:
-        """Return a file's text; empty if there is none, or none that is read."""
+        """Return a file's text; empty if the file doesn't exist, can't be read or is too long."""
         if (key := ("text", path)) not in self._cache:
             try:
                 text = self._repo.read_text(path) if self._repo.has(path) else ""
@@ -71,7 +73,7 @@ class Files:
         return self._cache[key]  # type: ignore[no-any-return]
 
     def parsed(self, parse: Callable[[str], Any], path: str) -> Any:
-        """Return what a function makes of a file's text."""
+        """Return a function's result for a file's text, computed once."""
         if (key := (parse, path)) not in self._cache:
             self._cache[key] = parse(self.text(path))
         return self._cache[key]
@@ -120,7 +122,7 @@ def ini_sections(text: str) -> dict[str, dict[str, Any]]:
 def parsed_yaml(text: str) -> Any:
     """Return a document whose scalars are texts, with merge keys applied; None for anything else.
 
-    It is measured before anything is made of it: depth, values, uses of anchors. Never raises.
+    Depth, values and uses of anchors are counted before the document is built. Never raises.
     """
     import yaml
 
@@ -139,19 +141,23 @@ def parsed_yaml(text: str) -> Any:
         return None
 
 
-def _merged(value: Any, left: list[int], depth: int = 0) -> Any:
-    """Return a copy with ``<<`` applied, of so many values at most: aliases may multiply."""
-    left[0] -= 1 + (len(value) // 100 if isinstance(value, str) else 0)  # text counts as values do
-    if left[0] < 0 or depth > 2 * MAX_YAML_DEPTH:
+def _merged(value: Any, budget: list[int], depth: int = 0) -> Any:
+    """Return a copy with ``<<`` applied. Raises ValueError if it has more values than ``budget``, since
+    aliases can multiply them."""
+    # A long text counts as several values.
+    budget[0] -= 1 + (len(value) // 100 if isinstance(value, str) else 0)
+    if budget[0] < 0 or depth > 2 * MAX_YAML_DEPTH:
         raise ValueError
     if isinstance(value, list):
-        return [_merged(one, left, depth + 1) for one in value]
+        return [_merged(item, budget, depth + 1) for item in value]
     if not isinstance(value, dict):
         return value
-    found: dict[Any, Any] = {}
+    merged: dict[Any, Any] = {}
     for base in items(value.get("<<")) or [value.get("<<")]:
-        found = {**mapping(_merged(base, left, depth + 1)), **found}
-    return found | {key: _merged(one, left, depth + 1) for key, one in value.items() if key != "<<"}
+        merged = {**mapping(_merged(base, budget, depth + 1)), **merged}
+    return merged | {
+        key: _merged(item, budget, depth + 1) for key, item in value.items() if key != "<<"
+    }
 
 
 # -- tox ---------------------------------------------------------------------------------------------------
@@ -162,7 +168,8 @@ _LATER_FACTOR = re.compile(
     r"postgres\w*|pg\d*|mysql|mariadb|mssql|oracle|redis|rabbit\w*|elasticsearch\d*|opensearch\d*|mongo\w*|integration"
     r"|functional|e2e|smoke|dev|main|master|min\w*|lowest|pypy\d*\.?\d*|docs?|bench\w*|perf|nightly|.*main|\d+\.\d+t|py\d+t"
 )  # fmt: skip
-#: What tox puts in for a name, besides {posargs} and {env:…}. Braces of a shell are written as controls.
+#: Replacements by name, other than {posargs} and {env:…}. A shell's braces are written as control
+#: characters.
 _TOX_VALUES = {
     **dict.fromkeys(("envpython", "env_python", "basepython"), "python"),
     **dict.fromkeys(("envbindir", "env_bin_dir"), "."),
@@ -186,36 +193,45 @@ class Tox:
 
     @classmethod
     def of_ini(cls, file: str, sections: Mapping[str, Mapping[str, Any]]) -> "Tox":
-        """Return what an INI file configures."""
+        """Return the configuration in sections of an INI file."""
         core = sections.get("tox:tox") or sections.get("tox", {})
         names = tox_names(str(core.get("envlist") or core.get("env_list") or ""))
         return cls(
-            file, names or ("py", *(it[8:] for it in sections if it[:8] == "testenv:")), sections
+            file,
+            names or ("py", *(section[8:] for section in sections if section[:8] == "testenv:")),
+            sections,
         )
 
     @classmethod
     def of_toml(cls, file: str, table: Mapping[str, Any]) -> "Tox":
-        """Return what tables of TOML configure."""
-        envs = {f"testenv:{name}": mapping(it) for name, it in mapping(table.get("env")).items()}
-        names = [it for it in items(table.get("env_list")) if isinstance(it, str)]
+        """Return the configuration in tables of TOML."""
+        envs = {f"testenv:{name}": mapping(env) for name, env in mapping(table.get("env")).items()}
+        names = [name for name in items(table.get("env_list")) if isinstance(name, str)]
         sections = {"testenv": mapping(table.get("env_run_base")), **envs}
         return cls(file, tuple(names or ["py", *mapping(table.get("env"))]), sections)
 
-    def task(self, name: str, posargs: Sequence[str], given: Mapping[str, str]) -> Task:
-        """Return what an environment runs, with its factors applied; its name is that of its section."""
+    def task(self, name: str, posargs: Sequence[str], outer_env: Mapping[str, str]) -> Task:
+        """Return the commands of an environment, with its factors applied, under the name of its
+        section."""
         section = f"testenv:{name}"
         if section not in self.sections:  # [testenv:py{310,311}-lint]
-            named = (it for it in islice(self.sections, MAX_TOX_ENVS) if it.startswith("testenv:"))
-            section = next((it for it in named if name in tox_names(it[8:])), "testenv")
+            env_sections = (
+                section
+                for section in islice(self.sections, MAX_TOX_ENVS)
+                if section.startswith("testenv:")
+            )
+            section = next(
+                (section for section in env_sections if name in tox_names(section[8:])), "testenv"
+            )
         table = {**self.sections.get("testenv", {}), **self.sections.get(section, {})}
         is_python = all(map(PYTHON_FACTOR.fullmatch, name.split("-")))
         variables = dict(self._pairs(table.get("setenv") or table.get("set_env"), name))
-        known = {**given, **variables}
+        environment = {**outer_env, **variables}
 
         def filled(text: str, root: str) -> str:
             for _ in range(4):  # values within values
                 text = self._referenced(text)
-                replaced = re.sub(r"\{([^{}\n]*)\}", lambda it: value(it[1], root), text)
+                replaced = re.sub(r"\{([^{}\n]*)\}", lambda match: value(match[1], root), text)
                 if replaced == text:
                     break
                 text = replaced[:MAX_SCRIPT_CHARS]
@@ -226,7 +242,7 @@ class Tox:
             if first.strip() == "posargs":
                 return quoted(posargs) if posargs else rest.strip()
             if first == "env":
-                return str(known.get(rest.partition(":")[0], rest.partition(":")[2]))
+                return str(environment.get(rest.partition(":")[0], rest.partition(":")[2]))
             if first in ("toxinidir", "tox_root", "config_dir"):
                 return root
             if first in ("envname", "env_name"):
@@ -240,7 +256,9 @@ class Tox:
         lines = [
             line
             for key in ("commands_pre", "commands")
-            for line in self._commands(table.get(key), name, posargs, lambda it: filled(it, root))
+            for line in self._commands(
+                table.get(key), name, posargs, lambda text: filled(text, root)
+            )
         ]
         label = "[testenv]" if section == "testenv" and is_python else f"[testenv:{name}]"
         env = {key: text for key, text in env.items() if not re.search(r"[{$`]", text)}
@@ -252,14 +270,15 @@ class Tox:
         for command in items(value):
             words: list[Any] = []
             for word in items(command):
-                usual = dig(word, "default")
-                given = list(posargs) or items(usual) or [usual]
-                words += given if dig(word, "replace") == "posargs" else [word]
-            yield quoted(filled(it) for it in words if it and text_of(it))
+                default = dig(word, "default")
+                replacement = list(posargs) or items(default) or [default]
+                words += replacement if dig(word, "replace") == "posargs" else [word]
+            yield quoted(filled(word) for word in words if word and text_of(word))
         if isinstance(value, str):
             text = re.sub(r"[ \t]*\\[ \t]*\n\s*", " ", self._referenced(value))
             for line in self._applying(text, name):
-                yield filled(re.sub(r"^\s*[-!]\s+", "", line))  # a failure is let pass
+                # Without the marks of commands that may or must fail.
+                yield filled(re.sub(r"^\s*[-!]\s+", "", line))
 
     def _applying(self, text: str, name: str) -> Iterator[str]:
         """Yield the lines whose factor condition (``py310,py311-!django:``) holds for an environment."""
@@ -267,22 +286,29 @@ class Tox:
         for line in map(str.strip, text.splitlines()):
             match = None if line.startswith("{posargs") else _FACTORS.match(line)
             for option in tox_names(match["factors"], 64) if match else ("",):
-                wanted = [it for it in re.split(r"-(?!$)", option) if it]
-                if all((it.lstrip("!") in factors) is not it.startswith("!") for it in wanted):
+                wanted = [factor for factor in re.split(r"-(?!$)", option) if factor]
+                if all(
+                    (factor.lstrip("!") in factors) is not factor.startswith("!")
+                    for factor in wanted
+                ):
                     line = match["rest"] if match else line
                     yield from [line] if line and not line.startswith(("#", ";")) else []
                     break
 
     def _referenced(self, text: str, depth: int = 0) -> str:
-        def other(match: re.Match[str]) -> str:
+        def referenced_value(match: re.Match[str]) -> str:
             value = self.sections.get(match[1], {}).get(match[2], "")
             return self._referenced(str(value), depth + 1) if depth < 3 else ""
 
         text = text[:MAX_SCRIPT_CHARS]
-        return re.sub(r"\{\[([^\]\n{}]+)\](\w+)\}", other, text, count=20)[:MAX_SCRIPT_CHARS]
+        return re.sub(r"\{\[([^\]\n{}]+)\](\w+)\}", referenced_value, text, count=20)[
+            :MAX_SCRIPT_CHARS
+        ]
 
     def _pairs(self, value: Any, name: str) -> Iterator[tuple[str, str]]:
-        yield from ((str(key), it) for key, it in mapping(value).items() if isinstance(it, str))
+        yield from (
+            (str(key), text) for key, text in mapping(value).items() if isinstance(text, str)
+        )
         for line in self._applying(self._referenced(value), name) if isinstance(value, str) else ():
             key, equals, text = line.partition("=")
             if equals and re.fullmatch(r"[A-Za-z_]\w*", key.strip()):
@@ -292,7 +318,7 @@ class Tox:
 @lru_cache(maxsize=1_000)
 def tox_names(text: str, most: int = MAX_TOX_ENVS) -> tuple[str, ...]:
     """Return the environments of a list, with braces expanded."""
-    found: list[str] = []
+    names: list[str] = []
     for line in re.split(r"[\n,](?![^{]*\})", text[:MAX_SCRIPT_CHARS]):
         line = line.partition("#")[0].strip()
         pattern = re.sub(r"\{[^{}]*\}", "\0", line)
@@ -302,20 +328,22 @@ def tox_names(text: str, most: int = MAX_TOX_ENVS) -> tuple[str, ...]:
             name = pattern
             for value in values:
                 name = name.replace("\0", value.strip(), 1)
-            found.append(name.strip("-").replace(" ", ""))
-            if len(found) >= most:
-                return tuple(found)
-    return tuple(dict.fromkeys(found))
+            names.append(name.strip("-").replace(" ", ""))
+            if len(names) >= most:
+                return tuple(names)
+    return tuple(dict.fromkeys(names))
 
 
 def by_preference(names: Iterable[str]) -> list[str]:
-    """Return environments in the order in which they are taken: none with services, the newest Python."""
+    """Return environments by preference: those with the fewest services and the like, then the newest
+    Python."""
 
     def key(name: str) -> tuple[int, tuple[int, ...]]:
         factors = name.split("-")
         versions = (re.fullmatch(r"(?:py)?(\d)\.?(\d+)", factor) for factor in factors)
         newest = next(
-            (-int(it[1]), -int(it[2])) if it else () for it in [*filter(None, versions), None]
+            (-int(match[1]), -int(match[2])) if match else ()
+            for match in [*filter(None, versions), None]
         )
         return sum(bool(_LATER_FACTOR.fullmatch(factor)) for factor in factors), newest or (0, 0)
 
@@ -327,8 +355,8 @@ def by_preference(names: Iterable[str]) -> list[str]:
 
 @lru_cache(maxsize=20)
 def nox_sessions(text: str, posargs: tuple[str, ...]) -> dict[str, tuple[Task, ...]]:
-    """Return what each session of a noxfile runs, those that plain ``nox`` runs also under ""; none if the
-    file can't be read. It is read as a syntax tree."""
+    """Return the tasks of each session of a noxfile, and under "" those that plain ``nox`` runs; empty
+    if the file can't be read. It is read as a syntax tree."""
     with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         return _sessions(ast.parse(text), posargs)
     return {}
@@ -341,28 +369,28 @@ def _sessions(tree: ast.Module, posargs: Sequence[str]) -> dict[str, tuple[Task,
         if isinstance(node, ast.Assign):
             values[ast.unparse(node.targets[0])] = Scope(values).value(node.value)
     defaults = values.get("nox.options.sessions")
-    found: dict[str, tuple[Task, ...]] = {"": ()}
-    left = MAX_NOX_STATEMENTS
+    sessions: dict[str, tuple[Task, ...]] = {"": ()}
+    remaining = MAX_NOX_STATEMENTS
     for function in islice(functions.values(), MAX_TASKS):
         for decorator in map(ast.unparse, function.decorator_list):
             if match := re.match(r"(?:\w+\.)*session\b(?:.*\bname='([^']+)')?", decorator):
                 name = match[1] or function.name
-                reader = _SessionReader(name, functions, dict(values), posargs, left)
+                reader = _SessionReader(name, functions, dict(values), posargs, remaining)
                 reader.read(function, 0)
-                left = reader.left
+                remaining = reader.left
                 is_default = not isinstance(defaults, list) or name in defaults
-                found |= {function.name: tuple(reader.runs), name: tuple(reader.runs)}
-                found[""] += found[name] if is_default else ()
-    return found
+                sessions |= {function.name: tuple(reader.runs), name: tuple(reader.runs)}
+                sessions[""] += sessions[name] if is_default else ()
+    return sessions
 
 
 class _SessionReader(ast.NodeVisitor):
-    """Follows a session's statements in order, with those of functions that get the session."""
+    """Reader of a session's statements in order, with those of functions that are passed the session."""
 
     def __init__(
-        self, name: str, functions: Any, values: dict[str, Any], posargs: Sequence[str], left: int
+        self, name: str, functions: Any, values: dict[str, Any], posargs: Sequence[str], budget: int
     ) -> None:
-        self.runs, self.left = list[Task](), left
+        self.runs, self.left = list[Task](), budget
         self._name, self._functions, self._values = name, functions, values
         self._session: dict[str, Any] = {"posargs": list(posargs), "env": {}}
         self._folder, self._depth = ".", 0
@@ -372,16 +400,21 @@ class _SessionReader(ast.NodeVisitor):
 
     def read(self, function: ast.FunctionDef, depth: int) -> None:
         """Collect the runs of a function, whose first argument is the session."""
-        named, first = function.args, [*function.args.args, ast.arg("session")][0].arg
-        usual = [*zip(reversed(named.args), reversed(named.defaults), strict=False)]
-        for argument, default in (*usual, *zip(named.kwonlyargs, named.kw_defaults, strict=True)):
+        parameters, first = function.args, [*function.args.args, ast.arg("session")][0].arg
+        with_defaults = [
+            *zip(reversed(parameters.args), reversed(parameters.defaults), strict=False)
+        ]
+        for argument, default in (
+            *with_defaults,
+            *zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True),
+        ):
             self._values.setdefault(argument.arg, self._value(default))
         self._values[first], self._depth = self._session, depth
         for node in function.body:
             self.visit(node)
 
     def visit(self, node: ast.AST) -> None:
-        """Visit a node, of a limited number of statements."""
+        """Visit a node, unless the limit of statements is reached."""
         self.left -= isinstance(node, ast.stmt)
         if self.left >= 0:
             super().visit(node)
@@ -389,14 +422,14 @@ class _SessionReader(ast.NodeVisitor):
     def visit_If(self, node: ast.If) -> None:
         """Follow the branch that is taken; both if that isn't known."""
         is_true = self._value(node.test)
-        both = is_true is UNKNOWN
+        is_unknown = is_true is UNKNOWN
         before = dict(self._values)
-        for inner in node.orelse if both or not truth(is_true) else ():
+        for inner in node.orelse if is_unknown or not truth(is_true) else ():
             self.visit(inner)
-        after, self._values = self._values, before if both else self._values
-        for inner in node.body if both or truth(is_true) else ():
+        after, self._values = self._values, before if is_unknown else self._values
+        for inner in node.body if is_unknown or truth(is_true) else ():
             self.visit(inner)
-        same = {it: value for it, value in after.items() if self._values.get(it) is value}
+        same = {name: value for name, value in after.items() if self._values.get(name) is value}
         self._values = {**dict.fromkeys({*after, *self._values}, UNKNOWN), **same}
 
     def visit_With(self, node: ast.With) -> None:
@@ -418,24 +451,30 @@ class _SessionReader(ast.NodeVisitor):
         self.visit(node.value)
 
     def visit_Call(self, call: ast.Call) -> None:
-        """Note a run, or follow a function that gets the session."""
+        """Collect a run, or follow a function that is passed the session."""
         arguments = self._value(ast.List(call.args))
-        named = {it.arg: self._value(it.value) for it in call.keywords if it.arg}
+        keywords = {
+            keyword.arg: self._value(keyword.value) for keyword in call.keywords if keyword.arg
+        }
         method = call.func if isinstance(call.func, ast.Attribute) else None
         if method and self._value(method.value) is self._session and arguments:
-            words = [it for it in arguments if isinstance(it, str)]
+            words = [argument for argument in arguments if isinstance(argument, str)]
             if method.attr in ("run", "run_always") and words[:1] == arguments[:1] and self._folder:
-                env = texts({**self._session["env"], **mapping(named.get("env"))})
+                env = texts({**self._session["env"], **mapping(keywords.get("env"))})
                 self.runs.append(Task(self._name, (quoted(words),), self._folder, env))
             elif method.attr in ("chdir", "cd"):
                 self._folder = text_of(arguments[0])
         function = self._functions.get(ast.unparse(call.func))
-        if function and self._depth < 3 and any(it is self._session for it in arguments):
+        if (
+            function
+            and self._depth < 3
+            and any(argument is self._session for argument in arguments)
+        ):
             outer, depth = self._values, self._depth
-            parameters = [it.arg for it in function.args.args]
-            own = dict(zip(parameters, arguments, strict=False))
-            others = {it: value for it, value in outer.items() if it not in parameters}
-            self._values = {**others, **own, **named}
+            parameters = [parameter.arg for parameter in function.args.args]
+            bound = dict(zip(parameters, arguments, strict=False))
+            inherited = {name: value for name, value in outer.items() if name not in parameters}
+            self._values = {**inherited, **bound, **keywords}
             self.read(function, depth + 1)
             self._values, self._depth = outer, depth
         self.generic_visit(call)
@@ -449,12 +488,13 @@ _JUST_RULE = re.compile(r"@?([\w-]+)(?:\s[^:]*)?:(?!=)([^#;]*)()(?:#|$)")
 
 
 def make_targets(text: str) -> dict[str, list[str]]:
-    """Return the lines of each target of a Makefile, those of what it needs first; variables are put in."""
+    """Return the lines of each target of a Makefile, those of its prerequisites first; variables are
+    replaced."""
     return _targets(text, _RULE)
 
 
 def just_recipes(text: str) -> dict[str, list[str]]:
-    """Return the lines of each recipe of a justfile, those of what it needs first."""
+    """Return the lines of each recipe of a justfile, those of its dependencies first."""
     return _targets(text, _JUST_RULE)
 
 
@@ -464,11 +504,13 @@ def _targets(text: str, rule: re.Pattern[str]) -> dict[str, list[str]]:
     lines: dict[str, list[str]] = {}
     current: list[str] = []
 
-    def put_in(value: str) -> str:
+    def expanded(value: str) -> str:
         if rule is _JUST_RULE:
             return value
         value = re.sub(
-            r"\$[({]([\w.-]+)[)}]", lambda it: variables.get(it[1], ""), value.replace("$$", "\1")
+            r"\$[({]([\w.-]+)[)}]",
+            lambda match: variables.get(match[1], ""),
+            value.replace("$$", "\1"),
         )
         return value[:MAX_LINE_CHARS].replace("\1", "$")
 
@@ -478,7 +520,7 @@ def _targets(text: str, rule: re.Pattern[str]) -> dict[str, list[str]]:
             continue
         if is_recipe:
             command = re.sub(r"^[@+-]+\s*", "", line.strip())
-            filled = put_in(command) if command and not command.startswith("#") else ""
+            filled = expanded(command) if command and not command.startswith("#") else ""
             for name in current if filled else ():
                 if len(lines[name]) < MAX_TASKS:
                     lines[name].append(filled.replace("$@", name))
@@ -486,24 +528,26 @@ def _targets(text: str, rule: re.Pattern[str]) -> dict[str, list[str]]:
         if line.strip() and not line.startswith((" ", "#")):
             current = []
         if rule is _RULE and (match := _VARIABLE.match(line)):
-            value = put_in(match[3].partition(" #")[0].strip())
+            value = expanded(match[3].partition(" #")[0].strip())
             before = variables.get(match[1], "") if match[2] == "+" else ""
             variables[match[1]] = f"{before} {value}".strip()[-MAX_LINE_CHARS:]
         elif match := rule.match(line):
-            current = put_in(match[1]).split()[:MAX_TARGETS] if len(needs) < MAX_TASKS else []
-            wanted = re.findall(r"[\w./%-]+", put_in(match[2]))[:MAX_TARGETS]
+            current = expanded(match[1]).split()[:MAX_TARGETS] if len(needs) < MAX_TASKS else []
+            wanted = re.findall(r"[\w./%-]+", expanded(match[2]))[:MAX_TARGETS]
             for name in current:
-                others = dict.fromkeys((*needs.get(name, ()), *wanted))
-                needs[name] = [*others][:MAX_TARGETS]
-                lines.setdefault(name, []).extend([put_in(match[3])] if match[3] else [])
+                prerequisites = dict.fromkeys((*needs.get(name, ()), *wanted))
+                needs[name] = [*prerequisites][:MAX_TARGETS]
+                lines.setdefault(name, []).extend([expanded(match[3])] if match[3] else [])
 
-    def whole(name: str, seen: set[str]) -> list[str]:
+    def all_lines(name: str, seen: set[str]) -> list[str]:
         if name in seen or len(seen) > MAX_TARGETS or name not in needs:
             return []
         seen.add(name)
-        return [line for other in needs[name] for line in whole(other, seen)] + lines[name]
+        return [
+            line for prerequisite in needs[name] for line in all_lines(prerequisite, seen)
+        ] + lines[name]
 
-    return {name: whole(name, set())[:MAX_TASKS] for name in needs if name != ".PHONY"}
+    return {name: all_lines(name, set())[:MAX_TASKS] for name in needs if name != ".PHONY"}
 
 
 # -- words and paths ---------------------------------------------------------------------------------------
@@ -518,7 +562,7 @@ def quoted(words: Iterable[Any]) -> str:
 
 
 def in_folder(folder: str, name: str) -> str:
-    """Return a path of the repository."""
+    """Return the repository path of a name in a folder."""
     return posixpath.normpath(posixpath.join(folder, name))
 
 
@@ -528,9 +572,10 @@ _ROOT = re.compile(
 
 
 def joined(base: str, path: str) -> str | None:
-    """Return a folder of the repository by a path from another; None: outside of it, or not literal."""
+    """Return the repository's folder at a path relative to another folder; None if it is outside of the
+    repository, or the path is not literal."""
     path = _ROOT.sub(".", path, count=1) if _ROOT.match(path) else path
     if not path or re.match(r"/", path) or re.search(r"[$`*?\0~]", path) or len(path) > 1000:
         return None
-    found = in_folder(base, path)
-    return None if found.startswith("..") else found
+    folder = in_folder(base, path)
+    return None if folder.startswith("..") else folder

@@ -1,10 +1,10 @@
-"""Scripts and tasks, read and never run: what a command that starts a task comes down to.
+"""Reader of scripts and tasks: resolves a command that starts a task to the commands that the task runs.
 
-``npm test``, ``tox -e py``, ``nox -s tests``, ``hatch run cov``, ``poe test``, ``just test`` and their like
-become the commands that they would run; wrappers such as ``uv run`` and ``coverage run`` are taken off.
-A task is lines of script in a folder with variables. Lines become commands, and commands that start tasks
-become those tasks' lines, until nothing starts another. ``make`` stays as it is, unless its recipe installs
-something or only calls another runner.
+Nothing is run. ``npm test``, ``tox -e py``, ``nox -s tests``, ``hatch run cov``, ``poe test``, ``just
+test`` and similar commands are replaced by the commands that they would run; wrappers such as ``uv
+run`` and ``coverage run`` are removed. A task is lines of script in a folder with variables. Lines are
+split into commands, and commands that start tasks are replaced by those tasks' lines, until none starts
+another. ``make`` stays as it is, unless its recipe installs something or only calls another runner.
 """
 
 import fnmatch
@@ -30,13 +30,13 @@ from fallback_tier.repo import RepoContext
 MAX_DEPTH = (
     8  # tasks that call tasks: real chains have up to five (CI, make, tox, coverage, pytest)
 )
-#: Scripts, commands and tasks that are looked at for a folder: those of a large monorepo's CI are about
-#: 2,000. Tasks that call each other would otherwise double at each step.
+#: Scripts, commands and tasks that are read for a folder: the CI of a large monorepo has about 2,000.
+#: Without a limit, tasks that call each other would double at each step.
 MAX_LOOKED_AT = 10_000
 MAX_MEMBERS = 500  # manifests whose names are read to find a member of a monorepo
 MAX_TOX_ENVS_READ = 40  # environments that one command runs
 MAX_OTHER_SUITES = (
-    2  # scripts beside ``test``: each costs a run at the base commit if none before serves
+    2  # scripts next to ``test``: each costs a run at the base commit if no earlier one serves
 )
 
 TESTS, TYPES, LINT, BUILD = CommandKind
@@ -44,8 +44,8 @@ TESTS, TYPES, LINT, BUILD = CommandKind
 
 @dataclass(frozen=True)
 class Piece:
-    """One command that a script comes down to. ``kind`` None: not a check, but it prepares something.
-    ``is_guessed``: nothing but the task's name says that it tests."""
+    """One command that a script runs. ``kind``: None for a command that is not a check but prepares
+    something. ``is_guessed``: only the task's name says that the command tests."""
 
     line: str
     folder: str
@@ -58,8 +58,9 @@ class Piece:
 
 @dataclass(frozen=True)
 class Place:
-    """What a script runs in. ``hint``: what the task that has it is for; None: not known. ``prefix``: what
-    comes before each line in its own shell: variables that aren't literal."""
+    """The state in which a script's lines run. ``hint``: the purpose of the task that has the script;
+    None if unknown. ``prefix``: shell text before each line, for variables whose values aren't
+    literal."""
 
     folder: str
     env: Mapping[str, str] = field(default_factory=dict)
@@ -69,7 +70,7 @@ class Place:
     prefix: str = ""
 
     def inside(self, source: str, hint: CommandKind | None, **changes: Any) -> "Place":
-        """Return the place of a task that a command here starts."""
+        """Return the place of a task that a command in this place starts."""
         chain = (
             (*self.chain, source) if source and source != "".join(self.chain[-1:]) else self.chain
         )
@@ -77,7 +78,8 @@ class Place:
 
 
 # fmt: off
-#: What starts a command and isn't shown by it, and the options of all of them whose value is the next word.
+#: Programs that start another command, and the options of all of them that take the next word as their
+#: value.
 _WRAPPERS = shell.words_of("""
     time nice ionice nohup exec command travis_retry retry winpty stdbuf timeout env cross-env
     cross-env-shell xvfb-run dbus-run-session nyc c8""")
@@ -94,7 +96,7 @@ _TASK_LISTS = shell.words_of("npm-run-all npm-run-all2 run-s run-p concurrently 
 _MEMBER_RUNNERS = shell.NPM_CLIENTS | shell.words_of("npx nx turbo lerna")
 #: Runners whose task is often named by a variable of CI.
 _READS_NAMES = shell.NPM_CLIENTS | shell.words_of("tox nox hatch poe pdm pipenv uv uvx poetry python make")
-#: Where a runner has its tasks.
+#: Path and keys of the table in which a runner has its tasks.
 _TABLES = {
     "poe": ("pyproject.toml", "tool", "poe", "tasks"), "pdm": ("pyproject.toml", "tool", "pdm", "scripts"),
     "pipenv": ("Pipfile", "scripts"),
@@ -115,7 +117,7 @@ _DELEGATES = re.compile(r"(?:^|\s)(?:tox|nox|hatch|poe|just|docker(?:-compose)?|
 _INSTALLS = re.compile(
     r"\b(?:pip3? install|(?:npm|pnpm|yarn) (?:ci|install|i)\b|(?:poetry|pdm|pipenv) (?:install|sync)"
     r"|uv (?:sync|pip|venv)|python3? -m venv|virtualenv|curl|wget|apt-get)")
-#: Filters by what changed since a commit, and what takes their place: the command then runs in all members.
+#: Filters by what changed since a commit, and their replacements: the command then runs in all members.
 _SINCE = (
     (re.compile(r"(?:--filter|-F)[= ](?:\"[^\"]*\[[^\"]*\"|'[^']*\[[^']*'|\S*\[\S*)"), "-r"),
     (re.compile(r"\bnx affected\b"), "nx run-many"),
@@ -133,49 +135,57 @@ _VARIANTS = re.compile(
 
 
 class Tasks:
-    """What the tasks of a repository come down to. What can't be read has no tasks."""
+    """The commands that a repository's tasks run. A file that can't be read has no tasks."""
 
     def __init__(self, repo: RepoContext) -> None:
         self.files, self._repo, self._looked_at = Files(repo), repo, 0
         self._members: dict[str, str] | None = None
 
     def _is_spent(self, place: Place) -> bool:
-        """Count one more thing that is looked at. Is it too much, or too deep?"""
+        """Count one more script, command or task. Return whether a limit of number or depth is exceeded."""
         self._looked_at += 1
         return self._looked_at > MAX_LOOKED_AT or place.depth > MAX_DEPTH
 
     # -- scripts and commands --------------------------------------------------------------------------
 
     def pieces(self, script: str, place: Place) -> list[Piece]:
-        """Return what a script comes down to, in order."""
-        found: list[Piece] = []
-        back = [place.folder]
+        """Return the commands that a script runs, in order."""
+        pieces: list[Piece] = []
+        previous_folders = [place.folder]
         for command in () if self._is_spent(place) else shell.split_script(script):
             words = command.words
             if self._is_spent(place):
                 break
             if words[:1] in (("cd",), ("pushd",), ("popd",)):
-                to = "-" if words[0] == "popd" else "".join(words[1:2])
-                folder = back.pop() if to == "-" and back else joined(place.folder, to)
+                target = "-" if words[0] == "popd" else "".join(words[1:2])
+                folder = (
+                    previous_folders.pop()
+                    if target == "-" and previous_folders
+                    else joined(place.folder, target)
+                )
                 if folder is None:
                     break
-                back.append(place.folder)
+                previous_folders.append(place.folder)
                 place = replace(place, folder=folder)
             elif words and (words[0] == "export" or all(map(_ASSIGNMENT.match, words))):
                 place = _exported(words, place)
             else:
-                pieces = self._command(command, place)
-                # In the background, only tests are waited for: the rest are servers.
-                found += [it for it in pieces if it.kind is TESTS or not command.is_background]
-        return _settled(found)
+                command_pieces = self._command(command, place)
+                # Keep only the tests of a background command: the others are servers.
+                pieces += [
+                    piece
+                    for piece in command_pieces
+                    if piece.kind is TESTS or not command.is_background
+                ]
+        return _settled(pieces)
 
     def _task(self, task: Task, place: Place) -> list[Piece]:
-        """Return what a task's lines come down to. ``place``: inside the task."""
+        """Return the commands that a task's lines run. ``place``: inside the task."""
         folder = joined(place.folder, task.folder)
         if self._is_spent(place) or folder is None:
             return []
         inside = replace(place, folder=folder, env={**place.env, **task.env})
-        return _settled([it for line in task.lines for it in self.pieces(line, inside)])
+        return _settled([piece for line in task.lines for piece in self.pieces(line, inside)])
 
     def _command(self, command: ShellCommand, place: Place) -> list[Piece]:
         if not command.words:
@@ -192,11 +202,11 @@ class Tasks:
         if script := _SHELL.fullmatch("\0".join(command.words)):
             return self.pieces(script[1], place.inside("", place.hint))
         readers = (self._from_table, self._wrapped, self._npm, self._python_runner, self._recipe)
-        found = (read(command, place) for read in (*readers, self._leaf))
-        return next(pieces for pieces in found if pieces is not None)
+        results = (read(command, place) for read in (*readers, self._leaf))
+        return next(pieces for pieces in results if pieces is not None)
 
     def _leaf(self, command: ShellCommand, place: Place) -> list[Piece]:
-        """Return a command that starts no known task, if it shows or prepares anything."""
+        """Return a command that starts no known task, if it checks or prepares anything."""
         command = _for_all(command)
         text, words = command.text, shell.bare(command.words)
         if not words or shell.needs_outside(text):
@@ -206,7 +216,7 @@ class Tasks:
         use = shell.script_kind(script) if use is None and script else use
         is_file = shell.INTERPRETERS.fullmatch(program(words[0])) and "node_modules" not in script
         if script and is_file and place.hint is TESTS and use in (LINT, TYPES):
-            use = None  # a script that a test task runs tests, whatever it is called
+            use = None  # a script that a test task runs tests, whatever its name
         if use in (None, TESTS) and (inner := self._shell_file(words, place)) is not None:
             return inner
         if program(words[0]) in ("tsc", "vue-tsc") and use is TYPES:
@@ -224,12 +234,13 @@ class Tasks:
             return [_piece(command, place, None)]
         if place.hint is BUILD and not _HOUSEKEEPING.match(text):
             return [_piece(command, place, BUILD)]
-        # A script of the repository is a test wherever a test task runs it: the task fails for it.
+        # A script of the repository that a test task runs is a test: the task fails if the script does.
         is_own = bool(script) and (path := joined(place.folder, script)) and self._repo.has(path)
         return [replace(_piece(command, place, TESTS), is_guessed=not is_own)] if is_task else []
 
     def _shell_file(self, words: tuple[str, ...], place: Place) -> list[Piece] | None:
-        """Return what a shell script of the repository comes down to; None: there is no such."""
+        """Return the commands of the shell script that a command runs; None if it runs none, or if the
+        script can't be reduced to commands that test."""
         is_shell = program(words[0]) in ("bash", "sh")
         words = words[shell.after_options(words, 1) :] if is_shell else words
         is_path = bool(words) and ("/" in words[0] or words[0].endswith(".sh"))
@@ -242,32 +253,36 @@ class Tasks:
             return []
         body = re.sub(r"\"?\$(?:@|\*|\{@\})\"?", lambda _: quoted(words[1:]), text)
         pieces = self.pieces(body, place.inside(path, shell.script_kind(path) or place.hint))
-        is_read = _tests(pieces) and not any("\n" in it.line for it in pieces if it.kind is TESTS)
+        is_read = _tests(pieces) and not any(
+            "\n" in piece.line for piece in pieces if piece.kind is TESTS
+        )
         return pieces if is_read and not re.search(r"\$\{?[1-9]", text) else None
 
     def _is_there(self, script: str, place: Place) -> bool:
-        """Is a script that a command runs tracked, or built? What another step writes is no test."""
+        """Return whether a command's script is tracked or built. A script that another step writes is
+        not a test."""
         is_file = re.fullmatch(r"[\w./-]+\.(?:py|[cm]?[jt]s|sh)", script)
         path = joined(place.folder, script) if is_file else None
         return path is None or bool(_BUILT.search(path)) or self._repo.has(path)
 
     def _of_compiler(self, words: Sequence[str], place: Place) -> CommandKind:
-        """A compiler that writes what tests then load is a build; one that doesn't checks types."""
-        named = _value(words, ("-p", "--project"), "tsconfig.json")
-        named = named if named.endswith(".json") else f"{named}/tsconfig.json"
-        path = in_folder(place.folder, named)
+        """Return BUILD for a compiler that writes what tests then load, TYPES for one that only checks
+        types."""
+        config = _value(words, ("-p", "--project"), "tsconfig.json")
+        config = config if config.endswith(".json") else f"{config}/tsconfig.json"
+        path = in_folder(place.folder, config)
         is_check = "--noEmit" in words or self.files.parsed(_WRITES_NOTHING.search, path)
         return TYPES if is_check else BUILD
 
     def _wrapped(self, command: ShellCommand, place: Place) -> list[Piece] | None:
-        """Return what a wrapper runs comes down to; None: it isn't one."""
-        words, name, at, by = command.words, program(command.words[0]), 0, ""
+        """Return the commands that a wrapper runs; None if the command isn't a wrapper."""
+        words, name, at, replacement = command.words, program(command.words[0]), 0, ""
         run = shell.after_options(words, 1, _VALUED)
         if name in _RUN_IN_ENVIRONMENT and words[run : run + 1] == ("run",):
             at = shell.after_options(words, run + 1, _VALUED)
             folder = _value(words[1:at], ("--directory", "--project"), ".")
             place = replace(place, folder=joined(place.folder, folder) or place.folder)
-            by = "python" if words[at:] and words[at].endswith(".py") else ""
+            replacement = "python" if words[at:] and words[at].endswith(".py") else ""
         elif name in ("uvx", "pipx"):
             is_run = words[run : run + 1] == ("run",)
             at = shell.after_options(words, run + 1, _VALUED) if is_run else run
@@ -275,8 +290,8 @@ class Tasks:
         elif name in _WRAPPERS and shell.use_of(words) != "noise":
             at = run + (name == "timeout")
         else:
-            at, by = _measured(words)
-        return self._command(command.after(at, by), place) if 0 < at < len(words) else None
+            at, replacement = _measured(words)
+        return self._command(command.after(at, replacement), place) if 0 < at < len(words) else None
 
     # -- npm, yarn, pnpm, bun --------------------------------------------------------------------------
 
@@ -300,62 +315,69 @@ class Tasks:
         elif call.is_everywhere:
             kind = task_kind(call.script)
             return [_piece(command, place, kind)] if kind else []
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         for folder in filter(None, folders):
-            there = replace(place, folder=folder)
+            member_place = replace(place, folder=folder)
             if len(folders) > 1 and call.script not in self._scripts(folder):
                 continue  # a filter names more members than have the script
             if call.script in self._scripts(folder):
-                found += self._script(call.script, call.arguments, there)
+                pieces += self._script(call.script, call.arguments, member_place)
             elif call.is_binary and re.search(r"[/.]", call.script):
-                found += self._leaf(command, there)
+                pieces += self._leaf(command, member_place)
             elif call.is_binary:
                 line = f"{call.script} {call.arguments}".strip()
-                found += self._command(shell.simple(line), there)
-        return found
+                pieces += self._command(shell.simple(line), member_place)
+        return pieces
 
     def _script(self, name: str, arguments: str, place: Place) -> list[Piece]:
-        """Return what a script of package.json comes down to, with those that a client runs around it."""
-        scripts, found = self._scripts(place.folder), []
+        """Return the commands of a script of package.json and of those that a client runs before and
+        after it."""
+        scripts, pieces = self._scripts(place.folder), []
         source = f"{in_folder(place.folder, 'package.json')}, script {name}"
         kind = task_kind(name)
-        for part, hint in ((f"pre{name}", BUILD), (name, kind), (f"post{name}", kind)):
-            if text := scripts.get(part, ""):
-                line = f"{text} {arguments}".strip() if part == name else text
-                found += self._task(Task(part, (line,)), place.inside(source, hint))
-        return found
+        for script, hint in ((f"pre{name}", BUILD), (name, kind), (f"post{name}", kind)):
+            if text := scripts.get(script, ""):
+                line = f"{text} {arguments}".strip() if script == name else text
+                pieces += self._task(Task(script, (line,)), place.inside(source, hint))
+        return pieces
 
     def _listed(self, words: Sequence[str], place: Place) -> list[Piece]:
-        """Return what npm-run-all, run-s, run-p and concurrently come down to."""
-        found: list[Piece] = []
-        for word in (it for it in words[1:] if it.strip() and not it.startswith("-")):
-            called = re.sub(r"^(?:npm|yarn|pnpm|bun|node):", "", word)
+        """Return the commands that npm-run-all, run-s, run-p and concurrently run."""
+        pieces: list[Piece] = []
+        for word in (
+            argument for argument in words[1:] if argument.strip() and not argument.startswith("-")
+        ):
+            call = re.sub(r"^(?:npm|yarn|pnpm|bun|node):", "", word)
             inside = place.inside("", place.hint)
-            if called == word and program(words[0]) in ("concurrently", "conc"):
-                found += self.pieces(word, inside)
+            if call == word and program(words[0]) in ("concurrently", "conc"):
+                pieces += self.pieces(word, inside)
                 continue
-            name, _, arguments = called.partition(" ")
+            name, _, arguments = call.partition(" ")
             pattern = re.sub(r"\(!.*\)$", "", name.replace(":**", ":*"))
             for script in self._scripts(place.folder):
                 if fnmatch.fnmatchcase(script, pattern) and not self._is_spent(place):
-                    found += self._script(script, arguments.removeprefix("-- "), inside)
-        return found
+                    pieces += self._script(script, arguments.removeprefix("-- "), inside)
+        return pieces
 
     def _folders_of(self, filters: Sequence[str]) -> list[str | None]:
-        """Return the folders of members that filters name; those that aren't found are left out."""
+        """Return the folders of the members that filters name, leaving out filters that match no member."""
         if self._members is None:
-            paths = [it for it in self._repo.tracked_files if it.endswith("package.json")]
-            paths = [it for it in paths if not _ASIDE.search(it)][:MAX_MEMBERS]
-            names = [str(self.files.json(it).get("name")) for it in paths]
+            paths = [path for path in self._repo.tracked_files if path.endswith("package.json")]
+            paths = [path for path in paths if not _ASIDE.search(path)][:MAX_MEMBERS]
+            names = [str(self.files.json(path).get("name")) for path in paths]
             self._members = dict(
-                zip([posixpath.dirname(it) or "." for it in paths], names, strict=True)
+                zip([posixpath.dirname(path) or "." for path in paths], names, strict=True)
             )
-        found: dict[str | None, None] = {}
-        for wanted in (it.strip("./^{}") for it in filters if not re.match(r"!|.*\[", it)):
+        folders: dict[str | None, None] = {}
+        for wanted in (
+            name_filter.strip("./^{}")
+            for name_filter in filters
+            if not re.match(r"!|.*\[", name_filter)
+        ):
             for folder, name in self._members.items():
                 is_named = fnmatch.fnmatchcase(name, wanted) or name.rpartition("/")[2] == wanted
-                found |= {folder: None} if is_named or folder == wanted else {}
-        return list(found)
+                folders |= {folder: None} if is_named or folder == wanted else {}
+        return list(folders)
 
     # -- poe, pdm, Pipenv; tox, nox, hatch -------------------------------------------------------------
 
@@ -363,7 +385,8 @@ class Tasks:
         return mapping(dig(self.files.toml(in_folder(folder, file)), *keys))
 
     def _from_table(self, command: ShellCommand, place: Place) -> list[Piece] | None:
-        """Return what ``poe NAME``, ``pdm run NAME`` and their like come down to; None: no such task."""
+        """Return the commands that ``poe NAME``, ``pdm run NAME`` and similar calls run; None: no such
+        task."""
         words = command.words[1:] if command.words[:2] == ("poetry", "poe") else command.words
         tool = program(words[0])
         if tool not in _TABLES:
@@ -379,7 +402,8 @@ class Tasks:
     def _tabled(
         self, table: Mapping[str, Any], words: Sequence[str], run: str, inside: Place
     ) -> list[Piece]:
-        """Return what a task of a table comes down to. ``run``: what starts another one of the table."""
+        """Return the commands that a task of a table runs. ``run``: text that starts another task of
+        the table."""
         name, arguments = words[0], quoted(words[1:])
 
         def lines(part: Any, is_reference: bool) -> Iterator[str]:
@@ -387,21 +411,21 @@ class Tasks:
                 part = re.sub(r"^[-!]\s+", "", part)
                 is_task = is_reference and part.split()[0] in table.keys() - {name}
                 yield _filled(f"{run}{part}" if is_task else part, arguments, inside.env)
-            for it in items(part):
-                yield from lines(it, True)
+            for value in items(part):
+                yield from lines(value, True)
             for key in ("cmd", "shell", "ref", "sequence", "composite", "parallel"):
-                if it := mapping(part).get(key):
+                if value := mapping(part).get(key):
                     is_text = key in ("cmd", "shell")
                     yield from lines(
-                        quoted(items(it)) if is_text and items(it) else it, not is_text
+                        quoted(items(value)) if is_text and items(value) else value, not is_text
                     )
 
-        found = [*lines(table[name], run.startswith("hatch"))]
-        if len(found) == 1 and arguments not in found[0]:
-            found = [f"{found[0]} {arguments}"]
+        task_lines = [*lines(table[name], run.startswith("hatch"))]
+        if len(task_lines) == 1 and arguments not in task_lines[0]:
+            task_lines = [f"{task_lines[0]} {arguments}"]
         task = mapping(table[name])
         folder = str(task.get("cwd") or task.get("working_dir") or ".")
-        return self._task(Task(name, tuple(found), folder, texts(task.get("env"))), inside)
+        return self._task(Task(name, tuple(task_lines), folder, texts(task.get("env"))), inside)
 
     def _python_runner(self, command: ShellCommand, place: Place) -> list[Piece] | None:
         module = re.match(r"python[\d.]* -m (tox|nox|hatch)(?: |$)", " ".join(command.words[:3]))
@@ -421,20 +445,22 @@ class Tasks:
         names = names if names and names != ["ALL"] else task_files.by_preference(tox.names)
         factors = {part for factor in _values(words, ("-f",)) for part in re.split(r"[,-]", factor)}
         names = [name for name in names if factors.issubset(name.split("-"))] or names
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         for name in names[:MAX_TOX_ENVS_READ]:
             task = tox.task(name, posargs, place.env)
             is_python = any(map(task_files.PYTHON_FACTOR.fullmatch, name.split("-")))
             hint = task_kind(name) or (TESTS if is_python else None)
             inside = place.inside(f"{in_folder(place.folder, tox.file)} {task.name}", hint)
-            folder = task.folder if joined(place.folder, task.folder) else "."  # one of tox's own
-            pieces = self._task(replace(task, folder=folder), inside)
-            if wanted != [""] or not (_tests(pieces) and _tests(found)):  # one release suffices
-                found += pieces
-        return found
+            # A folder outside of the repository is one that tox makes.
+            folder = task.folder if joined(place.folder, task.folder) else "."
+            env_pieces = self._task(replace(task, folder=folder), inside)
+            # If no environment was named, one release of Python suffices.
+            if wanted != [""] or not (_tests(env_pieces) and _tests(pieces)):
+                pieces += env_pieces
+        return pieces
 
-    def _tox_config(self, folder: str, *named: str) -> Tox | None:
-        for file in named or ("tox.ini", "setup.cfg"):
+    def _tox_config(self, folder: str, *files: str) -> Tox | None:
+        for file in files or ("tox.ini", "setup.cfg"):
             sections = self.files.parsed(task_files.ini_sections, in_folder(folder, file))
             if sections and (file != "setup.cfg" or "tox:tox" in sections):
                 return Tox.of_ini(file, sections)
@@ -452,17 +478,17 @@ class Tasks:
         sessions = task_files.nox_sessions(self.files.text(path), posargs)
         self._looked_at += sum(map(len, sessions.values()))
         wanted = _values(words, ("-s", "--session", "--sessions", "-e"), is_list=True)
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         for name in (re.sub(r"\(.*\)$", "", name) for name in wanted or [""]):
             for run in sessions.get(name) or sessions.get(re.sub(r"-[\w.]+$", "", name), ()):
                 inside = place.inside(f"{path}, session {run.name}", task_kind(run.name))
-                found += self._task(run, inside)
-        return _settled(found)
+                pieces += self._task(run, inside)
+        return _settled(pieces)
 
     def _hatch_envs(self, folder: str) -> tuple[str, dict[str, Any]]:
-        own = self._table(folder, "hatch.toml", "envs")
-        file = "hatch.toml" if own else "pyproject.toml"
-        return file, own or self._table(folder, file, "tool", "hatch", "envs")
+        envs = self._table(folder, "hatch.toml", "envs")
+        file = "hatch.toml" if envs else "pyproject.toml"
+        return file, envs or self._table(folder, file, "tool", "hatch", "envs")
 
     def _hatch(self, words: tuple[str, ...], place: Place) -> list[Piece] | None:
         env = _value(words, ("-e", "--env"), "default")
@@ -471,27 +497,33 @@ class Tasks:
         if words[at : at + 2] == ("env", "run"):
             verb, rest = ("run",), _split_at_dashes(rest)[1]
         if verb == ("test",):
-            rest = tuple(it for it in rest if not re.fullmatch(r"-[acpri]|--|--all|--cover", it))
+            rest = tuple(
+                word for word in rest if not re.fullmatch(r"-[acpri]|--|--all|--cover", word)
+            )
             return self._hatch_script("hatch-test", ("run", *rest), place)
-        rest = tuple(it for it in rest if not re.match(r"[+-]\w+=", it))
+        rest = tuple(word for word in rest if not re.match(r"[+-]\w+=", word))
         rest = rest[shell.after_options(rest, 0) :]
         if verb != ("run",) or not rest:
             return None
-        named, colon, script = rest[0].partition(":")
-        return self._hatch_script(named if colon else env, (script or named, *rest[1:]), place)
+        env_or_script, colon, script = rest[0].partition(":")
+        return self._hatch_script(
+            env_or_script if colon else env, (script or env_or_script, *rest[1:]), place
+        )
 
     def _hatch_script(self, env: str, words: Sequence[str], place: Place) -> list[Piece]:
         file, table = self._hatch_envs(place.folder)
         scripts: dict[str, Any] = {}
         variables = dict(place.env)
-        for own in _lineage(table, env):
-            scripts |= mapping(own.get("scripts"))
+        for env_table in _lineage(table, env):
+            scripts |= mapping(env_table.get("scripts"))
             variables |= {
-                it: text for it, text in texts(own.get("env-vars")).items() if "{" not in text
+                name: text
+                for name, text in texts(env_table.get("env-vars")).items()
+                if "{" not in text
             }
         if env == "hatch-test":
-            usual = items(mapping(table.get(env)).get("default-args")) or ["tests"]
-            scripts.setdefault("run", f"pytest {{args:{quoted(usual)}}}")
+            default_args = items(mapping(table.get(env)).get("default-args")) or ["tests"]
+            scripts.setdefault("run", f"pytest {{args:{quoted(default_args)}}}")
         if words[0] not in scripts:
             return self.pieces(quoted(words), place.inside("", place.hint, env=variables))
         source = f"{in_folder(place.folder, file)} [envs.{env}], script {words[0]}"
@@ -509,68 +541,75 @@ class Tasks:
     def _recipe(self, command: ShellCommand, place: Place) -> list[Piece] | None:
         words, name = command.words, program(command.words[0])
         if name == "just":
-            recipe, given = "".join(words[1:2]), quoted(words[2:])
+            recipe, arguments = "".join(words[1:2]), quoted(words[2:])
             path, recipes = self._recipes("just", place.folder)
-            put_in = re.compile(r"\{\{\s*\*?\w+\s*\}\}")
-            lines = [put_in.sub(lambda _: given, it) for it in recipes.get(recipe, ())]
+            placeholder = re.compile(r"\{\{\s*\*?\w+\s*\}\}")
+            lines = [placeholder.sub(lambda _: arguments, line) for line in recipes.get(recipe, ())]
             inside = place.inside(f"{path}, recipe {recipe}", task_kind(recipe))
             return self._task(Task(recipe, tuple(lines)), inside)
         folder = joined(place.folder, _value(words[1:], ("-C", "--directory"), "."))
         if name not in ("make", "gmake") or folder is None:
             return None if folder else []
         path, recipes = self._recipes("make", folder)
-        valued = re.compile(r"-[CfoI]|--directory|--file|--makefile|-[jl](?=\0\d+$)")
-        named = [it for before, it in pairwise(words) if not valued.match(f"{before}\0{it}")]
-        targets = [it for it in named if not re.match(r"-|\w+=", it)] or [*recipes][:1]
-        found: list[Piece] = []
+        takes_value = re.compile(r"-[CfoI]|--directory|--file|--makefile|-[jl](?=\0\d+$)")
+        operands = [
+            word for before, word in pairwise(words) if not takes_value.match(f"{before}\0{word}")
+        ]
+        targets = [word for word in operands if not re.match(r"-|\w+=", word)] or [*recipes][:1]
+        pieces: list[Piece] = []
         for target in targets:
-            kept = [it for it in words if it == target or it not in targets]
-            one = f"{quoted(kept)} {command.rest(len(words))}" if targets[1:] else command.text
+            call_words = [word for word in words if word == target or word not in targets]
+            call = (
+                f"{quoted(call_words)} {command.rest(len(words))}" if targets[1:] else command.text
+            )
             rule = Task(f"{path}, target {target}", tuple(recipes.get(target, ())), folder)
-            found += self._target(shell.simple(one.strip()), rule, task_kind(target), place)
-        return found
+            pieces += self._target(shell.simple(call.strip()), rule, task_kind(target), place)
+        return pieces
 
     def _target(
         self, command: ShellCommand, rule: Task, hint: CommandKind | None, place: Place
     ) -> list[Piece]:
-        """Return a call of make, or what its lines come down to if they install or only delegate."""
+        """Return a call of make, or the commands of its lines if they install or only delegate."""
         inside = place.inside(rule.name, hint)
         pieces = self._task(replace(rule, folder="."), replace(inside, folder=rule.folder))
-        commands = [it for line in rule.lines for it in shell.split_script(line)[:1]]
-        working = [it for it in commands if shell.use_of(it.words) != "noise"]
-        working = [it for it in working if not shell.needs_outside(it.text)]
+        commands = [command for line in rule.lines for command in shell.split_script(line)[:1]]
+        working = [command for command in commands if shell.use_of(command.words) != "noise"]
+        working = [command for command in working if not shell.needs_outside(command.text)]
         is_unknown = hint is None or any(map(shell.needs_outside, rule.lines))
         if not commands or (not pieces and is_unknown):
             return []
-        delegates = all(_DELEGATES.search(it.text) for it in working)
+        delegates = all(_DELEGATES.search(command.text) for command in working)
         delegates = delegates or any(map(_INSTALLS.search, rule.lines))
         if pieces and delegates and not any("$(" in piece.line for piece in pieces):
             return pieces
-        kinds = [it for it in CommandKind if any(piece.kind is it for piece in pieces)]
+        kinds = [kind for kind in CommandKind if any(piece.kind is kind for piece in pieces)]
         is_named = not pieces or (hint is TESTS and len(working) > len(pieces))
-        made = _piece(command, inside, hint if is_named else next(iter(kinds), None))
-        runtimes = [it.runtime for it in pieces if it.kind is made.kind and it.runtime]
-        return [replace(made, runtime=next(iter(runtimes), made.runtime))]
+        call = _piece(command, inside, hint if is_named else next(iter(kinds), None))
+        runtimes = [piece.runtime for piece in pieces if piece.kind is call.kind and piece.runtime]
+        return [replace(call, runtime=next(iter(runtimes), call.runtime))]
 
     # -- what a folder offers --------------------------------------------------------------------------
 
     def own(self, folder: str) -> Iterator[list[Piece]]:
-        """Yield what each task that tests a folder comes down to: tox, nox, hatch, poe, pdm, make, just,
+        """Yield the commands of each task that tests a folder: tox, nox, hatch, poe, pdm, make, just,
         package.json, manage.py."""
         place = Place(folder)
         yield self._tox((), place)
         pieces = self._nox((), place)
-        named = ("-s", "test", "tests", "unit", "pytest")
-        yield pieces if _tests(pieces) else self._nox(named, place)
+        test_sessions = ("-s", "test", "tests", "unit", "pytest")
+        yield pieces if _tests(pieces) else self._nox(test_sessions, place)
         envs = self._hatch_envs(folder)[1]
-        for env in sorted(envs, key=lambda it: (task_kind(it) is not TESTS, it != "default")):
+        for env in sorted(envs, key=lambda env: (task_kind(env) is not TESTS, env != "default")):
             for name in _test_names(mapping(mapping(envs[env]).get("scripts"))):
                 if task_kind(env) in (None, TESTS):
                     yield self._hatch_script(env, [name], place)
         if "hatch-test" in envs:
             yield self._hatch_script("hatch-test", ["run"], place)
         tables = [(tool, self._table(folder, *keys)) for tool, keys in _TABLES.items()]
-        for tool, tasks in (*tables, *((it, self._recipes(it, folder)[1]) for it in _RECIPES)):
+        for tool, tasks in (
+            *tables,
+            *((tool, self._recipes(tool, folder)[1]) for tool in _RECIPES),
+        ):
             for name in _test_names(tasks):
                 run = f"{tool} run {name}" if tool in ("pdm", "pipenv") else f"{tool} {name}"
                 yield self._command(shell.simple(run), place)
@@ -583,20 +622,26 @@ class Tasks:
 
 
 def _test_names(tasks: Iterable[str]) -> list[str]:
-    """Return the tasks that test by their names, the likeliest first: one that is named plainly, or all."""
+    """Return the tasks that test by their names, the likeliest first: one with a plain name, or all."""
     best = [name for name in tasks if _BEST_NAMES.fullmatch(name.lower())]
     best.sort(key=lambda name: (name not in ("test", "tests"), len(name)))
     if best:
         return best[:1] if best[0] in ("test", "tests") else best[:2]
-    others = [name for name in tasks if task_kind(name) is TESTS]
-    return sorted(others, key=lambda name: bool(_OTHER_NAMES.search(name)))[:3]
+    test_tasks = [name for name in tasks if task_kind(name) is TESTS]
+    return sorted(test_tasks, key=lambda name: bool(_OTHER_NAMES.search(name)))[:3]
 
 
 def _other_suites(scripts: Iterable[str]) -> list[str]:
-    """Return the scripts of suites beside ``test``, which may find no test of its own (new Nest projects
-    have a ``test:e2e`` alone); not its variants, which watch, debug or measure."""
-    names = [it for it in scripts if re.match(r"tests?[:_-]", it) and task_kind(it) is TESTS]
-    return [it for it in names if "test" in scripts and not _VARIANTS.search(it)][:MAX_OTHER_SUITES]
+    """Return the scripts of suites next to ``test``, which may contain no test itself (new Nest projects
+    have only a ``test:e2e``); not its variants, which watch, debug or measure."""
+    names = [
+        script
+        for script in scripts
+        if re.match(r"tests?[:_-]", script) and task_kind(script) is TESTS
+    ]
+    return [script for script in names if "test" in scripts and not _VARIANTS.search(script)][
+        :MAX_OTHER_SUITES
+    ]
 
 
 # -- pieces and words --------------------------------------------------------------------------------------
@@ -614,41 +659,44 @@ def _tests(pieces: Iterable[Piece]) -> bool:
 
 
 def _settled(pieces: list[Piece]) -> list[Piece]:
-    """Return a task's pieces. One that only the task's name makes a test prepares those that are known to
-    test and come later; behind them it is a test too: the task fails for it."""
-    known = [at for at, it in enumerate(pieces) if it.kind is TESTS and not it.is_guessed]
+    """Return a task's pieces, with guessed ones decided if others are known to test. A guessed piece before
+    the first known test prepares it; one after it is a test too, since the task fails if the piece does."""
+    test_indices = [
+        at for at, piece in enumerate(pieces) if piece.kind is TESTS and not piece.is_guessed
+    ]
     return [
-        replace(piece, kind=None if at < known[0] else TESTS, is_guessed=False)
-        if piece.is_guessed and known
+        replace(piece, kind=None if at < test_indices[0] else TESTS, is_guessed=False)
+        if piece.is_guessed and test_indices
         else piece
         for at, piece in enumerate(pieces)
     ]
 
 
-#: Options by which a machine of CI takes its share of the tests, and the one that only such a share has.
+#: Options that select one CI machine's share of the tests, and an option that selects only with
+#: ``--splits``.
 _SHARE = re.compile(r"(?<=\s)--(?:shard|splits|shard-id|num-shards)(?:=|\s)\S+ ?")
 _GROUP = re.compile(r"(?<=\s)--group(?:=|\s)\S+ ?")
 
 
 def _whole(command: ShellCommand) -> ShellCommand:
-    """Return a test command for all tests, not for one machine's share of them."""
+    """Return a test command without options that select one machine's share of the tests."""
     text = _SHARE.sub("", command.text)
     text = _GROUP.sub("", text) if "--splits" in command.text else text
     return shell.simple(text.strip()) if text != command.text else command
 
 
 def _expanded(text: str, env: Mapping[str, str]) -> str:
-    """Return a text with ``$NAME`` and ``${NAME}`` replaced, of variables that are one plain word."""
+    """Return a text with ``$NAME`` and ``${NAME}`` replaced if the variable's value is one plain word."""
 
     def value(match: re.Match[str]) -> str:
-        known = env.get(match[1] or match[2], "\0")
-        return known if re.fullmatch(r"[\w.,:/()+-]*", known) else match[0]
+        text = env.get(match[1] or match[2], "\0")
+        return text if re.fullmatch(r"[\w.,:/()+-]*", text) else match[0]
 
     return re.sub(r"\$(?:\{(\w+)\}|(\w+))", value, text)
 
 
 def _exported(words: Sequence[str], place: Place) -> Place:
-    """Return the place after an assignment: literal values in its variables, others before each line."""
+    """Return the place after an assignment: literal values are in its variables, others in its prefix."""
     env, prefix = dict(place.env), place.prefix
     for name, equals, value in (word.partition("=") for word in words):
         if equals and not re.search(r"[$`]", value):
@@ -659,7 +707,7 @@ def _exported(words: Sequence[str], place: Place) -> Place:
 
 
 def _without_assignments(command: ShellCommand, place: Place) -> tuple[ShellCommand, Place]:
-    """Return a command without assignments before it, and the place with them."""
+    """Return a command without the assignments in front of it, and the place with them."""
     words, at, env, prefix = command.words, 0, dict(place.env), place.prefix
     if program(words[0]) in ("env", "cross-env", "cross-env-shell"):
         at = shell.after_options(words, 1, frozenset(("-u",)))
@@ -677,7 +725,7 @@ def _without_assignments(command: ShellCommand, place: Place) -> tuple[ShellComm
 
 
 def _measured(words: tuple[str, ...]) -> tuple[int, str]:
-    """Return how many words of ``coverage run …`` are replaced, and by what; 0: it isn't that."""
+    """Return how many words of ``coverage run …`` to replace, and by what; 0 for another command."""
     at, python = 0, "python"
     if re.fullmatch(r"python[\d.]*", program(words[0])) and "-m" in words:
         at, python = words.index("-m") + 1, quoted(words[: words.index("-m")])
@@ -690,17 +738,17 @@ def _measured(words: tuple[str, ...]) -> tuple[int, str]:
 
 
 def _for_all(command: ShellCommand) -> ShellCommand:
-    """Return a monorepo's command without filters by what changed: it then runs in all members."""
+    """Return a monorepo's command without filters by what changed, so that it runs in all members."""
     text = command.text
     is_for_members = program("".join(command.words[:1])) in _MEMBER_RUNNERS
-    for pattern, by in _SINCE if is_for_members else ():
-        text = pattern.sub("" if by == "-r" and "turbo" in text else by, text)
+    for pattern, replacement in _SINCE if is_for_members else ():
+        text = pattern.sub("" if replacement == "-r" and "turbo" in text else replacement, text)
     return shell.simple(text.strip()) if text != command.text else command
 
 
 @dataclass
 class _NpmCall:
-    """What a client of npm runs: a script, or a program that is installed."""
+    """The script, or the installed program, that a call of an npm client runs."""
 
     script: str = ""
     arguments: str = ""
@@ -711,7 +759,7 @@ class _NpmCall:
 
 
 def _npm_call(command: ShellCommand) -> _NpmCall | None:
-    """Return what a client's command runs; None: nothing of the project's."""
+    """Return what a client's command runs; None if that is nothing of the project's."""
     words, client, call = command.words, program(command.words[0]), _NpmCall()
     verb, at, extra = "", 1, list[str]()
     while at < len(words):
@@ -749,13 +797,13 @@ def _npm_call(command: ShellCommand) -> _NpmCall | None:
                 break
     if client == "npm" and not verb:
         call.script = "test" if call.script in ("test", "t", "tst") else ""
-    is_own = not verb and (
+    is_client_verb = not verb and (
         call.script in shell.CLIENT_VERBS or (client, call.script) == ("bun", "test")
     )
-    rest = command.rest(at) if at < len(words) else ""  # without "|| true" behind a bare call
+    rest = command.rest(at) if at < len(words) else ""  # without "|| true" after a bare call
     call.arguments = f"{quoted(extra)} {re.sub(r'^-- ', '', rest)}".strip()
     call.is_binary = verb == "exec" or client != "npm"
-    return call if call.script and not is_own else None
+    return call if call.script and not is_client_verb else None
 
 
 def _split_at_dashes(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -763,32 +811,33 @@ def _split_at_dashes(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str
     return words[:at], words[at + 1 :]
 
 
-def _value(words: Sequence[str], names: Sequence[str], usual: str) -> str:
-    return next(iter(_values(words, names)), usual)
+def _value(words: Sequence[str], names: Sequence[str], default: str) -> str:
+    return next(iter(_values(words, names)), default)
 
 
 def _values(words: Sequence[str], names: Sequence[str], *, is_list: bool = False) -> list[str]:
-    """Return an option's values: ``-e a``, ``-ea``, ``--env a``, ``--env=a``; of a list all that follow."""
-    found: list[str] = []
+    """Return an option's values: ``-e a``, ``-ea``, ``--env a``, ``--env=a``. If it is a list, all that
+    follow."""
+    values: list[str] = []
     is_open = False
     for word in words:
         if is_open and not word.startswith("-"):
-            found.append(word)
+            values.append(word)
             is_open = is_list
             continue
         is_open = word in names
         for name in names if not is_open else ():
             is_long = name.startswith("--")
             if word.startswith(name + "=" * is_long) and word.startswith("--") is is_long:
-                found.append(word.removeprefix(name).removeprefix("="))
-    return found
+                values.append(word.removeprefix(name).removeprefix("="))
+    return values
 
 
 def _filled(text: str, arguments: str, env: Mapping[str, str]) -> str:
     """Return a line of hatch or pdm with ``{args:usual}``, ``{env:NAME:usual}`` and the like replaced."""
     text = re.sub(r"\{args(?::([^{}]*))?\}", lambda match: arguments or match[1] or "", text)
-    known = re.compile(r"\{env:(\w+)(?::([^{}]*))?\}")
-    text = known.sub(lambda match: env.get(match[1], match[2] or ""), text)
+    variable = re.compile(r"\{env:(\w+)(?::([^{}]*))?\}")
+    text = variable.sub(lambda match: env.get(match[1], match[2] or ""), text)
     return re.sub(r"\{(?:matrix|verbosity|home)[^{}]*\}", "", re.sub(r"\{root[^{}]*\}", ".", text))
 
 
@@ -797,4 +846,4 @@ def _lineage(table: Mapping[str, Any], env: str) -> list[dict[str, Any]]:
     chain = [env]
     while len(chain) < 10 and not dig(table, chain[0], "detached"):
         chain.insert(0, str(dig(table, chain[0], "template") or "default"))
-    return [mapping(table.get(it)) for it in chain]
+    return [mapping(table.get(name)) for name in chain]

@@ -1,4 +1,5 @@
-"""How a project says that it is tested: the commands of its CI, its task runners and its scripts.
+"""Finder of the commands by which a project tests itself: those of its CI, its task runners and its
+scripts.
 
 They are read and never run here. A gate runs them in the sandbox, in the order in which they are found, and
 takes the first that runs tests at the base commit (ADR-0116).
@@ -23,20 +24,20 @@ __all__ = ["CommandKind", "TestCommand", "lines_of_ci", "own_commands", "suites_
 
 MAX_COMMANDS = 60  # of one job or script: a matrix of twelve suites has about 50
 MAX_LISTED = 240  # that are returned: a gate tries a few jobs, and a person reads the list
-MAX_BEFORE = 12  # commands before one: more than that is no preparation of tests
+MAX_BEFORE = 12  # commands before one: more than that is not a preparation of tests
 
 
 @dataclass(frozen=True)
 class TestCommand:
     """One command by which a project tests itself.
 
-    ``line``: for a shell, in ``folder`` of the repository ("." is the root). ``source``: the place of it,
-    for people: ``.github/workflows/ci.yml, job test, step "Run tests"``. ``env``: variables with literal
-    values that the source sets. ``before``: what the source runs before it in the same place and tests need
-    (a build, generated code); no check-outs, installs or set-ups of tools. ``services``: what it starts
-    beside the tests, by its usual name (``postgres``, ``redis``). ``group``: the job or script that runs
-    it; commands of one group are parts of one suite. ``runtime``: ``python`` or ``node``, or "" if unknown.
-    ``is_of_ci``: its CI runs it.
+    ``line``: for a shell, in ``folder`` of the repository ("." is the root). ``source``: where it was
+    found, for people: ``.github/workflows/ci.yml, job test, step "Run tests"``. ``env``: variables with
+    literal values that the source sets. ``before``: what the source runs before it in the same folder
+    and tests need (a build, generated code); no check-outs, installs or set-ups of tools. ``services``:
+    what it starts next to the tests, by its usual name (``postgres``, ``redis``). ``group``: the job or
+    script that runs it; commands of one group are parts of one suite. ``runtime``: ``python`` or
+    ``node``, or "" if unknown. ``is_of_ci``: whether the project's CI runs it.
     """
 
     __test__: ClassVar[bool] = False  # pytest would take it for tests
@@ -56,35 +57,35 @@ class TestCommand:
 def own_commands(
     repo: RepoContext, folder: str, stated: Sequence[str] = ()
 ) -> tuple[TestCommand, ...]:
-    """Return the commands that concern a project folder, the best source first; empty: none is stated.
+    """Return the commands that concern a project folder, the best source first; empty if there are none.
 
-    ``stated``: what the user says (``--test-command``, configuration), which comes first. Then CI, task
+    ``stated``: what the user states (``--test-command``, configuration), which comes first. Then CI, task
     runners, package.json and manage.py. If none of the folder's own commands tests, those of a folder above
     count, and for a root those of its members. What can't be read is left out.
     """
     source = "--test-command"
-    given = [
+    stated_commands = [
         TestCommand(line, source, folder, group=source, runtime=runtime_of(line)) for line in stated
     ]
-    found: tuple[TestCommand, ...] = repo.once(
+    project_commands: tuple[TestCommand, ...] = repo.once(
         ("own_commands", folder), lambda: _Finder(repo, folder).commands()
     )
-    return (*given, *found)
+    return (*stated_commands, *project_commands)
 
 
 def suites_of(
     commands: Iterable[TestCommand], folder: str, runtime: str, root: str = "."
 ) -> list[tuple[TestCommand, ...]]:
-    """Return the commands that test a folder's project with a runtime, or an unknown one, by the job or
-    script that runs them: the commands of one are parts of one suite. One of a folder above tests another
-    project, unless it names this folder. ``root``: the folder that those above it concern too."""
-    named = re.compile(rf"(?:^|[\s='\"(]|\./){re.escape(folder)}(?:[/\s'\")]|$)")
+    """Return the commands that test a folder's project with a runtime, or an unknown one, grouped by
+    the job or script that runs them: each group is one suite. A command of a folder above tests another
+    project, unless it names this folder. ``root``: a folder for which all commands count."""
+    names_folder = re.compile(rf"(?:^|[\s='\"(]|\./){re.escape(folder)}(?:[/\s'\")]|$)")
     groups: dict[object, list[TestCommand]] = {}
-    for number, one in enumerate(commands):
-        is_here = folder == root or PurePosixPath(one.folder).is_relative_to(folder)
-        is_test = one.kind is CommandKind.TESTS and one.runtime in ("", runtime)
-        if is_test and (is_here or named.search(one.line)):
-            groups.setdefault(one.group or number, []).append(one)
+    for number, command in enumerate(commands):
+        is_here = folder == root or PurePosixPath(command.folder).is_relative_to(folder)
+        is_test = command.kind is CommandKind.TESTS and command.runtime in ("", runtime)
+        if is_test and (is_here or names_folder.search(command.line)):
+            groups.setdefault(command.group or number, []).append(command)
     return [tuple(group) for group in groups.values()]
 
 
@@ -93,25 +94,27 @@ CHECKS = (CommandKind.LINT, CommandKind.TYPES)
 
 
 def is_of_script(command: TestCommand, script: str) -> bool:
-    """Is a command a part of a package.json's script, whatever starts that?"""
-    return any(it.endswith(f"package.json, script {script}") for it in command.source.split(" → "))
+    """Return whether a command is a part of a package.json's script, whatever starts the script."""
+    return any(
+        source.endswith(f"package.json, script {script}") for source in command.source.split(" → ")
+    )
 
 
 def lines_of_ci(commands: Iterable[TestCommand]) -> tuple[str, ...]:
     """Return the lines of commands that CI runs."""
-    return tuple(it.line for it in commands if it.is_of_ci)
+    return tuple(command.line for command in commands if command.is_of_ci)
 
 
 class _Finder:
-    """Finds the commands of one folder. ``_aside``: jobs that are not for the project's own tests;
-    ``_lines``: what each job was seen to run."""
+    """Finder of one folder's commands. ``_aside``: jobs that are not for the project's own tests;
+    ``_lines``: commands that each job runs, collected so far."""
 
     def __init__(self, repo: RepoContext, folder: str) -> None:
         self._repo, self._folder, self._tasks = repo, folder, Tasks(repo)
         self._aside: set[str] = set()
         self._lines: dict[str, set[tuple[CommandKind, str, str]]] = {}
         manifests = ("package.json", "pyproject.toml", "setup.py", "Pipfile")
-        paths = [it for it in repo.tracked_files if posixpath.basename(it) in manifests]
+        paths = [path for path in repo.tracked_files if posixpath.basename(path) in manifests]
         self._projects = {posixpath.dirname(path) or "." for path in paths}
 
     def commands(self) -> tuple[TestCommand, ...]:
@@ -119,22 +122,28 @@ class _Finder:
         by_distance: dict[int, list[TestCommand]] = {}
         for command in self._all():
             by_distance.setdefault(self._distance(command.folder), []).append(command)
-        found: list[TestCommand] = []
+        nearest_commands: list[TestCommand] = []
         for distance in sorted(by_distance.keys() - {_ELSEWHERE}):
-            found += by_distance[distance]
-            if any(it.kind is CommandKind.TESTS and it.group not in self._aside for it in found):
+            nearest_commands += by_distance[distance]
+            if any(
+                command.kind is CommandKind.TESTS and command.group not in self._aside
+                for command in nearest_commands
+            ):
                 break
-        found.sort(key=lambda command: command.group in self._aside)
+        nearest_commands.sort(key=lambda command: command.group in self._aside)
         unique: dict[object, TestCommand] = {}
-        for one in found:
-            others = tuple(sorted(item for item in one.env.items() if item[0] != "CI"))
-            is_part = one.kind in CHECKS and is_of_script(one, "test")
-            unique.setdefault((one.line, one.folder, one.kind, is_part, others), one)
+        for test_command in nearest_commands:
+            variables = tuple(sorted(item for item in test_command.env.items() if item[0] != "CI"))
+            is_part = test_command.kind in CHECKS and is_of_script(test_command, "test")
+            unique.setdefault(
+                (test_command.line, test_command.folder, test_command.kind, is_part, variables),
+                test_command,
+            )
         counts: dict[str, int] = {}
         listed: list[TestCommand] = []
-        for one in unique.values():
-            counts[one.group] = counts.get(one.group, 0) + 1
-            listed += [one] if counts[one.group] <= MAX_COMMANDS else []
+        for test_command in unique.values():
+            counts[test_command.group] = counts.get(test_command.group, 0) + 1
+            listed += [test_command] if counts[test_command.group] <= MAX_COMMANDS else []
         return tuple(listed[:MAX_LISTED])
 
     def _distance(self, folder: str) -> int:
@@ -144,30 +153,32 @@ class _Finder:
             return int(folder != self._folder)
         if not inside.is_relative_to(self._folder):
             return _ELSEWHERE
-        between = itertools.takewhile(lambda it: str(it) != self._folder, (inside, *inside.parents))
-        return 2 if any(str(it) in self._projects for it in between) else 0
+        between = itertools.takewhile(
+            lambda ancestor: str(ancestor) != self._folder, (inside, *inside.parents)
+        )
+        return 2 if any(str(ancestor) in self._projects for ancestor in between) else 0
 
     def _all(self) -> Iterator[TestCommand]:
         paths, read = self._repo.tracked_files, self._tasks.files.yaml
         jobs: list[Job] = self._repo.once(("ci_jobs",), lambda: ci_jobs(paths, read))
         self._aside.update(job.group for job in jobs if job.is_aside)
-        for job in (it for it in jobs if not it.is_aside):
+        for job in (job for job in jobs if not job.is_aside):
             yield from self._of_job(job)
         for folder in dict.fromkeys((self._folder, ".")):
             for pieces in self._tasks.own(folder):
                 yield from _commands(pieces, pieces[0].chain[0] if pieces else "", [])
-        for job in (it for it in jobs if it.is_aside):
+        for job in (job for job in jobs if job.is_aside):
             yield from self._of_job(job)
 
     def _of_job(self, job: Job) -> Iterator[TestCommand]:
-        """Yield the commands of a job; of a further part of one, only other lines: its matrix may be of
-        settings."""
-        known = self._lines.setdefault(job.group, set())
+        """Yield the commands of a job. Of a further part of a job, only commands that differ are
+        yielded, as its matrix may only vary settings."""
+        seen = self._lines.setdefault(job.group, set())
         for command in self._of_steps(job):
-            place = (command.kind, command.folder, command.line)
-            if not job.is_part or place not in known:
+            key = (command.kind, command.folder, command.line)
+            if not job.is_part or key not in seen:
                 yield command
-            known.add(place)
+            seen.add(key)
 
     def _of_steps(self, job: Job) -> Iterator[TestCommand]:
         before: list[Piece] = []
@@ -176,9 +187,9 @@ class _Finder:
             folder = joined(".", step.folder)
             if folder is not None:
                 pieces = self._tasks.pieces(step.text, Place(folder, {**exported, **step.env}))
-                for it in _commands(pieces, job.group, before, step.source):
-                    is_test = it.kind is CommandKind.TESTS
-                    yield replace(it, services=job.services if is_test else (), is_of_ci=True)
+                for command in _commands(pieces, job.group, before, step.source):
+                    is_test = command.kind is CommandKind.TESTS
+                    yield replace(command, services=job.services if is_test else (), is_of_ci=True)
                 exported |= dict(_LATER.findall(step.text))
 
 
@@ -196,7 +207,9 @@ def _commands(
     """Yield commands, each with what was built before it. ``before``: grows by what these build."""
     for piece in pieces:
         if piece.kind is not None:
-            lines = [_line_of(it, piece) for it in before if piece.kind is not CommandKind.LINT]
+            lines = [
+                _line_of(earlier, piece) for earlier in before if piece.kind is not CommandKind.LINT
+            ]
             yield TestCommand(
                 *(piece.line, " → ".join(filter(None, (source, *piece.chain))), piece.folder),
                 *(piece.kind, piece.env, tuple(dict.fromkeys(lines))[-MAX_BEFORE:]),
@@ -208,10 +221,12 @@ def _commands(
             del before[: -10 * MAX_BEFORE]  # many are the same line
 
 
-def _line_of(piece: Piece, other: Piece) -> str:
-    """Return a command as it is run in another's folder, with the variables that the other has not."""
-    own = {name: value for name, value in piece.env.items() if other.env.get(name) != value}
-    line = " ".join((*(f"{name}={shlex.quote(value)}" for name, value in own.items()), piece.line))
-    if piece.folder == other.folder:
+def _line_of(piece: Piece, target: Piece) -> str:
+    """Return a command's line for another's folder, with the variables that the other lacks."""
+    variables = {name: value for name, value in piece.env.items() if target.env.get(name) != value}
+    line = " ".join(
+        (*(f"{name}={shlex.quote(value)}" for name, value in variables.items()), piece.line)
+    )
+    if piece.folder == target.folder:
         return line
-    return f"(cd {shlex.quote(posixpath.relpath(piece.folder, other.folder))} && {line})"
+    return f"(cd {shlex.quote(posixpath.relpath(piece.folder, target.folder))} && {line})"

@@ -1,1 +1,1 @@
-"""Cutting a record on its structure, and choosing what of it a prompt shows (ADR-0019)."""
+"""Splitting of a record by its structure, and the choice of what a prompt shows of it (ADR-0019)."""

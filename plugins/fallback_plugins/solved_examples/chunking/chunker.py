@@ -28,12 +28,12 @@ from fallback_tier.retrieval import SolvedExample
 #: Raise it with every change that moves a border: stores made by another one are drift.
 _ALGORITHM = "structure-1"
 
-#: What an advisory of two sections fills; the embedding model reads no more than this.
+#: As much as an advisory of two sections has; the embedding model reads no more than this.
 MAX_TOKENS = 512
-#: Two or three sentences, told again only where a single unit had to be split.
+#: Two or three sentences, repeated only if a single unit had to be split.
 OVERLAP_TOKENS = 64
 
-#: Below this a piece has no room for a header beside a sentence.
+#: A smaller piece has no room for a header and a sentence.
 MIN_MAX_TOKENS = 16
 
 
@@ -54,16 +54,18 @@ class StructureChunker:
         return f"{_ALGORITHM}/{COUNTING}/{self.max_tokens}/{self._overlap_tokens}"
 
     def chunks(self, example: SolvedExample) -> tuple[Chunk, ...]:
-        """All of a record, advisory before code; never empty, never raises for odd text."""
+        """Return all chunks of a record, advisory before code; never empty, never raises for odd text."""
         pieces = pack(advisory_units(example.advisory_text), self.max_tokens, self._overlap_tokens)
         advisory = (
-            _chunk(ChunkKind.ADVISORY, it.text, it.context) for it in pieces if it.text.strip()
+            _chunk(ChunkKind.ADVISORY, piece.text, piece.context)
+            for piece in pieces
+            if piece.text.strip()
         )
-        code = (it for file in units_by_file(example.edits) for it in self._file(*file))
+        code = (chunk for file in units_by_file(example.edits) for chunk in self._file(*file))
         return (*advisory, *code) or (_chunk(ChunkKind.ADVISORY, example.package),)
 
     def spans(self, units: Sequence[Unit]) -> tuple[tuple[int, int], ...]:
-        """Where the chunks of these units' text begin and end in it (characters)."""
+        """Return where the chunks of these units' text begin and end in it (characters)."""
         pieces = pack(units, self.max_tokens, self._overlap_tokens)
         return tuple(pairwise(accumulate((len(piece.own) for piece in pieces), initial=0)))
 
@@ -90,7 +92,7 @@ class StructureChunker:
 def units_by_file(
     edits: Sequence[SearchReplace],
 ) -> Iterator[tuple[str, list[tuple[int, Unit]]]]:
-    """Each path with its edits as units and their positions.
+    """Yield each path with its edits as units and their positions.
 
     Edits of the same file share chunks: what was changed together explains itself.
     """
@@ -112,11 +114,11 @@ def _chunk(kind: ChunkKind, text: str, context: str = "", edits: tuple[int, ...]
     return Chunk(kind, text, count_tokens(text), context, edits)
 
 
-#: A header is repeated where it takes at most this part of a piece: the rest is for what is new.
+#: A header is repeated if it takes at most this part of a piece: the rest is for new text.
 _HEADER_SHARE = 4
 
-#: A header is repeated where it has at most so many characters for each token of a piece: white space has
-#: no token, and 100 KB of it would stand in every piece.
+#: A header is repeated if it has at most so many characters for each token of a piece: white space has
+#: no token, and 100 KB of it would be in every piece.
 _CHARS_A_TOKEN = 8
 
 #: Characters of a word that is too long for a piece (encoded data), kept together.
@@ -127,7 +129,7 @@ _WORD = re.compile(r"\S+\s*|\s+")
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive units. ``repeated`` stands before them, and was in an earlier piece."""
+    """Consecutive units. ``repeated``: text before them that an earlier piece has too."""
 
     units: tuple[Unit, ...]
     repeated: str = ""
@@ -136,17 +138,17 @@ class Piece:
 
     @property
     def own(self) -> str:
-        """What no other piece has."""
+        """The text that no other piece has."""
         return "".join(unit.text for unit in self.units)
 
     @property
     def text(self) -> str:
-        """What is stored and searched: without blank lines around it."""
+        """The text that is stored and searched, without blank lines around it."""
         return (self.repeated + self.own).strip("\n")
 
 
 def pack(units: Sequence[Unit], max_tokens: int, overlap_tokens: int) -> Iterator[Piece]:
-    """Pieces of at most ``max_tokens``; their ``own`` texts, put together, are all units' text."""
+    """Yield pieces of at most ``max_tokens``; their ``own`` texts, put together, are all units' text."""
     run: list[Unit] = []
     size = 0
     for unit in units:
@@ -179,7 +181,8 @@ class _Splitter:
     size: int = 0
 
     def add(self, unit: Unit, headers: str) -> None:
-        """Into the open piece, into a new one, or taken apart. ``headers``: of what it is part of."""
+        """Add a unit to the open piece, to a new one, or in parts. ``headers``: of the units that
+        contain it."""
         cost = _cost(unit)
         if cost > self.max_tokens:
             below = self._affordable(headers, unit.header)
@@ -198,7 +201,8 @@ class _Splitter:
         self.run, self.repeated, self.size = [], "", 0
 
     def _begin_piece(self, headers: str, space: int) -> None:
-        """What is told again, in ``space`` tokens. A whole unit comes before any repetition."""
+        """Begin a piece with repeated text of at most ``space`` tokens. A whole unit comes before any
+        repetition."""
         if count_tokens(headers) > space:
             headers = ""
         space = min(self.overlap_tokens, space - count_tokens(headers))
@@ -206,7 +210,7 @@ class _Splitter:
         self.size = count_tokens(self.repeated)
 
     def _tail(self, headers: str, space: int) -> str:
-        """The last whole smallest units of the piece before, at most ``space`` tokens."""
+        """Return the last whole smallest units of the piece before, of at most ``space`` tokens."""
         tail = ""
         for unit in reversed(self.pieces[-1].units):
             for leaf in reversed(list(unit.leaves())):
@@ -217,7 +221,7 @@ class _Splitter:
         return tail
 
     def _affordable(self, headers: str, header: str) -> str:
-        """Both, or the nearer one, or none: what leaves most of a piece for its own text."""
+        """Return both headers, the nearer one, or "": what leaves most of a piece for its own text."""
         for candidate in (headers + header, header):
             fits = len(candidate) <= self.max_tokens * _CHARS_A_TOKEN
             if fits and count_tokens(candidate) * _HEADER_SHARE <= self.max_tokens:
@@ -226,12 +230,13 @@ class _Splitter:
 
 
 def _cost(unit: Unit) -> int:
-    """Tokens; of a slice its characters, as the tokens of joined slices don't add up."""
+    """Return a unit's tokens; of a slice its characters, as the tokens of joined slices don't add up."""
     return len(unit.text) if unit.kind is UnitKind.SLICE else count_tokens(unit.text)
 
 
 def _fragments(unit: Unit) -> list[Unit]:
-    """What has no structure: its lines, of a single line its words, of a single word slices."""
+    """Return the parts of a unit without structure: its lines, of a single line its words, of a word
+    slices."""
     lines = lines_of(unit.text)
     if len(lines) > 1:
         return [Unit(UnitKind.FRAGMENT, line) for line in lines]

@@ -1,8 +1,8 @@
 """The units of a piece of code: whole functions, classes, branches, literals, import blocks.
 
 An edit's text is a fragment: it may begin inside a function and end inside another one. tree-sitter
-parses what it can, and units are runs of whole *lines*, so that a wrong guess costs nothing but a
-worse border. Where there is no grammar, blank lines part the units.
+parses what it can, and units are runs of whole *lines*, so that a wrong guess only gives a worse border. If
+there is no grammar, the text is split at blank lines.
 """
 
 import re
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 
-#: Larger fragments are parted at blank lines: error recovery in hostile text costs 60 ms a KiB, and
+#: Larger fragments are split at blank lines: error recovery in hostile text costs 60 ms a KiB, and
 #: of 2,894 real edits the largest has 14 KiB.
 MAX_PARSED_CHARS = 64 * 1024
 
-#: Levels of units in units: class, method, branch, statement. Deeper ones are parted by lines.
+#: Levels of nested units: class, method, branch, statement. Deeper ones are split by lines.
 _MAX_DEPTH = 4
 
-#: How a line begins that goes on with what stands before it, when a fragment has lost its start.
+#: The beginning of a line that continues the text before it, if a fragment has lost its start.
 _CONTINUES = re.compile(r"\s*(?:(?:else|elif|except|finally|catch)\b|[)\]}])")
 
 _BLANK_END = re.compile(r"\n[^\S\n]*\n\Z")
 
 
 def edit_unit(edit: SearchReplace) -> Unit:
-    """An edit as one unit: the units of the old text, then those of the new one."""
+    """Return an edit as one unit: the units of the old text, then those of the new one."""
     is_open = edit.old and not edit.old.endswith("\n")
     old = code_units(f"{edit.old}\n" if is_open else edit.old, edit.path)
     parts = (*old, *code_units(edit.new, edit.path))
@@ -50,7 +50,7 @@ def edit_unit(edit: SearchReplace) -> Unit:
 
 
 def code_units(text: str, path: str) -> tuple[Unit, ...]:
-    """The text's units, in order: together they are the text, with ``\\n`` line ends.
+    """Return the text's units, in order: together they are the text, with ``\\n`` line ends.
 
     ``context`` of a unit is the name that it defines. Never raises for odd text.
     """
@@ -61,7 +61,7 @@ def code_units(text: str, path: str) -> tuple[Unit, ...]:
         return tuple(_paragraphs(lines))
     source = dedent(text).encode("utf-8", "replace")
     root = parser(grammar).parse(source).root_node
-    # What stands in an error counts as if there were none.
+    # Nodes inside an error count as if there were no error.
     top = [
         node
         for child in root.children
@@ -74,11 +74,11 @@ def code_units(text: str, path: str) -> tuple[Unit, ...]:
 def _units(
     nodes: Sequence["Node"], lines: Sequence[str], begin: int, end: int, depth: int
 ) -> Iterator[Unit]:
-    """One unit for each node that begins on a line of its own."""
+    """Yield one unit for each node that begins on its own line."""
     heads: list[Node] = []
     last_row = -1
     for node in nodes:
-        # A later start on the line where the one before ends ("} else {") is the same unit.
+        # A node that begins on the line on which the one before ends ("} else {") is in the same unit.
         if not heads or node.start_point.row > last_row:
             heads.append(node)
         row, column = node.end_point
@@ -108,7 +108,8 @@ def _unit(node: "Node", lines: Sequence[str], start: int, stop: int, depth: int)
 
 
 def _merged(units: Sequence[Unit]) -> Iterator[Unit]:
-    """Comments with what follows them, import blocks, runs of statements, orphaned branches."""
+    """Yield units, some joined: comments with what follows, imports, runs of statements, orphaned
+    branches."""
     group: list[Unit] = []
     for unit in units:
         if group and not _goes_on(group, unit):
@@ -129,7 +130,7 @@ def _goes_on(group: Sequence[Unit], unit: Unit) -> bool:
 
 
 def _group(units: Sequence[Unit]) -> Unit:
-    """Named and called after its first unit that isn't a comment."""
+    """Return one unit, with the kind and the name of its first part that isn't a comment."""
     if len(units) == 1:
         return units[0]
     chief = next((unit for unit in units if unit.kind is not UnitKind.COMMENT), units[0])
@@ -202,7 +203,7 @@ _BODIES = frozenset(
     ("block", "statement_block", "class_body", "switch_body", "interface_body", "enum_body")
 )
 
-#: A chain of wrappers is short; a hostile one ends here.
+#: A chain of wrappers is short; a hostile one is cut here.
 _MAX_WRAPPERS = 12
 
 
@@ -217,9 +218,9 @@ def name_of(node: "Node") -> str:
     """Return the name that the node defines (function, class, variable); empty if none."""
     for wrapper in _chain(node):
         for field in ("name", "left", "key"):
-            named = wrapper.child_by_field_name(field)
-            if named is not None and named.text is not None and kind_of(node) in _NAMED:
-                return named.text.decode("utf-8", "replace")
+            name_node = wrapper.child_by_field_name(field)
+            if name_node is not None and name_node.text is not None and kind_of(node) in _NAMED:
+                return name_node.text.decode("utf-8", "replace")
     return ""
 
 
@@ -227,17 +228,17 @@ _NAMED = (UnitKind.FUNCTION, UnitKind.CLASS, UnitKind.LITERAL)
 
 
 def inner_nodes(node: "Node") -> list["Node"]:
-    """What the node is made of, a level down: statements and clauses, members, entries."""
+    """Return the parts of a node, one level down: statements and clauses, members, entries."""
     core = _core(node)
     if _KINDS.get(core.type) is UnitKind.LITERAL:
         return core.named_children
-    found: list[Node] = []
+    parts: list[Node] = []
     for child in core.named_children:
         if child.type in _BODIES:
-            found.extend(child.named_children)
+            parts.extend(child.named_children)
         elif child.type.endswith(("_clause", "_case")):
-            found.append(child)
-    return found
+            parts.append(child)
+    return parts
 
 
 def _core(node: "Node") -> "Node":
@@ -246,7 +247,7 @@ def _core(node: "Node") -> "Node":
 
 
 def _chain(node: "Node") -> Iterator["Node"]:
-    """The node, and inwards what it wraps."""
+    """Yield the node, and inwards the nodes that it wraps."""
     for _ in range(_MAX_WRAPPERS):
         yield node
         if node.type not in _WRAPPERS:

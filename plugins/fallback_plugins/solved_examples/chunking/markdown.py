@@ -1,4 +1,4 @@
-"""The units of an advisory's text: Markdown, and what looks like it.
+"""The units of an advisory's text: Markdown, and text that looks like it.
 
 Most advisories are plain paragraphs; some are reStructuredText or HTML. Blocks are found by
 markdown-it (CommonMark with tables); what belongs together is decided here:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode
 
 
-#: Larger texts (an OSV record seldom has 20,000 characters) are parted at blank lines.
+#: Larger texts (an OSV record seldom has 20,000 characters) are split at blank lines.
 MAX_PARSED_CHARS = 256 * 1024
 
 #: Cells that tables can have. A row of one character gets as many as the header has (each costs 25 µs),
@@ -61,16 +61,16 @@ _UNDERLINE = re.compile(r"([~^\"'+.:#*])\1{3,}[^\S\n]*\n?")
 _CONTAINER = re.compile(r"\s{0,3}<(table|ul|ol|dl|pre|details|blockquote)\b", re.IGNORECASE)
 _CLOSING = re.compile(r"</(table|ul|ol|dl|pre|details|blockquote)\s*>", re.IGNORECASE)
 
-#: Kinds whose words can limit what stands before them.
+#: Kinds whose text can limit the block before them.
 _PROSE = (UnitKind.PARAGRAPH, UnitKind.HEADING, UnitKind.LIST, UnitKind.ITEM, UnitKind.QUOTE)
 
-#: What may close a heading, or underline it. Stripped, not searched for: a search from each character
-#: of a long run is quadratic.
+#: Characters that may close a heading, or underline it. They are stripped, not searched for: a search from
+#: each character of a long run is quadratic.
 _HEADING_ENDS = " \n\t#=~^\"'`+*-"
 
 
 def advisory_units(text: str) -> tuple[Unit, ...]:
-    """The text's units, in order: together they are the text, with ``\\n`` line ends.
+    """Return the text's units, in order: together they are the text, with ``\\n`` line ends.
 
     Never raises for odd text; linear in its length.
     """
@@ -78,7 +78,7 @@ def advisory_units(text: str) -> tuple[Unit, ...]:
 
 
 def _blocks(text: str) -> list[Unit]:
-    """The blocks of the outermost level, each with its trailing blank lines."""
+    """Return the blocks of the outermost level, each with its trailing blank lines."""
     from markdown_it.tree import SyntaxTreeNode
 
     lines = lines_of(text)
@@ -93,14 +93,14 @@ def _blocks(text: str) -> list[Unit]:
         return [_paragraph(text)] if text else []
     if blocks[0].kind is UnitKind.PARAGRAPH and len(blocks) > 1 and _is_title(blocks[0].text):
         blocks[0] = Unit(UnitKind.HEADING, blocks[0].text)
-    # Blocks of HTML that a blank line had taken apart are one again.
+    # Join blocks of HTML that a blank line had split.
     stops = _container_stops(blocks)
-    whole: list[Unit] = []
-    place = 0
-    while place < len(blocks):
-        whole.append(joined(UnitKind.HTML, blocks[place : stops[place]]))
-        place = stops[place]
-    return whole
+    joined_blocks: list[Unit] = []
+    index = 0
+    while index < len(blocks):
+        joined_blocks.append(joined(UnitKind.HTML, blocks[index : stops[index]]))
+        index = stops[index]
+    return joined_blocks
 
 
 @cache
@@ -115,7 +115,7 @@ def _parser(*, tables: bool) -> "MarkdownIt":
 
 
 def _readable(lines: Sequence[str]) -> Iterator[str]:
-    """The lines, with underlines of reStructuredText headings as Markdown writes them."""
+    """Yield the lines, with underlines of reStructuredText headings as Markdown writes them."""
     for number, line in enumerate(lines):
         title = lines[number - 1].strip() if number else ""
         stands_alone = number < 2 or not lines[number - 2].strip()
@@ -126,7 +126,7 @@ def _readable(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _parts(node: "SyntaxTreeNode", lines: Sequence[str], begin: int, end: int) -> Iterator[Unit]:
-    """What a block is made of. Recursion ends where markdown-it's ``maxNesting`` (20) does."""
+    """Yield the parts of a block. Recursion ends where markdown-it's ``maxNesting`` (20) does."""
     placed = {child.map[0]: child for child in reversed(_children(node)) if child.map}
     starts = sorted(placed)
     if starts:
@@ -135,7 +135,7 @@ def _parts(node: "SyntaxTreeNode", lines: Sequence[str], begin: int, end: int) -
 
 
 def _children(node: "SyntaxTreeNode") -> list["SyntaxTreeNode"]:
-    """Child blocks; of a table its rows, whichever part of it they are in."""
+    """Return the child blocks; of a table its rows, whichever part of it they are in."""
     if node.type == "table":
         return [row for part in node.children for row in part.children]
     return [child for child in node.children if child.type != "inline"]
@@ -176,17 +176,18 @@ def _container_stops(blocks: Sequence[Unit]) -> list[int]:
     """Return for each block the end of the container that it opens, or the next block."""
     closings: dict[str, int] = {}
     stops: list[int] = []
-    for place in reversed(range(len(blocks))):
-        block = blocks[place]
+    for index in reversed(range(len(blocks))):
+        block = blocks[index]
         if block.kind is not UnitKind.FENCE:
-            closings |= dict.fromkeys(map(str.lower, _CLOSING.findall(block.text)), place + 1)
-        opened = _CONTAINER.match(block.text) if block.kind is UnitKind.HTML else None
-        stops.append(closings.get(opened[1].lower(), place + 1) if opened else place + 1)
+            closings |= dict.fromkeys(map(str.lower, _CLOSING.findall(block.text)), index + 1)
+        match = _CONTAINER.match(block.text) if block.kind is UnitKind.HTML else None
+        stops.append(closings.get(match[1].lower(), index + 1) if match else index + 1)
     return stops[::-1]
 
 
 def _grouped(blocks: Sequence[Unit]) -> Iterator[Unit]:
-    """Blocks that belong together, as one unit. Headings bind forward, everything else back."""
+    """Yield blocks that belong together as one unit. Headings bind to the next block, others to the
+    last one."""
     headings: list[Unit] = []
     runs: list[list[Unit]] = []  # a rule, then what limits it: each a run of blocks
     for block in blocks:
@@ -208,7 +209,7 @@ def _grouped(blocks: Sequence[Unit]) -> Iterator[Unit]:
 
 
 def _leads_in(last: Unit, block: Unit) -> bool:
-    """Whether ``block`` goes with the block before it (rule 2 of the module)."""
+    """Return whether ``block`` goes with the block before it (rule 2 of the module)."""
     if last.kind is UnitKind.HEADING:
         return True
     if last.kind is UnitKind.PARAGRAPH and block.kind is not UnitKind.PARAGRAPH:
@@ -217,7 +218,7 @@ def _leads_in(last: Unit, block: Unit) -> bool:
 
 
 def _section(headings: Sequence[Unit], runs: Sequence[Sequence[Unit]]) -> Unit:
-    """One unit, as flat as its meaning allows: section, rule, run, block."""
+    """Return one unit, as flat as its meaning allows: section, rule, run, block."""
     lead = runs[0][0].text if runs and runs[0][0].kind is UnitKind.PARAGRAPH else ""
     rule = [joined(UnitKind.SECTION, run, header=lead * (run is runs[0])) for run in runs]
     body = [joined(UnitKind.RULE, rule, header=lead)] if rule else []
@@ -226,7 +227,7 @@ def _section(headings: Sequence[Unit], runs: Sequence[Sequence[Unit]]) -> Unit:
 
 
 def _with_context(units: Iterator[Unit]) -> Iterator[Unit]:
-    """Each unit with the headings above it, outermost first."""
+    """Yield each unit with the headings above it, outermost first."""
     above: list[tuple[int, str]] = []
     for number, unit in enumerate(units):
         headings = [part for part in (unit, *unit.parts) if part.kind is UnitKind.HEADING]
@@ -242,7 +243,7 @@ def _with_context(units: Iterator[Unit]) -> Iterator[Unit]:
 
 
 def _level(heading: str, title: bool) -> int:
-    """1 to 6; 0 for a title, which stands above all."""
+    """Return 1 to 6; 0 for a title, which is above all."""
     marks = len(heading.lstrip()) - len(heading.lstrip().lstrip("#"))
     if marks:
         return marks
@@ -254,15 +255,15 @@ def _level(heading: str, title: bool) -> int:
 #: An end of a sentence: its mark, what may close after it, white space, and no small letter next.
 _END = re.compile(r"""[.!?]["'\u201d\u2019)\]*_`]*\s+(?![a-z\s])|\n[^\S\n]*(?=[-*+•][^\S\n])""")
 
-#: Ends that are none: "e.g. X", "v. 2".
+#: Abbreviations, whose mark does not end a sentence: "e.g. X", "v. 2".
 _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|vs|cf|v|ver|no|approx|resp|incl|[A-Z]))\.$", re.IGNORECASE
 )
 
-#: What stands in front of a block's first word: list and quote marks, emphasis, "[!NOTE]".
+#: Marks in front of a block's first word: list and quote marks, emphasis, "[!NOTE]".
 _MARKS = re.compile(r"(?:[\s>*_~#+|(\[!:-]|\d{1,9}[.)]\s)*")
 
-#: First words that limit, or take back, what was said before.
+#: First words that limit, or take back, what was stated before.
 _LIMITS = re.compile(
     r"(?:unless|except(?:ing|ions?)?|however|but|yet|otherwise|nevertheless|nonetheless|conversely"
     r"|note|nb|n\.b\.|caution|caveats?|warning|important|limitations?"
@@ -274,7 +275,7 @@ _LIMITS = re.compile(
     re.IGNORECASE,
 )
 
-#: Anywhere in a sentence: who or what a rule leaves out.
+#: Words anywhere in a sentence that state who or what a rule leaves out.
 _LEAVES_OUT = re.compile(
     r"\b(?:(?:does|do|did)(?: not|n't|n\u2019t) apply|unaffected"
     r"|(?:is|are|was|were) \W{0,3}not\W{0,3} (?:\w+ )?(?:affected|vulnerable|impacted|exploitable))",
@@ -283,17 +284,17 @@ _LEAVES_OUT = re.compile(
 
 
 def limits(text: str) -> bool:
-    """Whether it qualifies what stands before it: by how it begins, or by its first sentence."""
+    """Return whether a text qualifies what is before it: by its beginning, or by its first sentence."""
     begin = _MARKS.match(text)
-    place = begin.end() if begin else 0
-    if _LIMITS.match(text, place):
+    start = begin.end() if begin else 0
+    if _LIMITS.match(text, start):
         return True
-    end = _END.search(text, place)
-    return bool(_LEAVES_OUT.search(text, place, end.end() if end else len(text)))
+    end = _END.search(text, start)
+    return bool(_LEAVES_OUT.search(text, start, end.end() if end else len(text)))
 
 
 def sentences(text: str) -> tuple[Unit, ...]:
-    """The sentences of a paragraph, each with those after it that limit it."""
+    """Return the sentences of a paragraph, each with those after it that limit it."""
     groups: list[list[Unit]] = []
     for sentence in _sentences(text):
         unit = Unit(UnitKind.SENTENCE, sentence)
@@ -305,12 +306,12 @@ def sentences(text: str) -> tuple[Unit, ...]:
 
 
 def _sentences(text: str) -> list[str]:
-    found: list[str] = []
+    parts: list[str] = []
     start = 0
     for match in _END.finditer(text):
         word_end = match.start() + 1
         if match[0][0] != "\n" and _ABBREVIATION.search(text, max(start, word_end - 12), word_end):
             continue
-        found.append(text[start : match.end()])
+        parts.append(text[start : match.end()])
         start = match.end()
-    return [*found, text[start:]] if text[start:] else found
+    return [*parts, text[start:]] if text[start:] else parts

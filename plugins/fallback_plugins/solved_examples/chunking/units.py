@@ -1,7 +1,7 @@
 """A structural unit: a stretch of text that loses its meaning when it is cut.
 
 Units form a tree. The units of a level, put together, are the text of the level above, byte for
-byte: nothing is lost or told twice. Only line ends are made ``\\n`` first (``one_line_end``).
+byte: nothing is lost or repeated. Only line ends are made ``\\n`` first (``one_line_end``).
 
 Tokens are counted without a tokenizer: the same figure with and without the extra ``embeddings``. It is
 an estimate of WordPiece (Wu et al. 2016, arXiv 1609.08144) with BERT's uncased vocabulary, which the
@@ -19,7 +19,7 @@ from enum import StrEnum
 class UnitKind(StrEnum):
     """What a unit is. The first group is of prose, the second of code, the last of neither."""
 
-    #: A heading with what follows it, or a lead-in with what it leads in.
+    #: A heading with what follows it, or a lead-in with what it introduces.
     SECTION = "section"
     #: A rule with what limits it: "unless …", "… are not affected".
     RULE = "rule"
@@ -46,18 +46,18 @@ class UnitKind(StrEnum):
     STATEMENTS = "statements"
     COMMENT = "comment"
 
-    #: Lines or words that have no structure of their own.
+    #: Lines or words that have no structure.
     FRAGMENT = "fragment"
-    #: Characters of a word that is too long to stand whole.
+    #: Characters of a word that is too long to be kept whole.
     SLICE = "slice"
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A stretch of text and, in order, what it is made of (empty: nothing smaller has a meaning).
+    """A stretch of text and, in order, its parts (empty if no smaller part has a meaning).
 
-    ``header`` is how the unit begins and what each later part needs beside it to be understood: a
-    heading, the lead-in of a list, the header rows of a table, a function's signature.
+    ``header`` is the unit's beginning, which each later part needs to be understood: a heading, the lead-in
+    of a list, the header rows of a table, a function's signature.
     """
 
     kind: UnitKind
@@ -68,7 +68,7 @@ class Unit:
     context: str = ""
 
     def leaves(self) -> Iterator["Unit"]:
-        """The smallest units in it, in order."""
+        """Yield the smallest units in it, in order."""
         if not self.parts:
             yield self
         for part in self.parts:
@@ -76,7 +76,7 @@ class Unit:
 
 
 def joined(kind: UnitKind, parts: Sequence[Unit], *, header: str = "") -> Unit:
-    """One unit made of several. A single part is returned as it is."""
+    """Return one unit made of several. A single part is returned as it is."""
     if len(parts) == 1:
         return parts[0]
     text = "".join(part.text for part in parts)
@@ -84,20 +84,21 @@ def joined(kind: UnitKind, parts: Sequence[Unit], *, header: str = "") -> Unit:
 
 
 def one_line_end(text: str) -> str:
-    """The text with ``\\n`` for ``\\r\\n`` and ``\\r``: both Markdown and the fence read it so."""
+    """Return the text with ``\\n`` for ``\\r\\n`` and ``\\r``, as Markdown and the fence read it."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def lines_of(text: str) -> list[str]:
-    """Its lines with their ends. ``str.splitlines`` would also break at form feeds and U+2028."""
+    """Return the text's lines with their ends. ``str.splitlines`` would also break at form feeds and
+    U+2028."""
     parts = text.split("\n")
     return [part + "\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
 def spans(starts: Sequence[int], begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Ranges that begin at ``starts`` and fill ``begin``…``end`` without a gap.
+    """Yield ranges that begin at ``starts`` and fill ``begin``…``end`` without a gap.
 
-    What stands before the first start belongs to it; starts that don't increase are left out.
+    The first range begins at ``begin``; starts that don't increase are left out.
     """
     edges = [begin]
     for start in starts[1:]:
@@ -108,7 +109,7 @@ def spans(starts: Sequence[int], begin: int, end: int) -> Iterator[tuple[int, in
 
 
 def paragraph_ranges(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Runs of lines, each with the blank lines after it."""
+    """Return runs of lines, each with the blank lines after it."""
     starts = [
         number
         for number, line in enumerate(lines)
@@ -117,22 +118,23 @@ def paragraph_ranges(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
     return spans(starts or [0], 0, len(lines))
 
 
-#: Changes with the counting: chunks made by another one are drift.
+#: Version of the counting: chunks made by another one are drift.
 COUNTING = "wordpiece-estimate-1"
 
 #: A run of ASCII letters, one of digits and letters, or a single other character (each is a token).
 _RUN = re.compile(r"(?P<word>[A-Za-z]+(?![0-9]))|(?P<mixed>[A-Za-z0-9]+)|[^\s]")
 
-#: Common words of up to this length have a token of their own …
+#: Common words of up to this length are one token …
 _WHOLE_WORD = 6
-#: … the rest of a longer one is told in pieces of about this length.
+#: … the rest of a longer one is split into pieces of about this length.
 _PIECE = 4
 #: Hashes, versions and numbers have shorter pieces.
 _MIXED_PIECE = 2
 
 
 def count_tokens(text: str) -> int:
-    """Estimated WordPiece tokens, without the two that frame an input. Linear in the text."""
+    """Return the estimated number of WordPiece tokens, without the two that frame an input. Linear in
+    the text."""
     total = 0
     for match in _RUN.finditer(text):
         length = match.end() - match.start()

@@ -1,1 +1,1 @@
-"""What a store is searched by: vectors and posting lists, built chunk by chunk."""
+"""Search indexes of a store: vectors and posting lists, built in batches."""

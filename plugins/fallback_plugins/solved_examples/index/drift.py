@@ -1,4 +1,4 @@
-"""Is a memory still what its manifest says? Every difference is reported, and nothing is repaired."""
+"""Comparison of a memory with its manifest. Every difference is reported, and nothing is repaired."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ from fallback_plugins.solved_examples.store.schema import (
     write_transaction,
 )
 
-#: Records that are held at once, and looked at in one snapshot: a writer never waits long.
+#: Records that are read at once, in one snapshot: a writer never waits long.
 _PAGE = 100
 
 _RECORD = "id, content_sha256, state, record, example_id, ecosystem, package, language, cwe"
@@ -76,7 +76,7 @@ def validate(store: ExampleStore, embedder: Embedder | None = None) -> tuple[Dri
     read at all.
     """
     with store.reading(as_is=True) as connection:
-        whole = (
+        in_snapshot = (
             *_schema(connection),
             *_manifest(connection),
             *_chunker(connection, store.chunker.version),
@@ -84,14 +84,14 @@ def validate(store: ExampleStore, embedder: Embedder | None = None) -> tuple[Dri
             *_vectors(connection),
             *_model(store, connection, embedder),
         )
-    found = (*whole, *_words(store), *_records(store))
-    return tuple(Drift(kind=kind, sentence=sentence) for kind, sentence in found)
+    differences = (*in_snapshot, *_words(store), *_records(store))
+    return tuple(Drift(kind=kind, sentence=sentence) for kind, sentence in differences)
 
 
 def _schema(connection: sqlite3.Connection) -> Iterator[_Difference]:
-    there = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")}
+    statements = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")}
     for statement in TABLES:
-        if statement not in there:
+        if statement not in statements:
             what = statement.partition("\n")[0].removeprefix("CREATE ").rstrip(" (")
             yield DriftKind.SCHEMA, f"not as it was made: {what}"
 
@@ -106,23 +106,23 @@ def _manifest(connection: sqlite3.Connection) -> Iterator[_Difference]:
     if recorded.sha256 != recorded_sha256(connection):
         yield DriftKind.MANIFEST, "the recorded manifest does not have its digest"
     for field in type(recorded).model_fields:
-        was, now = getattr(recorded, field), getattr(current, field)
-        if was != now:
+        recorded_value, current_value = getattr(recorded, field), getattr(current, field)
+        if recorded_value != current_value:
             kind = DriftKind.CORPUS if field == "corpus_sha256" else DriftKind.MANIFEST
-            yield kind, f"{field}: {was} is recorded, and {now} is there"
+            yield kind, f"{field}: {recorded_value} is recorded, and {current_value} is there"
 
 
 def _chunker(connection: sqlite3.Connection, installed: str) -> Iterator[_Difference]:
-    found = get_meta(connection, Meta.CHUNKER)
-    if found not in {None, installed}:
-        yield DriftKind.CHUNKER, f"cut by {found}, and {installed} is installed"
-    others = number(
+    recorded = get_meta(connection, Meta.CHUNKER)
+    if recorded not in {None, installed}:
+        yield DriftKind.CHUNKER, f"cut by {recorded}, and {installed} is installed"
+    other_count = number(
         connection,
         "SELECT count(*) FROM examples WHERE state = 'live' AND chunker IS NOT ?",
-        [found],
+        [recorded],
     )
-    if others:
-        yield DriftKind.CHUNKER, f"{others} live records were cut by another than {found}"
+    if other_count:
+        yield DriftKind.CHUNKER, f"{other_count} live records were cut by another than {recorded}"
 
 
 def _chunks(connection: sqlite3.Connection) -> Iterator[_Difference]:
@@ -132,11 +132,11 @@ def _chunks(connection: sqlite3.Connection) -> Iterator[_Difference]:
     ):
         if count := number(connection, sql):
             yield DriftKind.CHUNKS, f"{count} {what}"
-    indexed, there = connection.execute(
+    indexed, present = connection.execute(
         "SELECT (SELECT count(*) FROM chunks_fts_docsize), (SELECT count(*) FROM chunks)"
     ).fetchone()
-    if indexed != there:
-        yield DriftKind.WORDS, f"the words of {indexed} chunks are indexed, of {there}"
+    if indexed != present:
+        yield DriftKind.WORDS, f"the words of {indexed} chunks are indexed, of {present}"
 
 
 def _words(store: ExampleStore) -> Iterator[_Difference]:
@@ -174,23 +174,23 @@ def _vectors(connection: sqlite3.Connection) -> Iterator[_Difference]:
 def _model(
     store: ExampleStore, connection: sqlite3.Connection, embedder: Embedder | None
 ) -> Iterator[_Difference]:
-    """The installed model against the vectors', then the file: a question goes over all its rows."""
+    """Compare the installed model with the vectors', then search the file, which reads all its rows."""
     if embedder is None or get_meta(connection, Meta.EMBEDDING_MODEL) is None:
         return
-    others = [
-        (key, found, installed)
+    differing = [
+        (key, recorded, installed)
         for key, installed in described(embedder).items()
-        if (found := get_meta(connection, key)) != installed
+        if (recorded := get_meta(connection, key)) != installed
     ]
-    for key, found, installed in others:
+    for key, recorded, installed in differing:
         yield (
             DriftKind.MODEL,
-            f"{key.value}: the vectors have {found}, and {installed} is installed",
+            f"{key.value}: the vectors have {recorded}, and {installed} is installed",
         )
-    if others:
+    if differing:
         return
     try:
-        # Opens the weights too, and holds them against their digest.
+        # This opens the weights too, and compares them with their digest.
         nearest(store, connection, embedder, embedder.embed([""])[0], limit=1)
     except EmbeddingError as error:
         yield DriftKind.MODEL, error.problem
@@ -199,7 +199,7 @@ def _model(
 
 
 def _records(store: ExampleStore) -> Iterator[_Difference]:
-    """Every version of every record, and the chunks of the live ones."""
+    """Yield the differences of every version of every record, and of the chunks of the live ones."""
     last = 0
     while True:
         with store.reading(as_is=True) as connection:
@@ -221,25 +221,25 @@ def _record(
     digest: str,
     state: str,
     record: str,
-    *beside: str,
+    *stored_columns: str,
 ) -> Iterator[_Difference]:
-    example_id = beside[0]
+    example_id = stored_columns[0]
     example = as_ingested(record, digest)
     if example is None:
         yield DriftKind.RECORD, f"{example_id}: not what was ingested"
         return
-    for (column, value), found in zip(columns(example).items(), beside, strict=True):
-        if value != found:
+    for (column, value), stored in zip(columns(example).items(), stored_columns, strict=True):
+        if value != stored:
             yield (
                 DriftKind.RECORD,
-                f"{example_id}: {column} is filed as {found}, and the record says {value}",
+                f"{example_id}: {column} is filed as {stored}, and the record says {value}",
             )
     if state != State.LIVE or get_meta(connection, Meta.CHUNKER) != store.chunker.version:
         return
-    kept = connection.execute(
+    stored_rows = connection.execute(
         "SELECT ordinal, kind, context, text, tokens, edits FROM chunks "
         "WHERE example = ? ORDER BY ordinal",
         [row],
     ).fetchall()
-    if kept != list(chunk_rows(example, store.chunker)):
+    if stored_rows != list(chunk_rows(example, store.chunker)):
         yield DriftKind.CHUNKS, f"{example_id}: its chunks are not what the record gives"

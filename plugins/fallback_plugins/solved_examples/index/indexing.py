@@ -1,15 +1,15 @@
-"""The vectors of a store: built chunk by chunk, picked up again after a kill, searched exactly.
+"""The vectors of a store: built in batches, continued after a kill, searched exactly.
 
-A build goes in batches, and each is durable before the next begins:
+A build works in batches, and each is durable before the next begins:
 
 1. read some chunks that have no vector (no lock is held while they are embedded);
 2. embed them;
-3. in one transaction of the store: write the vectors behind the last row that has a name, sync the
-   file, name the rows in ``vectors``.
+3. in one transaction of the store: write the vectors after the last named row, sync the file, name the
+   rows in ``vectors``.
 
 Advisory chunks are embedded as they are; code with the advisory's first words and the fix's own summary
-above the changed lines, and without the lines that a diff only shows around them: code alone has few
-words of a flaw, so its vector would lie far from every question (ADR-0019 has the figures).
+above the changed lines, and without context lines: code alone has few words on the vulnerability, so its
+vector would be far from every question (ADR-0019 has the figures).
 
 The store's commit is the only one (``vectors.VectorFile``): if a build is killed or the disk fills, what
 was indexed before stays, and the next build repeats one batch at most.
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 #: Called with (chunks that have a vector, chunks in all).
 Progress = Callable[[int, int], None]
 
-#: Chunks a transaction: about a second of a small machine's work, which is what a kill can cost.
+#: Chunks per transaction: about a second of a small machine's work, which is what a kill can cost.
 BATCH: Final = 64
 
-#: A file with more dead rows than this share is written anew: they cost time at every question.
+#: A file with more dead rows than this share is rewritten: they cost time at every question.
 MAX_DEAD_SHARE: Final = 0.25
 
-#: Rows copied at once where a file is written anew.
+#: Rows that are copied at once when a file is rewritten.
 _COPIED_ROWS: Final = 4_096
 
 _WITHOUT_VECTOR: Final = """
@@ -101,9 +101,9 @@ def build_index(
     """Embed every chunk that has no vector, or all (``rebuild``); then build the posting lists of a large
     store (``word_index``).
 
-    Raises EmbeddingError, ExampleStoreError: the store can't be used, another build is running, the vectors
-    are of another model (then with ``rebuild`` in its next step), the disk is full. What was committed
-    stays.
+    Raises EmbeddingError; ExampleStoreError if the store can't be used, another build is running, the
+    vectors are of another model (then with ``rebuild`` in its next step), or the disk is full. What was
+    committed stays.
     """
     start = time.monotonic()
     with only_builder(store):
@@ -133,7 +133,7 @@ def nearest(
     """Return the live chunks of highest cosine, best first: (chunk, cosine). Empty before the first build.
 
     ``connection``: a snapshot of this store. ``ecosystems``: only chunks of their records; empty for all.
-    Raises ExampleStoreError: vectors of another model, a damaged file.
+    Raises ExampleStoreError for vectors of another model, or a damaged file.
     """
     check_model(connection, store, embedder)
     if not _rows(connection):
@@ -148,9 +148,9 @@ def live_chunks(
 ) -> Iterator[NearestChunk]:
     """Yield the chunks of these rows that are still there; ``ecosystems`` as in ``nearest``."""
     for row, cosine in ranked:
-        named = connection.execute(_OF_ROW, [row]).fetchone()
-        if named is not None and (not ecosystems or named[2] in ecosystems):
-            yield NearestChunk(named[0], named[1], cosine)
+        owner = connection.execute(_OF_ROW, [row]).fetchone()
+        if owner is not None and (not ecosystems or owner[2] in ecosystems):
+            yield NearestChunk(owner[0], owner[1], cosine)
 
 
 def open_vectors(
@@ -165,10 +165,10 @@ def open_vectors(
 def check_model(connection: sqlite3.Connection, store: ExampleStore, embedder: Embedder) -> None:
     """Raise ExampleStoreError if the store's vectors are of another model."""
     installed = described(embedder)
-    found = {key: get_meta(connection, key) for key in installed}
-    if found[Meta.EMBEDDING_MODEL] is not None and found != installed:
+    recorded = {key: get_meta(connection, key) for key in installed}
+    if recorded[Meta.EMBEDDING_MODEL] is not None and recorded != installed:
         raise ExampleStoreError(
-            f"The vectors of {str(store.path)!r} are of model {_named(found)}, and this is "
+            f"The vectors of {str(store.path)!r} are of model {_named(recorded)}, and this is "
             f"{_named(installed)}: they can't be compared.",
             next_step="Embed the examples again: `fallback-tier examples index --rebuild "
             f"--store {store.path}`.",
@@ -182,7 +182,7 @@ def _named(model: Mapping[Meta, str | None]) -> str:
 
 
 def _prepare(store: ExampleStore, embedder: Embedder, *, rebuild: bool) -> None:
-    """Leave a file of this model with few dead rows, and no leftovers of killed builds."""
+    """Prepare a file of this model with few dead rows, and remove leftovers of killed builds."""
     with store.writing() as connection:
         if rebuild or get_meta(connection, Meta.EMBEDDING_MODEL) is None:
             connection.execute("DELETE FROM vectors")
@@ -201,7 +201,7 @@ def _prepare(store: ExampleStore, embedder: Embedder, *, rebuild: bool) -> None:
 def _compact(store: ExampleStore, connection: sqlite3.Connection, embedder: Embedder) -> None:
     """If many rows are dead, copy the others into the next generation, in their order."""
     count = _rows(connection)
-    # Opened in any case: a file that is damaged is seen before hours of work go into it.
+    # Opened in any case, so that a damaged file is detected before hours of work go into it.
     old = _vector_file(store, connection, embedder).open(count).rows if count else None
     live = connection.execute(_LIVE).fetchall()
     if old is None or count - len(live) <= count * MAX_DEAD_SHARE:
@@ -215,7 +215,7 @@ def _compact(store: ExampleStore, connection: sqlite3.Connection, embedder: Embe
 
 
 def _batches(store: ExampleStore, embedder: Embedder, size: int) -> Iterator[int]:
-    """Embed all that has no vector; yield the number added by each batch."""
+    """Embed all chunks that have no vector; yield the number added by each batch."""
     last = 0
     while True:
         with store.reading() as connection:
@@ -242,15 +242,15 @@ def _add(
 ) -> int:
     """Write the vectors of the chunks that are still there (step 3). Return their number."""
     with store.writing() as connection:
-        there = [
-            place
-            for place, chunk in enumerate(chunks)
+        present = [
+            index
+            for index, chunk in enumerate(chunks)
             if connection.execute("SELECT 1 FROM chunks WHERE id = ?", [chunk]).fetchone()
         ]
         row = _rows(connection)
-        _vector_file(store, connection, embedder).write(row, vectors[there])
-        _name_rows(connection, row, [chunks[place] for place in there])
-    return len(there)
+        _vector_file(store, connection, embedder).write(row, vectors[present])
+        _name_rows(connection, row, [chunks[index] for index in present])
+    return len(present)
 
 
 def _name_rows(connection: sqlite3.Connection, first: int, chunks: Sequence[int]) -> None:
@@ -286,11 +286,11 @@ def _next_generation(
 #: Raise it with every change of the text: vectors of another one are drift.
 EMBEDDED_TEXT = "flaw-and-changes-1"
 
-#: Characters of the flaw above a piece of code: a title and a sentence, a quarter of what the model
-#: reads.
+#: Characters of the vulnerability's text above a piece of code: a title and a sentence, a quarter of
+#: what the model reads.
 _FLAW_CHARS = 300
 
-#: Characters of changed lines: with the flaw more than the model reads of most code.
+#: Characters of changed lines: with the text above, more than the model reads of most code.
 _CODE_CHARS = 1_500
 
 

@@ -1,4 +1,4 @@
-"""Exact nearest neighbours in a file: float32 rows, memory-mapped, compared with every question.
+"""Exact nearest neighbours in a file: float32 rows, memory-mapped, all compared with each question.
 
 ::
 
@@ -38,20 +38,20 @@ _MAGIC: Final = b"FTVECS\x00\x01"
 _HEADER: Final = struct.Struct("<8sI4x32s16x")
 _FLOAT_BYTES: Final = 4
 
-#: Rows that a thread takes at a time: 6 MB at 384 dimensions. Small enough that a thread that was
-#: kept waiting leaves the rest to others, large enough that Python's part can't be seen.
+#: Rows that a thread takes at a time: 6 MB at 384 dimensions. Small enough that a delayed thread leaves
+#: the rest to others, large enough that Python's share of the time is negligible.
 _CHUNK_ROWS: Final = 4_096
 
-#: So much of a file stays mapped; later pages are released once they were read. The system keeps them in
-#: its cache, and a process that asks once does not stay 150 MB larger (a goal: 1.3 times the vectors at
+#: Bytes of a file that stay mapped; later pages are released once they were read. The system keeps them in
+#: its cache, and a process that searches once does not stay 150 MB larger (a goal: 1.3 times the vectors at
 #: 100,000). Mapping them again takes a quarter more time on file systems with large folios (ext4, XFS), and
 #: twice the time on others.
 _RESIDENT_BYTES: Final = 112 * 2**20
 
-#: Places of a ranking that are sorted at first; where they don't suffice, so many times more.
+#: Entries of a ranking that are sorted at first; if they don't suffice, so many times more.
 _FIRST_SORTED: Final = 32
 
-#: Two threads draw all that the memory of a small machine gives; more help where there are cores.
+#: Two threads use all the memory bandwidth of a small machine; more help if there are more cores.
 _MAX_THREADS: Final = 4
 
 
@@ -93,8 +93,8 @@ class VectorFile:
         self._write(np.ascontiguousarray(vectors, dtype="<f4").tobytes(), self._offset(row))
 
     def open(self, count: int) -> "Vectors":
-        """Map the first ``count`` rows. Raises ExampleStoreError: not such a file, of another model, or too
-        few rows."""
+        """Map the first ``count`` rows. Raises ExampleStoreError if it is not such a file, is of another
+        model, or has too few rows."""
         try:
             with self.path.open("rb") as stream:
                 size = os.fstat(stream.fileno()).st_size
@@ -123,7 +123,8 @@ class VectorFile:
         )
 
     def _write(self, data: bytes, offset: int, flags: int = 0) -> None:
-        """Write all of it, synced. One call may write less, which is how a full disk begins."""
+        """Write all of the data, synced. One call may write less, which is the first sign of a full
+        disk."""
         rest = memoryview(data)
         try:
             descriptor = os.open(self.path, os.O_WRONLY | flags, 0o600)
@@ -177,7 +178,7 @@ class Vectors:
         if query.shape != (dimension,):
             raise ValueError(f"a query of shape {query.shape}, not ({dimension},)")
         scores = np.empty(count, dtype=np.float32)
-        # One iterator for all threads: whoever is free takes the next chunk.
+        # One iterator for all threads: each takes the next chunk when it is free.
         starts = iter(range(0, count, _CHUNK_ROWS))
 
         def work() -> None:
@@ -198,7 +199,7 @@ class Vectors:
         return scores
 
     def _forget(self, start: int) -> None:
-        """Unmap the pages of a chunk. One that another chunk still reads is only mapped again."""
+        """Unmap the pages of a chunk. A page that another chunk still reads is mapped again."""
         first = _HEADER.size + start * self._row_bytes
         page = first - first % mmap.PAGESIZE
         if page >= _RESIDENT_BYTES:
@@ -206,19 +207,19 @@ class Vectors:
             self._mapping.madvise(mmap.MADV_DONTNEED, page, length)
 
 
-def best_first(scores: "NDArray[np.float32]", left: int) -> Iterator[tuple[int, float]]:
-    """Yield the places of the ``left`` highest scores with the scores, best first; among equals the lower
-    place. Sorted only as far as it is read."""
+def best_first(scores: "NDArray[np.float32]", count: int) -> Iterator[tuple[int, float]]:
+    """Yield the indices of the ``count`` highest scores with the scores, best first; among equals the lower
+    index. Sorted only as far as it is read."""
     import numpy as np
 
-    given, wanted = 0, _FIRST_SORTED
-    while given < left:
-        place = len(scores) - min(wanted, left)
-        least = np.partition(scores, place)[place]
-        found = np.flatnonzero(scores >= least)
-        best = found[np.lexsort((found, -scores[found]))]
-        if len(best) == given:
-            return  # what is left is no number: a damaged file
-        for row in best[given:]:
+    yielded, wanted = 0, _FIRST_SORTED
+    while yielded < count:
+        threshold_index = len(scores) - min(wanted, count)
+        threshold = np.partition(scores, threshold_index)[threshold_index]
+        indices = np.flatnonzero(scores >= threshold)
+        best = indices[np.lexsort((indices, -scores[indices]))]
+        if len(best) == yielded:
+            return  # the other scores are not numbers: a damaged file
+        for row in best[yielded:]:
             yield int(row), float(scores[row])
-        given, wanted = len(best), wanted * _FIRST_SORTED
+        yielded, wanted = len(best), wanted * _FIRST_SORTED

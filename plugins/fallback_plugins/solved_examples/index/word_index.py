@@ -13,13 +13,13 @@
         rows               uint32: the chunks that have the word, ascending
         weights            float32: what an occurrence adds, before the word's own weight
 
-FTS5 reads every place of every word again to score it; this adds up one number a chunk, and needs no
+FTS5 reads every place of every word again to score it; this adds up one number per chunk, and needs no
 bound (ADR-0019). A file is written once, under a name that says which state of the store it is of, and
 never changed.
 
-FTS5 stays what is searched in small stores, without numpy, and from a change of the store to the next
-`examples index`: answers are right at any moment, and quick again after that. Its own list of its tokens
-(fts5vocab) is read, so that a word is the same word on both ways.
+FTS5 is still searched in small stores, without numpy, and from a change of the store to the next
+`examples index`: answers are right at any moment, and fast again after that. FTS5's own list of its tokens
+(fts5vocab) is read, so that both ways split words alike.
 """
 
 import fcntl
@@ -59,7 +59,7 @@ _MAGIC: Final = b"FTWORD\x00\x01"
 _HEADER: Final = struct.Struct("<8sIIQ32s8x")
 
 #: Postings of a question, as a share of the chunks, up to which only the chunks that have a word are
-#: looked at; above it adding to every chunk is quicker.
+#: scored; above it adding to every chunk is faster.
 _FEW: Final = 1 / 8
 
 
@@ -81,7 +81,7 @@ class _Arrays(NamedTuple):
 
 @dataclass(frozen=True)
 class _Layout:
-    """How large the parts are."""
+    """The lengths of the parts."""
 
     chunks: int
     words: int
@@ -106,8 +106,8 @@ class _Layout:
         return _Arrays(*parts)  # type: ignore[arg-type]
 
 
-# Kept from one question to the next, as mapping a file anew means to fault in all its pages again:
-# half of a question's time. One alone: a file that was replaced takes up its disk until then.
+# Cached from one question to the next, as mapping a file again means to fault in all its pages: half of
+# a question's time. Only one, as a file that was replaced takes up its disk space while it is mapped.
 @lru_cache(maxsize=1)
 def _mapped(path: Path, state: str, _version: tuple[int, int, int]) -> "Postings":
     with path.open("rb") as stream:
@@ -119,7 +119,7 @@ def _mapped(path: Path, state: str, _version: tuple[int, int, int]) -> "Postings
 
 
 def _damaged(path: Path, reason: str, *, kind: str = "") -> ExampleStoreError:
-    """The error of a file that can't be used; the words are still in the store itself."""
+    """Return the error of a file that can't be used; the words are still in the store itself."""
     return ExampleStoreError(
         f"The posting lists {str(path)!r} can't be used: {reason}.",
         next_step="Check the disk's free space, then run `fallback-tier examples index` again.",
@@ -129,15 +129,15 @@ def _damaged(path: Path, reason: str, *, kind: str = "") -> ExampleStoreError:
 
 def _layout(header: bytes, state: str) -> _Layout | None:
     try:
-        magic, chunks, words, postings, found = _HEADER.unpack(header)
+        magic, chunks, words, postings, recorded_state = _HEADER.unpack(header)
     except struct.error:
         return None
-    whole = magic == _MAGIC and found.hex() == state
-    return _Layout(chunks, words, postings) if whole else None
+    is_valid = magic == _MAGIC and recorded_state.hex() == state
+    return _Layout(chunks, words, postings) if is_valid else None
 
 
 class Postings:
-    """Posting lists of a mapped file. Any thread may ask."""
+    """Posting lists of a mapped file. Any thread may search."""
 
     def __init__(self, path: Path, arrays: _Arrays) -> None:
         self._path = path
@@ -145,9 +145,11 @@ class Postings:
         self.chunks = len(arrays.chunks)
 
     def counts(self, words: Sequence[str]) -> dict[str, int]:
-        """Word → how many chunks have it."""
-        places = self._places(words)
-        return {word: int(self._arrays.counts[at]) if at >= 0 else 0 for word, at in places.items()}
+        """Return the number of chunks that have each word."""
+        indices = self._places(words)
+        return {
+            word: int(self._arrays.counts[at]) if at >= 0 else 0 for word, at in indices.items()
+        }
 
     def ranked(self, words: Sequence[str]) -> Iterator[tuple[int, float]]:
         """Yield the chunks that have any of the words, best BM25 first, then by id: (chunk, BM25). Sorted
@@ -162,11 +164,11 @@ class Postings:
     def _ranked(self, words: Sequence[str]) -> Iterator[tuple[int, float]]:
         import numpy as np
 
-        lists = [self._list(at) for at in self._places(words).values() if at >= 0]
+        lists = [self._list(index) for index in self._places(words).values() if index >= 0]
         if sum(len(rows) for rows, _ in lists) < self.chunks * _FEW:
             rows, scores = _added(lists)
-            for place, score in best_first(_numbers(scores), len(scores)):
-                yield int(self._arrays.chunks[rows[place]]), score
+            for index, score in best_first(_numbers(scores), len(scores)):
+                yield int(self._arrays.chunks[rows[index]]), score
             return
         every = np.zeros(self.chunks, dtype=np.float32)
         for rows, parts in lists:
@@ -175,27 +177,27 @@ class Postings:
             yield int(self._arrays.chunks[row]), score
 
     def _places(self, words: Sequence[str]) -> dict[str, int]:
-        """Word → its place among the keys, -1 where no chunk has it."""
+        """Return the index of each word among the keys; -1 if no chunk has the word."""
         import numpy as np
 
         keys = np.fromiter(map(_key, words), dtype=np.uint64, count=len(words))
-        places = np.searchsorted(self._arrays.keys, keys)
-        places[places == len(self._arrays.keys)] = 0
-        there = self._arrays.keys[places] == keys if len(self._arrays.keys) else keys < 0
-        return dict(zip(words, np.where(there, places, -1).tolist(), strict=True))
+        indices = np.searchsorted(self._arrays.keys, keys)
+        indices[indices == len(self._arrays.keys)] = 0
+        is_present = self._arrays.keys[indices] == keys if len(self._arrays.keys) else keys < 0
+        return dict(zip(words, np.where(is_present, indices, -1).tolist(), strict=True))
 
-    def _list(self, place: int) -> "tuple[NDArray[np.uint32], NDArray[np.float32]]":
-        """A word's rows, and what each gets for it."""
+    def _list(self, index: int) -> "tuple[NDArray[np.uint32], NDArray[np.float32]]":
+        """Return a word's rows, and what it adds to the score of each."""
         import numpy as np
 
-        first, count = int(self._arrays.first[place]), int(self._arrays.counts[place])
+        first, count = int(self._arrays.first[index]), int(self._arrays.counts[index])
         weight = max(_LEAST_WEIGHT, math.log((self.chunks - count + 0.5) / (count + 0.5)))
         part = slice(first, first + count)
         return self._arrays.rows[part], self._arrays.weights[part] * np.float32(weight)
 
 
 def _numbers(scores: "NDArray[np.float32]") -> "NDArray[np.float32]":
-    """Raises IndexError for a score that is none."""
+    """Return the scores. Raises IndexError if one is not a number."""
     import numpy as np
 
     if not np.isfinite(scores).all():
@@ -206,14 +208,14 @@ def _numbers(scores: "NDArray[np.float32]") -> "NDArray[np.float32]":
 def _added(
     lists: "Sequence[tuple[NDArray[np.uint32], NDArray[np.float32]]]",
 ) -> "tuple[NDArray[np.uint32], NDArray[np.float32]]":
-    """The rows of all lists, ascending, each once, and its sum."""
+    """Return the distinct rows of all lists, ascending, with the sum of each."""
     import numpy as np
 
     if not lists:
         return np.empty(0, np.uint32), np.empty(0, np.float32)
-    rows, places = np.unique(np.concatenate([rows for rows, _ in lists]), return_inverse=True)
+    rows, inverse = np.unique(np.concatenate([rows for rows, _ in lists]), return_inverse=True)
     parts = np.concatenate([parts for _, parts in lists])
-    return rows, np.bincount(places, weights=parts).astype(np.float32)
+    return rows, np.bincount(inverse, weights=parts).astype(np.float32)
 
 
 def _weigh(arrays: _Arrays) -> None:
@@ -223,7 +225,7 @@ def _weigh(arrays: _Arrays) -> None:
     """
     import numpy as np
 
-    parts = [slice(n, n + _PAGE) for n in range(0, len(arrays.rows), _PAGE)]
+    parts = [slice(start, start + _PAGE) for start in range(0, len(arrays.rows), _PAGE)]
     lengths = np.zeros(len(arrays.chunks))
     for part in parts:
         counted = np.bincount(arrays.rows[part], weights=arrays.weights[part])
@@ -236,11 +238,11 @@ def _weigh(arrays: _Arrays) -> None:
 
 # --- A store's own lists: built, named, and used while they are of its state -----------------------
 
-#: A store of fewer chunks has no posting lists: FTS5 answers within 25 ms whatever is asked, and a
-#: process that asks once needs 80 ms to import numpy.
+#: A store of fewer chunks has no posting lists: FTS5 answers any question within 25 ms, and a process
+#: that searches once needs 80 ms to import numpy.
 MIN_CHUNKS: Final = 10_000
 
-#: Occurrences read in one snapshot: half a second, for which a writer waits; and held at once.
+#: Occurrences that are read in one snapshot, for which a writer waits half a second, and held at once.
 _PAGE: Final = 250_000
 
 _TERMS: Final = "SELECT term, doc, cnt FROM chunks_terms"
@@ -249,7 +251,8 @@ _OCCURRENCES: Final = "SELECT doc FROM temp.occurrences WHERE term >= ? AND term
 
 @dataclass(frozen=True)
 class Words:
-    """How the words of a store are searched. ``postings`` None: by FTS5; ``note``: why, if it had some."""
+    """How a store's words are searched. ``postings`` None: by FTS5; ``note``: why, if there are
+    postings."""
 
     postings: Postings | None = None
     note: str = ""
@@ -258,7 +261,7 @@ class Words:
 @dataclass(frozen=True)
 class _Term:
     text: str
-    #: In so many chunks, so many times in all.
+    #: Number of chunks that have it, and of its occurrences.
     chunks: int
     times: int
 
@@ -275,8 +278,8 @@ def words_of(store: ExampleStore, connection: sqlite3.Connection) -> Words:
         return _by_fts5("numpy is not installed")
     path = _path(store, built)
     try:
-        found = path.stat()
-        return Words(_mapped(path, built, (found.st_ino, found.st_size, found.st_mtime_ns)))
+        status = path.stat()
+        return Words(_mapped(path, built, (status.st_ino, status.st_size, status.st_mtime_ns)))
     except OSError as error:
         failure = _damaged(path, error.strerror or str(error))
     except ExampleStoreError as error:
@@ -289,7 +292,7 @@ def _by_fts5(reason: str) -> Words:
 
 
 def state_of(connection: sqlite3.Connection) -> str:
-    """Return a digest of which chunks there are, by three look-ups.
+    """Return a digest of the set of chunks, by three look-ups.
 
     Each new chunk raises AUTOINCREMENT's number, and each deleted one lowers the count: the pair never
     recurs. The corpus distinguishes a store from another one at the same path.
@@ -303,15 +306,15 @@ def state_of(connection: sqlite3.Connection) -> str:
 def build_words(store: ExampleStore, *, min_chunks: int | None = None) -> bool:
     """Write the posting lists of the store as it is now. Return whether it has them at the end.
 
-    Not for a small store, nor without numpy. One that changes meanwhile keeps FTS5 until the next build.
-    Raises ExampleStoreError: another build is running, the disk is full.
+    None are written for a small store, or without numpy. A store that changes meanwhile keeps FTS5 until
+    the next build. Raises ExampleStoreError if another build is running, or the disk is full.
     """
     with only_builder(store):
         return build_locked(store, min_chunks=min_chunks)
 
 
 def build_locked(store: ExampleStore, *, min_chunks: int | None = None) -> bool:
-    """``build_words``, of a caller that holds the lock."""
+    """``build_words`` for a caller that holds the lock."""
     with store.reading() as connection:
         if words_of(store, connection).postings is not None:
             return True
@@ -324,29 +327,29 @@ def build_locked(store: ExampleStore, *, min_chunks: int | None = None) -> bool:
         terms = [_Term(*row) for row in connection.execute(_TERMS)]
     new = _path(store, "new")
     try:
-        there = _write(store, new, state, chunks, terms)
-        if there:
+        is_written = _write(store, new, state, chunks, terms)
+        if is_written:
             new.replace(_path(store, state))
             sync_directory(store.path.parent)
     except OSError as error:
         raise _damaged(new, error.strerror or str(error)) from error
     finally:
         new.unlink(missing_ok=True)
-    return there and _named(store, state)
+    return is_written and _named(store, state)
 
 
 def _named(store: ExampleStore, state: str) -> bool:
     """Name the new file in the store, and delete the others: their readers have them mapped."""
     with store.writing() as connection:
-        there = state_of(connection) == state
-        if there:
+        is_current = state_of(connection) == state
+        if is_current:
             set_meta(connection, Meta.POSTINGS, state)
-    if there:
+    if is_current:
         current = _path(store, state)
         for path in current.parent.glob(f"{_path(store, '').name}*"):
             if path != current:
                 path.unlink(missing_ok=True)
-    return there
+    return is_current
 
 
 def _write(
@@ -356,16 +359,16 @@ def _write(
     layout = _Layout(len(chunks), len(terms), sum(term.chunks for term in terms))
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        # All blocks first: a mapping has no way to say that the disk is full.
+        # Allocate all blocks first: a mapping can't report that the disk is full.
         os.posix_fallocate(descriptor, 0, layout.size)
         os.pwrite(descriptor, layout.header(state), 0)
         mapping = mmap.mmap(descriptor, layout.size)
-        there = _fill(store, state, layout.arrays(mapping), chunks, terms)
+        is_complete = _fill(store, state, layout.arrays(mapping), chunks, terms)
         mapping.flush()
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    return there
+    return is_complete
 
 
 def _fill(
@@ -389,10 +392,10 @@ def _fill(
         with store.reading() as connection:
             if state_of(connection) != state:
                 return False
-            found = _occurrences(connection, page)
-        starts, times = _runs(found, page)
+            occurrences = _occurrences(connection, page)
+        starts, times = _runs(occurrences, page)
         part = slice(done, done + len(starts))
-        arrays.rows[part] = np.searchsorted(arrays.chunks, found[starts])
+        arrays.rows[part] = np.searchsorted(arrays.chunks, occurrences[starts])
         arrays.weights[part] = times
         done += len(starts)
     _weigh(arrays)
@@ -400,24 +403,24 @@ def _fill(
 
 
 def _pages(terms: Sequence[_Term]) -> Iterator[Sequence[_Term]]:
-    """Runs of terms with some _PAGE occurrences together; a term is never divided."""
+    """Yield runs of terms with about _PAGE occurrences together; a term is never divided."""
     page: list[_Term] = []
-    held = 0
+    occurrences = 0
     for term in terms:
         page.append(term)
-        held += term.times
-        if held >= _PAGE:
+        occurrences += term.times
+        if occurrences >= _PAGE:
             yield page
-            page, held = [], 0
+            page, occurrences = [], 0
     if page:
         yield page
 
 
 def _occurrences(connection: sqlite3.Connection, page: Sequence[_Term]) -> "NDArray[np.int64]":
-    """The chunk of each occurrence, by term, then by chunk."""
+    """Return the chunk of each occurrence, by term, then by chunk."""
     import numpy as np
 
-    # A temporary table is nothing of the store's.
+    # A temporary table is not a part of the store.
     connection.execute("PRAGMA query_only = OFF")
     connection.execute(
         "CREATE VIRTUAL TABLE temp.occurrences USING fts5vocab (main, chunks_fts, instance)"
@@ -428,37 +431,37 @@ def _occurrences(connection: sqlite3.Connection, page: Sequence[_Term]) -> "NDAr
 
 
 def _runs(
-    found: "NDArray[np.int64]", page: Sequence[_Term]
+    occurrences: "NDArray[np.int64]", page: Sequence[_Term]
 ) -> "tuple[NDArray[np.intp], NDArray[np.intp]]":
-    """Where a chunk of a term begins, and how often it has the term."""
+    """Return the index at which each chunk of a term begins, and how often it has the term."""
     import numpy as np
 
     ends = np.cumsum([term.times for term in page])
-    begins = np.ones(len(found), dtype=np.bool_)
-    begins[1:] = found[1:] != found[:-1]
+    begins = np.ones(len(occurrences), dtype=np.bool_)
+    begins[1:] = occurrences[1:] != occurrences[:-1]
     begins[ends[:-1]] = True
     starts = np.flatnonzero(begins)
-    if len(found) != ends[-1] or len(starts) != sum(term.chunks for term in page):
+    if len(occurrences) != ends[-1] or len(starts) != sum(term.chunks for term in page):
         raise ExampleStoreError(
             "The words of the example store don't agree with their own counts.",
             next_step="`fallback-tier examples validate` says what is damaged.",
             kind="counts_differ",
         )
-    return starts, np.diff(starts, append=len(found))
+    return starts, np.diff(starts, append=len(occurrences))
 
 
 def _path(store: ExampleStore, state: str) -> Path:
-    """A file is named after the first digits of its state; all of them are in it."""
+    """Return a state's file, named after the state's first digits; all of them are in its header."""
     return store.path.with_name(f"{store.path.name}.postings.{state[:16]}")
 
 
 @contextmanager
 def only_builder(store: ExampleStore) -> Iterator[None]:
-    """Hold the lock of a store's builds: two at once would do the same work twice. The system frees the
+    """Hold the lock of a store's builds: two at once would do the same work twice. The system releases the
     lock of a killed one.
 
-    Not on the store's own file: closing another descriptor of it drops SQLite's locks. Raises
-    ExampleStoreError: the store can't be read, another build is at work, or the lock can't be made.
+    It is not on the store's own file: closing another descriptor of that drops SQLite's locks. Raises
+    ExampleStoreError if the store can't be read, another build is running, or the lock can't be created.
     """
     with store.reading():
         pass  # a missing store is an error before a lock is made next to it

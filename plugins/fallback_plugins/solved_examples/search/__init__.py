@@ -1,1 +1,1 @@
-"""From a question to an answer: candidates, their order, what of it is kept."""
+"""Search: from a question to candidates, their order, and an answer."""

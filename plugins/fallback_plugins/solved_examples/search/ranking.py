@@ -1,9 +1,9 @@
-"""One question, one order of the memory's records: pool, components, fusion, reranker (ADR-0019).
+"""Ranking of the memory's records for one question: pool, components, fusion, reranker (ADR-0019).
 
 Channels bring records into a pool, and components score each of them. Fusion makes one order of the scores.
 A small learned ranker, a logistic regression over the components, gives each candidate a calibrated
-probability that it is relevant. That is on one scale for every question, which the fused score is not:
-floors apply to it. Its coefficients are committed next to this module with their provenance.
+probability that it is relevant. Unlike the fused score, it is on one scale for every question, so floors
+apply to it. Its coefficients are committed next to this module with their provenance.
 """
 
 import json
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: What the order is by.
+#: The score that determines the order.
 ORDER = "fused"
 
 
@@ -62,7 +62,7 @@ class Ranking:
     """Candidates, best first, each with the score of every component that ran.
 
     ``routing``: the best of the scores that the routing floor applies to (0 if there is no candidate).
-    ``degraded``: why it could not work as configured, in sentences; empty if it could.
+    ``degraded``: why it did not work as configured, in sentences; empty if it did.
     """
 
     mode: Mode
@@ -75,7 +75,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class _Entry:
-    """A record of the pool. ``scores``: component → score, as far as the component ran."""
+    """A record of the pool. ``scores``: component → score, for the components that ran."""
 
     row: int
     scores: Mapping[str, float]
@@ -84,7 +84,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class _Ability:
-    """What store, model and settings allow together."""
+    """The ways of searching that store, model and settings allow together."""
 
     vectors: Vectors | None = None
     degraded: str = ""
@@ -109,23 +109,26 @@ def rank(
         entries, ability = _pool(connection, question, settings, ability, words.postings, embedder)
         digest = recorded_sha256(connection) or None
     records = store.records([entry.row for entry in entries])
-    found = _scored(question, entries, records)
-    found = _ordered(found, settings)
+    candidates = _scored(question, entries, records)
+    candidates = _ordered(candidates, settings)
     degraded = ability.degraded
-    if reranker is not None and found:
+    if reranker is not None and candidates:
         try:
-            found = _reranked(question, found, settings, reranker)
+            candidates = _reranked(question, candidates, settings, reranker)
         except EmbeddingError as error:
             degraded = f"{degraded} {error}".strip()
-    # The order stays: floors and readers understand the probability.
-    by = shipped(ability.mode)
-    judged = tuple(with_scores(it, {PROBABILITY: by.probability(it.scores)}) for it in found)
+    # The probability does not change the order: floors and readers use it.
+    coefficients = shipped(ability.mode)
+    judged = tuple(
+        with_scores(candidate, {PROBABILITY: coefficients.probability(candidate.scores)})
+        for candidate in candidates
+    )
     floor = settings.floor("routing", ability.mode)
     score = floor.score if floor else PROBABILITY
     return Ranking(
         mode=ability.mode,
         candidates=judged,
-        routing=max((one.scores.get(score, 0.0) for one in judged), default=0.0),
+        routing=max((candidate.scores.get(score, 0.0) for candidate in judged), default=0.0),
         degraded=degraded,
         notes=tuple(filter(None, (ability.note, words.note))),
         manifest_sha256=digest,
@@ -166,7 +169,7 @@ def _pool(
     postings: Postings | None,
     embedder: Embedder | None,
 ) -> tuple[list[_Entry], _Ability]:
-    """Return the records to look at. If the model fails, words alone are searched."""
+    """Return the records to rank. If the model fails, only words are searched."""
     entries = _by_words(connection, question, settings, postings)
     vectors = ability.vectors
     if vectors is None or embedder is None:
@@ -190,13 +193,13 @@ def _scored(
     question: Question, entries: Sequence[_Entry], records: Sequence[StoredExample]
 ) -> list[Candidate]:
     """Return candidates with scores, without records withdrawn since the pool was read."""
-    asked = weaknesses(question.text, cwe=question.cwe)
+    profile = weaknesses(question.text, cwe=question.cwe)
     by_row = {stored.row: stored for stored in records}
     return [
         Candidate(
             stored.example,
             stored.content_sha256,
-            {**entry.scores, **_of_record(question, asked, stored.example)},
+            {**entry.scores, **_of_record(question, profile, stored.example)},
             entry.chunks,
         )
         for entry in entries
@@ -205,51 +208,53 @@ def _scored(
 
 
 def weighed(
-    found: Sequence[Candidate], settings: RetrievalSettings
+    candidates: Sequence[Candidate], settings: RetrievalSettings
 ) -> tuple[dict[str, list[float]], dict[str, float]]:
     """Return the scores that every candidate has, by component, and the weights."""
     weights = {name: weight for name, weight in settings.weights if weight > 0}
     components = {
-        name: [candidate.scores[name] for candidate in found]
+        name: [candidate.scores[name] for candidate in candidates]
         for name in weights
-        if all(name in candidate.scores for candidate in found)
+        if all(name in candidate.scores for candidate in candidates)
     }
     return components, weights
 
 
-def _ordered(found: Sequence[Candidate], settings: RetrievalSettings) -> list[Candidate]:
-    components, weights = weighed(found, settings)
+def _ordered(candidates: Sequence[Candidate], settings: RetrievalSettings) -> list[Candidate]:
+    components, weights = weighed(candidates, settings)
     scores = weighted(components, weights)
     scored = [
         with_scores(candidate, {ORDER: score})
-        for candidate, score in zip(found, scores, strict=bool(components))
+        for candidate, score in zip(candidates, scores, strict=bool(components))
     ]
     return by_score(scored)
 
 
-def by_score(found: Iterable[Candidate]) -> list[Candidate]:
-    """Sort by the fused score; among equals by id, so that an answer is repeatable."""
-    return sorted(found, key=lambda one: (-one.scores[ORDER], one.example.example_id))
+def by_score(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Sort by the fused score, and equal ones by id, so that an answer is repeatable."""
+    return sorted(
+        candidates, key=lambda candidate: (-candidate.scores[ORDER], candidate.example.example_id)
+    )
 
 
 def _reranked(
     question: Question,
-    found: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     settings: RetrievalSettings,
     reranker: Reranker,
 ) -> list[Candidate]:
-    """Rank the best ones again with one component more; the rest follows in its order."""
-    head, tail = found[: settings.rerank], found[settings.rerank :]
+    """Rank the best ones again with one more component; the others follow in their order."""
+    head, tail = candidates[: settings.rerank], candidates[settings.rerank :]
     scores = reranker.scores(question, head)
     fused = weighted(
-        {ORDER: [c.scores[ORDER] for c in head], reranker.name: scores},
+        {ORDER: [candidate.scores[ORDER] for candidate in head], reranker.name: scores},
         {ORDER: 1.0, reranker.name: settings.weights.rerank},
     )
-    again = [
+    rescored = [
         with_scores(candidate, {reranker.name: score, ORDER: total})
         for candidate, score, total in zip(head, scores, fused, strict=True)
     ]
-    return [*by_score(again), *tail]
+    return [*by_score(rescored), *tail]
 
 
 def weighted(
@@ -274,18 +279,18 @@ def standardised(scores: Sequence[float]) -> list[float]:
 
 def count(components: Mapping[str, Sequence[float]]) -> int:
     """Return how many candidates the components score. Raises ValueError if they don't agree."""
-    found = {len(scores) for scores in components.values()}
-    if len(found) > 1:
+    counts = {len(scores) for scores in components.values()}
+    if len(counts) > 1:
         raise ValueError("components score different numbers of candidates")
-    return max(found, default=0)
+    return max(counts, default=0)
 
 
 # --- The pool ---------------------------------------------------------------------------------------
 
-#: Chunks that a channel finds for one record of its pool: a record has some three.
+#: Chunks that a channel finds for one record of its pool: a record has about three.
 _CHUNKS_A_RECORD = 3
 
-#: Profiles of records that a process keeps: the same ones are looked at again and again (1 ms each,
+#: Profiles of records that a process keeps: the same ones are used again and again (1 ms each,
 #: 2 KB).
 _PROFILES = 4_096
 
@@ -307,13 +312,13 @@ def _by_words(
     sql = "SELECT id, example FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
     chunks = json.dumps([hit.chunk for hit in hits])
     owners = dict(connection.execute(sql, [chunks]).fetchall())
-    found: dict[int, _Entry] = {}
+    pool: dict[int, _Entry] = {}
     for hit in hits:
         if hit.chunk in owners:
             row = owners[hit.chunk]
-            before = found.get(row, _Entry(row, {"bm25": hit.share}, ()))
-            found[row] = replace(before, chunks=(*before.chunks, hit.chunk))
-    return dict(list(found.items())[: settings.pool])
+            before = pool.get(row, _Entry(row, {"bm25": hit.share}, ()))
+            pool[row] = replace(before, chunks=(*before.chunks, hit.chunk))
+    return dict(list(pool.items())[: settings.pool])
 
 
 def _by_meaning(
@@ -324,14 +329,14 @@ def _by_meaning(
     settings: RetrievalSettings,
 ) -> dict[int, _Entry]:
     """Return the pool's records by cosine of their best chunk."""
-    found: dict[int, _Entry] = {}
+    pool: dict[int, _Entry] = {}
     ranked = islice(vectors.ranked(vector), settings.pool * _CHUNKS_A_RECORD * 4)
     for near in live_chunks(connection, ranked, _ecosystems(question, settings)):
-        before = found.get(near.record, _Entry(near.record, {}, ()))
-        found[near.record] = replace(before, chunks=(*before.chunks, near.chunk))
-        if len(found) == settings.pool:
+        before = pool.get(near.record, _Entry(near.record, {}, ()))
+        pool[near.record] = replace(before, chunks=(*before.chunks, near.chunk))
+        if len(pool) == settings.pool:
             break
-    return found
+    return pool
 
 
 def _cosines(
@@ -341,29 +346,30 @@ def _cosines(
     rows: Iterable[int],
     how: Aggregation,
 ) -> dict[int, float]:
-    """Return the cosine of each record's best chunk, or best two; without records that have no vector."""
+    """Return the cosine of each record's best chunk, or mean of its best two; records without a vector
+    have none."""
     import numpy as np
 
-    owned: dict[int, list[int]] = {}
+    rows_by_example: dict[int, list[int]] = {}
     for example, row in connection.execute(
         "SELECT example, row FROM vectors JOIN chunks ON chunks.id = chunk "
         "WHERE example IN (SELECT value FROM json_each(?)) ORDER BY row",
         [json.dumps([*rows])],
     ):
-        owned.setdefault(example, []).append(row)
+        rows_by_example.setdefault(example, []).append(row)
     best = 1 if how is Aggregation.MAX else 2
     return {
-        example: float(np.sort(vectors.rows[places] @ vector)[-best:].mean())
-        for example, places in owned.items()
+        example: float(np.sort(vectors.rows[chunk_rows] @ vector)[-best:].mean())
+        for example, chunk_rows in rows_by_example.items()
     }
 
 
-def _of_record(question: Question, asked: Profile, example: SolvedExample) -> dict[str, float]:
+def _of_record(question: Question, profile: Profile, example: SolvedExample) -> dict[str, float]:
     """Return the scores that need the record itself: the weakness family, the language."""
     text = "\n".join(filter(None, (example.advisory_text, example.fix_summary)))
     solved = _profile(text, example.package, example.cwe)
     return {
-        "family": affinity(asked, solved),
+        "family": affinity(profile, solved),
         "language": float(same_language(question.language, example.language)),
     }
 
@@ -384,7 +390,7 @@ def _ecosystems(question: Question, settings: RetrievalSettings) -> tuple[str, .
 
 # --- The learned ranker -----------------------------------------------------------------------------
 
-#: The score that it gives, as ``Candidate.scores`` and floors name it.
+#: The name of its score, in ``Candidate.scores`` and floors.
 PROBABILITY = "probability"
 
 
@@ -393,11 +399,11 @@ class Coefficients(Frozen):
 
     bias: float
     weights: Mapping[str, float]
-    #: What they were learned from and how.
+    #: The data that they were learned from, and how.
     provenance: str
 
     def probability(self, scores: Mapping[str, float]) -> float:
-        """Return the probability of being relevant, by component scores."""
+        """Return the probability that a record with these scores is relevant."""
         total = self.bias + sum(
             weight * scores.get(name, 0.0) for name, weight in self.weights.items()
         )

@@ -1,11 +1,11 @@
-"""Asking the memory: identical code first, then what is similar enough, best first (ADR-0019).
+"""Retriever of solved examples: identical code first, then what is similar enough, best first (ADR-0019).
 
-1. the advisory becomes a question: its words about the flaw;
-2. channels (BM25 over the chunks; vectors, where there are some) bring records into a pool;
+1. the advisory becomes a question: its words about the vulnerability;
+2. channels (BM25 over the chunks; vectors, if there are some) bring records into a pool;
 3. components score every record of the pool, and fusion makes one order of it;
-4. a reranker, where one is given, looks at the best of them;
-5. the routing floor decides whether there is an answer, the chunk floor what stays in it, and
-   neither the same fix nor more than ``k`` records are shown.
+4. a reranker, if one is given, scores the best of them again;
+5. the routing floor decides whether there is an answer, the chunk floor which records stay in it, and
+   neither the same fix twice nor more than ``k`` records are shown.
 
 Identical code (records of a named package, made on files that this repository has unchanged) is only listed
 first and marked; the tier itself judges whether it may be replayed (ADR-0013).
@@ -39,7 +39,7 @@ _DEFAULTS = RetrievalSettings()
 class SolvedExampleIndex:
     """The retriever over one store (``fallback_tier.ports.SolvedExampleRetriever``).
 
-    ``embedder`` None: by words alone. ``settings``: the measured defaults.
+    ``embedder`` None: by words alone. ``settings``: by default the measured ones.
     """
 
     def __init__(

@@ -1,8 +1,9 @@
-"""From a ranking to an answer: floors, the same fix once, at most ``k``, the account of it, and passages.
+"""Selection of an answer from a ranking: floors, the same fix once, at most ``k``, the account, and
+passages.
 
 A passage is what a prompt shows of a record: whole edits and whole units, small enough not to be cut.
 
-1. edits come first, best ranked first, each whole: they are what the model is to learn from;
+1. edits come first, best ranked first, each whole: the model is to learn from them;
 2. the title and the units of the best ranked chunks fill the rest, in the order of the text, with
    ``[…]`` in place of what was left out;
 3. a unit that doesn't fit even alone is divided if that costs no meaning (a section, a paragraph), never a
@@ -31,10 +32,10 @@ from fallback_tier.retrieval import (
     example_text,
 )
 
-#: Dropped candidates that are reported: the nearest.
+#: Dropped candidates that are reported, at most: the best ranked.
 MAX_REPORTED = 20
 
-#: The score that says of how the records with identical code were found.
+#: The score of records that were found by identical code.
 IDENTICAL = "identical"
 
 #: Why a candidate was dropped, as it is recorded.
@@ -43,7 +44,8 @@ BELOW_ROUTING_FLOOR = "below the routing floor, as everything"
 
 @dataclass(frozen=True)
 class Selection:
-    """What is shown, best first (with identical code: True), and what is not, with the reason."""
+    """The candidates that are shown, best first (True: with identical code), and those that are not,
+    with reasons."""
 
     kept: tuple[tuple[Candidate, bool], ...]
     dropped: tuple[DroppedExample, ...]
@@ -54,7 +56,9 @@ def routed(ranking: Ranking, settings: RetrievalSettings) -> bool:
     floor = settings.floor("routing", ranking.mode)
     if floor is None:
         return bool(ranking.candidates)
-    return any(it.scores.get(floor.score, 0.0) >= floor.value for it in ranking.candidates)
+    return any(
+        candidate.scores.get(floor.score, 0.0) >= floor.value for candidate in ranking.candidates
+    )
 
 
 def select(
@@ -63,28 +67,31 @@ def select(
     settings: RetrievalSettings,
     beyond: frozenset[str] = frozenset(),
 ) -> Selection:
-    """Return what is shown: identical code, and what passes both floors.
+    """Return the candidates to show: identical code, and those that reach both floors.
 
     ``beyond``: ids that were shown before. Neither they nor their fixes under other ids are kept; the
     routing floor applies to the whole ranking, so its result does not change.
     """
-    known = {stored.content_sha256 for stored in same}
-    found = [
-        Candidate(one.example, one.content_sha256, {IDENTICAL: 1.0})
-        for one in same
-        if one.example.example_id not in beyond
+    same_digests = {stored.content_sha256 for stored in same}
+    identical = [
+        Candidate(stored.example, stored.content_sha256, {IDENTICAL: 1.0})
+        for stored in same
+        if stored.example.example_id not in beyond
     ]
     too_many = f"not among the best {settings.k}"
-    kept = [(candidate, True) for candidate in found[: settings.k]]
-    met = [*(one.example for one in same), *(one.example for one in ranking.candidates)]
-    fixes = {_fix(example): example for example in met if example.example_id in beyond}
-    fixes.update((_fix(candidate.example), candidate.example) for candidate, _ in kept)
-    dropped = [_dropped(candidate, too_many) for candidate in found[settings.k :]]
+    chosen = [(candidate, True) for candidate in identical[: settings.k]]
+    known_examples = [
+        *(stored.example for stored in same),
+        *(candidate.example for candidate in ranking.candidates),
+    ]
+    fixes = {_fix(example): example for example in known_examples if example.example_id in beyond}
+    fixes.update((_fix(candidate.example), candidate.example) for candidate, _ in chosen)
+    dropped = [_dropped(candidate, too_many) for candidate in identical[settings.k :]]
     floor = settings.floor("chunk", ranking.mode)
     believed = routed(ranking, settings)
     for candidate in ranking.candidates:
         twin = fixes.get(_fix(candidate.example))
-        if candidate.content_sha256 in known:
+        if candidate.content_sha256 in same_digests:
             continue
         if candidate.example.example_id in beyond:
             reason = "shown before"
@@ -94,18 +101,18 @@ def select(
             reason = f"{floor.score} is below the chunk floor"
         elif twin is not None:
             reason = f"the same fix as {twin.example_id}"
-        elif len(kept) >= settings.k:
+        elif len(chosen) >= settings.k:
             reason = too_many
         else:
-            kept.append((candidate, False))
+            chosen.append((candidate, False))
             fixes[_fix(candidate.example)] = candidate.example
             continue
         dropped.append(_dropped(candidate, reason))
-    return Selection(tuple(kept), tuple(dropped[:MAX_REPORTED]))
+    return Selection(tuple(chosen), tuple(dropped[:MAX_REPORTED]))
 
 
 def shots(store: ExampleStore, kept: Sequence[tuple[Candidate, bool]]) -> tuple[FewShot, ...]:
-    """Return what a prompt shows of each. Raises ExampleStoreError."""
+    """Return what a prompt shows of each candidate. Raises ExampleStoreError."""
     if not kept:
         return ()
     with store.reading() as connection:
@@ -131,19 +138,22 @@ def account(
 
 def evidence(same: Sequence[StoredExample], ranking: Ranking, settings: RetrievalSettings) -> str:
     """Return one sentence: what was found, in which mode, with which floor."""
-    messages = [
+    clauses = [
         f"{len(same)} with the same package and code",
         f"{len(ranking.candidates)} looked at",
     ]
     floor = settings.floor("routing", ranking.mode)
     if floor is not None:
-        best = max((c.scores.get(floor.score, 0.0) for c in ranking.candidates), default=0.0)
-        messages.append(f"best {floor.score} {best:.3f}, routing floor {floor.value:.3f}")
-    return "; ".join((f"{ranking.mode} search", *messages, *ranking.notes))
+        best = max(
+            (candidate.scores.get(floor.score, 0.0) for candidate in ranking.candidates),
+            default=0.0,
+        )
+        clauses.append(f"best {floor.score} {best:.3f}, routing floor {floor.value:.3f}")
+    return "; ".join((f"{ranking.mode} search", *clauses, *ranking.notes))
 
 
 def _fix(example: SolvedExample) -> tuple[str, ...]:
-    """Return what identifies a fix: its edits, wherever they were published."""
+    """Return what identifies a fix, its edits, whichever record they are in."""
     return tuple(part for edit in example.edits for part in (edit.old, edit.new))
 
 
@@ -154,7 +164,7 @@ def _dropped(candidate: Candidate, reason: str) -> DroppedExample:
 
 
 def _rounded(candidate: Candidate) -> dict[str, float]:
-    """Six digits: float noise of another machine must not make another account."""
+    """Return scores with six digits: float noise of another machine must not make another account."""
     return {name: round(score, 6) for name, score in candidate.scores.items()}
 
 
@@ -171,29 +181,29 @@ def _shot(connection: sqlite3.Connection, candidate: Candidate, *, same: bool) -
 
 
 def _chunks(connection: sqlite3.Connection, ids: Sequence[int]) -> Iterator[Chunk]:
-    """Chunks by their ids, in that order; one that is gone since is left out."""
+    """Yield chunks by their ids, in that order; one that was deleted meanwhile is left out."""
     sql = "SELECT kind, text, tokens, context, edits FROM chunks WHERE id = ?"
     for chunk in ids:
         for kind, text, tokens, context, edits in connection.execute(sql, [chunk]):
             yield Chunk(ChunkKind(kind), text, tokens, context, tuple(json.loads(edits)))
 
 
-#: Stands where units were left out.
+#: Replaces units that were left out.
 LEFT_OUT = "[…]"
 
-#: The part of the room that edits leave to the text: a title and a paragraph, or where no edit would
-#: fit beside that, a title and a sentence.
+#: The part of the space that edits leave to the text: for a title and a paragraph or, if no edit would
+#: fit then, for a title and a sentence.
 _TEXT_SHARES = (4, 8)
 
 _GAP = f"\n\n{LEFT_OUT}\n\n"
 
-#: Kinds that are taken apart when they have no room whole.
+#: Kinds that are divided if they don't fit whole.
 _DIVISIBLE = (UnitKind.SECTION, UnitKind.PARAGRAPH)
 
 
 @dataclass(frozen=True)
 class Passage:
-    """``FewShot.text`` and ``FewShot.edits``."""
+    """The values of ``FewShot.text`` and ``FewShot.edits``."""
 
     text: str
     edits: tuple[SearchReplace, ...]
@@ -207,7 +217,7 @@ def passage(
     units: Callable[[str], Sequence[Unit]] = advisory_units,
 ) -> Passage:
     """Return the best of a record in ``max_bytes`` of ``example_text``, prefixes included. ``ranked``: the
-    record's chunks that were found, best first (none: the record's order counts)."""
+    record's chunks that were found, best first (if there are none, the record's order counts)."""
     space = max_bytes - _shown_bytes(example_text(example, LEFT_OUT, ()))
     whole = tuple(units(example.advisory_text))
     text_bytes = sum(_unit_bytes(unit) for unit in whole)
@@ -216,7 +226,7 @@ def passage(
         if not edits.chosen:
             space -= edits.choose(space - min(text_bytes, space // share))
     if not edits.chosen:
-        # A text without any edit is a topic, no precedent.
+        # A text without any edit is a topic, not a precedent.
         space -= edits.choose(space)
     candidates = tuple(_divided(whole, space))
     chosen = _chosen_units(candidates, ranked, space)
@@ -229,20 +239,20 @@ class _Edits:
     """The edits of a record, taken greedily: each that still fits, best ranked first."""
 
     def __init__(self, example: SolvedExample, ranked: Sequence[Chunk]) -> None:
-        found = [number for chunk in ranked for number in chunk.edits]
+        ranked_edits = [number for chunk in ranked for number in chunk.edits]
         self._edits = example.edits
-        self._open = list(dict.fromkeys([*found, *range(len(example.edits))]))
+        self._open = list(dict.fromkeys([*ranked_edits, *range(len(example.edits))]))
         self._chosen: set[int] = set()
 
     def choose(self, space: int) -> int:
-        """Take what fits into ``space``; return its bytes."""
-        taken = 0
+        """Add edits that fit into ``space``; return their bytes."""
+        used = 0
         for number in self._open:
             size = _shown_bytes(edit_line(self._edits[number]))
-            if number not in self._chosen and taken + size <= space:
+            if number not in self._chosen and used + size <= space:
                 self._chosen.add(number)
-                taken += size
-        return taken
+                used += size
+        return used
 
     @property
     def chosen(self) -> tuple[SearchReplace, ...]:
@@ -258,12 +268,12 @@ def _divided(units: Sequence[Unit], space: int) -> Iterator[Unit]:
 
 
 def _chosen_units(units: Sequence[Unit], ranked: Sequence[Chunk], space: int) -> list[int]:
-    """Return the positions of the units that fit, sorted; the title and the best ranked have priority."""
+    """Return the indices of the units that fit, sorted; the title and the best ranked have priority."""
     texts = [chunk.text for chunk in ranked if chunk.kind is ChunkKind.ADVISORY]
 
     def rank(number: int) -> int:
         text = units[number].text.strip()
-        return next((place for place, chunk in enumerate(texts) if text in chunk), len(texts))
+        return next((index for index, chunk in enumerate(texts) if text in chunk), len(texts))
 
     order = sorted(range(len(units)), key=lambda number: (number > 0, rank(number), number))
     chosen: list[int] = []
@@ -275,7 +285,7 @@ def _chosen_units(units: Sequence[Unit], ranked: Sequence[Chunk], space: int) ->
     return [
         number
         for number in sorted(chosen)
-        # Not a heading (but for the title) whose text was left out.
+        # Not a heading (other than the title) whose text was left out.
         if units[number].kind is not UnitKind.HEADING or number == 0 or number + 1 in chosen
     ]
 
@@ -295,15 +305,15 @@ def _text(units: Sequence[Unit], chosen: Sequence[int]) -> str:
 
 
 def _unit_bytes(unit: Unit) -> int:
-    """With the mark that may have to stand beside it."""
+    """Return the bytes of a unit with the mark that may follow it."""
     return _shown_bytes(unit.text + _GAP)
 
 
 def _shown_bytes(text: str) -> int:
-    """The most bytes that the text can take inside a fence, which shows some characters by name.
+    """Return the most bytes that the text can take inside a fence, which shows some characters by name.
 
-    ``<U+FE0F>`` stands for a hidden character of the first plane, ``<U+E0001>`` for a later one;
-    which ones are hidden is the fence's to know, so that every one above ASCII counts as if.
+    ``<U+FE0F>`` is shown for a hidden character of the first plane, ``<U+E0001>`` for a later one. Only the
+    fence knows which are hidden, so every character above ASCII counts as hidden.
     """
     spelled = sum(
         1 if " " <= char <= "~" or char in "\n\t" else 8 if char <= "\uffff" else 10

@@ -35,14 +35,14 @@ class Weights(Frozen):
     cosine: Weight = 1.0
     family: Weight = 1.0
     language: Weight = 0.5
-    #: Of a reranker's score, where one is given.
+    #: Weight of a reranker's score, if there is one.
     rerank: Weight = 1.0
 
 
 #: Just below the lowest score of a relevant record that was shown for a development question
 #: (``lowest_relevant`` of the evaluation; probabilities by coefficients that had not seen the question).
-#: Cosine tells questions with an answer from those without better than any combination that was tried.
-#: Without vectors BM25 would, but its shares shrink with the store: among five records all are near 0. At
+#: Cosine separates questions with an answer from those without better than any combination that was tried.
+#: Without vectors BM25 would, but its shares shrink with the store: among five records all are near 0. With
 #: these bounds fewer than half of the questions with nothing to find miss: ``with_routing_floor`` raises
 #: that share; the evaluation report has the price.
 FLOORS = (
@@ -61,7 +61,7 @@ class RetrievalSettings(Frozen):
     k: Annotated[int, Field(ge=1, le=MAX_EXAMPLES)] = MAX_EXAMPLES
     #: Records that each channel brings into the pool.
     pool: Annotated[int, Field(ge=1, le=1_000)] = 50
-    #: Records of the pool, best first, that a reranker looks at.
+    #: Records of the pool, best first, that a reranker scores.
     rerank: Annotated[int, Field(ge=1, le=1_000)] = 20
     weights: Weights = Weights()
     aggregation: Aggregation = Aggregation.MAX
@@ -70,14 +70,16 @@ class RetrievalSettings(Frozen):
 
     @model_validator(mode="after")
     def _one_floor_each(self) -> Self:
-        named = [(floor.name, floor.mode) for floor in self.floors]
-        if len(set(named)) < len(named):
+        keys = [(floor.name, floor.mode) for floor in self.floors]
+        if len(set(keys)) < len(keys):
             raise ValueError("two floors of the same name and mode")
         return self
 
     def floor(self, name: Literal["routing", "chunk"], mode: Mode) -> Floor | None:
-        """Return a floor by name and mode; None: there is none, and nothing is kept out."""
-        return next((f for f in self.floors if (f.name, f.mode) == (name, mode)), None)
+        """Return a floor by name and mode; None if there is none, so that nothing is kept out."""
+        return next(
+            (floor for floor in self.floors if (floor.name, floor.mode) == (name, mode)), None
+        )
 
     def with_routing_floor(self, value: float | None) -> "RetrievalSettings":
         """Return these settings with another routing floor in every mode; None: unchanged.

@@ -1,8 +1,8 @@
-"""Which weakness families an advisory speaks of: a small lexicon grounded in CWE (ADR-0019).
+"""Weakness families of an advisory, by a small lexicon grounded in CWE (ADR-0019).
 
-Most records carry no CWE id, and two advisories with the same one may need different fixes. A
+Most records have no CWE id, and two advisories with the same one may need different fixes. A
 family is finer: a mechanism and its usual remedy ("resolve the path, then check that it is below
-the root"). The lexicon is ``weaknesses.toml`` beside this module.
+the root"). The lexicon is ``weaknesses.toml`` next to this module.
 """
 
 import math
@@ -13,28 +13,28 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
 
-#: What speaks for a family, and how much: a CWE id is somebody's judgement, a title says what the
-#: advisory is about, its body tells the story around it. Between 1 and 4 the figures hardly move.
+#: Weights of the evidence for a family: a CWE id is a person's judgement, a title says what the
+#: advisory is about, its body has the story around it. Between 1 and 4 the figures hardly change.
 CWE_WEIGHT = 3.0
 TITLE_WEIGHT = 3.0
 BODY_WEIGHT = 1.0
 
-#: A family's name and how strongly it is meant; lengths are 1, or nothing is known.
+#: Families with their weights; the vector's length is 1, or the profile is empty (unknown).
 Profile = Mapping[str, float]
 
 _UNKNOWN: Profile = MappingProxyType({})
 
-#: Memory that RE2 may keep its automaton in. With its own default of 8 MB it throws this one away again
-#: and again: 1 ms a text instead of 0.03.
+#: Memory in which RE2 may keep its automaton. With its default of 8 MB it discards this one again
+#: and again: 1 ms per text instead of 0.03.
 _AUTOMATON_BYTES = 64 * 2**20
 
-#: Characters of a text that are looked at: the mechanism is told early, the rest is impact,
+#: Characters of a text that are matched: the mechanism is named early, the rest is impact,
 #: credits and proofs of concept that name other mechanisms too.
 _MAX_CHARS = 4_000
 
 
 class _Patterns:
-    """Many patterns in one pass (RE2: linear time, whatever the text)."""
+    """Many patterns matched in one pass (RE2: linear time, whatever the text)."""
 
     def __init__(self, families: Mapping[str, Iterable[str]]) -> None:
         import re2
@@ -51,39 +51,41 @@ class _Patterns:
         self._set.Compile()
 
     def families(self, text: str) -> list[str]:
-        """The family of each pattern that matches: one with two matches is named twice."""
+        """Return the family of each pattern that matches: a family with two matches is in it twice."""
         # RE2 refuses lone surrogates; an advisory may have any text.
         clean = text.encode("utf-8", "replace").decode("utf-8")
         return [self._names[index] for index in self._set.Match(clean) or ()]
 
 
 def weaknesses(text: str, *, cwe: Iterable[str] = ()) -> Profile:
-    """Families that an advisory (first line: its title) and its CWE ids speak of.
+    """Return the families that an advisory (first line: its title) and its CWE ids indicate, with weights.
 
-    Empty where nothing is recognised. Weights are between 0 and 1, their squares add up to 1.
+    Empty if nothing is recognised. Weights are between 0 and 1, their squares add up to 1.
     """
     patterns, by_cwe = _lexicon()
     title, _, body = text[:_MAX_CHARS].strip().partition("\n")
-    found: dict[str, float] = {}
+    weight_by_family: dict[str, float] = {}
     for weight, families in (
         (CWE_WEIGHT, [name for item in cwe for name in by_cwe.get(item.upper(), ())]),
         (TITLE_WEIGHT, patterns.families(title)),
         (BODY_WEIGHT, patterns.families(body)),
     ):
         for name in families:
-            found[name] = found.get(name, 0.0) + weight
-    length = math.sqrt(sum(weight * weight for weight in found.values()))
-    return {name: weight / length for name, weight in found.items()} if length else _UNKNOWN
+            weight_by_family[name] = weight_by_family.get(name, 0.0) + weight
+    length = math.sqrt(sum(weight * weight for weight in weight_by_family.values()))
+    return (
+        {name: weight / length for name, weight in weight_by_family.items()} if length else _UNKNOWN
+    )
 
 
-def affinity(one: Profile, other: Profile) -> float:
-    """How much two profiles mean the same (their cosine): 0 nothing in common, 1 the same."""
-    return sum(weight * other.get(name, 0.0) for name, weight in one.items())
+def affinity(left: Profile, right: Profile) -> float:
+    """Return how similar two profiles are (their cosine): 0 nothing in common, 1 the same."""
+    return sum(weight * right.get(name, 0.0) for name, weight in left.items())
 
 
 @cache
 def families() -> Mapping[str, Mapping[str, Any]]:
-    """The lexicon as it is written: family → ``cwe``, ``text``."""
+    """Return the lexicon as it is written: family → ``cwe``, ``text``."""
     text = (
         files("fallback_plugins.solved_examples.search")
         .joinpath("weaknesses.toml")
@@ -94,7 +96,7 @@ def families() -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def _lexicon() -> tuple[_Patterns, Mapping[str, Sequence[str]]]:
-    """What tells a family in a text, and the families of a CWE id."""
+    """Return the patterns that find families in a text, and the families of each CWE id."""
     table = families()
     by_cwe: dict[str, list[str]] = {}
     for name, family in table.items():

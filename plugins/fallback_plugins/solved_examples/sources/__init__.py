@@ -1,1 +1,1 @@
-"""Where records come from: files, releases, our own fixes."""
+"""Sources of records: files, releases, our own fixes."""

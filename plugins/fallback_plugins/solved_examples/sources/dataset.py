@@ -2,14 +2,14 @@
 
 A line of the data set has an advisory (``id``, ``aliases``, ``summary``, ``details``, ``cwe_ids``),
 a package (``ecosystem``, ``packages``) and a fix (``diff``, ``commit_subject``, ``fix_commit``,
-``fix_commit_url``, ``repo``, ``repo_licence``, ``language``); further fields are not read. What can't be
-used is skipped with a reason, never silently.
+``fix_commit_url``, ``repo``, ``repo_licence``, ``language``); further fields are not read. A record that
+can't be used is skipped with a reason, never silently.
 
 A unified diff (as git makes it) becomes search/replace edits: one hunk, one edit. ``old`` is what the hunk
-removes with the context around it, ``new`` what is there afterwards, both exactly as in the diff, line ends
-too. A diff says less than its files: an ``old`` may be in the file twice, so such edits are shown and never
-replayed (ADR-0013). What search and replace can't say is left out, and named: a new or deleted file, a
-binary one, a merge's combined diff, and an insertion without context (no text to search for).
+removes with the context around it, ``new`` what replaces it, both exactly as in the diff, with line ends. A
+diff contains less than its files: an ``old`` may be in the file twice, so such edits are shown and never
+replayed (ADR-0013). Changes that search and replace can't express are left out, and named: a new or deleted
+file, a binary one, a merge's combined diff, and an insertion without context (no text to search for).
 """
 
 import json
@@ -50,12 +50,12 @@ PERMISSIVE = frozenset(
     }
 )
 
-#: "package.json:MIT" says where the licence was read.
+#: Prefix in "package.json:MIT", which says where the licence was read.
 _LICENCE_SOURCE = "package.json:"
 
 
 class Format(StrEnum):
-    """What a line of a file is. ``auto``: told by the file's first line."""
+    """The type of a file's lines. ``auto``: detected from the first line."""
 
     AUTO = "auto"
     RECORDS = "records"
@@ -63,7 +63,7 @@ class Format(StrEnum):
 
 
 class SkipReason(StrEnum):
-    """Why a record of a data set is not taken."""
+    """Why a record of a data set is skipped."""
 
     WITHDRAWN = "its advisory was withdrawn"
     NO_LICENCE = "no licence"
@@ -85,7 +85,7 @@ class LeftOutReason(StrEnum):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A part of a diff that is no edit: one hunk, or one file."""
+    """A part of a diff that did not become an edit: one hunk, or one file."""
 
     path: str
     reason: LeftOutReason
@@ -93,7 +93,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Imported:
-    """A record, and what of its diff became no edit."""
+    """A record, and the parts of its diff that did not become edits."""
 
     example: SolvedExample
     left_out: tuple[LeftOut, ...] = ()
@@ -101,7 +101,7 @@ class Imported:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A record that is not taken. ``place`` names file and line."""
+    """A record that was skipped. ``place`` names file and line."""
 
     example_id: str
     reason: SkipReason
@@ -128,16 +128,16 @@ class _Row(BaseModel):
 
 
 def read_examples(path: Path, format: Format = Format.AUTO) -> Iterator[Imported | Skipped]:  # noqa: A002
-    """The records of a file (plain, gzip or xz), one at a time.
+    """Yield the records of a file (plain, gzip or xz), one at a time.
 
-    Raises InputError, naming file and line: unreadable, or a line that is not of the format.
+    Raises InputError, naming file and line, if it can't be read, or a line is not of the format.
     """
-    found = lines(path)
-    first = next(found, None)
+    numbered_lines = lines(path)
+    first = next(numbered_lines, None)
     if first is None:
         return
     is_dataset = (_detect(*first) if format is Format.AUTO else format) is Format.DATASET
-    for place, line in chain([first], found):
+    for place, line in chain([first], numbered_lines):
         yield _import(line, place) if is_dataset else Imported(parse_record(line, place))
 
 
@@ -187,7 +187,7 @@ def _import(line: bytes, place: str) -> Imported | Skipped:
             cwe=row.cwe_ids,
             language=(row.language or "").lower(),
             edits=edits,
-            # A diff does not say what the whole files were: never replayed.
+            # A diff does not contain the whole files, so the record is never replayed.
             file_sha256={},
             provenance=ExampleProvenance(
                 origin=ExampleOrigin.DATASET,
@@ -204,10 +204,10 @@ def _import(line: bytes, place: str) -> Imported | Skipped:
 
 # --- Diffs ------------------------------------------------------------------------------------------
 
-#: Nine digits a number: no file has more lines, and int() raises beyond 4,300.
+#: Nine digits a number: no file has more lines, and int() raises an error beyond 4,300 digits.
 _HUNK = re.compile(r"@@ -([0-9]{1,9})(?:,([0-9]{1,9}))? \+([0-9]{1,9})(?:,([0-9]{1,9}))? @@")
 
-#: How git writes what it quotes in a path: three octal digits a byte, or one letter.
+#: Characters that git quotes in a path: three octal digits per byte, or one letter.
 _QUOTED = re.compile(rb"\\([0-7]{3}|.)")
 _LETTERS = {
     b"a": b"\a",
@@ -222,14 +222,14 @@ _LETTERS = {
 
 @dataclass(frozen=True)
 class Hunk:
-    """One hunk. ``line``: where ``old`` begins in the file before, counted from 1."""
+    """One hunk. ``line``: the line, counted from 1, at which ``old`` begins in the file before."""
 
     line: int
     edit: SearchReplace
 
 
 def hunks(diff: str) -> Iterator[Hunk | LeftOut]:
-    """Every hunk as an edit, in the diff's order, or what was left out and why. Never raises."""
+    """Yield every hunk as an edit, in the diff's order, or what was left out and why. Never raises."""
     for header, body in _sections(diff.removesuffix("\n").split("\n")):
         path = _path(header)
         reason = _no_edit(header)
@@ -240,19 +240,19 @@ def hunks(diff: str) -> Iterator[Hunk | LeftOut]:
 
 
 def edits_of(diff: str) -> tuple[tuple[SearchReplace, ...], tuple[LeftOut, ...]]:
-    """The edits of a diff in its order, and what was left out. Never raises."""
-    found = tuple(hunks(diff))
+    """Return the edits of a diff in its order, and what was left out. Never raises."""
+    parts = tuple(hunks(diff))
     return (
-        tuple(part.edit for part in found if isinstance(part, Hunk)),
-        tuple(part for part in found if isinstance(part, LeftOut)),
+        tuple(part.edit for part in parts if isinstance(part, Hunk)),
+        tuple(part for part in parts if isinstance(part, LeftOut)),
     )
 
 
 def _sections(
     lines: Sequence[str],
 ) -> Iterator[tuple[list[str], list[tuple[re.Match[str], Sequence[str]]]]]:
-    """Yield the header and the hunks of each file. Their heads say how long they are: they may hold any
-    line."""
+    """Yield the header and the hunks of each file. A hunk's length is read from its head, as its lines may
+    have any content."""
     at = 0
     while at < len(lines):
         if not lines[at].startswith(("diff --git ", "diff --cc ", "diff --combined ", "--- ")):
@@ -263,15 +263,15 @@ def _sections(
         while at < len(lines) and not lines[at].startswith(("@@", "diff --")):
             header.append(lines[at])
             at += 1
-        found = []
+        hunks_of_file = []
         while at < len(lines) and (match := _HUNK.match(lines[at])):
             start, at = at + 1, _end(lines, at + 1, match)
-            found.append((match, lines[start:at]))
-        yield header, found
+            hunks_of_file.append((match, lines[start:at]))
+        yield header, hunks_of_file
 
 
 def _end(lines: Sequence[str], at: int, hunk: re.Match[str]) -> int:
-    """The line after a hunk's last one; the end of the diff where it is cut short."""
+    """Return the index after a hunk's last line; the end of the diff if the hunk is cut short."""
     old, new = _count(hunk[2]), _count(hunk[4])
     while at < len(lines) and (old > 0 or new > 0):
         mark = lines[at][:1]
@@ -281,12 +281,12 @@ def _end(lines: Sequence[str], at: int, hunk: re.Match[str]) -> int:
     return at + (at < len(lines) and lines[at].startswith("\\"))
 
 
-def _count(given: str | None) -> int:
-    return 1 if given is None else int(given)
+def _count(digits: str | None) -> int:
+    return 1 if digits is None else int(digits)
 
 
 def _no_edit(header: Sequence[str]) -> LeftOutReason | None:
-    """Why a whole file is left out."""
+    """Return why a whole file is left out; None if it isn't."""
     text = "\n".join(header)
     if header[0].startswith(("diff --cc ", "diff --combined ")):
         return LeftOutReason.COMBINED
@@ -320,10 +320,10 @@ def _hunk(path: str, head: re.Match[str], lines: Sequence[str]) -> Hunk | LeftOu
 
 
 def _path(header: Sequence[str]) -> str:
-    """The file's path before the change: that is where ``old`` is found."""
+    """Return the file's path before the change, at which ``old`` is found."""
     for mark, prefix in (("--- ", "a/"), ("+++ ", "b/")):
         for line in header:
-            # git ends a path that has blanks with a tab.
+            # git adds a tab to a path that has blanks.
             path = _unquoted(line.removeprefix(mark).rstrip("\r").removesuffix("\t"))
             if line.startswith(mark) and path != "/dev/null":
                 return path.removeprefix(prefix)
@@ -332,13 +332,13 @@ def _path(header: Sequence[str]) -> str:
 
 
 def _unquoted(path: str) -> str:
-    r"""A path as the file system has it: git writes ``"caf\303\251.py"`` for ``café.py``."""
+    r"""Return a path as the file system has it: git writes ``"caf\303\251.py"`` for ``café.py``."""
     if len(path) < 2 or path[0] != '"' or path[-1] != '"':
         return path
 
-    def byte(found: re.Match[bytes]) -> bytes:
-        if found[1].isdigit():
-            return bytes([int(found[1], 8) & 0xFF])
-        return _LETTERS.get(found[1], found[1])
+    def byte(match: re.Match[bytes]) -> bytes:
+        if match[1].isdigit():
+            return bytes([int(match[1], 8) & 0xFF])
+        return _LETTERS.get(match[1], match[1])
 
     return _QUOTED.sub(byte, path[1:-1].encode()).decode("utf-8", "replace")

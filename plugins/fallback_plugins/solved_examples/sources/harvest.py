@@ -1,13 +1,13 @@
-"""Solved examples from our own fixes: those alone that were proved, and whose record stands.
+"""Solved examples from our own fixes: only those that were proved, and whose trail is intact.
 
-1. The trail of a gate transition ends in FixVerified, keeps its contract, and has nothing in it that
-   a clean proof does not have (a flag of low confidence, a waived sandbox).
+1. The trail of a gate transition ends in FixVerified, keeps its contract, and has no event that a clean
+   proof does not have (a flag of low confidence, a waived sandbox).
 2. All evidence that it relies on is there, unaltered.
-3. A model wrote the patch, for source files. A recipe's bump is no precedent: recipes make it better,
-   and tomorrow's is another. A replayed example says nothing new.
+3. A model wrote the patch, for source files. A recipe's bump is not a precedent: recipes make a better one,
+   and tomorrow another. A replayed example adds nothing new.
 4. The patch fits the files of the base commit, byte for byte; its edits show no secret.
 
-What is not taken is a typed result with its reason, never an exception.
+A fix that is not taken is returned as a typed result with its reason, never as an exception.
 """
 
 import hashlib
@@ -32,8 +32,8 @@ from fallback_tier.errors import FallbackError, PatchError, RepositoryError
 from fallback_tier.outcome import FileChange, SearchReplace
 from fallback_tier.retrieval import ExampleOrigin, ExampleProvenance, SolvedExample
 
-#: What the trail of a clean proof is made of. A list of what is allowed: an event of a later version,
-#: which may say that the fix is doubtful, keeps it out.
+#: Events of a clean proof's trail. Only these are allowed, so that an unknown event of a later version,
+#: which may say that the fix is doubtful, excludes the fix.
 _CLEAN = frozenset(
     {
         "FixStarted",
@@ -97,14 +97,14 @@ class HarvestTools:
     base_text: Callable[[str, str], str]
     #: (diff, reader of base texts) → what it changes. Raises PatchError.
     changes: Callable[[str, Callable[[str], str]], tuple[FileChange, ...]]
-    #: Why no example may edit a path (manifests, tests, CI); None: it may.
+    #: Returns why no example may edit a path (manifests, tests, CI); None if it may.
     barred: Callable[[str], str | None]
     finds_secrets: Callable[[str], bool]
 
 
 @dataclass(frozen=True)
 class HarvestSource:
-    """What no trail has: the advisories (by id and alias), name and licence of the code."""
+    """Facts that no trail has: the advisories (by id and alias), name and licence of the code."""
 
     advisories: Mapping[str, Advisory]
     repository: str
@@ -129,17 +129,17 @@ def harvest(
     examples: list[SolvedExample] = []
     left: list[NotHarvested] = []
     links = sorted(events, key=lambda link: (link.scope.fix_id, link.scope.gate_transition_id))
-    grouped = [(scope, list(found)) for scope, found in groupby(links, lambda link: link.scope)]
-    for scope, found in sorted(grouped, key=lambda group: group[1][0].seq):
+    grouped = [(scope, list(group)) for scope, group in groupby(links, lambda link: link.scope)]
+    for scope, trail_links in sorted(grouped, key=lambda group: group[1][0].seq):
         try:
-            examples.append(_example(scope, found, evidence, source, tools))
-        except _LeftError as why:
+            examples.append(_example(scope, trail_links, evidence, source, tools))
+        except _LeftError as left_error:
             left.append(
                 NotHarvested(
                     fix_id=scope.fix_id,
                     gate_transition_id=scope.gate_transition_id,
-                    reason=why.reason,
-                    sentence=why.sentence,
+                    reason=left_error.reason,
+                    sentence=left_error.sentence,
                 )
             )
     return Harvest(examples=tuple(examples), left=tuple(left))
@@ -168,8 +168,10 @@ def _example(
         raise _LeftError(
             NotHarvestedReason.SECRETS, "its edits show what looks like a secret of the repository"
         )
-    known = LANGUAGES.get(started.ecosystem, {})
-    languages = (known.get(PurePosixPath(it.path).suffix.lower()) for it in changes)
+    language_by_suffix = LANGUAGES.get(started.ecosystem, {})
+    languages = (
+        language_by_suffix.get(PurePosixPath(change.path).suffix.lower()) for change in changes
+    )
     return SolvedExample(
         example_id=f"harvested-{verified.patch_sha256[:16]}",
         advisory_id=advisory.id,
@@ -201,7 +203,7 @@ def _proof(scope: Scope, links: Sequence[StoredEvent]) -> tuple[FixStarted, FixV
         )
     trail = Trail(scope, [Entry(link.seq, link.payload) for link in links])
     if trail.judges_again is not None:
-        # How it was made, and any doubt about it, stands in another trail.
+        # How it was made, and any doubt about it, is in another trail.
         raise _LeftError(
             NotHarvestedReason.NOT_CLEAN, "its gates failed before they passed: no clean proof"
         )

@@ -4,10 +4,10 @@ Releases come from the registries, by the real clients: npm packs a tarball, uv 
 runs and nothing is built. The clients work in scratch folders, as the user has configured them.
 
 1. Two releases: the lowest that the advisory calls fixed, and the newest affected one below it.
-2. The source files that differ, without what does not matter (``release_files``).
+2. The source files that differ, without files that do not matter (``release_files``).
 3. Few enough: all of them. Too many: those that the advisory names. Still too many: no example. A
-   release that did much else besides would teach a model the wrong change.
-4. Edits. Where they are all that changed, with digests of the vulnerable release's files: a copy of it
+   release that changed much more than the fix would teach a model the wrong change.
+4. Edits. If they are all that changed, with digests of the vulnerable release's files: a copy of it
    is recognised, and gets the whole fix. A part of the change is shown, and never replayed (ADR-0013).
 
 A release is read in memory and within limits: npm tarballs, sdists, wheels, zips, and folders that a client
@@ -54,14 +54,15 @@ from fallback_tier.outcome import SearchReplace
 from fallback_tier.retrieval import ExampleOrigin, ExampleProvenance, SolvedExample
 
 #: Source files and changed lines (removed and added) of one example: 95 of 100 real fixes have at most
-#: 4 files, and at most 187 lines (627 of the data set). What has more did more than fix.
+#: 4 files, and at most 187 lines (627 of the data set). A larger change is more than a fix.
 MAX_FILES = 4
 MAX_CHANGED_LINES = 200
 
-#: Between the releases at all. Beyond it a release is more than a fix, whatever the advisory names.
+#: Changed files between the releases, at most. With more, a release is more than a fix, whatever the
+#: advisory names.
 MAX_FILES_BETWEEN = 40
 
-#: Releases below the fixed one that are looked at: an unaffected branch may lie between.
+#: Releases below the fixed one that are examined: an unaffected branch may lie between.
 MAX_STEPS_DOWN = 10
 
 _IMPORT = re.compile(r"\b(?:import|from|require)\b")
@@ -71,7 +72,7 @@ _OTHER_WAY = "Write the example by hand, or take the commit of the fix instead o
 
 
 class NoExampleError(InputError):
-    """Two releases that make no example; says why."""
+    """Two releases from which no example can be made, with the reason."""
 
     code = "no_example"
 
@@ -96,8 +97,8 @@ def choose_pair(
 ) -> Pair:
     """Return the releases to compare, of a package that the advisory names (the first by default).
 
-    Raises NoExampleError if the advisory names no such package or no fixed version, or no release near
-    below it is affected; ToolError if the registry can't be reached.
+    Raises NoExampleError if the advisory names no such package or no fixed version, or none of the next
+    releases below it is affected; ToolError if the registry can't be reached.
     """
     ecosystem, name, matcher = _named(advisory, package)
     fixed = fixed or next(iter(matcher.fixed), None)
@@ -215,12 +216,14 @@ class _Release:
                     name.encode("utf-8")
                     sources[name] = content.decode("utf-8")
                 except UnicodeError:
-                    continue  # no edit of ours can say it
-        return cls(sources, {name: it for name, it in files.items() if _is_manifest(name)})
+                    continue  # edits can't contain it
+        return cls(
+            sources, {name: content for name, content in files.items() if _is_manifest(name)}
+        )
 
 
 def _version(release: _Release, ecosystem: str, package: str, path: Path) -> str:
-    """Return the declared version. Raises NoExampleError if there is none, or it is another package's."""
+    """Return the declared version. Raises NoExampleError if there is none, or another package's."""
     declared = declared_release(release.manifests)
     if declared is None or canonical_name(ecosystem, declared[0]) != package:
         whose = f"of {declared[0]}" if declared else "without a name and a version"
@@ -239,7 +242,7 @@ def _is_manifest(name: str) -> bool:
 
 
 def _chosen(advisory: Advisory, changed: Sequence[ChangedFile]) -> list[ChangedFile]:
-    """Return the few files that belong to the fix, those that the advisory points at first."""
+    """Return the few files that belong to the fix, those that the advisory names most clearly first."""
     if not changed:
         raise _no_example(
             "no source file differs between the releases", _OTHER_WAY, kind="no_change"
@@ -254,12 +257,12 @@ def _chosen(advisory: Advisory, changed: Sequence[ChangedFile]) -> list[ChangedF
     ranked = sorted(changed, key=lambda file: (-file.mentions(advisory.text), file.path))
     if _fits(ranked):
         return ranked
-    named = [file for file in ranked if file.mentions(advisory.text)]
-    if named and _fits(named):
-        return named
-    lines = sum(len(file.changed_lines) for file in named or ranked)
+    mentioned = [file for file in ranked if file.mentions(advisory.text)]
+    if mentioned and _fits(mentioned):
+        return mentioned
+    lines = sum(len(file.changed_lines) for file in mentioned or ranked)
     raise _no_example(
-        f"too much changed: {len(changed)} source files, {len(named)} of them with a name in the"
+        f"too much changed: {len(changed)} source files, {len(mentioned)} of them with a name in the"
         f" advisory; {lines:,} lines of those (limits: {MAX_FILES} files, {MAX_CHANGED_LINES} lines)",
         _OTHER_WAY,
         kind="too_much_changed",
@@ -272,11 +275,12 @@ def _fits(files: Sequence[ChangedFile]) -> bool:
 
 
 def _check_whole(chosen: Sequence[ChangedFile], old: _Release, new: _Release) -> None:
-    """A fix that needs a new file can't be told by edits: half of it would be a wrong precedent."""
+    """Raise NoExampleError for a fix that needs a new file: edits can't create one, and half a fix
+    misleads."""
     added = {_module(path): path for path in new.sources.keys() - old.sources.keys()}
     for file in chosen:
-        asked = " ".join(line for line in file.changed_lines if _IMPORT.search(line))
-        needed = sorted(added.keys() & set(_MODULE.findall(asked)))
+        imports = " ".join(line for line in file.changed_lines if _IMPORT.search(line))
+        needed = sorted(added.keys() & set(_MODULE.findall(imports)))
         if needed:
             raise _no_example(
                 f"the change of {file.path} needs the new file {added[needed[0]]}, which edits can't"
@@ -302,19 +306,19 @@ def _no_example(problem: str, next_step: str, *, kind: str = "") -> NoExampleErr
     return NoExampleError(f"No example was made: {problem}.", next_step=next_step, kind=kind)
 
 
-#: A release as it is downloaded. The largest pure-code releases are below 20 MB.
+#: Bytes of a release as it is downloaded. The largest pure-code releases are below 20 MB.
 MAX_ARCHIVE_BYTES = 64 * 1024 * 1024
 
-#: All of it, unpacked. gzip reaches 1,000 : 1; real packages stay below 10 : 1.
+#: Bytes of all of it, unpacked. gzip reaches 1,000 : 1; real packages stay below 10 : 1.
 MAX_UNPACKED_BYTES = 512 * 1024 * 1024
 
-#: What is kept of it: the source files of one language, in memory twice (both releases).
+#: Bytes kept of it: the source files of one language, in memory twice (both releases).
 MAX_KEPT_BYTES = 64 * 1024 * 1024
 
-#: Headers of one member in a tar (long names, pax records): tarfile reads them whole.
+#: Bytes of the headers of one member in a tar (long names, pax records): tarfile reads them whole.
 MAX_HEADER_BYTES = 1024 * 1024
 
-#: Files and folders in it. Large npm packages have some 10,000.
+#: Files and folders in it. Large npm packages have about 10,000.
 MAX_MEMBERS = 50_000
 
 _TAR = (".tgz", ".tar.gz", ".tar")
@@ -336,8 +340,8 @@ class _Member(NamedTuple):
 
 def read_release(path: Path, keep: Keep) -> dict[str, bytes]:
     """Return the content by path of files that ``keep`` selects, without the archive's top folder. Raises
-    ArchiveError: no such file, unknown format, damaged, over a limit above, or a member that is a link, a
-    device, a duplicate, or leads outside."""
+    ArchiveError for a missing file, an unknown format, damage, an exceeded limit (above), or a member that
+    is a link, a device, a duplicate, or leads outside."""
     try:
         if path.is_dir():
             return _kept(path, _folder(path), keep)
@@ -406,12 +410,12 @@ def _kept(path: Path, members: Iterable[_Member], keep: Keep) -> dict[str, bytes
 def _tar(path: Path, stream: IO[bytes], *, packed: bool) -> Iterator[_Member]:
     bounded = _Bounded(path, gzip.GzipFile(fileobj=stream) if packed else stream)
     count = 0
-    # Read as a stream: no header makes it seek back.
+    # Read as a stream, so that no header makes it seek back.
     with tarfile.open(fileobj=io.BufferedReader(bounded), mode="r|") as tar:
         while (entry := tar.next()) is not None:
             count += 1
             _check_count(path, count)  # with folders
-            # It would keep all of them, with their headers.
+            # tarfile would keep all of them, with their headers.
             tar.members.clear()  # type: ignore[attr-defined]
             bounded.member_ends(tar.offset)
             if entry.isdir():
@@ -448,19 +452,19 @@ def _unzipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limit: int) -> b
 
 
 def _folder(root: Path) -> Iterator[_Member]:
-    for place in sorted(root.rglob("*")):
-        if place.is_symlink():
+    for path in sorted(root.rglob("*")):
+        if path.is_symlink():
             raise _refused(
-                root, f"{place.relative_to(root).as_posix()!r} is a link", kind="link_or_device"
+                root, f"{path.relative_to(root).as_posix()!r} is a link", kind="link_or_device"
             )
-        if place.is_file():
-            with place.open("rb") as file:
-                yield _Member(place.relative_to(root).as_posix(), file.read)
+        if path.is_file():
+            with path.open("rb") as file:
+                yield _Member(path.relative_to(root).as_posix(), file.read)
 
 
 class _Bounded(io.RawIOBase):
-    """A stream that ends with an error at MAX_UNPACKED_BYTES, or where a member's headers have more
-    than MAX_HEADER_BYTES: a bomb costs no more."""
+    """A stream that raises an error at MAX_UNPACKED_BYTES, or if a member's headers have more than
+    MAX_HEADER_BYTES: so a bomb costs no more."""
 
     def __init__(self, path: Path, source: IO[bytes] | gzip.GzipFile) -> None:
         self._path = path
@@ -469,7 +473,7 @@ class _Bounded(io.RawIOBase):
         self._headers_end = MAX_HEADER_BYTES
 
     def member_ends(self, offset: int) -> None:
-        """The next member's headers begin there. Raises ArchiveError past the limit: tarfile would
+        """Set where the next member's headers begin. Raises ArchiveError past the limit: tarfile would
         count its way up to any offset, in a file that has long ended."""
         if offset > MAX_UNPACKED_BYTES:
             raise _unpacks_too_much(self._path)
@@ -479,12 +483,12 @@ class _Bounded(io.RawIOBase):
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        """As any raw stream. Raises ArchiveError at a limit."""
+        """Read as any raw stream does. Raises ArchiveError at a limit."""
         content = self._source.read(len(buffer))
         self._given += len(content)
         if self._given > MAX_UNPACKED_BYTES:
             raise _unpacks_too_much(self._path)
-        # What is read ahead is counted too: it is less than a header's limit.
+        # Bytes that are read ahead count too: they are fewer than a header's limit.
         if self._given > self._headers_end + io.DEFAULT_BUFFER_SIZE + tarfile.RECORDSIZE:
             raise _refused(
                 self._path,
@@ -496,7 +500,8 @@ class _Bounded(io.RawIOBase):
 
 
 def _plain(path: Path, name: str) -> str:
-    """The name of a member, relative and without detours."""
+    """Return the name of a member, relative and without detours. Raises ArchiveError if it leads
+    outside."""
     pure = PurePosixPath(name)
     if pure.is_absolute() or ".." in pure.parts or "\\" in name or "\0" in name or ":" in name[:2]:
         raise _refused(path, f"{name!r} leads outside", kind="leads_outside")
@@ -504,7 +509,8 @@ def _plain(path: Path, name: str) -> str:
 
 
 def _without_top_folder(path: Path, files: dict[str, bytes], keep: Keep) -> dict[str, bytes]:
-    """npm's ``package/``, an sdist's ``name-1.0/``. A wheel has none: its folders are packages."""
+    """Return the files that ``keep`` selects, without npm's ``package/`` or an sdist's ``name-1.0/``. A
+    wheel has no top folder: its folders are packages."""
     tops = {name.partition("/")[0] for name in files}
     single = len(tops) == 1 and all("/" in name for name in files)
     if not single or path.name.lower().endswith(".whl"):
@@ -538,35 +544,35 @@ def _refused(path: Path, why: str, *, kind: str = "") -> ArchiveError:
 
 # --- What a package declares in its own metadata ----------------------------------------------------
 
-#: A name or an SPDX expression. Some packages put the whole text here; that is no name.
+#: Characters of a name or an SPDX expression. Some packages have the whole text there, which is no name.
 _MAX_CHARS = 200
 
 _CLASSIFIER = "License :: OSI Approved :: "
 
-#: Files that may declare it, the surest first. ``METADATA`` and ``PKG-INFO`` stand in folders of
-#: their own name (``x.dist-info``, ``x.egg-info``).
+#: Files that may declare it, the most reliable first. ``METADATA`` and ``PKG-INFO`` are in folders named
+#: after the package (``x.dist-info``, ``x.egg-info``).
 _MANIFESTS = ("package.json", "pyproject.toml", "METADATA", "PKG-INFO")
 
 
 def declared_licence(files: Mapping[str, bytes]) -> str | None:
-    """Return the licence that ``files`` (content by path) declare, nearest the root first; None: none."""
-    found = (_declared(name, content) for name, content in _nearest_first(files, _MANIFESTS))
-    return next(filter(None, found), None)
+    """Return the licence that ``files`` (content by path) declare, nearest the root first; None if none."""
+    licences = (_declared(name, content) for name, content in _nearest_first(files, _MANIFESTS))
+    return next(filter(None, licences), None)
 
 
 def declared_release(files: Mapping[str, bytes]) -> tuple[str, str] | None:
-    """Return the name and version of the package that files declare; None: they declare none."""
+    """Return the name and version of the package that files declare; None if they declare none."""
     for name, content in _nearest_first(files, ("package.json", "METADATA", "PKG-INFO")):
-        reported = _named_in(name, content)
-        if all(isinstance(part, str) and part for part in reported):
-            return reported
+        release = _named_in(name, content)
+        if all(isinstance(part, str) and part for part in release):
+            return release
     return None
 
 
 def _nearest_first(
     files: Mapping[str, bytes], names: tuple[str, ...]
 ) -> Iterator[tuple[str, bytes]]:
-    """The files of these names, in the order of the names, those nearest the root first."""
+    """Yield the files of these names, in the order of the names, those nearest the root first."""
     paths = sorted(files, key=lambda path: (path.count("/"), path))
     for name in names:
         yield from ((name, files[path]) for path in paths if path.rpartition("/")[2] == name)
@@ -593,57 +599,57 @@ def _declared(name: str, content: bytes) -> str | None:
         text = content.decode("utf-8")
         match name:
             case "package.json":
-                reported = _of_npm(json.loads(text))
+                licence = _of_npm(json.loads(text))
             case "pyproject.toml":
-                reported = _of_project(parse_toml(text))
+                licence = _of_project(parse_toml(text))
             case _:
-                reported = _of_metadata(text)
+                licence = _of_metadata(text)
     except (ValueError, RecursionError):  # not UTF-8, not JSON, not TOML
         return None
-    reported = reported.strip() if isinstance(reported, str) else ""
-    return reported if 0 < len(reported) <= _MAX_CHARS and "\n" not in reported else None
+    licence = licence.strip() if isinstance(licence, str) else ""
+    return licence if 0 < len(licence) <= _MAX_CHARS and "\n" not in licence else None
 
 
 def _of_npm(manifest: Any) -> Any:
     if not isinstance(manifest, dict):
         return None
-    reported = manifest.get("license") or manifest.get("licenses")
-    if isinstance(reported, list):  # before 2015: [{"type": "MIT", "url": …}]
-        reported = reported[0] if len(reported) == 1 else None
-    return reported.get("type") if isinstance(reported, dict) else reported
+    licence = manifest.get("license") or manifest.get("licenses")
+    if isinstance(licence, list):  # before 2015: [{"type": "MIT", "url": …}]
+        licence = licence[0] if len(licence) == 1 else None
+    return licence.get("type") if isinstance(licence, dict) else licence
 
 
 def _of_project(document: dict[str, Any]) -> Any:
     project, tool = document.get("project"), document.get("tool")
-    reported = project.get("license") if isinstance(project, dict) else None
-    if isinstance(reported, dict):
-        reported = reported.get("text")
+    licence = project.get("license") if isinstance(project, dict) else None
+    if isinstance(licence, dict):
+        licence = licence.get("text")
     poetry = tool.get("poetry") if isinstance(tool, dict) else None
-    return reported or (poetry.get("license") if isinstance(poetry, dict) else None)
+    return licence or (poetry.get("license") if isinstance(poetry, dict) else None)
 
 
 def _of_metadata(text: str) -> str | None:
     headers = HeaderParser().parsestr(text)
-    reported = headers["License-Expression"] or headers["License"] or ""
-    if reported.strip() and "\n" not in reported and reported.strip() != "UNKNOWN":
-        return reported
-    named = [
-        one.removeprefix(_CLASSIFIER)
-        for one in headers.get_all("Classifier", ())
-        if one.startswith(_CLASSIFIER)
+    licence = headers["License-Expression"] or headers["License"] or ""
+    if licence.strip() and "\n" not in licence and licence.strip() != "UNKNOWN":
+        return licence
+    licences = [
+        classifier.removeprefix(_CLASSIFIER)
+        for classifier in headers.get_all("Classifier", ())
+        if classifier.startswith(_CLASSIFIER)
     ]
-    return named[0] if len(named) == 1 else None
+    return licences[0] if len(licences) == 1 else None
 
 
 # --- Releases from the registries -------------------------------------------------------------------
 
-#: Seconds for one question or one download; slow links exist.
+#: Seconds for one request or one download; slow links exist.
 _CLIENT_TIMEOUT_S = 300.0
 
-#: How much of a client's own words an error repeats.
+#: Characters of a client's output that an error quotes.
 _MAX_WORDS = 400
 
-#: What may follow "--" without becoming an address, a path or a tag.
+#: Names that may follow "--" without becoming an address, a path or a tag.
 _NPM_NAME = re.compile(r"(?:@\w[\w.~-]*/)?\w[\w.~-]*")
 _PYPI_NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?")
 _SEMVER = re.compile(r"\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.+-]+)?")
@@ -655,47 +661,45 @@ _ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none", "UV_COMPILE_BYTECODE": ""}
 
 @dataclass(frozen=True)
 class RegistryReleases:
-    """A package's releases in its registry. Nothing of them is run or built. Methods raise ToolError,
+    """A package's releases in its registry. Nothing in them is run or built. Methods raise ToolError,
     InputError."""
 
     clients: ClientRunner
 
     def newest_below(self, ecosystem: str, package: str, version: str) -> str | None:
-        """Return the newest release below; of PyPI only with a wheel for this Python. None: none."""
+        """Return the newest release below a version; None if there is none. From PyPI only releases with a
+        wheel for this Python count."""
         _check_release(ecosystem, package, version)
         with scratch_folder("releases") as folder:
             if ecosystem == "npm":
                 spec = f"{package}@<{version}"
-                reported = self._run(
-                    "npm", ["view", "--json", *_NPM, "--", spec, "version"], folder
-                )
-                found = (
-                    json.loads(reported.output) if reported.ok and reported.output.strip() else []
-                )
-                names = [found] if isinstance(found, str) else list(found)
-                return max(names, key=lambda it: sort_key("npm", it), default=None)
+                result = self._run("npm", ["view", "--json", *_NPM, "--", spec, "version"], folder)
+                versions = json.loads(result.output) if result.ok and result.output.strip() else []
+                names = [versions] if isinstance(versions, str) else list(versions)
+                return max(names, key=lambda name: sort_key("npm", name), default=None)
             (folder / "wanted.in").write_text(f"{package}<{version}\n", encoding="utf-8")
             compile_one = ["pip", "compile", "--no-deps", "--no-header", "--no-annotate"]
-            reported = self._run("uv", [*compile_one, "--no-build", *_UV, "wanted.in"], folder)
-            line = re.search(r"^[\w.-]+==(\S+)", reported.output, re.MULTILINE)
-            if not reported.ok and "unsatisfiable" in reported.output:
+            result = self._run("uv", [*compile_one, "--no-build", *_UV, "wanted.in"], folder)
+            line = re.search(r"^[\w.-]+==(\S+)", result.output, re.MULTILINE)
+            if not result.ok and "unsatisfiable" in result.output:
                 return None
-            return line[1] if line and reported.ok else _raise(reported)
+            return line[1] if line and result.ok else _raise(result)
 
     def fetch(self, ecosystem: str, package: str, version: str, into: Path) -> Path:
-        """Download npm's tarball, or a folder with a wheel's files, to below ``into``."""
+        """Download npm's tarball, or a folder with a wheel's files, to below ``into``, and return its
+        path."""
         _check_release(ecosystem, package, version)
-        place = into / version
-        place.mkdir(parents=True)
+        folder = into / version
+        folder.mkdir(parents=True)
         if ecosystem == "npm":
-            pack = ["pack", "--silent", *_NPM, f"--pack-destination={place}"]
-            reported = self._run("npm", [*pack, "--", f"{package}@{version}"], place)
-            found = next(place.glob("*.tgz"), None)
-            return found if reported.ok and found else _raise(reported)
+            pack = ["pack", "--silent", *_NPM, f"--pack-destination={folder}"]
+            result = self._run("npm", [*pack, "--", f"{package}@{version}"], folder)
+            tarball = next(folder.glob("*.tgz"), None)
+            return tarball if result.ok and tarball else _raise(result)
         install = ["pip", "install", "--no-deps", "--only-binary=:all:", "--link-mode=copy"]
-        where = [f"--target={place}", f"--python={sys.executable}"]
-        reported = self._run("uv", [*install, *_UV, *where, f"{package}=={version}"], into)
-        return place if reported.ok else _raise(reported)
+        target = [f"--target={folder}", f"--python={sys.executable}"]
+        result = self._run("uv", [*install, *_UV, *target, f"{package}=={version}"], into)
+        return folder if result.ok else _raise(result)
 
     def _run(self, tool: str, arguments: Sequence[str], cwd: Path) -> CommandResult:
         return self.clients.run(
@@ -704,12 +708,13 @@ class RegistryReleases:
 
 
 def _check_release(ecosystem: str, package: str, version: str) -> None:
-    """They come out of an advisory: neither may become an option, an address or a path."""
+    """Raise InputError unless both are valid. They come from an advisory, and must not become an option, an
+    address or a path."""
     if ecosystem == "npm":
-        good = bool(_NPM_NAME.fullmatch(package) and _SEMVER.fullmatch(version))
+        is_valid = bool(_NPM_NAME.fullmatch(package) and _SEMVER.fullmatch(version))
     else:
-        good = bool(_PYPI_NAME.fullmatch(package)) and _is_pep440(version)
-    if not good:
+        is_valid = bool(_PYPI_NAME.fullmatch(package)) and _is_pep440(version)
+    if not is_valid:
         raise InputError(
             f"{package!r} {version!r} is not a package and a version of {ecosystem}.",
             next_step="Check the advisory, or give --package, --vulnerable and --fixed.",
@@ -725,14 +730,12 @@ def _is_pep440(version: str) -> bool:
     return True
 
 
-def _raise(reported: CommandResult) -> NoReturn:
-    words = " ".join(reported.output.replace("npm error", "").split())[:_MAX_WORDS]
-    what = (
-        f"gave no answer in {_CLIENT_TIMEOUT_S:.0f} s" if reported.timed_out else f"said: {words}"
-    )
+def _raise(result: CommandResult) -> NoReturn:
+    output = " ".join(result.output.replace("npm error", "").split())[:_MAX_WORDS]
+    what = f"gave no answer in {_CLIENT_TIMEOUT_S:.0f} s" if result.timed_out else f"said: {output}"
     raise ToolFailedError(
-        f"{reported.argv[0]} could not get the release; it {what}.",
+        f"{result.argv[0]} could not get the release; it {what}.",
         next_step="Check the registry, or give the releases' archives (--before, --after).",
-        output=reported.output,
+        output=result.output,
         kind="release_unavailable",
     )

@@ -1,1 +1,1 @@
-"""The memory's file: records in versions, and what it is made of."""
+"""The memory's file: versions of records, and the manifest of what it is made of."""

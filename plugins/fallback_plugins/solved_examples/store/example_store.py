@@ -1,11 +1,11 @@
 """The memory's file: records in versions, the chunks of those that are live, and the manifest (ADR-0019).
 
-Every call opens the file anew, so that any thread may call. Siblings search and index through
+Every call opens the file itself, so that any thread may call. Siblings search and index through
 ``reading`` and ``writing``.
 
 A withdrawn record is never returned again, and stays on file with the reason. The manifest says what the
 memory is made of; every retrieval states its digest. It is written in the transaction of each change, so
-that reading it costs one look-up. ``drift.validate`` says whether it is still true.
+that reading it costs one look-up. ``drift.validate`` reports whether it is still correct.
 """
 
 import hashlib
@@ -84,7 +84,7 @@ class EmbeddingManifest(Frozen):
     model: str
     sha256: Digest
     dimension: int
-    #: What of a chunk was embedded.
+    #: Which text of a chunk was embedded (``indexing.EMBEDDED_TEXT``).
     text: str = ""
     vectors: int
 
@@ -149,7 +149,7 @@ class StoredExample:
 
 
 class ExampleStore:
-    """Solved examples in one file. ``chunker`` None: StructureChunker, as the product cuts."""
+    """Solved examples in one file. ``chunker``: by default StructureChunker, as in the product."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class ExampleStore:
 
     @property
     def vectors_path(self) -> Path:
-        """Where the vector file of this store is, if there is one."""
+        """Path of this store's vector files, without the number of a generation."""
         return self.path.with_name(f"{self.path.name}.vectors")
 
     @property
@@ -182,8 +182,8 @@ class ExampleStore:
     def reading(self, *, as_is: bool = False) -> Iterator[sqlite3.Connection]:
         """Yield a read-only connection on one state of the store.
 
-        Raises ExampleStoreError: missing, not an example store, another format, or, unless ``as_is``, cut
-        by another chunker.
+        Raises ExampleStoreError if the file is missing, is not an example store, has another format or,
+        unless ``as_is``, was cut by another chunker.
         """
         with read_snapshot(self.path) as connection:
             self._check(connection, as_is=as_is)
@@ -192,7 +192,7 @@ class ExampleStore:
     @contextmanager
     def writing(self, *, create: bool = False, as_is: bool = False) -> Iterator[sqlite3.Connection]:
         """Yield a connection in one immediate transaction, which also writes the manifest; all or nothing.
-        ``create`` makes a missing file. Raises ExampleStoreError as ``reading`` does."""
+        ``create`` creates a missing file. Raises ExampleStoreError as ``reading`` does."""
         with write_transaction(self.path, create=create) as connection:
             if create and schema.is_new(connection):
                 schema.create(connection)
@@ -231,29 +231,29 @@ class ExampleStore:
         """
         reason, by = _required(reason, "reason"), _required(by, "name")
         with self.writing(as_is=True) as connection:
-            found = connection.execute(
+            row = connection.execute(
                 "SELECT id, content_sha256, state FROM examples WHERE example_id = ? "
                 "ORDER BY version DESC",
                 [example_id],
             ).fetchone()
-            if found is None or found[2] != State.LIVE:
-                raise _not_live(example_id, self.path, known=found is not None)
-            taken = Withdrawal(
+            if row is None or row[2] != State.LIVE:
+                raise _not_live(example_id, self.path, known=row is not None)
+            withdrawal = Withdrawal(
                 example_id=example_id,
-                content_sha256=found[1],
+                content_sha256=row[1],
                 reason=reason,
                 by=by,
                 at=self._clock(),
             )
-            _drop(connection, found[0], State.WITHDRAWN)
+            _drop(connection, row[0], State.WITHDRAWN)
             connection.execute(
                 f"INSERT INTO withdrawals ({_WITHDRAWAL}) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
-                [*taken.model_dump(exclude={"at"}).values(), taken.at.isoformat()],
+                [*withdrawal.model_dump(exclude={"at"}).values(), withdrawal.at.isoformat()],
             )
-        return taken
+        return withdrawal
 
     def rechunk(self, progress: Progress | None = None) -> int:
-        """Cut again what another chunker version has cut. Return the number of records.
+        """Cut the records again that another chunker version has cut. Return their number.
 
         Each page is a transaction: after a kill it continues there. Until the end the store stays one of
         the old version. Raises ExampleStoreError.
@@ -332,7 +332,7 @@ class ExampleStore:
         return tuple(Withdrawal.model_validate(dict(zip(fields, row, strict=True))) for row in rows)
 
     def listing(self, selection: Selection) -> Iterator[Listed]:
-        """Yield the selected versions in the order in which they came. Raises ExampleStoreError."""
+        """Yield the selected versions in the order in which they were added. Raises ExampleStoreError."""
         where, values = _conditions(selection)
         for _, *row in self._rows(f"id, {_LISTED}", where, values):
             facts = dict(zip(Listed.model_fields, row, strict=True))
@@ -358,7 +358,7 @@ class ExampleStore:
 def _stored_where(
     connection: sqlite3.Connection, where: str, values: Sequence[object]
 ) -> tuple[StoredExample, ...]:
-    """``where`` is ours, never input."""
+    """Return the records that meet a condition. ``where`` is our own SQL, never input."""
     rows = connection.execute(f"SELECT {_STORED} FROM examples WHERE {where}", values)  # noqa: S608
     return tuple(_stored(*row) for row in rows)
 
@@ -398,13 +398,13 @@ def _conditions(selection: Selection) -> tuple[str, list[str]]:
     """Return SQL and its values. A package's name counts as each ecosystem reads it."""
     from fallback_tier.advisory import canonical_name
 
-    given = {
+    values_by_sql = {
         "ecosystem = ?": selection.ecosystem,
         "language = ?": selection.language,
         "state = ?": selection.state,
         "EXISTS (SELECT 1 FROM json_each(cwe) WHERE value = ?)": selection.cwe,
     }
-    conditions = {sql: [str(value)] for sql, value in given.items() if value is not None}
+    conditions = {sql: [str(value)] for sql, value in values_by_sql.items() if value is not None}
     if selection.package is not None:
         names = [canonical_name("PyPI", selection.package), selection.package]
         conditions["package = CASE ecosystem WHEN 'PyPI' THEN ? ELSE ? END"] = names
@@ -424,8 +424,8 @@ def _add(
     ``IngestCounts`` that counts it. Raises InputError as ``ExampleStore.ingest``."""
     _check_record(example)
     digest = content_sha256(example)
-    # By id or by content: a corrected record takes an id of its own, and by content alone a data set that
-    # says the same in other words would bring a wrong fix back.
+    # By id and by content: a corrected record has another id, and by content alone a data set with the same
+    # fix in other words would bring a wrong fix back.
     withdrawn = connection.execute(
         "SELECT 1 FROM withdrawals WHERE example_id = ? OR content_sha256 = ?",
         [example.example_id, digest],
@@ -459,13 +459,14 @@ def _add(
 
 
 def _drop(connection: sqlite3.Connection, row: int, state: State) -> None:
-    """Give a live record the state; from here on nothing of it is searched, and its vectors are dead."""
+    """Give a live record the state; from then on it is not searched, and its vectors are dead."""
     connection.execute("UPDATE examples SET state = ? WHERE id = ?", [state.value, row])
     connection.execute("DELETE FROM chunks WHERE example = ?", [row])
 
 
 def _required(value: str, what: str) -> str:
-    """Raise InputError for an empty reason or name: a withdrawal without one explains nothing."""
+    """Return the text, stripped. Raises InputError if it is empty: a withdrawal needs a reason and a
+    name."""
     if not value.strip():
         raise InputError(
             f"A withdrawal needs a {what}.", next_step=f"State the {what}.", kind="text_missing"
@@ -475,7 +476,7 @@ def _required(value: str, what: str) -> str:
 
 def columns(example: SolvedExample) -> dict[str, str]:
     """Return the columns by which the store filters records."""
-    from fallback_tier.advisory import canonical_name  # a reader needs nothing of it
+    from fallback_tier.advisory import canonical_name  # not needed by a reader
 
     return {
         "example_id": example.example_id,
@@ -548,7 +549,7 @@ def recorded_sha256(connection: sqlite3.Connection) -> Digest:
 
 
 def current_manifest(connection: sqlite3.Connection) -> Manifest:
-    """Return the manifest of what is there now."""
+    """Return the manifest of the store's current content."""
     corpus = hashlib.sha256()
     examples = 0
     for (digest,) in connection.execute(_LIVE_DIGESTS):

@@ -1,4 +1,4 @@
-"""What an example had a part in: asked of the audit trail, so also for one that was withdrawn."""
+"""The attempts in which an example had a part, by the audit trail, so also of a withdrawn example."""
 
 from collections.abc import Iterable, Iterator
 
@@ -32,7 +32,7 @@ class Influence(Frozen):
 
     fix_id: str
     gate_transition_id: str
-    #: Empty where another orchestrator than ours ran the fix.
+    #: Empty if another orchestrator than ours ran the fix.
     advisory_id: str = ""
     repository: str = ""
     attempt: int
@@ -41,23 +41,24 @@ class Influence(Frozen):
     replayed: bool = False
     content_sha256: Digest | None = None
     problem: str | None = None
-    #: ``patch proposed``, ``refused: …``, ``failed: …``; ``open`` where nothing is on record.
+    #: ``patch proposed``, ``refused: …``, ``failed: …``; ``open`` if nothing is recorded.
     attempt_outcome: str = "open"
     patch_sha256: Digest | None = None
     #: ``verified``, ``refused: …``, ``escalated: …``; ``open`` while the fix has not ended.
     fix_outcome: str = "open"
-    #: The fix was verified with the patch of this attempt: that patch is in use.
+    #: Whether the fix was verified with the patch of this attempt: then that patch is in use.
     delivered: bool = False
 
 
 def influences(
     example_id: str, events: Iterable[StoredEvent], evidence: EvidenceStore
 ) -> tuple[Influence, ...]:
-    """Every attempt whose retrieval returned the example, whose prompt had it, or which replayed it."""
+    """Return every attempt whose retrieval returned the example, whose prompt had it, or which replayed
+    it."""
     trails: dict[Scope, list[AuditEvent]] = {}
     for link in events:
         trails.setdefault(link.scope, []).append(link.payload)
-    # In its own gate transition, or in one where its gates were run again.
+    # Used in the attempt's own gate transition, or in one in which its gates were run again.
     used = {
         (scope.fix_id, event.patch_sha256)
         for scope, trail in trails.items()
@@ -77,7 +78,7 @@ def influences(
 def _attempts(
     example_id: str, scope: Scope, trail: Iterable[AuditEvent], evidence: EvidenceStore
 ) -> Iterator[Influence]:
-    """Each attempt of a trail, whether the example had a part in it or not."""
+    """Yield each attempt of a trail, whether the example had a part in it or not."""
     fix: dict[str, object] = scope.model_dump()
     attempts: dict[int, dict[str, object]] = {}
     for event in trail:
@@ -90,7 +91,7 @@ def _attempts(
 
 
 def _part(example_id: str, event: AuditEvent, evidence: EvidenceStore) -> dict[str, object]:
-    """What an event says of the example's part in its attempt; empty: nothing."""
+    """Return an event's facts on the example's part in its attempt; empty if there are none."""
     match event:
         case RetrievalQueried() if example_id in event.example_ids:
             return {"retrieved": True, **_content(example_id, event, evidence)}

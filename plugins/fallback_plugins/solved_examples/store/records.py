@@ -1,4 +1,4 @@
-"""Our record format: one SolvedExample in JSON a line. Plain, gzip and xz files are read as streams."""
+"""Our record format: one SolvedExample as JSON per line. Plain, gzip and xz files are read as streams."""
 
 import gzip
 import hashlib
@@ -20,17 +20,18 @@ from fallback_tier.files.inputs import open_named
 from fallback_tier.limits import MAX_FILE_BYTES
 from fallback_tier.retrieval import SolvedExample
 
-#: One line, unpacked: nobody's record is larger, and a small archive can hold an endless line.
+#: Bytes of one line, unpacked: no real record is larger, and a small archive can have an endless line.
 MAX_LINE_BYTES = MAX_FILE_BYTES
 
-#: What xz may need to unpack a file: `xz -9` needs 65 MiB, and a header may ask for 4 GiB.
+#: Memory that xz may use to unpack a file: `xz -9` needs 65 MiB, and a header may ask for 4 GiB.
 MAX_XZ_MEMORY_BYTES = 128 * 1024 * 1024
 
-#: Stored records that a process keeps parsed and checked, some 25 KB each: a question looks at a hundred,
+#: Stored records that a process keeps parsed and checked, about 25 KB each: a question reads a hundred,
 #: mostly those of the question before.
 _KEPT = 512
 
-#: A commit's first line has 72 by custom; what is longer is no summary, and takes the edits' room.
+#: Characters of a summary. A commit's first line has 72 by custom; a longer text is not a summary, and
+#: takes space from the edits.
 MAX_SUMMARY_CHARS = 200
 
 _GZIP = b"\x1f\x8b"
@@ -39,7 +40,7 @@ _XZ = b"\xfd7zXZ\x00"
 
 def load_jsonl(path: Path) -> tuple[SolvedExample, ...]:
     """Return the records of a file in our format, without empty lines. Raises InputError, naming file and
-    line: unreadable, larger than MAX_LINE_BYTES, not UTF-8, not a record."""
+    line, if one can't be read, is larger than MAX_LINE_BYTES, or is not UTF-8 or not a record."""
     return tuple(parse_record(line, place) for place, line in lines(path))
 
 
@@ -90,8 +91,8 @@ def not_valid(place: str, what: str, error: ValidationError, *, kind: str = "") 
 def content_sha256(example: SolvedExample) -> Digest:
     """Return the record's digest without its id: the same fix under two ids is one example. An empty
     ``fix_summary`` is left out too, as before records had one."""
-    unsaid = {"example_id"} if example.fix_summary else {"example_id", "fix_summary"}
-    record = example.model_dump(mode="json", exclude=unsaid)
+    excluded = {"example_id"} if example.fix_summary else {"example_id", "fix_summary"}
+    record = example.model_dump(mode="json", exclude=excluded)
     return text_sha256(
         json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     )
@@ -119,7 +120,7 @@ def as_ingested(record: str, digest: Digest) -> SolvedExample | None:
 
 
 def _unpacked(raw: IO[bytes]) -> IO[bytes] | gzip.GzipFile | io.BufferedReader:
-    """By the first bytes: a file's name may say anything."""
+    """Return the unpacked stream, by its first bytes: a file's name may be wrong."""
     magic = raw.read(len(_XZ))
     raw.seek(0)
     if magic.startswith(_GZIP):
@@ -139,7 +140,8 @@ class _Xz(io.RawIOBase):
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        """As any raw stream. Raises LZMAError: damaged, or too much memory; EOFError: cut short."""
+        """Read as any raw stream does. Raises LZMAError if it is damaged or needs too much memory,
+        EOFError if it is cut short."""
         content = rest = b""
         while not content:
             if self._stream.eof:

@@ -1,4 +1,4 @@
-"""The SQLite file of an example store: tables, numbered migrations, what ``meta`` says, and opening it.
+"""The SQLite file of an example store: tables, numbered migrations, the values of ``meta``, and opening it.
 
 A reader has a read-only snapshot; there is one writer at a time.
 
@@ -11,7 +11,7 @@ A reader has a read-only snapshot; there is one writer at a time.
     vectors       row of the vector file → chunk; a row whose chunk is gone is dead
     meta          format, chunker, embedding model, manifest
 
-sqlite_utils is imported by a writer that finds a new file, and by nothing else: it costs 160 ms.
+Only a writer of a new file imports sqlite_utils: that takes 160 ms.
 """
 
 import os
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sqlite_utils import Database
 
 
-#: What ``meta`` says of a store that this version reads and writes. 1 was never given out.
+#: The format of stores that this version reads and writes. 1 was never released.
 FORMAT = "2"
 
 _MIGRATION_SET = "example_memory"
@@ -56,7 +56,7 @@ TABLES = (
     )""",
     "CREATE UNIQUE INDEX examples_live ON examples (example_id) WHERE state = 'live'",
     "CREATE INDEX examples_package ON examples (ecosystem, package) WHERE state = 'live'",
-    # Each change makes the corpus digest anew, from this alone (33 ms at 20,000 records).
+    # Each change computes the corpus digest from this index alone (33 ms at 20,000 records).
     "CREATE INDEX examples_corpus ON examples (content_sha256) WHERE state = 'live'",
     """CREATE TABLE withdrawals (
         id INTEGER PRIMARY KEY,
@@ -66,8 +66,8 @@ TABLES = (
         by TEXT NOT NULL,
         at TEXT NOT NULL
     )""",
-    # AUTOINCREMENT: the id of a deleted chunk must never come back, or its dead vector would speak
-    # for another text.
+    # AUTOINCREMENT: the id of a deleted chunk must never come back, or its dead vector would be taken
+    # for that of another text.
     """CREATE TABLE chunks (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         example INTEGER NOT NULL REFERENCES examples (id),
@@ -116,15 +116,15 @@ class Meta(StrEnum):
     FORMAT = "format"
     #: Version of the chunker that cut every live record; absent before the first ingest.
     CHUNKER = "chunker"
-    #: The three of the vector file; absent where nothing was embedded.
+    #: The model of the vectors, in three values; absent if nothing was embedded.
     EMBEDDING_MODEL = "embedding_model"
     EMBEDDING_SHA256 = "embedding_sha256"
     EMBEDDING_DIMENSION = "embedding_dimension"
-    #: Number of the vector file that counts; absent: 0.
+    #: Number of the current vector file; 0 if absent.
     VECTORS_GENERATION = "vectors_generation"
-    #: What of a chunk is embedded (``indexing.EMBEDDED_TEXT``).
+    #: Which text of a chunk is embedded (``indexing.EMBEDDED_TEXT``).
     EMBEDDING_TEXT = "embedding_text"
-    #: Which state of the chunks the posting lists are of (``word_index``); absent before the first.
+    #: The state of the chunks that the posting lists are of (``word_index``); absent before the first.
     POSTINGS = "postings"
     #: The manifest as JSON, and its digest: written with every change (``manifest``).
     MANIFEST = "manifest"
@@ -176,10 +176,10 @@ def check_format(connection: sqlite3.Connection, path: str) -> None:
     """Raise ExampleStoreError for a file that is not an example store of FORMAT."""
     kind = "another_format"
     tables = _tables(connection)
-    if "meta" in tables and (found := get_meta(connection, Meta.FORMAT)) is not None:
-        if found == FORMAT:
+    if "meta" in tables and (recorded := get_meta(connection, Meta.FORMAT)) is not None:
+        if recorded == FORMAT:
             return
-        what = f"has format {found}, and this version reads format {FORMAT}"
+        what = f"has format {recorded}, and this version reads format {FORMAT}"
     elif "examples" in tables:
         what = f"has the format of an early version, and this one reads format {FORMAT}"
         kind = "early_format"
@@ -194,10 +194,10 @@ def check_format(connection: sqlite3.Connection, path: str) -> None:
 
 def check_chunker(connection: sqlite3.Connection, path: str, version: str) -> None:
     """Raise ExampleStoreError if the records were cut by another chunker."""
-    found = get_meta(connection, Meta.CHUNKER)
-    if found not in {None, version}:
+    recorded = get_meta(connection, Meta.CHUNKER)
+    if recorded not in {None, version}:
         raise ExampleStoreError(
-            f"The example store {path!r} was cut by chunker {found}, and this is {version}.",
+            f"The example store {path!r} was cut by chunker {recorded}, and this is {version}.",
             next_step=f"Cut and index it again: `fallback-tier examples index --store {path}`.",
             kind="another_chunker",
         )
@@ -209,7 +209,7 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
     }
 
 
-#: How long a reader or a writer waits for another writer: an ingest of some records takes well
+#: Seconds that a reader or a writer waits for another writer: an ingest of some records takes well
 #: under a second, and one of thousands holds the lock until its end.
 BUSY_TIMEOUT_S = 10.0
 
@@ -236,7 +236,7 @@ def write_transaction(path: Path, *, create: bool) -> Iterator[sqlite3.Connectio
     The file is private (mode 0600): harvested fixes are proprietary code. Raises ExampleStoreError.
     """
     with _explained(path):
-        made = create and _create(path)
+        is_created = create and _create(path)
         with closing(_connect(path)) as connection:
             try:
                 connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
@@ -244,7 +244,7 @@ def write_transaction(path: Path, *, create: bool) -> Iterator[sqlite3.Connectio
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
-                if made:
+                if is_created:
                     # Still under the lock: SQLite lets no waiting writer write to a deleted file.
                     path.unlink(missing_ok=True)
                 raise
@@ -277,7 +277,7 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise _unusable(path, str(error), kind="unusable") from error
-    except UnicodeEncodeError as error:  # bytes of a command line that are no UTF-8
+    except UnicodeEncodeError as error:  # bytes of a command line that are not UTF-8
         raise InputError(
             f"{error.object!r} is not Unicode text, and no example store has such a thing.",
             next_step="Give it in UTF-8.",
