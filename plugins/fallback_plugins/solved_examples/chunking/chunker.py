@@ -28,7 +28,8 @@ from fallback_tier.retrieval import SolvedExample
 #: Raise it with every change that moves a border: stores made by another one are drift.
 _ALGORITHM = "structure-1"
 
-#: As much as an advisory of two sections has; the embedding model reads no more than this.
+#: About two sections of an advisory. The embedding model reads a longer chunk's beginning only
+#: (``embedding.MAX_TOKENS``); smaller chunks were no better (docs/evaluation/retrieval/defaults.md).
 MAX_TOKENS = 512
 #: Two or three sentences, repeated only if a single unit had to be split.
 OVERLAP_TOKENS = 64
