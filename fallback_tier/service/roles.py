@@ -1,4 +1,4 @@
-"""What somebody may do (ADR-0081)."""
+"""Roles, and the callers who have them (ADR-0081)."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -26,5 +26,5 @@ class Caller(Frozen):
     expires_at: datetime | None = None
 
     def may(self, role: Role) -> bool:
-        """Has the role, or all of them."""
+        """Return whether the caller has this role, or is an admin."""
         return role in self.roles or Role.ADMIN in self.roles
