@@ -32,7 +32,7 @@ MAX_NAME_CHARS = 100
 
 
 class KeyRecord(Frozen):
-    """A stored key, without the key itself."""
+    """What is kept of a key: all but the key."""
 
     key_id: str
     name: str

@@ -29,7 +29,7 @@ _NOBODY = (b"\0" * _SALT_BYTES, b"\0" * 64)
 
 
 class Person(Frozen):
-    """A person, without the password's hash."""
+    """What is kept, but for the password's hash."""
 
     name: str
     roles: tuple[Role, ...]
