@@ -91,13 +91,13 @@ _UNPLAIN = re.compile(r"[^A-Za-z0-9.-]")
 
 
 @contextmanager
-def worker_name(state_dir: Path, told: str = "") -> Iterator[str]:
-    """Hold and yield the worker's name: the host's name and this state folder's suffix, or the name that a
-    person gave (``told``), who must keep it distinct from other machines' names.
+def worker_name(state_dir: Path, chosen: str = "") -> Iterator[str]:
+    """Hold and yield the worker's name: the one that a person has ``chosen``, who must keep it distinct
+    from other machines' names; otherwise the host's name and this state folder's suffix.
 
     Raises ConfigurationError if a worker of this state folder has the name, StateFolderError.
     """
-    path = state_dir / "fleet" / f"worker{told and '-' + _UNPLAIN.sub('-', told)}.lock"
+    path = state_dir / "fleet" / f"worker{chosen and '-' + _UNPLAIN.sub('-', chosen)}.lock"
     with writing_below(state_dir):
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = try_hold(path)
@@ -109,7 +109,7 @@ def worker_name(state_dir: Path, told: str = "") -> Iterator[str]:
             )
     with lock:
         with writing_below(state_dir):
-            name = told or f"{_hostname()}-{_suffix(path, lock)}"
+            name = chosen or f"{_hostname()}-{_suffix(path, lock)}"
         yield name
 
 

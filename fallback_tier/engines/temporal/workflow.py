@@ -1,5 +1,4 @@
-"""One workflow per fix: it requests steps until the audit trail has an end, and waits for people at no
-cost.
+"""One workflow per fix: it requests steps until the audit trail has an end, and waits for people for free.
 
 It does not know what a step does, and its state is not authoritative: the audit trail is. If a worker is
 lost, the fix is opened again, on any worker with room, from where the audit trail says that it is.
