@@ -104,9 +104,10 @@ class FleetFix(Frozen):
 
 
 class FixFacts(Frozen):
-    """What a trail says of a fix. ``state``: None while it goes on; the rest as in FleetFix. ``raised``:
-    the cap in dollars that a person has raised for it; ``delivered``: its patch is on ``branch``, and
-    nothing has begun anew since."""
+    """Facts about a fix from its audit trail. ``state``: None while it continues; the rest as in
+    FleetFix. ``raised``: the cap to which a person has raised it (millionths of a dollar);
+    ``delivered``: its patch is on ``branch``, and nothing was restarted since.
+    """
 
     state: FixState | None = None
     why: str | None = None
@@ -129,9 +130,10 @@ class Said(Frozen):
 
 
 class CampaignLine(Frozen):
-    """A campaign with its sums. ``spent`` and ``reserved`` in millionths of a dollar: what was used, and
-    what the running ones may still use beyond that; ``cap`` and ``fix_cap``: the hard stops. ``said``: who
-    set its state at ``said_at``, where that was somebody with a name."""
+    """A campaign with its sums. ``spent`` and ``reserved``, in millionths of a dollar: what was used,
+    and what the running fixes may still use beyond that; ``cap`` and ``fix_cap``: the hard stops.
+    ``said``: the named person who set its state at ``said_at``, if there was one.
+    """
 
     campaign: CampaignName
     digest: str

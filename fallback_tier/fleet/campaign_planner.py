@@ -369,5 +369,5 @@ class _Reading:
                 self._say(f"{read.cut} is too large to be read to its end.")
         return names
 
-    def _say(self, what: str) -> None:
-        self.left_out.append(LeftOut(what=f"repository {self.name}", why=f"{what} {_UNREAD}"))
+    def _say(self, sentence: str) -> None:
+        self.left_out.append(LeftOut(what=f"repository {self.name}", why=f"{sentence} {_UNREAD}"))

@@ -30,8 +30,9 @@ class Phase(StrEnum):
 
 
 class EngineState(Frozen):
-    """``problem``: why it failed; of an unknown one, how its worker ended without a word, if the engine has
-    just seen that."""
+    """The state of a fix in its engine. ``problem``: why it failed; of an unknown fix, how its worker
+    ended without a status, if the engine has just noticed that.
+    """
 
     phase: Phase
     problem: Problem | None = None

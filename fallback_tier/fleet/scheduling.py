@@ -45,8 +45,9 @@ def in_order(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 class StartLimits(Frozen):
-    """What may run at once, of this campaign. ``at_most``: how many may start now, by the engine's room;
-    ``cap`` and ``fix_cap`` in millionths of a dollar. None: no limit."""
+    """Limits for a campaign's running fixes. ``at_most``: how many may start now, by the engine's room;
+    ``cap`` and ``fix_cap`` in millionths of a dollar. None: no limit.
+    """
 
     fixes_at_once: int
     at_most: int | None = None

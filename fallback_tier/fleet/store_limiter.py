@@ -92,14 +92,14 @@ def take(
     filled = refill(bucket, limits, now)
     if filled.blocked_until > now:
         return Granted(filled, filled.blocked_until - now)
-    waits = [
+    waits_s = [
         _wait(filled.requests - ahead.requests, requests, limits.requests_per_minute),
         _wait(filled.tokens - ahead.tokens, tokens, limits.tokens_per_minute),
     ]
-    if (wait := max(waits)) > 0:
-        return Granted(filled, wait)
-    taken = {"requests": filled.requests - requests, "tokens": filled.tokens - tokens}
-    return Granted(filled.model_copy(update=taken), 0.0)
+    if (wait_s := max(waits_s)) > 0:
+        return Granted(filled, wait_s)
+    remaining = {"requests": filled.requests - requests, "tokens": filled.tokens - tokens}
+    return Granted(filled.model_copy(update=remaining), 0.0)
 
 
 def _wait(available: float, amount: int, per_minute: int | None) -> float:

@@ -318,12 +318,12 @@ class Board:
     def _is_part_of(self, batch: str, ids: frozenset[str], ecosystem: str) -> None:
         """Note that fixes of this batch which were taken apart have a part about these advisories now."""
         apart = self._apart.pop(batch, [])
-        for whole in apart:
-            if whole.ecosystem == ecosystem:
-                self.standing.subtract(whole.standing)
-                whole.no_part_of = tuple(name for name in whole.no_part_of if name not in ids)
-                self.standing.update(whole.standing)
-        if missing := [whole for whole in apart if whole.no_part_of]:
+        for fix in apart:
+            if fix.ecosystem == ecosystem:
+                self.standing.subtract(fix.standing)
+                fix.no_part_of = tuple(name for name in fix.no_part_of if name not in ids)
+                self.standing.update(fix.standing)
+        if missing := [fix for fix in apart if fix.no_part_of]:
             self._apart[batch] = missing
 
     def _attempt(self, line: FixLine, event: AttemptStarted, stored: StoredEvent) -> None:

@@ -210,11 +210,11 @@ class Dispatcher:
 
         If a full disk prevents recording that, the next service finds it by their locks and statuses.
         """
-        own = self._engine.own
+        own_fixes = self._engine.own
         with contextlib.suppress(FallbackError):
             self._engine.close()
             for line in self._queue.running():
-                if line.fix_id in own:
+                if line.fix_id in own_fixes:
                     self._look_at(line)
 
 

@@ -84,7 +84,9 @@ class OrderLine(Frozen):
 
 
 class Order(OrderLine):
-    """The whole. ``ended``: the document that ``fallback-tier fix --json`` prints, its patch in it."""
+    """A submitted fix with its submission. ``ended``: the document that ``fallback-tier fix --json``
+    prints, including its patch.
+    """
 
     submission: Submission
     ended: dict[str, JsonValue] | None = None
@@ -209,9 +211,9 @@ class OrderQueue:
         """
         with self.database.writing() as db:
             now = self.clock()
-            if token is not None and (before := known(db, order.by, token, now)) is not None:
-                assert before.fix_id is not None  # noqa: S101 (the token's digest is of a submission)
-                return Taken(_one(db, before.fix_id), cached=True)
+            if token is not None and (known_request := known(db, order.by, token, now)) is not None:
+                assert known_request.fix_id is not None  # noqa: S101 (the token's digest is of a submission)
+                return Taken(_one(db, known_request.fix_id), cached=True)
             (waiting,) = db.execute(
                 "SELECT count(*) FROM orders WHERE state = ?", (OrderState.QUEUED,)
             ).fetchone()

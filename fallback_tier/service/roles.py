@@ -16,9 +16,11 @@ class Role(StrEnum):
 
 
 class Caller(Frozen):
-    """Who asks: an API key by its name (``key:NAME``), a person of this machine (``person:NAME``) or of an
-    issuer's (``oidc:ISSUER#NAME``). ``name`` is what goes on record and what an idempotency token belongs
-    to: a rotated key keeps it."""
+    """The caller of a request: an API key by its name (``key:NAME``), a person of this machine
+    (``person:NAME``) or of an issuer (``oidc:ISSUER#NAME``).
+
+    ``name`` goes on record and identifies the owner of an idempotency token: a rotated key keeps it.
+    """
 
     name: str
     roles: frozenset[Role]

@@ -202,7 +202,7 @@ class ServiceSettings(Table):
 
 
 def read_settings(path: Path | None) -> ServiceSettings:
-    """The settings in a TOML file; None: the defaults. Raises ConfigurationError."""
+    """Return the settings in a TOML file; None: the defaults. Raises ConfigurationError."""
     return ServiceSettings() if path is None else parse_settings(_content(path), str(path))
 
 

@@ -209,11 +209,11 @@ class FixGraph:
         except UnansweredError:
             return self._asking(state["fix_id"])
         self._let_go(state["fix_id"])
-        waits = question_of(self._trail, state["fix_id"]) is not None
+        is_waiting = question_of(self._trail, state["fix_id"]) is not None
         return {
             "outcome": end.result.outcome,
             "delivered": end.delivery.delivered,
-            "next": "person" if waits else END,
+            "next": "person" if is_waiting else END,
         }
 
     def _person(self, state: FixFacts) -> FixFacts:

@@ -129,9 +129,9 @@ class FixWorkflows:
             rpc_timeout=timedelta(seconds=_CALL_S),
         )
 
-    async def _tell(self, fix_id: str, message: Callable[[Handle], Told]) -> None:
+    async def _tell(self, fix_id: str, send: Callable[[Handle], Told]) -> None:
         client = await self._connected()
-        await unless_unknown(message(client.get_workflow_handle(fix_id)))
+        await unless_unknown(send(client.get_workflow_handle(fix_id)))
 
     def _terms(self, ticket: Ticket) -> Terms:
         return Terms(ticket.order_sha256, self.limits.fix_s)

@@ -215,7 +215,7 @@ def _workers(
             use_worker_versioning=True,
             default_versioning_behavior=VersioningBehavior.PINNED,
         )
-    shared = Worker(
+    shared_worker = Worker(
         client,
         task_queue=settings.cluster.queue,
         workflows=[FixWorkflow],
@@ -232,7 +232,7 @@ def _workers(
         graceful_shutdown_timeout=_GRACE,
         deployment_config=deployment,
     )
-    own = Worker(
+    own_worker = Worker(
         client,
         task_queue=settings.own_queue,
         activities=[activities.step, activities.deliver, activities.close],
@@ -240,14 +240,14 @@ def _workers(
         graceful_shutdown_timeout=_GRACE,
         deployment_config=deployment,
     )
-    looks = Worker(
+    looks_worker = Worker(
         client,
         task_queue=f"{settings.cluster.queue}{LOOKS}",
         activities=[activities.look],
         max_concurrent_activities=_LOOKS,
         deployment_config=deployment,
     )
-    return [own, looks, shared]
+    return [own_worker, looks_worker, shared_worker]
 
 
 def _version(build: str) -> WorkerDeploymentVersion:

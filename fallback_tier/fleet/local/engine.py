@@ -170,7 +170,7 @@ class LocalEngine:
             self._workers.end(fix_id)
 
     def renew(self, order: FixOrder) -> None:
-        """A worker keeps the order that it was started with, to the end of its fix."""
+        """Do nothing: a worker keeps the order that it was started with, to the end of its fix."""
 
     def wake(self, fix_id: str) -> None:
         """Do nothing: a fix that may continue is submitted again."""

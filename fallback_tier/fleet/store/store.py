@@ -72,7 +72,7 @@ class PlannedFix(Frozen):
 
 
 class Planned(Frozen):
-    """A campaign before the store has it. ``settings``: the file, as JSON; ``digest``: of the file.
+    """A campaign before it is in the store. ``settings``: the file, as JSON; ``digest``: of the file.
 
     ``unnamed``: pairs of advisory and repository in which no manifest names the package; not stored.
     """
@@ -229,11 +229,11 @@ class FleetStore:
         with self.tables.writing() as session:
             if CampaignState(campaign_row(session, name)["state"]) not in came_from:
                 return False
-            who = (None, None) if said is None else (said.by, said.because)
+            signature = (None, None) if said is None else (said.by, said.because)
             session.change(
                 "UPDATE campaigns SET state = ?, said_by = ?, said_because = ?, said_at = ?"
                 " WHERE campaign = ?",
-                (state.value, *who, self.now(), name),
+                (state.value, *signature, self.now(), name),
             )
             if state is CampaignState.CANCELLED:
                 session.change(
@@ -323,14 +323,14 @@ class FleetStore:
             facts.started_at, facts.ended_at or self.now(), facts.raised, facts.branch, fix_id,
         )  # fmt: skip
         with self.tables.writing() as session:
-            done = session.change(
+            changed_rows = session.change(
                 f"UPDATE fixes SET state = ?, why = ?, sentence = ?, cost = ?, tokens = ?, attempts = ?,"  # noqa: S608 (ours)
                 " started_at = COALESCE(?, started_at), ended_at = ?, cap = COALESCE(?, cap),"
                 " branch = COALESCE(?, branch),"
                 f" holder = NULL, lease = 0 WHERE fix_id = ? AND {guard}",
                 values if holder is None else (*values, holder),
             )
-        return done == 1
+        return changed_rows == 1
 
     def queue_again(
         self,
@@ -352,13 +352,13 @@ class FleetStore:
             not_before, facts.raised, takes, fix_id,
         )  # fmt: skip
         with self.tables.writing() as session:
-            done = session.change(
+            changed_rows = session.change(
                 f"UPDATE fixes SET state = ?, cost = ?, tokens = ?, attempts = ?, why = ?, sentence = ?,"  # noqa: S608 (ours)
                 " not_before = ?, cap = COALESCE(?, cap), takes = ?,"
                 f" holder = NULL, lease = 0, ended_at = NULL WHERE fix_id = ? AND {guard}",
                 values if holder is None else (*values, holder),
             )
-        return done == 1
+        return changed_rows == 1
 
     def progress(self, fix_id: str, facts: FixFacts) -> None:
         """Store what a running fix has used so far, for display."""
@@ -393,9 +393,9 @@ def _renew(
     )
 
 
-def check_same_list(name: str, known: str, given: str) -> None:
+def check_same_list(name: str, stored_digest: str, new_digest: str) -> None:
     """Raise CampaignError if the digests differ: the list would be of other repositories."""
-    if known != given:
+    if stored_digest != new_digest:
         raise CampaignError(
             f"Campaign {name!r} was made of other repositories, advisories or proofs.",
             next_step="Give the file as it was to go on (limits may change), or another `name`.",

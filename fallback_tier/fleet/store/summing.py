@@ -48,7 +48,7 @@ class StuckKind(StrEnum):
 
 
 class Stuck(Frozen):
-    """A fix that doesn't get on. ``since``: when it began, or was escalated (RFC 3339)."""
+    """A fix without progress. ``since``: when it began, or was escalated (RFC 3339)."""
 
     kind: StuckKind
     fix: FleetFix

@@ -90,7 +90,7 @@ MIN_FREE_BYTES = 1024**3
 #: Fewest files that an environment has.
 _MIN_FREE_FILES = 20_000
 
-#: Factor of the least space below which the finding is a warning.
+#: Factor of the least space, below which the finding is degraded.
 _EARLY = 2
 
 _GIB = 1024**3

@@ -55,7 +55,7 @@ class CheckResult(Frozen):
     reason: str
     next_step: str = ""
     duration_ms: int | None = None
-    #: The finding's. In no document.
+    #: The kind of the finding, which is in no document.
     kind: str = Field(default="", exclude=True)
 
 

@@ -65,20 +65,20 @@ def money(usd: Spend) -> tuple[Piece, ...]:
     if usd.cap is None:
         return ()
     spent, reserved, cap = Decimal(usd.spent), Decimal(usd.reserved), Decimal(usd.cap)
-    left = max(Decimal(0), cap - spent - reserved)
+    remaining = max(Decimal(0), cap - spent - reserved)
     parts = [
         (spent, "s-bad" if spent > cap else "s-good", "spent"),
         (reserved, "s-soft", "reserved by running fixes"),
-        (left, "s-left", "left"),
+        (remaining, "s-left", "left"),
     ]
-    return _pieces(parts, spent + reserved + left)
+    return _pieces(parts, spent + reserved + remaining)
 
 
-def _pieces(parts: Sequence[tuple[Decimal | int, str, str]], whole: Decimal) -> tuple[Piece, ...]:
+def _pieces(parts: Sequence[tuple[Decimal | int, str, str]], total: Decimal) -> tuple[Piece, ...]:
     x, pieces = 0.0, []
     for amount, tone, says in parts:
         if amount:
-            width = WIDTH * float(amount / whole)
+            width = WIDTH * float(amount / total)
             pieces.append(Piece(x, width, tone, says))
             x += width
     return tuple(pieces)

@@ -80,7 +80,7 @@ class Chart:
 def days_to(last: str) -> list[str]:
     """Return the days of a chart, the oldest first. ``last``: ``2026-11-25``."""
     end = date.fromisoformat(last)
-    return [(end - timedelta(days=back)).isoformat() for back in reversed(range(DAYS))]
+    return [(end - timedelta(days=days_back)).isoformat() for days_back in reversed(range(DAYS))]
 
 
 def stacked(

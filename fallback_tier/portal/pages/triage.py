@@ -89,11 +89,11 @@ def decision_message(done: str, command: Callable[[str], str] = str) -> str | No
     parts = done.rsplit(".", 2)
     if len(parts) != 3 or parts[1] not in list(Verdict):
         return None
-    continuation_by_word = {
+    text_by_continuation = {
         "queued": " It goes on now.",
         "waits": f" To go on with it: {command(f'fallback-tier resume {parts[0]}')}",
     }
-    return f"{parts[0]}: {_DECISIONS[Verdict(parts[1])]}.{continuation_by_word.get(parts[2], '')}"
+    return f"{parts[0]}: {_DECISIONS[Verdict(parts[1])]}.{text_by_continuation.get(parts[2], '')}"
 
 
 def _read_decision(
@@ -184,10 +184,10 @@ def decide(
     except InputError as error:
         message = f"{error.problem} {error.next_step}"
         return _screen(visit, fix_id, problem=message, because=because, status=422)
-    word = _gone_on(service, who, decided)
+    continuation = _gone_on(service, who, decided)
     following = _after(waiting, fix_id)
     path = f"fixes/{following.fix_id}/triage" if following else "queue"
-    return RedirectResponse(f"{PREFIX}/{path}?done={fix_id}.{verdict}.{word}", 303)
+    return RedirectResponse(f"{PREFIX}/{path}?done={fix_id}.{verdict}.{continuation}", 303)
 
 
 def _after(waiting: list[FixLine], fix_id: str) -> FixLine | None:
@@ -302,8 +302,8 @@ def decide_alike(
             results.append(Told(chosen_id, False, error.problem))
         else:
             resume = service.record.command(f"fallback-tier resume {chosen_id}")
-            continuation_by_word = {"queued": " It goes on.", "waits": f" {resume} goes on."}
-            message = "Recorded." + continuation_by_word.get(_gone_on(service, who, decided), "")
+            text_by_continuation = {"queued": " It goes on.", "waits": f" {resume} goes on."}
+            message = "Recorded." + text_by_continuation.get(_gone_on(service, who, decided), "")
             results.append(Told(chosen_id, True, message))
     return visit.page(
         "alike.html",

@@ -117,8 +117,8 @@ class Triage:
 def triage(review: Review, history: History) -> Triage:
     """Return the screen for a question and its fix's history."""
     current = history.current
-    asked = asked_about(current)
-    attempt = _attempt_of(current, asked)
+    patch_sha256 = asked_about(current)
+    attempt = _attempt_of(current, patch_sha256)
     gates = gate_lines(current, attempt, _assertions(review, attempt))
     code = current.start.affected_code if current.start else None
     return Triage(
@@ -126,7 +126,7 @@ def triage(review: Review, history: History) -> Triage:
         open_points=not_proved(
             {line.gate: line.status for line in gates},
             shows=SHOWING_GATES.get(code, frozenset({"proof"})) if code else frozenset({"proof"}),
-            has_patch=asked is not None,
+            has_patch=patch_sha256 is not None,
         ),
         judged_attempt=attempt,
         gates=gates,
@@ -214,10 +214,10 @@ def _unreached(gate: str, reason: str) -> GateLine:
     return GateLine(gate, GateStatus.SKIPPED, reason, "", (), 0, None)
 
 
-def _attempt_of(transition: Transition, asked: str | None) -> int | None:
+def _attempt_of(transition: Transition, patch_sha256: str | None) -> int | None:
     """Return the attempt that proposed the patch asked about; otherwise the last one that failed."""
     for patch in reversed(transition.of(PatchProposed)):
-        if patch.patch_sha256 == asked:
+        if patch.patch_sha256 == patch_sha256:
             return patch.attempt
     failed = transition.last_of(AttemptFailed)
     return failed.attempt if failed else None

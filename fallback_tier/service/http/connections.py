@@ -30,7 +30,7 @@ _REFUSED_AT_ONCE = 64
 
 
 class Room:
-    """Counts open connections up to a total; one address may have half of it. Thread-safe.
+    """Counts open connections up to a total; one address may have at most half of it. Thread-safe.
 
     ``proxies``: addresses that connect for many clients: only the total limits them.
     """

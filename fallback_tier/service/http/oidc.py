@@ -116,8 +116,8 @@ def _not_believed(why: str) -> NotSignedInError:
 
 
 def _unreachable(error: Exception) -> BusyError:
-    message = " ".join(f"{type(error).__name__}: {error}".split())[:_SAID_CHARS]
+    reason = " ".join(f"{type(error).__name__}: {error}".split())[:_SAID_CHARS]
     return BusyError(
-        f"The issuer can't be asked: {message}.",
+        f"The issuer can't be asked: {reason}.",
         next_step="Try again; if that doesn't help, look at people.oidc of the configuration.",
     )

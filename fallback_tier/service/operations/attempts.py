@@ -86,7 +86,7 @@ class Attempts:
         self._own = threading.local()
         self._parts: list[Services] = []
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="attempt")
-        #: Requests that run or wait.
+        #: Most requests that run or wait.
         self.most_at_once = threads + MAX_WAITING
         self._room = threading.BoundedSemaphore(self.most_at_once)
         with (
@@ -111,8 +111,8 @@ class Attempts:
         """
         repository = self._fixes.repository(order.repository)
         advisory = parse_advisory(json.dumps(order.advisory).encode(), "advisory")
-        if token is not None and (before := self._begun(caller, token)) is not None:
-            return AttemptAnswer(application=_application.validate_json(before), cached=True)
+        if token is not None and (stored_answer := self._begun(caller, token)) is not None:
+            return AttemptAnswer(application=_application.validate_json(stored_answer), cached=True)
         try:
             if order.fix_id is not None:
                 self._claim(caller, order.fix_id)
@@ -201,17 +201,17 @@ class Attempts:
     def _begun(self, caller: Caller, token: Token) -> str | None:
         """Return the stored response; None if the request is new, and mark it as being processed."""
         with self._database.writing() as db:
-            before = known(db, caller.name, token, self._clock())
-            if before is None:
+            request = known(db, caller.name, token, self._clock())
+            if request is None:
                 remember(db, caller.name, token, self._clock())
                 return None
-        if before.answer is None:
+        if request.answer is None:
             raise ConflictError(
                 "This request is being answered just now.",
                 next_step="Send it again with the same Idempotency-Key when it is done.",
                 kind="being_answered",
             )
-        return before.answer
+        return request.answer
 
     def _keep(self, caller: Caller, token: Token, application: RecipeApplication) -> None:
         with self._database.writing() as db:

@@ -27,7 +27,7 @@ from fallback_tier.service.refusals import NotAllowedError, NotFoundError, NotSe
 from fallback_tier.service.roles import Caller, Role
 from fallback_tier.workers.tables import RepositorySettings
 
-#: Fixes in one page of a list.
+#: Most fixes on one page of a list.
 MAX_PAGE = 100
 
 

@@ -92,7 +92,7 @@ class TrailAndEvidence:
             reader.close()
 
 
-#: Events in one page.
+#: Most events on one page.
 MAX_EVENTS = 500
 
 
