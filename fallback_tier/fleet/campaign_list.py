@@ -96,8 +96,8 @@ class FleetFix(Frozen):
 
     @property
     def counts(self) -> int:
-        """Return what counts against the campaign's cap now: for a running fix also what it may still
-        use.
+        """Return what counts against the campaign's cap now: what was used; for a running fix at least
+        its cap.
         """
         used = self.cost or 0
         return max(used, self.cap or 0) if self.state is FixState.RUNNING else used

@@ -93,14 +93,14 @@ class Runner:
         store.take_over(name, self.holder)
         state = store.campaign(name).state
         running = self._running()
-        updates_progress = store.clock() >= self._progress_at
-        if updates_progress:
+        closely = store.clock() >= self._progress_at
+        if closely:
             self._progress_at = store.clock() + PROGRESS_S
         for fix in running:
             if fix.holder == self.holder:
                 self._keep_lease()
                 self._renew_order(fix)
-                self._look(fix, updates_progress, cancelling=state is CampaignState.CANCELLED)
+                self._look(fix, closely, cancelling=state is CampaignState.CANCELLED)
         self._look_at_decisions()
         self._start()
         return self._is_over()
@@ -178,7 +178,7 @@ class Runner:
     # --- Looking ----------------------------------------------------------------------------------
 
     def _look(
-        self, fix: FleetFix, updates_progress: bool, *, cancelling: bool, leaving: bool = False
+        self, fix: FleetFix, closely: bool, *, cancelling: bool, leaving: bool = False
     ) -> None:
         """Look at a fix. It has ended if the audit trail says so, and the delivery of its patch has
         ended, too. If no engine knows its end, the next take finishes it, without repeating what was
@@ -187,7 +187,7 @@ class Runner:
         if cancelling:
             self.engine.cancel(fix.fix_id)
         state = self.engine.state(fix.fix_id)
-        if state.phase is Phase.ACTIVE and not updates_progress:
+        if state.phase is Phase.ACTIVE and not closely:
             return
         facts = self.facts(fix.fix_id) or FixFacts()
         has_ended = facts.state is not None

@@ -194,9 +194,8 @@ class Counting:
             began = self._began.pop(key, None)
             if began is None:
                 return
-            value = max(
-                0.0, (_when(stored) - began).total_seconds()
-            )  # a clock may have been set back
+            # A clock may have been set back.
+            value = max(0.0, (_when(stored) - began).total_seconds())
         metric = self._families.moved[move.metric]
         if move.labels:
             metric = metric.labels(*self._bounded(move))

@@ -185,15 +185,13 @@ class Spans:
         if key in self._open:
             self._open[key].set_attributes(attributes)
 
-    def _end(
-        self, key: _Key, when: int, attributes: Attributes, error_type: str | None = None
-    ) -> None:
+    def _end(self, key: _Key, when: int, attributes: Attributes, failed: str | None = None) -> None:
         span = self._open.pop(key, None)
         if span is None:
             return  # it began before we did
         span.set_attributes(attributes)
-        if error_type is not None:
-            span.set_attribute("error.type", error_type)
+        if failed is not None:
+            span.set_attribute("error.type", failed)
             span.set_status(Status(StatusCode.ERROR))
         span.end(when)
 
