@@ -200,9 +200,7 @@ class Dispatcher:
         )
         if becomes is Becomes.FAILED and problem is not None:
             self._queue.fail(line.fix_id, problem)
-        elif not self._queue.cancelled_if_wanted(
-            line.fix_id
-        ):  # perhaps requested since the line was read
+        elif not self._queue.cancelled_if_wanted(line.fix_id):  # requested after the line was read?
             self._queue.queue_again(line.fix_id, takes)
 
     def _end_all(self) -> None:

@@ -228,9 +228,8 @@ class WorkerProcesses:
         asked_at = self._asked_to_end.setdefault(fix_id, self.clock())
         is_late = self.clock() - asked_at > GRACE_S
         child = self._children.get(fix_id)
-        if (
-            child is None or child.poll() is not None
-        ):  # its id may be another process's: use its lock
+        # The id of a process that has ended may be another process's: use its lock.
+        if child is None or child.poll() is not None:
             self.locks.end_holder(fix_id, at_once=is_late)
         elif is_late:
             kill_tree(child.pid, None)

@@ -31,15 +31,8 @@ from fallback_tier.fix.journal.review import answer_to
 
 _LETS_GO_ON = (BudgetRaised, TransitionReopened)
 _GOES_ON = (FixResumed, FixStarted)
-_KINDS = frozenset(
-    kind.__name__
-    for kind in (
-        *_LETS_GO_ON,
-        *_GOES_ON,
-        ReviewDecided,
-        FixAbandoned,
-    )  # the kinds that `Decisions` reads
-)
+#: The kinds that ``Decisions`` reads.
+_KINDS = frozenset(kind.__name__ for kind in (*_LETS_GO_ON, *_GOES_ON, ReviewDecided, FixAbandoned))
 
 
 def answer_on_record(audit: AuditReader, fix_id: str) -> DecisionResult:

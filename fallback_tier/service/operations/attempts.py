@@ -89,9 +89,8 @@ class Attempts:
         #: Most requests that run or wait.
         self.most_at_once = threads + MAX_WAITING
         self._room = threading.BoundedSemaphore(self.most_at_once)
-        with (
-            database.writing() as db
-        ):  # their callers lost the connection when the last service ended
+        # The callers lost their connections when the last service ended.
+        with database.writing() as db:
             forget_unanswered(db)
 
     def run(
