@@ -37,11 +37,11 @@ from fallback_tier.workers.tables import ModelTable, RepositoryName, RepositoryS
 #: The longest run of a proof (seconds): the same as of an own gate.
 MAX_PROOF_S = 3_600.0
 
-#: Most words of a proof's command, and most of its files: it shows one vulnerability.
+#: Maximum number of a proof's arguments, and of its files: it shows one vulnerability.
 MAX_WORDS, MAX_FILES = 100, 100
 
-#: Largest total size of a proof's files (bytes): they are, in base64, in the orders of its fixes, and each
-#: order is a document in the audit trail (``MAX_EVIDENCE_BYTES``, 16 MiB).
+#: Maximum size of a proof's files together (bytes): they are, in base64, in the orders of its fixes, and
+#: each order is a document in the audit trail (``MAX_EVIDENCE_BYTES``, 16 MiB).
 MAX_PROOF_BYTES = 8 * 1024 * 1024
 
 _Word = Annotated[StrictStr, StringConstraints(min_length=1, max_length=2_000)]

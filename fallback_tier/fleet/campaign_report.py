@@ -10,7 +10,7 @@ from typing import Any
 from fallback_tier.budget.tally import in_dollars
 from fallback_tier.fleet.campaign_list import CampaignLine, FixState, FleetFix, LeftOut
 
-#: Most rows on the page; the JSON has all fixes.
+#: Maximum number of rows on the page; the JSON has all fixes.
 MAX_ROWS = 5_000
 
 _COLOURS = {

@@ -35,7 +35,7 @@ _TOLD = (
     "rule",
 )
 
-#: Most characters of a vocabulary's value; longer text is prose.
+#: Maximum number of characters of a vocabulary's value; longer text is prose.
 _MAX_WORD = 60
 
 _TIMES = structlog.processors.TimeStamper(fmt="iso", utc=True)

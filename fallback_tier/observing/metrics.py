@@ -32,10 +32,10 @@ from fallback_tier.wiring.trail import ReadOnlyTrail
 
 AnyMetric = Counter | Gauge | Histogram
 
-#: Most distinct values of a label that others choose (a gate's name, a model's).
+#: Maximum number of distinct values of a label that others choose (a gate's name, a model's).
 _MAX_LABEL_VALUES = 50
 
-#: Most characters of such a value.
+#: Maximum number of characters of such a value.
 _MAX_LABEL_CHARS = 60
 
 #: Replaces all later values.
@@ -44,7 +44,8 @@ _OTHER = "other"
 #: Buckets (seconds): answers take milliseconds; streams last for hours.
 _HTTP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
-#: Most gate transitions whose last begin is remembered for durations: far more than run at once.
+#: Maximum number of gate transitions whose last begin is remembered for durations: far more than run at
+#: once.
 _MAX_REMEMBERED = 1_000
 
 #: The number of fixes per state.

@@ -37,7 +37,7 @@ from fallback_audit.events import (
 from fallback_audit.ports import StoredEvent
 from fallback_audit.vocabulary import GateStatus
 
-#: Most open spans: far more than running fixes, attempts and calls.
+#: Maximum number of open spans: far more than running fixes, attempts and calls.
 MAX_OPEN = 1_000
 
 #: Time limit of one export, and of the last one at the end (milliseconds).

@@ -33,8 +33,8 @@ from fallback_tier.fix.steps import StepKey
 from fallback_tier.fix_result import WithPatch
 from fallback_tier.outcome import Applied
 
-#: Most nodes of one call of the graph. Four attempts of a dozen gates are 60, and each candidate of a
-#: recipe adds as many; more are an endless loop.
+#: Maximum number of nodes in one call of the graph. Four attempts of a dozen gates are 60, and each
+#: candidate of a recipe adds as many; more are an endless loop.
 MAX_VISITS = 1_000
 
 

@@ -65,7 +65,7 @@ _MAX_BACKOFF_S = 60.0
 #: outage may take days, and each try adds a dozen events to the history.
 _MAX_PASSING_S = 300.0
 
-#: Most doublings of a pause: enough to exceed either limit, without overflow.
+#: Maximum number of doublings of a pause: enough to exceed either limit, without overflow.
 _MAX_DOUBLINGS = 16
 
 

@@ -28,7 +28,7 @@ from fallback_tier.fleet.errors import CampaignError
 from fallback_tier.fleet.scheduling import StartLimits, cap_of, may_start
 from fallback_tier.fleet.store.tables import Row, Session, SqliteTables, Tables
 
-#: Most fixes on one page.
+#: Maximum number of fixes on one page.
 MAX_PAGE = 1_000
 
 _COLUMNS = ", ".join(FleetFix.model_fields)
@@ -47,7 +47,7 @@ class Ordered(Frozen):
 #: A runner that has not renewed its fixes for this long is dead, or disconnected (seconds).
 LEASE_S = 60.0
 
-#: Most waiting fixes among which startable ones are sought: far more than run at once on a machine.
+#: Maximum number of waiting fixes among which startable ones are sought: far more than run on a machine.
 MAX_LOOKED_AT = 512
 
 #: Conditions (SQL) of a fix that is over, and of one that a runner holds.

@@ -9,10 +9,10 @@ from fallback_audit.frozen import Frozen
 from fallback_tier.fleet.campaign_list import FixState, FleetFix
 from fallback_tier.fleet.store.store import FleetStore, fixes_of
 
-#: Most reasons in an answer; the vocabulary and the error codes have fewer.
+#: Maximum number of reasons in an answer: more than the vocabulary and the error codes have.
 MAX_REASONS = 100
 
-#: Most stuck fixes of one kind in an answer; the list of fixes has the others.
+#: Maximum number of stuck fixes of one kind in an answer; the list of fixes has the others.
 MAX_STUCK = 50
 
 #: Number of last ended fixes whose median is the usual time, and the fewest that suffice.

@@ -87,7 +87,7 @@ def _date(text: str) -> datetime | None:
 #: Free disk space that a fix needs at least: a checkout, an environment, logs.
 MIN_FREE_BYTES = 1024**3
 
-#: Fewest files that an environment has.
+#: Minimum number of files that an environment has.
 _MIN_FREE_FILES = 20_000
 
 #: Factor of the least space, below which the finding is degraded.

@@ -39,13 +39,13 @@ MACHINE_TIMEOUT_S = 30.0
 #: Time limit for one client's version, and for one registry's response (s).
 _ASK_S = 10.0
 
-#: Most registries that are checked: a user's settings may name many.
+#: Maximum number of registries that are checked: a user's settings may name many.
 MAX_REGISTRIES = 12
 
 #: How far a clock may be off (s): beyond it, certificates and signatures of others are refused.
 MAX_CLOCK_OFF_S = 300.0
 
-#: Most characters of a client's version.
+#: Maximum number of characters of a client's version.
 _SHOWN = 40
 
 

@@ -24,7 +24,7 @@ FRESH_S = 2.0
 #: The same for checks that start a process or call another machine.
 DEAR_FRESH_S = 30.0
 
-#: Most characters of a defect's own message.
+#: Maximum number of characters of a defect's own message.
 _QUOTED = 300
 
 

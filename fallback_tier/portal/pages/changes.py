@@ -27,7 +27,7 @@ POLL_S = 1.0
 #: Remembered events. A page that missed more requests everything that it shows again.
 MAX_KEPT = 2_000
 
-#: Most fixes that one message names; more count as all.
+#: Maximum number of fixes that one message names; more count as all.
 MAX_NAMED = 200
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)

@@ -32,7 +32,7 @@ _GAP = 5
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
-#: Most unfixed advisories in the table; the list of fixes has the others.
+#: Maximum number of unfixed advisories in the table; the list of fixes has the others.
 _MAX_UNFIXED = 30
 
 #: Ends of a fix by its own steps. A person's abandonment is not one: the list of fixes has it.

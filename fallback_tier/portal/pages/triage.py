@@ -34,7 +34,7 @@ from fallback_tier.service.operations.reviews import Decided, Decision, Verdict
 from fallback_tier.service.refusals import ConflictError, NotServedError
 from fallback_tier.service.roles import Role
 
-#: Most questions that are compared, and decided together: a person looks at each of them.
+#: Maximum number of questions that are compared, and decided together: a person looks at each of them.
 MAX_ALIKE = 100
 
 _DECISIONS = {

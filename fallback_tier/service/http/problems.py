@@ -36,7 +36,7 @@ _HTML = "text/html"
 
 _REPORT = "Report it, please: the service's log has the traceback."
 
-#: Largest number of a request's faults in a response.
+#: Maximum number of a request's faults in a response.
 _MAX_FAULTS = 10
 
 #: Status by type of error; the first match counts. Any other error is a defect: 500.

@@ -86,7 +86,7 @@ class Attempts:
         self._own = threading.local()
         self._parts: list[Services] = []
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="attempt")
-        #: Most requests that run or wait.
+        #: Maximum number of requests that run or wait.
         self.most_at_once = threads + MAX_WAITING
         self._room = threading.BoundedSemaphore(self.most_at_once)
         # The callers lost their connections when the last service ended.

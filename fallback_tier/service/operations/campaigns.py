@@ -29,7 +29,7 @@ from fallback_tier.service.operations.record import TrailAndEvidence
 from fallback_tier.service.refusals import ConflictError, NotFoundError
 from fallback_tier.service.roles import Caller
 
-#: Most fixes on one page.
+#: Maximum number of fixes on one page.
 MAX_PAGE = 200
 
 #: Explanation of each kind, for a person.

@@ -27,7 +27,7 @@ from fallback_tier.service.refusals import NotAllowedError, NotFoundError, NotSe
 from fallback_tier.service.roles import Caller, Role
 from fallback_tier.workers.tables import RepositorySettings
 
-#: Most fixes on one page of a list.
+#: Maximum number of fixes on one page of a list.
 MAX_PAGE = 100
 
 

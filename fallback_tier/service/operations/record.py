@@ -92,7 +92,7 @@ class TrailAndEvidence:
             reader.close()
 
 
-#: Most events on one page.
+#: Maximum number of events on one page.
 MAX_EVENTS = 500
 
 
