@@ -1,1 +1,1 @@
-"""A fix's steps taken by somebody else's engine: each an extra, none known to what is below (ADR-0086)."""
+"""Engines that run a fix's steps: each is an extra, and no other part depends on one (ADR-0086)."""

@@ -1,4 +1,4 @@
-"""A fix in an engine's hands: what it may ask of one, whoever holds it."""
+"""The interface of an open fix to an engine."""
 
 from typing import Protocol
 
@@ -7,26 +7,26 @@ from fallback_tier.fix_result import FixResult, OneFix
 
 
 class OpenedFix(Protocol):
-    """A fix in this process's hands, as ``fallback_tier.fix.fixer`` opens one."""
+    """A fix that this process holds, as ``fallback_tier.fix.fixer`` opens one."""
 
     @property
     def state(self) -> FixProgress:
-        """What the steps so far have come to."""
+        """Return the state after the steps so far."""
         ...
 
     @property
     def result(self) -> FixResult | None:
-        """How it has ended; None: there are steps to take."""
+        """Return how it has ended, or None if steps remain."""
         ...
 
     def next(self) -> StepKey | None:
-        """The step that follows; None where the fix has ended."""
+        """Return the next step, or None if the fix has ended."""
         ...
 
     def step(self, key: StepKey) -> None:
-        """Take it."""
+        """Take this step."""
         ...
 
     def deliver(self) -> OneFix:
-        """After the last one; what was delivered is not delivered again."""
+        """Deliver after the last step; what was delivered is not delivered again."""
         ...

@@ -1,1 +1,1 @@
-"""Campaigns: the fixes of many advisories in many repositories, by an engine (ADR-0087)."""
+"""Campaigns: fixes of many advisories in many repositories, run by an engine (ADR-0087)."""

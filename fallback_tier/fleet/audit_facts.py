@@ -1,4 +1,4 @@
-"""Facts of a campaign's fix in the audit trail, which its list is refreshed from."""
+"""Facts about a campaign's fixes, read from the audit trail to refresh the campaign's list."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,15 +31,15 @@ from fallback_tier.observing.record import open_record
 from fallback_tier.wiring import RecordSettings
 from fallback_tier.wiring.trail import ReadOnlyTrail
 
-#: Why one is only partly fixed.
+#: Reasons of a fix that is only partly fixed.
 NOT_SHOWN = "not_shown"
 IN_PART = "in_part"
 APPROVED = "approved"
 
-#: Why one is refused that a person ended.
+#: Reason of a refused fix that a person ended.
 ABANDONED = "abandoned"
 
-#: What lets a fix go on that was over, or ends it, whoever ran it.
+#: Events that continue a fix that was over, or end it, whichever process ran it.
 _DECISIONS = frozenset(
     kind.__name__
     for kind in (
@@ -50,7 +50,7 @@ _DECISIONS = frozenset(
 
 
 class FleetRecord:
-    """The record of a state folder, or the database's, opened when it is there. ``close`` it at the end."""
+    """The audit trail of a state folder or database, opened once it exists. ``close`` it at the end."""
 
     def __init__(self, state_dir: Path, settings: RecordSettings) -> None:
         self._state_dir = state_dir
@@ -59,23 +59,28 @@ class FleetRecord:
         self._read = 0
 
     def __call__(self, fix_id: str) -> FixFacts | None:
-        """None: it is not on record. Raises AuditStoreError; the next call opens the store anew."""
+        """Return a fix's facts, or None if it is not on record. Raises AuditStoreError; the next call
+        reopens the store.
+        """
         with self._reading() as reader:
             return None if reader is None else facts_of(reader, fix_id)
 
     def changed_fixes(self) -> frozenset[str]:
-        """Return the fixes that ended, or that a person decided, since the last call; at the first, ever.
-        Raises AuditStoreError: then the next call returns the same ones."""
+        """Return the fixes that ended, or that a person decided, since the last call; the first call
+        returns all.
+
+        Raises AuditStoreError: then the next call returns the same ones.
+        """
         with self._reading() as reader:
             if reader is None:
                 return frozenset()
-            found = [*reader.events(kinds=_DECISIONS, after=self._read)]
-        self._read = found[-1].seq if found else self._read
-        return frozenset(it.scope.fix_id for it in found)
+            events = [*reader.events(kinds=_DECISIONS, after=self._read)]
+        self._read = events[-1].seq if events else self._read
+        return frozenset(event.scope.fix_id for event in events)
 
     @contextmanager
     def _reading(self) -> Iterator[ReadOnlyTrail | None]:
-        """None: nothing is recorded yet."""
+        """Yield the reader, or None if nothing is recorded yet."""
         if self._reader is None:
             self._reader = open_record(self._state_dir, self._settings)
         try:
@@ -85,47 +90,47 @@ class FleetRecord:
             raise
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the reader. Idempotent."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
 
 
 def facts_of(audit: AuditReader, fix_id: str) -> FixFacts | None:
-    """None: it is not on record. Raises AuditStoreError."""
-    found = [it for it in audit.events(fix_id) if not isinstance(it.payload, NOTES)]
-    if not found:
+    """Return a fix's facts, or None if it is not on record. Raises AuditStoreError."""
+    events = [event for event in audit.events(fix_id) if not isinstance(event.payload, NOTES)]
+    if not events:
         return None
-    state, why, sentence, ended_at = _end(found)
+    state, why, sentence, ended_at = _end(events)
     tally = Tally(audit, Prices(), fix_id=fix_id)
     tally.refresh()
     amounts = [call.amount for call in tally.calls]
-    known = [amount.microdollars for amount in amounts if amount.microdollars is not None]
+    costs = [amount.microdollars for amount in amounts if amount.microdollars is not None]
     raised = effective(BudgetLimits(), tally.raised).usd_per_fix
     return FixFacts(
         state=state,
         why=why,
         sentence=sentence,
-        cost=sum(known) if len(known) == len(amounts) else None,
+        cost=sum(costs) if len(costs) == len(amounts) else None,
         tokens=sum(amount.tokens for amount in amounts),
-        attempts=sum(isinstance(it.payload, AttemptStarted) for it in found),
-        started_at=found[0].recorded_at,
+        attempts=sum(isinstance(event.payload, AttemptStarted) for event in events),
+        started_at=events[0].recorded_at,
         ended_at=ended_at,
         raised=None if raised is None else microdollars(raised),
-        branch=_branch(found),
-        delivered=_is_delivered(found),
+        branch=_branch(events),
+        delivered=_is_delivered(events),
     )
 
 
-def _branch(found: list[StoredEvent]) -> str | None:
-    delivered = [it.payload for it in found if isinstance(it.payload, PatchDelivered)]
-    committed = committed_as(delivered[-1]) if delivered else None
-    return None if committed is None else committed.branch
+def _branch(events: list[StoredEvent]) -> str | None:
+    deliveries = [event.payload for event in events if isinstance(event.payload, PatchDelivered)]
+    commit = committed_as(deliveries[-1]) if deliveries else None
+    return None if commit is None else commit.branch
 
 
-def _is_delivered(found: list[StoredEvent]) -> bool:
+def _is_delivered(events: list[StoredEvent]) -> bool:
     is_there = False
-    for stored in found:
+    for stored in events:
         match stored.payload:
             case PatchDelivered() as delivered:
                 is_there = committed_as(delivered) is not None
@@ -134,11 +139,11 @@ def _is_delivered(found: list[StoredEvent]) -> bool:
     return is_there
 
 
-def _end(found: list[StoredEvent]) -> tuple[FixState | None, str | None, str | None, str | None]:
-    """How it stands: state (None: it goes on), why, in words, and since when."""
+def _end(events: list[StoredEvent]) -> tuple[FixState | None, str | None, str | None, str | None]:
+    """Return state (None: it continues), reason, sentence, and since when."""
     state, why, sentence, since = None, None, None, None
     in_part: tuple[str, ...] = ()
-    for stored in found:
+    for stored in events:
         since = stored.recorded_at
         match stored.payload:
             case FixStarted() as started:

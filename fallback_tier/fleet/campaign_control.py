@@ -1,4 +1,4 @@
-"""Pause, cancel and resume a campaign, and bring its list up to date with the record."""
+"""Pauses, cancels and resumes a campaign, and refreshes its list from the audit trail."""
 
 from collections.abc import Callable, Iterator
 
@@ -14,26 +14,26 @@ from fallback_tier.fleet.errors import CampaignError
 from fallback_tier.fleet.store.store import FleetStore
 from fallback_tier.workers.problem import Problem
 
-#: Reads a fix's trail; None: it is not on record.
+#: Reads a fix's facts from the audit trail; None: it is not on record.
 Facts = Callable[[str], FixFacts | None]
 
 #: Return the fixes that a person decided, or that ended, since the last call; None: any escalated one.
 ListChangedFixes = Callable[[], frozenset[str] | None]
 
-#: A person may decide about the first, and have the others go on by hand (`fallback-tier resume`).
+#: States that people can change: by a decision about the first, by `fallback-tier resume` for the others.
 _MAY_CHANGE = (FixState.ESCALATED, FixState.FAILED, FixState.CANCELLED)
 
-#: Up to so many are looked up one by one; for more the list is read.
+#: Up to this many fixes are looked up one by one; for more the list is read.
 _FEW = 100
 
-#: The campaign was cancelled meanwhile.
+#: Problem of a fix whose campaign was cancelled meanwhile.
 CANCELLED = Problem(
     code=NOT_DELIVERED,
     problem="The campaign was cancelled before its patch was delivered.",
     next_step="`fleet resume`, then `fleet run`.",
 )
 
-#: Nobody said how the delivery ended.
+#: Problem of a fix whose worker did not report how the delivery ended.
 CUT_OFF = Problem(
     code=NOT_DELIVERED,
     problem="Its worker ended before it said that the patch was delivered.",
@@ -42,28 +42,28 @@ CUT_OFF = Problem(
 
 
 def all_escalated() -> None:
-    """Return None: which fixes changed is not known, so all that are escalated are looked at."""
+    """Return None: it is not known which fixes changed, so all escalated ones are read."""
 
 
 def refresh(
     store: FleetStore, name: str, facts: Facts, *, only: frozenset[str] | None = None
 ) -> int:
-    """Bring the list up to date with the audit trail, and return how many fixes were queued again.
+    """Refresh the list from the audit trail, and return how many fixes were queued again.
 
-    ``only``: look at these fixes, if they are escalated, failed or cancelled; None: at all escalated ones.
+    ``only``: read these fixes, if they are escalated, failed or cancelled; None: all escalated ones.
     """
-    go_on = 0
+    queued = 0
     for fix in worth_reading(store, name, only):
-        known = facts(fix.fix_id)
-        if known is None or not is_newer(fix, now := as_listed(fix, known)):
+        facts_on_record = facts(fix.fix_id)
+        if facts_on_record is None or not is_newer(fix, listed := as_listed(fix, facts_on_record)):
             continue
-        if now.state is not None:
-            store.end(fix.fix_id, None, now)
+        if listed.state is not None:
+            store.end(fix.fix_id, None, listed)
         else:
-            go_on += store.queue_again(fix.fix_id, now)
-    if go_on:
+            queued += store.queue_again(fix.fix_id, listed)
+    if queued:
         store.set_state(name, CampaignState.RUNNING, came_from=[CampaignState.FINISHED])
-    return go_on
+    return queued
 
 
 def worth_reading(store: FleetStore, name: str, only: frozenset[str] | None) -> Iterator[FleetFix]:
@@ -81,75 +81,80 @@ def worth_reading(store: FleetStore, name: str, only: frozenset[str] | None) -> 
 
 
 def is_newer(fix: FleetFix, now: FixFacts) -> bool:
-    """The record says more of it than the list. One that failed or was cancelled without an end on record
-    stays what it is until somebody resumes the campaign."""
+    """Return whether the audit trail has more of a fix than the list. One that failed or was cancelled
+    without an end on record keeps its state until the campaign is resumed.
+    """
     if now.state is None:
         return fix.state is FixState.ESCALATED
-    known = (fix.state, fix.why, fix.cost, fix.attempts)
-    return known != (now.state, now.why, now.cost, now.attempts)
+    listed = (fix.state, fix.why, fix.cost, fix.attempts)
+    return listed != (now.state, now.why, now.cost, now.attempts)
 
 
 def is_claimed(store: FleetStore, fix_id: str) -> bool:
-    """It may run: a runner has started it, within its campaign's limits, or it is of no campaign. A
-    person's decision alone starts nothing: the campaign may be paused, or its money spent."""
+    """Return whether a fix may run: a runner has started it, within its campaign's limits, or it has no
+    campaign. A person's decision alone starts nothing: the campaign may be paused, or its budget used
+    up.
+    """
     fix = store.fix(fix_id)
     return fix is None or fix.state is FixState.RUNNING
 
 
-def undelivered(facts: FixFacts, why: Problem | None) -> FixFacts:
-    """As the record has it, but for what it can't know."""
-    sentence = None if why is None else f"{why.problem} {why.next_step}"
+def undelivered(facts: FixFacts, problem: Problem | None) -> FixFacts:
+    """Return the facts with a failed delivery, which the audit trail does not have."""
+    sentence = None if problem is None else f"{problem.problem} {problem.next_step}"
     return facts.model_copy(update={"why": NOT_DELIVERED, "sentence": sentence})
 
 
 def as_listed(fix: FleetFix, now: FixFacts) -> FixFacts:
-    """What the list is to say where the record says this: that a patch was not delivered stays, until the
-    record has it on a branch."""
-    stays = fix.why == NOT_DELIVERED and now.state is not None and now.state.has_patch
-    if not stays or now.branch is not None:
+    """Return the facts for the list: that a patch was not delivered is kept until it is on a branch on
+    record.
+    """
+    is_undelivered = fix.why == NOT_DELIVERED and now.state is not None and now.state.has_patch
+    if not is_undelivered or now.branch is not None:
         return now
     return now.model_copy(update={"why": fix.why, "sentence": fix.sentence})
 
 
 def pause(store: FleetStore, name: str, said: Said | None = None) -> None:
-    """Nothing more starts; what runs goes on to its end. Who is second says nothing new.
+    """Start no more fixes; running ones continue to their end. A second call changes nothing.
 
-    Raises CampaignError: there is none of this name, or it is over; FleetStoreError.
+    Raises CampaignError if there is none of this name, or it is over; FleetStoreError.
     """
     _stop(store, name, CampaignState.PAUSED, [CampaignState.RUNNING], said)
 
 
 def cancel(store: FleetStore, name: str, said: Said | None = None) -> None:
-    """Nothing more starts, and its runner ends what runs. Raises as ``pause`` does."""
+    """Start no more fixes; the campaign's runner ends running ones. Raises as ``pause`` does."""
     came_from = [CampaignState.RUNNING, CampaignState.PAUSED]
     _stop(store, name, CampaignState.CANCELLED, came_from, said)
 
 
 def resume(store: FleetStore, name: str, facts: Facts, said: Said | None = None) -> int:
-    """It may start fixes again, those too that failed, were cancelled, or were not delivered; returns how
-    many are queued again. One with nothing left to do is finished. Where it is cut off in the middle, the
-    next call does the rest.
+    """Let the campaign start fixes again, also those that failed, were cancelled, or were not delivered.
 
-    Raises CampaignError: there is none of this name; FleetStoreError, AuditStoreError.
+    Return how many fixes are queued again. A campaign with nothing left to do is finished. If a call is
+    interrupted, the next one does the rest.
+
+    Raises CampaignError if there is none of this name; FleetStoreError, AuditStoreError.
     """
     store.campaign(name)
-    again = refresh(store, name, facts)
+    queued = refresh(store, name, facts)
     for state in (FixState.FAILED, FixState.CANCELLED):
-        while found := store.fixes(name, state=state):
-            for fix in found:
-                known = as_listed(fix, facts(fix.fix_id) or FixFacts())
-                if known.state is not None:
-                    store.end(fix.fix_id, None, known)
+        while stopped := store.fixes(name, state=state):
+            for fix in stopped:
+                listed = as_listed(fix, facts(fix.fix_id) or FixFacts())
+                if listed.state is not None:
+                    store.end(fix.fix_id, None, listed)
                 else:
-                    again += store.queue_again(fix.fix_id, known)
-    while waiting := store.undelivered(name):
-        for fix in waiting:
-            known = as_listed(fix, facts(fix.fix_id) or FixFacts())
-            again += store.queue_again(fix.fix_id, known)
+                    queued += store.queue_again(fix.fix_id, listed)
+    while undelivered_fixes := store.undelivered(name):
+        for fix in undelivered_fixes:
+            listed = as_listed(fix, facts(fix.fix_id) or FixFacts())
+            queued += store.queue_again(fix.fix_id, listed)
     is_over = store.campaign(name).is_over
-    stands = CampaignState.FINISHED if is_over else CampaignState.RUNNING
-    store.set_state(name, stands, came_from=list(CampaignState), said=said)
-    return again
+    state_now = CampaignState.FINISHED if is_over else CampaignState.RUNNING
+    store.set_state(name, state_now, came_from=list(CampaignState), said=said)
+    return queued
 
 
 def _stop(
@@ -161,10 +166,10 @@ def _stop(
 ) -> None:
     if store.set_state(name, state, came_from=came_from, said=said):
         return
-    stands = store.campaign(name).state
-    if stands is not state:
+    current = store.campaign(name).state
+    if current is not state:
         raise CampaignError(
-            f"Campaign {name!r} is {stands}: it can't be {state}.",
+            f"Campaign {name!r} is {current}: it can't be {state}.",
             next_step="`fallback-tier fleet status` shows where it stands.",
             kind="wrong_state",
         )

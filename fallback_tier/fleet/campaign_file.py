@@ -1,6 +1,6 @@
 """CAMPAIGN.toml: its tables, and how it is read. docs/fleet.md shows an example.
 
-Its paths are relative to the file. Errors name the key that is wrong.
+Its paths are relative to the file. Errors name the invalid key.
 """
 
 import hashlib
@@ -34,14 +34,14 @@ from fallback_tier.wiring import Configuration
 from fallback_tier.workers.problem import FIX_SECONDS, MAX_FIX_S
 from fallback_tier.workers.tables import ModelTable, RepositoryName, RepositorySettings, Table
 
-#: The longest run of a proof (seconds): as a gate of one's own has it.
+#: The longest run of a proof (seconds): the same as of an own gate.
 MAX_PROOF_S = 3_600.0
 
-#: Words of a command, and the files that it needs: it shows one flaw.
+#: Maximum number of a proof's arguments, and of its files: it shows one vulnerability.
 MAX_WORDS, MAX_FILES = 100, 100
 
-#: All files of a proof together (bytes): in base64 they stand in the orders of its fixes, each of which is
-#: a document of the record's (``MAX_EVIDENCE_BYTES``, 16 MiB).
+#: Maximum size of a proof's files together (bytes): they are, in base64, in the orders of its fixes, and
+#: each order is a document in the audit trail (``MAX_EVIDENCE_BYTES``, 16 MiB).
 MAX_PROOF_BYTES = 8 * 1024 * 1024
 
 _Word = Annotated[StrictStr, StringConstraints(min_length=1, max_length=2_000)]
@@ -65,28 +65,28 @@ class ProofTable(Table):
 
     @property
     def name(self) -> str:
-        """For a person."""
+        """Return a description for a person."""
         return f"proof of {self.advisory} in {self.repository}"
 
     def read(self) -> Proof:
-        """With its files' content. Raises CampaignError, ProofError."""
-        files, left = dict[str, bytes](), MAX_PROOF_BYTES
-        for place, source in self.files.items():
-            files[place] = self._content(source, left)
-            left -= len(files[place])
+        """Return the proof with its files' content. Raises CampaignError, ProofError."""
+        files, bytes_left = dict[str, bytes](), MAX_PROOF_BYTES
+        for path, source in self.files.items():
+            files[path] = self._content(source, bytes_left)
+            bytes_left -= len(files[path])
         return Proof(self.command, files, self.timeout_s, self.end)
 
-    def _content(self, source: Path, left: int) -> bytes:
+    def _content(self, source: Path, bytes_left: int) -> bytes:
         try:
             with open_named(source) as file:
-                content = file.read(left + 1)
+                content = file.read(bytes_left + 1)
         except OSError as error:
             raise CampaignError(
                 f"{self.name}: {source}: {error.strerror}.",
                 next_step="Name a file that can be read; paths are relative to the campaign's file.",
                 kind="unreadable",
             ) from error
-        if len(content) > left:
+        if len(content) > bytes_left:
             raise CampaignError(
                 f"{self.name}: its files are more than {MAX_PROOF_BYTES:,} bytes, {source} among them.",
                 next_step="Let the proof make large inputs itself.",
@@ -129,7 +129,7 @@ class EngineTable(Table):
         return self
 
 
-#: Manifests and locks that are read of a repository for the list: far more than most have.
+#: Default number of manifests and locks that are read per repository for the list: far more than most have.
 MANIFESTS = 2_000
 
 
@@ -190,7 +190,7 @@ class DeliveryTable(Table):
 
     @property
     def is_asked(self) -> bool:
-        """A proved patch goes somewhere besides the record."""
+        """Return whether a proved patch is delivered outside the audit trail."""
         return (
             self.deliver is Deliver.BRANCH or self.patches is not None or self.reports is not None
         )
@@ -243,7 +243,10 @@ class Campaign(Table):
     def _whole(self) -> Self:
         if not (self.repositories or self.checkouts):
             raise ValueError("name repositories: a [repositories.NAME] table, or checkouts")
-        if not (self.advisories or any(it.advisories for it in self.repositories.values())):
+        if not (
+            self.advisories
+            or any(repository.advisories for repository in self.repositories.values())
+        ):
             raise ValueError("name advisories, for all or for a repository")
         for name in ("base_url", "judge_base_url"):
             if "@" in urlsplit(getattr(self.model, name) or "").netloc:
@@ -251,8 +254,8 @@ class Campaign(Table):
                     f"model.{name} has a user in it, which no order keeps: workers would ask without it. "
                     "Give the key in the environment (FALLBACK_TIER_API_KEY, FALLBACK_TIER_JUDGE_API_KEY)"
                 )
-        about = [(it.repository, it.advisory, it.ecosystem) for it in self.proofs]
-        if len(set(about)) < len(about):
+        subjects = [(proof.repository, proof.advisory, proof.ecosystem) for proof in self.proofs]
+        if len(set(subjects)) < len(subjects):
             raise ValueError("proofs: two are about the same advisory in the same repository")
         for name, repository in self.repositories.items():
             url = repository.url
@@ -269,23 +272,23 @@ class Campaign(Table):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what the list is made of. Limits, model and engine may change as it goes on."""
-        what = {"name", "advisories", "checkouts", "repositories", "offline", "whose_code"}
-        what |= {"proofs"} if self.proofs else set()  # as lists have it that were planned before
-        return hashlib.sha256(self.model_dump_json(include=what).encode()).hexdigest()
+        """Return the SHA-256 of what the list is made of. Limits, model and engine may change later."""
+        fields = {"name", "advisories", "checkouts", "repositories", "offline", "whose_code"}
+        fields |= {"proofs"} if self.proofs else set()  # so that older lists keep their digest
+        return hashlib.sha256(self.model_dump_json(include=fields).encode()).hexdigest()
 
     @property
     def cap(self) -> int | None:
-        """The campaign's, in millionths of a dollar."""
+        """Return the campaign's cap, in millionths of a dollar."""
         return None if self.limits.usd is None else microdollars(self.limits.usd)
 
     @property
     def fix_cap(self) -> int | None:
-        """One fix's."""
+        """Return the cap of one fix, in millionths of a dollar."""
         return None if self.limits.usd_per_fix is None else microdollars(self.limits.usd_per_fix)
 
     def start_limits(self, room: int | None = None) -> StartLimits:
-        """What may run at once; ``room``: how many more the engine takes here."""
+        """Return what may run at once; ``room``: how many more fixes the engine accepts here."""
         return StartLimits(
             fixes_at_once=self.limits.fixes_at_once,
             at_most=room,
@@ -294,13 +297,13 @@ class Campaign(Table):
         )
 
     def provider_limits(self) -> ProviderLimits | None:
-        """As the limiter has them; None: no model is asked."""
+        """Return the provider's limits for the limiter, or None if no model is configured."""
         if self.model.model is None and self.model.script is None:
             return None
         return ProviderLimits.model_validate(self.provider.model_dump())
 
     def configuration(self) -> Configuration:
-        """What a fix is configured with, without places and keys."""
+        """Return the configuration of a fix, without paths and keys."""
         return Configuration(
             state_dir=Path("/"),
             **self.model.chosen(),
@@ -318,12 +321,14 @@ class Campaign(Table):
         )
 
 
-#: A campaign of ten thousand named repositories is some 1 MB.
+#: Largest file: a campaign of ten thousand named repositories has some 1 MB.
 MAX_FILE_BYTES = 8 * 1024 * 1024
 
 
 def read_campaign(path: Path) -> Campaign:
-    """Raises CampaignError naming the file, the key, the reason and the next step."""
+    """Return the campaign of a file. Raises CampaignError naming the file, the key, the reason and the
+    next step.
+    """
     try:
         with open_named(path) as file:
             data = file.read(MAX_FILE_BYTES + 1)
@@ -345,7 +350,9 @@ def read_campaign(path: Path) -> Campaign:
 
 
 def parse_campaign(text: str, path: Path) -> Campaign:
-    """As ``read_campaign``; relative paths are below the folder of ``path``."""
+    """Return the campaign of a text. Raises as ``read_campaign``; relative paths are below the folder
+    of ``path``.
+    """
     try:
         facts: dict[str, Any] = parse_toml(text)
     except (ValueError, RecursionError) as error:
@@ -365,7 +372,7 @@ def parse_campaign(text: str, path: Path) -> Campaign:
         ) from error
 
 
-#: Where paths stand: keys of the file, and of its tables.
+#: Keys with paths, of the file and of its tables.
 _PATHS = {
     "": ("advisories", "checkouts"),
     "engine": ("tls_ca", "tls_cert", "tls_key"),
@@ -376,8 +383,9 @@ _PATHS = {
 
 
 def _root_paths(facts: dict[str, Any], root: Path) -> None:
-    """Paths are relative to the file, wherever it is called from. What is of no use is left to the
-    models to refuse."""
+    """Make paths relative to the file, whatever the working directory. Values of wrong types are left
+    for the models to refuse.
+    """
     tables = [(facts.get(name) if name else facts, keys) for name, keys in _PATHS.items()]
     proofs = facts.get("proofs")
     if isinstance(proofs, list):

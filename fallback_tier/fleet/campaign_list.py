@@ -1,4 +1,4 @@
-"""A campaign's list as the store has it: the campaign and its fixes, refreshed from the audit trail."""
+"""The list of a campaign in the store: the campaign and its fixes, refreshed from the audit trail."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -8,10 +8,10 @@ from pydantic import Field, StringConstraints
 from fallback_audit.frozen import Frozen
 from fallback_tier.workers.tables import RepositoryName
 
-#: Why a fix that is fixed by its record is not done: its patch could not be put where it was asked for.
+#: Why a fix is not done although it is fixed on record: its patch could not be delivered.
 NOT_DELIVERED = "not_delivered"
 
-#: What a campaign is called, on the command line and in addresses.
+#: Name of a campaign, on the command line and in addresses.
 CampaignName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 
 
@@ -34,12 +34,12 @@ class FixState(StrEnum):
 
     @property
     def is_over(self) -> bool:
-        """Nothing runs, and nothing will by itself."""
+        """Return whether nothing runs, and nothing will run automatically."""
         return self not in (FixState.QUEUED, FixState.RUNNING)
 
     @property
     def has_patch(self) -> bool:
-        """There is a patch that passed its gates."""
+        """Return whether there is a patch that passed its gates."""
         return self in (FixState.FIXED, FixState.PARTLY)
 
 
@@ -96,15 +96,18 @@ class FleetFix(Frozen):
 
     @property
     def counts(self) -> int:
-        """What it counts against the campaign's cap now: a running one what it may still use."""
+        """Return what counts against the campaign's cap now: what was used; for a running fix at least
+        its cap.
+        """
         used = self.cost or 0
         return max(used, self.cap or 0) if self.state is FixState.RUNNING else used
 
 
 class FixFacts(Frozen):
-    """What a trail says of a fix. ``state``: None while it goes on; the rest as in FleetFix. ``raised``:
-    the cap in dollars that a person has raised for it; ``delivered``: its patch is on ``branch``, and
-    nothing has begun anew since."""
+    """Facts about a fix from its audit trail. ``state``: None while it continues; the rest as in
+    FleetFix. ``raised``: the cap to which a person has raised it (millionths of a dollar);
+    ``delivered``: its patch is on ``branch``, and nothing was restarted since.
+    """
 
     state: FixState | None = None
     why: str | None = None
@@ -127,9 +130,10 @@ class Said(Frozen):
 
 
 class CampaignLine(Frozen):
-    """A campaign with its sums. ``spent`` and ``reserved`` in millionths of a dollar: what was used, and
-    what the running ones may still use beyond that; ``cap`` and ``fix_cap``: the hard stops. ``said``: who
-    set its state at ``said_at``, where that was somebody with a name."""
+    """A campaign with its sums. ``spent`` and ``reserved``, in millionths of a dollar: what was used,
+    and what the running fixes may still use beyond that; ``cap`` and ``fix_cap``: the hard stops.
+    ``said``: the named person who set its state at ``said_at``, if there was one.
+    """
 
     campaign: CampaignName
     digest: str
@@ -146,13 +150,13 @@ class CampaignLine(Frozen):
 
     @property
     def total(self) -> int:
-        """How many fixes it has."""
+        """Return the number of fixes."""
         return sum(self.counts.values())
 
     @property
     def is_over(self) -> bool:
-        """Nothing waits and nothing runs."""
-        return not any(self.counts.get(it) for it in (FixState.QUEUED, FixState.RUNNING))
+        """Return whether no fix waits or runs."""
+        return not any(self.counts.get(state) for state in (FixState.QUEUED, FixState.RUNNING))
 
 
 class LeftOut(Frozen):

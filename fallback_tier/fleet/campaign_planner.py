@@ -35,7 +35,7 @@ from fallback_tier.repo import new_id
 from fallback_tier.workers.checkouts import Checkouts
 from fallback_tier.workers.tables import RepositorySettings
 
-#: EPSS has some 350,000 lines (20 MB) and grows; KEV is 2 MB.
+#: Largest feed: EPSS has some 350,000 lines (20 MB) and grows; KEV is 2 MB.
 MAX_FEED_BYTES = 256 * 1024 * 1024
 
 _GET_EPSS = "Give FIRST's daily file epss_scores-DATE.csv, or its .gz."
@@ -44,24 +44,24 @@ _GET_KEV = "Give CISA's known_exploited_vulnerabilities.json."
 
 @dataclass(frozen=True)
 class Feeds:
-    """By CVE id. ``epss``: probabilities; ``kev``: what is known to be exploited."""
+    """Feeds by CVE id. ``epss``: probabilities; ``kev``: known exploited vulnerabilities."""
 
     epss: Mapping[str, float] = field(default_factory=dict)
     kev: frozenset[str] = frozenset()
 
     def risk(self, advisory: Advisory) -> Risk:
-        """Of an advisory, by all its names: the worst of what is known."""
+        """Return the risk of an advisory: the highest values of all its names."""
         names = [name.upper() for name in (*advisory.ids, *advisory.aliases)]
-        known = [self.epss[name] for name in names if name in self.epss]
+        scores = [self.epss[name] for name in names if name in self.epss]
         return Risk(
             severity=severity(advisory),
-            epss=max(known, default=None),
+            epss=max(scores, default=None),
             kev=any(name in self.kev for name in names),
         )
 
 
 def read_feeds(epss: Path | None, kev: Path | None) -> Feeds:
-    """Raises CampaignError naming the file."""
+    """Return the feeds. Raises CampaignError naming the file."""
     return Feeds(
         epss={} if epss is None else dict(_epss(epss)),
         kev=frozenset() if kev is None else frozenset(_kev(kev)),
@@ -69,8 +69,8 @@ def read_feeds(epss: Path | None, kev: Path | None) -> Feeds:
 
 
 def severity(advisory: Advisory) -> float | None:
-    """The highest base score of its CVSS vectors; None: it has none that can be read."""
-    ratings = (cvss_rating(one.score) for one in advisory.severity)
+    """Return the highest base score of its CVSS vectors, or None if it has no readable one."""
+    ratings = (cvss_rating(entry.score) for entry in advisory.severity)
     return max((rating.score for rating in ratings if rating is not None), default=None)
 
 
@@ -127,59 +127,61 @@ def _text(path: Path, next_step: str) -> str:
     )
 
 
-#: A list of more fixes than this is a mistake, or several campaigns.
+#: Largest list: one with more fixes is a mistake, or several campaigns.
 MAX_FIXES = 1_000_000
 
 _PROOF = TypeAdapter(Proof)
 
-#: As ``RepositoryName``.
+#: The pattern of ``RepositoryName``.
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}")
 
-#: What follows from a manifest that was not read.
+#: Consequence of a manifest that was not read.
 _UNREAD = "An advisory whose package nothing else names is not in the list."
 
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans campaigns with these clients and plugins. ``report`` is told what is looked at."""
+    """Plans campaigns with these clients and plugins. ``report`` is called with what is looked at."""
 
     checkouts: Checkouts
     plugins: Mapping[str, EcosystemPlugin]
     report: Callable[[str], None] = say_nothing
 
     def plan(self, campaign: Campaign) -> Planned:
-        """Look at everything that the file names. A repository that can't be read is left out.
+        """Return a plan of everything that the file names, without repositories that can't be read.
 
         Raises AdvisoryError for the file's own inputs, CampaignError if nothing is left.
         """
         feeds = read_feeds(campaign.priority.epss, campaign.priority.kev)
-        proofs = [(it, _PROOF.dump_json(it.read()).decode()) for it in campaign.proofs]
+        proofs = [(table, _PROOF.dump_json(table.read()).decode()) for table in campaign.proofs]
         left_out: list[LeftOut] = []
         common = self._advisories(campaign.advisories, left_out)
         repositories: list[PlannedRepository] = []
-        found: dict[Candidate, Advisory] = {}
+        advisory_by_candidate: dict[Candidate, Advisory] = {}
         unnamed = 0
         for name, repository in _repositories(campaign, left_out):
             self.report(f"looking at {name}")
             try:
                 advisories = [*common, *self._advisories(repository.advisories, left_out)]
                 reading = self._reading(name, repository)
-                most = campaign.limits.manifests_per_repository
-                pairs = self._pairs(reading, advisories, most)
+                max_manifests = campaign.limits.manifests_per_repository
+                pairs = self._pairs(reading, advisories, max_manifests)
             except FallbackError as error:
                 left_out.append(LeftOut(what=f"repository {name}", why=error.problem))
                 continue
             concerned = {advisory.id for _, advisory in pairs}
-            unnamed += sum(one.id not in concerned for one in advisories)
+            unnamed += sum(advisory.id not in concerned for advisory in advisories)
             left_out += reading.left_out
             for ecosystem, advisory in pairs:
-                urgency = priority(feeds.risk(advisory))
-                found.setdefault(Candidate(name, advisory.id, ecosystem, urgency), advisory)
+                points = priority(feeds.risk(advisory))
+                advisory_by_candidate.setdefault(
+                    Candidate(name, advisory.id, ecosystem, points), advisory
+                )
             if pairs:
                 repositories.append(_planned(name, repository, reading.commit))
-            _check_size(len(found))
-        _check_some(campaign, found, left_out)
-        chosen = _chosen(proofs, found, left_out)
+            _check_size(len(advisory_by_candidate))
+        _check_some(campaign, advisory_by_candidate, left_out)
+        chosen = _chosen(proofs, advisory_by_candidate, left_out)
         return Planned(
             campaign=campaign.name,
             digest=campaign.digest,
@@ -187,7 +189,7 @@ class Planner:
             cap=campaign.cap,
             fix_cap=campaign.fix_cap,
             repositories=tuple(repositories),
-            fixes=tuple(_fixes(campaign, found, feeds, chosen)),
+            fixes=tuple(_fixes(campaign, advisory_by_candidate, feeds, chosen)),
             left_out=tuple(left_out),
             unnamed=unnamed,
         )
@@ -197,61 +199,67 @@ class Planner:
         return _Reading(self.checkouts, name, repository, commit)
 
     def _pairs(
-        self, reading: "_Reading", advisories: Sequence[Advisory], most: int
+        self, reading: "_Reading", advisories: Sequence[Advisory], max_manifests: int
     ) -> list[tuple[str, Advisory]]:
-        """Return ecosystem and advisory, narrowed to it, for each that a manifest names a package of."""
+        """Return (ecosystem, advisory narrowed to it) for each advisory whose package a manifest names."""
         tracked = self.checkouts.tracked(reading.name, reading.repository, reading.commit)
-        named: dict[str, set[str]] = {}
-        for ecosystem in dict.fromkeys(it for one in advisories for it in one.ecosystems):
+        packages_by_ecosystem: dict[str, set[str]] = {}
+        for ecosystem in dict.fromkeys(
+            name for advisory in advisories for name in advisory.ecosystems
+        ):
             if (plugin := self.plugins.get(ecosystem)) is not None:
-                wanted = {it for one in advisories for it in one.packages(ecosystem)}
-                paths = reading.some(ecosystem, plugin.manifests(tracked), most)
-                named[ecosystem] = reading.named(ecosystem, paths, wanted)
+                wanted = {name for advisory in advisories for name in advisory.packages(ecosystem)}
+                paths = reading.some(ecosystem, plugin.manifests(tracked), max_manifests)
+                packages_by_ecosystem[ecosystem] = reading.named(ecosystem, paths, wanted)
         return [
-            (ecosystem, narrowed(one, ecosystem))
-            for one in advisories
-            for ecosystem in one.ecosystems
-            if not named.get(ecosystem, set()).isdisjoint(one.packages(ecosystem))
+            (ecosystem, narrowed(advisory, ecosystem))
+            for advisory in advisories
+            for ecosystem in advisory.ecosystems
+            if not packages_by_ecosystem.get(ecosystem, set()).isdisjoint(
+                advisory.packages(ecosystem)
+            )
         ]
 
     def _advisories(self, paths: Sequence[Path], left_out: list[LeftOut]) -> tuple[Advisory, ...]:
         if not paths:
             return ()
-        given = load_advisories(list(paths))
-        left_out += [LeftOut(what=it.source, why=it.reason) for it in given.skipped]
-        left_out += [LeftOut(what=it.path, why=it.sentence) for it in given.findings]
-        for advisory in given.advisories:
+        advisory_set = load_advisories(list(paths))
+        left_out += [LeftOut(what=entry.source, why=entry.reason) for entry in advisory_set.skipped]
+        left_out += [
+            LeftOut(what=finding.path, why=finding.sentence) for finding in advisory_set.findings
+        ]
+        for advisory in advisory_set.advisories:
             if not any(name in self.plugins for name in advisory.ecosystems):
                 names = ", ".join(advisory.ecosystems)
                 left_out.append(LeftOut(what=advisory.id, why=f"No plugin serves {names}."))
-        return given.advisories
+        return advisory_set.advisories
 
 
 def _repositories(
     campaign: Campaign, left_out: list[LeftOut]
 ) -> Iterator[tuple[str, CampaignRepository]]:
     yield from sorted(campaign.repositories.items())
-    known = set(campaign.repositories)
+    names = set(campaign.repositories)
     for folder in campaign.checkouts:
         try:
-            places = sorted(it for it in folder.iterdir() if (it / ".git").exists())
+            checkouts = sorted(path for path in folder.iterdir() if (path / ".git").exists())
         except OSError as error:
             raise CampaignError(
                 f"checkouts: {folder}: {error.strerror}.",
                 next_step="Name a folder of checkouts.",
                 kind="unreadable",
             ) from error
-        for place in places:
-            if place.name in known or not _NAME.fullmatch(place.name):
+        for checkout in checkouts:
+            if checkout.name in names or not _NAME.fullmatch(checkout.name):
                 why = (
                     "Another repository has this name: give it one of its own in [repositories]."
-                    if place.name in known
+                    if checkout.name in names
                     else "Its folder's name can't name a repository: name it in [repositories]."
                 )
-                left_out.append(LeftOut(what=str(place), why=why))
+                left_out.append(LeftOut(what=str(checkout), why=why))
                 continue
-            known.add(place.name)
-            yield place.name, CampaignRepository(path=place)
+            names.add(checkout.name)
+            yield checkout.name, CampaignRepository(path=checkout)
 
 
 def _planned(name: str, repository: CampaignRepository, commit: str) -> PlannedRepository:
@@ -261,12 +269,12 @@ def _planned(name: str, repository: CampaignRepository, commit: str) -> PlannedR
 
 def _fixes(
     campaign: Campaign,
-    found: Mapping[Candidate, Advisory],
+    advisory_by_candidate: Mapping[Candidate, Advisory],
     feeds: Feeds,
     proofs: Mapping[Candidate, str],
 ) -> Iterator[PlannedFix]:
-    for number, candidate in enumerate(in_order(found)):
-        advisory = found[candidate]
+    for number, candidate in enumerate(in_order(advisory_by_candidate)):
+        advisory = advisory_by_candidate[candidate]
         fix = FleetFix(
             campaign=campaign.name,
             fix_id=new_id("fix"),
@@ -283,25 +291,29 @@ def _fixes(
 
 def _chosen(
     proofs: Sequence[tuple[ProofTable, str]],
-    found: Mapping[Candidate, Advisory],
+    advisory_by_candidate: Mapping[Candidate, Advisory],
     left_out: list[LeftOut],
 ) -> dict[Candidate, str]:
-    """Which fix is to be shown by which proof (JSON). One that is about none is left out."""
-    chosen: dict[Candidate, str] = {}
+    """Return the proof (JSON) of each fix that has one. A proof that fits no fix is left out."""
+    proof_by_candidate: dict[Candidate, str] = {}
     for proof, content in proofs:
-        about = [it for it, advisory in found.items() if _is_about(proof, it, advisory)]
-        chosen |= dict.fromkeys(about, content)
-        if not about:
+        candidates = [
+            candidate
+            for candidate, advisory in advisory_by_candidate.items()
+            if _is_about(proof, candidate, advisory)
+        ]
+        proof_by_candidate |= dict.fromkeys(candidates, content)
+        if not candidates:
             why = "No fix of the list is of this repository and advisory (and ecosystem)."
             left_out.append(LeftOut(what=proof.name, why=why))
-    return chosen
+    return proof_by_candidate
 
 
-def _is_about(proof: ProofTable, one: Candidate, advisory: Advisory) -> bool:
+def _is_about(proof: ProofTable, candidate: Candidate, advisory: Advisory) -> bool:
     return (
-        proof.repository == one.repository
+        proof.repository == candidate.repository
         and proof.advisory in (advisory.id, *advisory.aliases)
-        and proof.ecosystem in (None, one.ecosystem)
+        and proof.ecosystem in (None, candidate.ecosystem)
     )
 
 
@@ -315,9 +327,9 @@ def _check_size(fixes: int) -> None:
 
 
 def _check_some(
-    campaign: Campaign, found: Mapping[Candidate, Advisory], left_out: Sequence[LeftOut]
+    campaign: Campaign, candidates: Mapping[Candidate, Advisory], left_out: Sequence[LeftOut]
 ) -> None:
-    if found:
+    if candidates:
         return
     first = f" {left_out[0].what}: {left_out[0].why}" if left_out else ""
     raise CampaignError(
@@ -336,24 +348,26 @@ class _Reading:
     commit: str
     left_out: list[LeftOut] = field(default_factory=list)
 
-    def some(self, ecosystem: str, paths: Collection[str], most: int) -> list[str]:
-        """As many as may be read, those next to the root first; the others are told."""
-        if len(paths) > most:
+    def some(self, ecosystem: str, paths: Collection[str], limit: int) -> list[str]:
+        """Return up to ``limit`` paths, those closest to the root first; report how many others there
+        are.
+        """
+        if len(paths) > limit:
             self._say(
-                f"{len(paths) - most:,} of its {len(paths):,} manifests of {ecosystem} were not read "
+                f"{len(paths) - limit:,} of its {len(paths):,} manifests of {ecosystem} were not read "
                 "(limits.manifests_per_repository)."
             )
-        return sorted(paths, key=lambda it: (it.count("/"), it))[:most]
+        return sorted(paths, key=lambda it: (it.count("/"), it))[:limit]
 
     def named(self, ecosystem: str, paths: Sequence[str], wanted: Iterable[str]) -> set[str]:
-        """Which of the ``wanted`` packages these files name."""
-        rules, found = rules_of(ecosystem), set[str]()
+        """Return those of the ``wanted`` packages that these files name."""
+        rules, names = rules_of(ecosystem), set[str]()
         for read in self.checkouts.texts(self.name, self.repository, self.commit, paths):
             text = read.text if rules is None else rules.canonical_text(read.text)
-            found |= {it for it in wanted if it in text}
+            names |= {name for name in wanted if name in text}
             if read.cut is not None:
                 self._say(f"{read.cut} is too large to be read to its end.")
-        return found
+        return names
 
-    def _say(self, what: str) -> None:
-        self.left_out.append(LeftOut(what=f"repository {self.name}", why=f"{what} {_UNREAD}"))
+    def _say(self, sentence: str) -> None:
+        self.left_out.append(LeftOut(what=f"repository {self.name}", why=f"{sentence} {_UNREAD}"))

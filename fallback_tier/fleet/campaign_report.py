@@ -1,4 +1,4 @@
-"""The report of a campaign: sums by state and ecosystem, why, cost and time; JSON, and one HTML page."""
+"""Report of a campaign: sums by state and ecosystem, reasons, cost and time; JSON, and one HTML page."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 from fallback_tier.budget.tally import in_dollars
 from fallback_tier.fleet.campaign_list import CampaignLine, FixState, FleetFix, LeftOut
 
-#: Fixes whose rows the page has; the JSON has all.
+#: Maximum number of rows on the page; the JSON has all fixes.
 MAX_ROWS = 5_000
 
 _COLOURS = {
@@ -30,7 +30,9 @@ _WIDTH = 720
 def report_document(
     line: CampaignLine, fixes: Sequence[FleetFix], left_out: Sequence[LeftOut] = ()
 ) -> dict[str, Any]:
-    """For machines; money in dollars (estimates), time in seconds from a fix's first event to its end."""
+    """Return the report as JSON; money in dollars (estimates), time in seconds from a fix's first event
+    to its end.
+    """
     ecosystems = sorted({fix.ecosystem for fix in fixes})
     return {
         "campaign": line.campaign,
@@ -42,7 +44,7 @@ def report_document(
             name: _sums([fix for fix in fixes if fix.ecosystem == name]) for name in ecosystems
         },
         "why": _why(fixes),
-        "left_out": [it.model_dump() for it in left_out],
+        "left_out": [entry.model_dump() for entry in left_out],
         "fixes": [_fix(fix) for fix in fixes],
     }
 
@@ -63,8 +65,8 @@ def _sums(fixes: Sequence[FleetFix]) -> dict[str, Any]:
 
 
 def _why(fixes: Iterable[FleetFix]) -> list[dict[str, Any]]:
-    found = Counter((fix.state.value, fix.why) for fix in fixes if fix.why is not None)
-    ranked = sorted(found.items(), key=lambda it: (-it[1], it[0]))
+    counts = Counter((fix.state.value, fix.why) for fix in fixes if fix.why is not None)
+    ranked = sorted(counts.items(), key=lambda it: (-it[1], it[0]))
     return [{"state": state, "why": why, "fixes": count} for (state, why), count in ranked]
 
 
@@ -82,11 +84,11 @@ def _seconds(fix: FleetFix) -> float | None:
     if fix.started_at is None or fix.ended_at is None:
         return None
     began, ended = map(datetime.fromisoformat, (fix.started_at, fix.ended_at))
-    return max(0.0, round((ended - began).total_seconds(), 3))  # clocks are set back
+    return max(0.0, round((ended - began).total_seconds(), 3))  # a clock may have been set back
 
 
 def report_page(document: dict[str, Any]) -> str:
-    """One page that needs no other file: no script, no font, nothing is fetched."""
+    """Return the report as one self-contained HTML page: no script, no font, no request."""
     from jinja2 import Environment
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
@@ -106,15 +108,15 @@ def report_page(document: dict[str, Any]) -> str:
 
 
 def _parts(sums: dict[str, Any]) -> list[dict[str, Any]]:
-    """A bar: what each state has of the whole, beside one another."""
-    x, found = 0.0, []
+    """Return the parts of a bar: each state's share of the whole, from left to right."""
+    x, parts = 0.0, []
     for state, colour in _COLOURS.items():
         count = sums[state.value]
         if count:
-            wide = _WIDTH * count / sums["fixes"]
-            found.append(
-                {"x": round(x, 2), "wide": round(wide, 2), "colour": colour,
+            width = _WIDTH * count / sums["fixes"]
+            parts.append(
+                {"x": round(x, 2), "wide": round(width, 2), "colour": colour,
                  "state": state.value, "count": count}
             )  # fmt: skip
-            x += wide
-    return found
+            x += width
+    return parts

@@ -1,8 +1,7 @@
-"""The runner of a campaign: it starts fixes that may start, looks at those that run, and records how they
-ended.
+"""The runner of a campaign: it starts fixes, looks at running ones, and records how they ended.
 
-Nothing of it is in memory alone: a runner that is killed is followed by another one (the same command). It
-finds its fixes in the store, their workers by the engine, and how they ended in the record.
+Nothing of it is in memory alone. If a runner is killed, the same command continues: it finds its fixes in
+the store, their workers by the engine, and their ends in the audit trail.
 """
 
 import time
@@ -37,24 +36,25 @@ from fallback_tier.fleet.fix_order import RESUME, FixOrder, order_of
 from fallback_tier.fleet.store.store import LEASE_S, FleetStore
 from fallback_tier.workers.problem import Problem, problem_of
 
-#: Between two looks (seconds), and more for each fix that runs; no longer than the lease can bear.
+#: Between two looks (seconds), and more for each running fix; at most what the lease permits.
 TICK_S, TICK_OF_ONE_S = 0.5, 0.02
 RENEW_S = LEASE_S / 4
 
-#: Between two looks at what running fixes have used (seconds).
+#: Between two updates of what running fixes have used (seconds).
 PROGRESS_S = 5.0
 
-#: Between two looks at escalated fixes: has a person decided? A person needs longer than that.
+#: Between two looks for decisions about escalated fixes (seconds). A person needs longer than that.
 DECISIONS_S = 2.0
 
-#: A fix that failed for a reason that passes (``PASSING``) waits this long (seconds), and that counts for
-#: no death.
+#: A fix with a temporary problem (``PASSING``) waits this long (seconds), and its take does not count.
 PAUSE_S = 30.0
 
 
 @dataclass(eq=False)
 class Runner:
-    """Runs one campaign with one engine. ``holder``: who this is, the same for who follows it."""
+    """Runs one campaign with one engine. ``holder``: identifies this runner, and the one that continues
+    after it.
+    """
 
     store: FleetStore
     campaign: Campaign
@@ -72,8 +72,10 @@ class Runner:
     _ordered: set[str] = field(default_factory=set, init=False)
 
     def run(self) -> CampaignState:
-        """Until nothing waits and nothing runs, nothing more can be paid for, or it is cancelled. However
-        it is left, its own workers end in good order. Raises FallbackError."""
+        """Run until nothing waits and nothing runs, the budget is used up, or the campaign is cancelled.
+
+        Its own workers end in good order in any case. Raises FallbackError.
+        """
         try:
             while not self.step():
                 self.on_change()
@@ -84,7 +86,7 @@ class Runner:
         return self.store.campaign(self.campaign.name).state
 
     def step(self) -> bool:
-        """One look. True: there is nothing left to do."""
+        """Look once at everything. Return whether there is nothing left to do."""
         name, store = self.campaign.name, self.store
         self._renew_at = 0.0
         self._keep_lease()
@@ -104,7 +106,7 @@ class Runner:
         return self._is_over()
 
     def _keep_lease(self) -> None:
-        """A look at thousands takes longer than a lease."""
+        """Renew the lease if it is time: a look at thousands of fixes takes longer than a lease."""
         now = self.store.clock()
         if now >= self._renew_at:
             self.store.renew(self.campaign.name, self.holder)
@@ -119,8 +121,8 @@ class Runner:
         if line.is_over and line.state is CampaignState.RUNNING:
             came_from = [CampaignState.RUNNING]
             self.store.set_state(line.campaign, CampaignState.FINISHED, came_from=came_from)
-        own = any(fix.holder == self.holder for fix in self._running())
-        if own:
+        has_own = any(fix.holder == self.holder for fix in self._running())
+        if has_own:
             return False
         match line.state:
             case CampaignState.PAUSED:
@@ -131,8 +133,9 @@ class Runner:
                 return True
 
     def _is_stuck(self) -> bool:
-        """Return whether no fix runs, and no queued fix can start within the budget. A fix that is to start
-        later may need no budget: it is proved, and only its patch has to be delivered."""
+        """Return whether no fix runs, and no queued fix can start within the budget. A fix that is to
+        start later may need no budget: it is proved, and only its patch has to be delivered.
+        """
         if self._running():
             return False
         limits = self.campaign.start_limits()
@@ -154,17 +157,17 @@ class Runner:
         for fix in self.store.claim(self.campaign.name, self.holder, limits):
             self._keep_lease()
             try:
-                waits = self.engine.state(fix.fix_id).phase is Phase.WAITING
+                is_waiting = self.engine.state(fix.fix_id).phase is Phase.WAITING
                 self.engine.submit(self._order(fix))
                 self._ordered.add(fix.fix_id)
-                if waits:  # for a person, who has decided; now it may run
+                if is_waiting:  # for a person, who has decided
                     self.engine.wake(fix.fix_id)
             except FallbackError as error:
                 self._again(fix, problem_of(error))
                 raise
 
     def _renew_order(self, fix: FleetFix) -> None:
-        """Once: a runner before this one may have submitted it under other settings."""
+        """Send the order once: an earlier runner may have submitted it under other settings."""
         if fix.fix_id not in self._ordered:
             self.engine.renew(self._order(fix))
             self._ordered.add(fix.fix_id)
@@ -177,68 +180,71 @@ class Runner:
     def _look(
         self, fix: FleetFix, closely: bool, *, cancelling: bool, leaving: bool = False
     ) -> None:
-        """A fix has ended if the record says so, and the delivery of its patch has ended, too. One of whose
-        end no engine tells is done by the next take: what was done is not done again."""
+        """Look at a fix. It has ended if the audit trail says so, and the delivery of its patch has
+        ended, too. If no engine knows its end, the next take finishes it, without repeating what was
+        done.
+        """
         if cancelling:
             self.engine.cancel(fix.fix_id)
-        found = self.engine.state(fix.fix_id)
-        if found.phase is Phase.ACTIVE and not closely:
+        state = self.engine.state(fix.fix_id)
+        if state.phase is Phase.ACTIVE and not closely:
             return
         facts = self.facts(fix.fix_id) or FixFacts()
         has_ended = facts.state is not None
-        if found.phase is Phase.ACTIVE:
+        if state.phase is Phase.ACTIVE:
             if (facts.cost, facts.attempts) != (fix.cost, fix.attempts):
                 self.store.progress(fix.fix_id, facts)
             return
-        if has_ended and (found.phase is Phase.ENDED or not self._is_to_deliver(facts)):
+        if has_ended and (state.phase is Phase.ENDED or not self._is_to_deliver(facts)):
             self._over(fix, facts)
             return
-        becomes, takes, why = settle(
-            found, fix.takes, cancelling=cancelling, leaving=leaving, retries=True, resume=RESUME
+        becomes, takes, problem = settle(
+            state, fix.takes, cancelling=cancelling, leaving=leaving, retries=True, resume=RESUME
         )
-        if becomes is Becomes.CANCELLED and has_ended and not cancelling:  # and goes on since
+        if becomes is Becomes.CANCELLED and has_ended and not cancelling:  # and has continued since
             becomes = Becomes.AGAIN
         match becomes:
-            case Becomes.STAYS if has_ended and not leaving:  # woken: it has not looked yet
+            case Becomes.STAYS if has_ended and not leaving:  # woken, but it has not looked yet
                 self._again(fix, CUT_OFF, not_before=self.store.clock() + PAUSE_S)
             case Becomes.STAYS:
-                pass  # a person has decided, and it was woken: it goes on when a worker has room
-            case Becomes.AGAIN if why is not None:
-                self._again(fix, why, not_before=self.store.clock() + PAUSE_S)
+                pass  # a person has decided, and it was woken: it continues when a worker has room
+            case Becomes.AGAIN if problem is not None:
+                self._again(fix, problem, not_before=self.store.clock() + PAUSE_S)
             case Becomes.AGAIN:
                 facts = undelivered(facts, CUT_OFF) if has_ended else facts
                 self.store.queue_again(fix.fix_id, facts, holder=self.holder, takes=takes)
             case _ if has_ended:
-                self._over(fix, undelivered(facts, why or CANCELLED))
+                self._over(fix, undelivered(facts, problem or CANCELLED))
             case Becomes.CANCELLED:
                 self._end(fix, facts, FixState.CANCELLED)
             case Becomes.FAILED:
-                self._end(fix, facts, FixState.FAILED, why)
+                self._end(fix, facts, FixState.FAILED, problem)
 
     def _is_to_deliver(self, facts: FixFacts) -> bool:
-        asked = self.campaign.delivery
+        delivery = self.campaign.delivery
         has_patch = facts.state is not None and facts.state.has_patch
-        is_done = facts.delivered and asked.reports is None  # a report comes behind the branch
-        return has_patch and asked.is_asked and not is_done
+        is_done = facts.delivered and delivery.reports is None  # a report comes after the branch
+        return has_patch and delivery.is_asked and not is_done
 
     def _end(
-        self, fix: FleetFix, facts: FixFacts, state: FixState, why: Problem | None = None
+        self, fix: FleetFix, facts: FixFacts, state: FixState, problem: Problem | None = None
     ) -> None:
         update: dict[str, object] = {"state": state, "why": None, "sentence": None}
-        if why is not None:
-            update |= {"why": why.code, "sentence": f"{why.problem} {why.next_step}"}
+        if problem is not None:
+            update |= {"why": problem.code, "sentence": f"{problem.problem} {problem.next_step}"}
         self._over(fix, facts.model_copy(update=update))
 
     def _over(self, fix: FleetFix, facts: FixFacts) -> None:
         self.store.end(fix.fix_id, self.holder, facts)
         self.engine.forget(fix.fix_id)
 
-    def _again(self, fix: FleetFix, why: Problem, *, not_before: float = 0.0) -> None:
-        """It can't go on now, which is not its fault: this take does not count. That nobody has its patch
-        yet stays in the list, whatever comes of the campaign."""
+    def _again(self, fix: FleetFix, problem: Problem, *, not_before: float = 0.0) -> None:
+        """Queue a fix that can't continue now, which is not its fault: this take does not count. That
+        its patch is not delivered stays in the list, whatever becomes of the campaign.
+        """
         facts = self.facts(fix.fix_id) or FixFacts()
-        code = NOT_DELIVERED if self._is_to_deliver(facts) else why.code
-        facts = facts.model_copy(update={"why": code, "sentence": why.problem})
+        code = NOT_DELIVERED if self._is_to_deliver(facts) else problem.code
+        facts = facts.model_copy(update={"why": code, "sentence": problem.problem})
         self.store.queue_again(
             fix.fix_id,
             facts,
@@ -248,7 +254,7 @@ class Runner:
         )
 
     def _look_at_decisions(self) -> None:
-        """An escalated fix that a person has decided: it goes on, or is over for good."""
+        """Refresh escalated fixes that a person has decided: they continue, or are over for good."""
         now = self.store.clock()
         if now < self._decisions_at:
             return
@@ -257,8 +263,9 @@ class Runner:
         refresh(self.store, name, self._read, only=only)
 
     def _leave(self) -> None:
-        """Workers of this process have ended: their fixes wait for the next runner, and their take does
-        not count."""
+        """End this process's workers: their fixes wait for the next runner, and their take does not
+        count.
+        """
         try:
             self.engine.close()
             state = self.store.campaign(self.campaign.name).state
@@ -273,15 +280,14 @@ class Runner:
         if facts.state is not None and not self._is_to_deliver(facts):
             self._over(fix, facts)
             return
-        with suppress(
-            FallbackError
-        ):  # closed, or away: it runs elsewhere, and whoever comes next looks
+        # The engine is closed, or unreachable: the fix runs elsewhere, and the next runner looks at it.
+        with suppress(FallbackError):
             self._look(fix, closely=False, cancelling=cancelling, leaving=True)
 
 
 @contextmanager
 def alone(state_dir: Path) -> Iterator[None]:
-    """One runner a state folder: two would each start as many fixes as the machine may run.
+    """Allow one runner per state folder: two would each start as many fixes as the machine may run.
 
     Raises CampaignError, StateFolderError.
     """

@@ -1,8 +1,8 @@
 """The contract of an engine, which runs fixes (ADR-0086, ADR-0087), and what becomes of a job whose worker
 is gone.
 
-An engine starts a fix, and continues it if a worker died. It does not decide which fix comes when
-(``scheduling``), and its state of a fix is a hint: how one ended is read from the record.
+An engine starts a fix, and continues it if a worker died. It does not decide which fix starts when
+(``scheduling``), and its state of a fix is a hint: how a fix ended is read from the audit trail.
 """
 
 from enum import StrEnum
@@ -14,11 +14,11 @@ from fallback_tier.workers.problem import MAX_TAKES, PASSING, TIME_LIMIT, Proble
 
 
 class Phase(StrEnum):
-    """Where an engine has a fix.
+    """The phase of a fix, as its engine knows it.
 
-    ``unknown``: it does not have it, whether it never had or has lost it: submit it. ``active``: it waits
-    for a worker of the engine's, or has one. ``waiting``: for a person; it costs nothing. ``ended``: the
-    record says how. ``failed``: nobody goes on with it by itself. ``cancelled``: it was ended by us.
+    ``unknown``: the engine does not have it (never had it, or lost it): submit it. ``active``: it waits for
+    a worker of the engine's, or has one. ``waiting``: for a person, at no cost. ``ended``: the audit trail
+    says how. ``failed``: it is not continued automatically. ``cancelled``: the fleet ended it.
     """
 
     UNKNOWN = "unknown"
@@ -30,59 +30,69 @@ class Phase(StrEnum):
 
 
 class EngineState(Frozen):
-    """``problem``: why it failed; of an unknown one, how its worker ended without a word, if the engine has
-    just seen that."""
+    """The state of a fix in its engine. ``problem``: why it failed; of an unknown fix, how its worker
+    ended without a status, if the engine has just noticed that.
+    """
 
     phase: Phase
     problem: Problem | None = None
 
 
 class FleetEngine(Protocol):
-    """Runs fixes. Each call may be made again at any time, by another process too: none does anything
-    twice. They raise FallbackError where the engine can't be reached: then nothing is known."""
+    """Runs fixes. Any process may repeat a call at any time: no call does anything twice. They raise
+    FallbackError if the engine can't be reached: then nothing is known.
+    """
 
     @property
     def room(self) -> int | None:
-        """How many fixes may be submitted now; None: it has a queue of its own, without a bound."""
+        """Return how many fixes may be submitted now, or None for an engine with its own queue without
+        a bound.
+        """
         ...
 
     def submit(self, order: FixOrder) -> None:
-        """Have this fix run, from its start or from where the record says that it stands. One that is
-        active already goes on, as with ``renew``; one that is over in any way is begun again, by the
-        record."""
+        """Run this fix, from its start or from where the audit trail says that it is. One that is
+        active continues, as with ``renew``; one that is over in any way is restarted from the audit
+        trail.
+        """
         ...
 
     def renew(self, order: FixOrder) -> None:
-        """The campaign's settings may have changed since it was submitted: where others may take its next
-        step, they do by this order. Unknown or over: nothing."""
+        """Send the order again, as the campaign's settings may have changed since it was submitted: its
+        next step uses this order, if another worker may take it. No effect if unknown or over.
+        """
         ...
 
     def state(self, fix_id: str) -> EngineState:
-        """Where it stands now."""
+        """Return its current state."""
         ...
 
     def cancel(self, fix_id: str) -> None:
-        """End it in good order, soon; what is on record stays. Unknown or over: nothing."""
+        """End it in good order, soon; what is on record stays. No effect if unknown or over."""
         ...
 
     def wake(self, fix_id: str) -> None:
-        """A person has decided, which is on record: whoever waits is to look. It may be lost."""
+        """Report that a decision of a person is on record, so that a waiting fix looks. The call may be
+        lost.
+        """
         ...
 
     def forget(self, fix_id: str) -> None:
-        """Its end is in the campaign's list: what the engine keeps of it on this machine may go."""
+        """Delete what the engine stores of it on this machine: its end is in the campaign's list."""
         ...
 
     def close(self) -> None:
-        """Let go of what this process holds. Workers of this process end in good order, and their fixes
-        can be submitted again; others go on. ``state`` may be asked still: an engine whose fixes go on
-        without this process may raise FallbackError. Idempotent."""
+        """Release what this process holds. Workers of this process end in good order, and their fixes
+        can be submitted again; others continue. ``state`` may still be called; an engine whose fixes
+        continue without this process may raise FallbackError. Idempotent.
+        """
         ...
 
 
 class Becomes(StrEnum):
-    """``stays``: it runs elsewhere. ``again``: it is queued. ``failed`` and ``cancelled``: nobody goes on
-    with it by itself."""
+    """``stays``: it runs elsewhere. ``again``: it is queued. ``failed`` and ``cancelled``: it is not
+    continued automatically.
+    """
 
     STAYS = "stays"
     AGAIN = "again"
@@ -91,8 +101,9 @@ class Becomes(StrEnum):
 
 
 class Settlement(NamedTuple):
-    """``takes``: as far as they count from now on. ``problem``: why it failed; of one that is queued again,
-    what it waits for to pass."""
+    """What becomes of a job. ``takes``: as far as they count from now on. ``problem``: why it failed,
+    or what a fix that is queued again waits for.
+    """
 
     becomes: Becomes
     takes: int
@@ -100,7 +111,7 @@ class Settlement(NamedTuple):
 
 
 def settle(
-    found: EngineState,
+    state: EngineState,
     takes: int,
     *,
     cancelling: bool,
@@ -108,30 +119,30 @@ def settle(
     retries: bool,
     resume: str,
 ) -> Settlement:
-    """Return what becomes of a job that was taken ``takes`` times; of its end the caller knows nothing but
-    what its engine says.
+    """Return what becomes of a job that was taken ``takes`` times. The caller knows of its end only what
+    its engine says.
 
     ``cancelling``: it is to be cancelled. ``leaving``: the scheduler ends in good order, and so did its
-    workers: that counts for no death. ``retries``: nobody waits for an answer, so what passes by itself and
-    a worker that was killed are retried; otherwise who submitted it is told. ``resume``: how it continues,
-    as a clause.
+    workers, which does not count as a worker's death. ``retries``: retry after a temporary problem or a
+    killed worker, since no caller waits for an answer; otherwise the submitter gets the problem.
+    ``resume``: how it continues, as a clause.
     """
-    why = found.problem
-    is_passing = retries and why is not None and why.code in PASSING
-    is_late = why is not None and why.code == TIME_LIMIT
+    problem = state.problem
+    is_passing = retries and problem is not None and problem.code in PASSING
+    is_late = problem is not None and problem.code == TIME_LIMIT
     gives_way = cancelling and (is_passing or is_late)
-    if found.phase is Phase.FAILED and why is not None and not gives_way:
+    if state.phase is Phase.FAILED and problem is not None and not gives_way:
         if is_passing:
-            return Settlement(Becomes.AGAIN, max(0, takes - 1), why)
-        return Settlement(Becomes.FAILED, takes, why)
-    if cancelling or found.phase is Phase.CANCELLED:
+            return Settlement(Becomes.AGAIN, max(0, takes - 1), problem)
+        return Settlement(Becomes.FAILED, takes, problem)
+    if cancelling or state.phase is Phase.CANCELLED:
         return Settlement(Becomes.CANCELLED, takes)
-    if found.phase is Phase.WAITING:
+    if state.phase is Phase.WAITING:
         return Settlement(Becomes.STAYS, takes)
     if leaving:
         return Settlement(Becomes.AGAIN, max(0, takes - 1))
-    if why is not None and not retries:
-        return Settlement(Becomes.FAILED, takes, why)
+    if problem is not None and not retries:
+        return Settlement(Becomes.FAILED, takes, problem)
     if takes >= MAX_TAKES:
         return Settlement(Becomes.FAILED, takes, _died(takes, resume))
     return Settlement(Becomes.AGAIN, takes)

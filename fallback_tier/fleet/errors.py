@@ -10,12 +10,12 @@ class FleetStoreError(FallbackError):
 
 
 class OrderError(InputError):
-    """An order that can't be carried out as it is."""
+    """An order that can't be carried out."""
 
     code = "not_served"
 
 
 class CampaignError(InputError):
-    """A campaign's file, or what is asked of a campaign, can't be had."""
+    """A campaign's file, or a request about a campaign, is not valid."""
 
     code = "campaign"

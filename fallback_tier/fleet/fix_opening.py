@@ -1,4 +1,4 @@
-"""The fix of an order, opened on this machine: in a checkout at its commit, with the place's secrets."""
+"""Opens the fix of an order on this machine: in a checkout at its commit, with the place's secrets."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from fallback_tier.fleet.store_limiter import StoreLimiter
 from fallback_tier.installed_plugins import clients_and_plugins
 from fallback_tier.workers.checkouts import Checkouts, lock_path
 
-#: Of a commit, in a folder's name.
+#: Digits of a commit in a folder's name.
 _SHORT = 16
 
 
@@ -28,8 +28,8 @@ def ordered_fix(
     keys: FleetSecrets,
     decided: Callable[[str], None] = lambda _: None,
 ) -> Iterator[OpenFix | EndedFix]:
-    """The fix that is ordered, open: begun in a checkout at its commit, or resumed if it is on record, and
-    delivered as it began. Every engine opens it so.
+    """Yield the fix of an order: begun in a checkout at its commit, or resumed if it is on record, and with
+    the delivery that it began with. Every engine opens fixes this way.
 
     ``place.record``: with its database's address. ``decided``: called with the commit of an order that has
     none yet. Raises FallbackError.
@@ -41,7 +41,7 @@ def ordered_fix(
         commit = checkouts.commit_of(order.repository, order.source)
         decided(commit)
     advisory = parse_advisory(json.dumps(order.advisory).encode(), "the order")
-    given = AdvisorySet(advisories=(advisory,))
+    advisory_set = AdvisorySet(advisories=(advisory,))
     secrets = tuple(value for _, value in keys if value is not None)
     configured = order.configured(
         place.state_dir,
@@ -56,11 +56,13 @@ def ordered_fix(
             store = stack.enter_context(store_at(place.state_dir, keys.store))
             limiter = StoreLimiter(store.tables, order.provider)
         repository = stack.enter_context(_checkout(order, commit, place, checkouts))
-        fixer = stack.enter_context(open_fixer(configured, given, limiter=limiter))
+        fixer = stack.enter_context(open_fixer(configured, advisory_set, limiter=limiter))
         for path in (order.output, order.report):
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
-        opening = fixer.open(given, repository, fix_id=order.fix_id, delivery=_delivery(order))
+        opening = fixer.open(
+            advisory_set, repository, fix_id=order.fix_id, delivery=_delivery(order)
+        )
         try:
             fix = stack.enter_context(opening)
         except SeveralFixesError as error:
@@ -74,7 +76,9 @@ def ordered_fix(
 
 
 def _delivery(order: FixOrder) -> Delivery:
-    """The checkout is a passing one: what is committed goes to the repository that it was cloned from."""
+    """Return the delivery. The checkout is temporary: a commit goes to the repository that it was
+    cloned from.
+    """
     into = order.source.path if order.branch else None
     return Delivery(
         dry_run=into is None,
@@ -87,16 +91,17 @@ def _delivery(order: FixOrder) -> Delivery:
 
 @contextmanager
 def _checkout(order: FixOrder, commit: str, place: Place, checkouts: Checkouts) -> Iterator[Path]:
-    """At the same place for all fixes of a repository's commit, one after the other: what was made of the
-    base commit there (trees, test runs) is found again. Raises RepositoryError, ToolError."""
+    """Yield a checkout. All fixes of one commit use the same path, one after the other, so that what
+    was built for the base commit (trees, test runs) is reused. Raises RepositoryError, ToolError.
+    """
     if place.own_checkouts:
-        with checkouts.made(order.fix_id, order.repository, order.source, commit) as made:
-            yield made
+        with checkouts.made(order.fix_id, order.repository, order.source, commit) as checkout:
+            yield checkout
         return
     name = f"{order.repository}-{commit[:_SHORT]}"
     with writing_below(place.state_dir):
         path = lock_path(place.home, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = hold(path, limit_s=place.fix_s)
-    with lock, checkouts.made(name, order.repository, order.source, commit) as made:
-        yield made
+    with lock, checkouts.made(name, order.repository, order.source, commit) as checkout:
+        yield checkout

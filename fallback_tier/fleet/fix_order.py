@@ -1,4 +1,4 @@
-"""The order of one fix, of a campaign or of the service, and the place where workers make it.
+"""The order of one fix, of a campaign or of the service, and the place where its worker runs.
 
 An order has all that a worker needs, except keys: those are in ``FleetSecrets``.
 """
@@ -22,13 +22,15 @@ class FixOrder(Frozen):
     """One advisory in one repository, at a commit that is decided once: ``base_commit``, or (None) by the
     first worker, from the ref of ``source``.
 
-    ``advisory``: an OSV record. ``configuration``: as ``Configuration.recorded`` gives it; where the
-    record is and the keys come from the worker's own surroundings (``configured``). ``output``: the
-    patch's file; ``report``: a reviewer's folder; ``branch``: it is committed on a branch of its own in
-    ``source``. None of them: the patch stays in the record.
-    ``provider``: what its model's provider allows in a minute, all workers together (``StoreLimiter``).
-    ``campaign`` and ``ecosystem`` None: an order of the service. Workers of other machines read it from
-    evidence, and those of an earlier version refuse fields that they don't know.
+    ``advisory``: an OSV record. ``configuration``: as ``Configuration.recorded`` returns it; keys and the
+    location of the audit trail come from the worker's environment (``configured``). ``output``: the patch's
+    file; ``report``: a folder for a reviewer; ``branch``: commit the patch on its own branch in ``source``.
+    None of them: the patch is only in the audit trail. ``provider``: what the model's provider allows in a
+    minute, all workers together (``StoreLimiter``). ``campaign`` and ``ecosystem`` None: an order of the
+    service.
+
+    Workers of other machines read orders from evidence, and those of an earlier version refuse fields that
+    they don't know.
     """
 
     fix_id: str
@@ -54,7 +56,7 @@ class FixOrder(Frozen):
         judge_api_key: SecretStr | None = None,
         secrets: tuple[SecretStr, ...] = (),
     ) -> Configuration:
-        """The configuration on the worker's own machine."""
+        """Return the configuration on the worker's own machine."""
         return Configuration.model_validate(
             {
                 **self.configuration,
@@ -69,15 +71,16 @@ class FixOrder(Frozen):
 
 
 def listed_order(store: FleetStore, fix_id: str) -> FixOrder:
-    """The order of a fix, by the list alone. Raises CampaignError if no campaign there has it,
-    FleetStoreError."""
+    """Return the order of a fix, from the list alone. Raises CampaignError if no campaign there has it,
+    FleetStoreError.
+    """
     ordered = store.ordered(fix_id)
     settings = store.settings(ordered.fix.campaign)
     return order_of(ordered, Campaign.model_validate_json(settings))
 
 
 def order_of(ordered: Ordered, campaign: Campaign) -> FixOrder:
-    """The order of a fix, by what was planned and how the campaign stands now."""
+    """Return the order of a fix, from what was planned and the campaign's current settings."""
     fix, delivery = ordered.fix, campaign.delivery
     configuration = campaign.configuration().recorded()
     if ordered.proof is not None:
@@ -100,12 +103,14 @@ def order_of(ordered: Ordered, campaign: Campaign) -> FixOrder:
     )
 
 
-#: How a fix of a campaign continues.
+#: How a fix of a campaign is continued.
 RESUME = "`fleet resume`"
 
 
 class DatabaseSecrets(Frozen):
-    """Addresses of databases, from the environment and from no file: the record's, and the list's."""
+    """Addresses of databases, from the environment and from no file: of the audit trail, and of the
+    list.
+    """
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
@@ -114,18 +119,21 @@ class DatabaseSecrets(Frozen):
 
 
 class FleetSecrets(DatabaseSecrets):
-    """Keys, too: of the model that a fix asks, and of its judge."""
+    """Addresses of databases, and keys: for the model of a fix, and for its judge."""
 
     api_key: SecretStr | None = None
     judge_api_key: SecretStr | None = None
 
 
 class Place(Frozen):
-    """Where the workers of one owner (a fleet, a service) are on this machine, and how long a fix may take
-    there (seconds). ``folder``: what is the owner's own, below the state folder; ``resume``: how a fix
-    continues, as a clause; ``keeps_documents``: a worker leaves the document of its fix, too;
-    ``own_checkouts``: each fix has a checkout, so that several of a repository run at once; otherwise those
-    of one commit take turns in one."""
+    """Where the workers of one owner (a fleet, a service) run on this machine, and how long a fix may take
+    there (seconds).
+
+    ``folder``: the owner's own folder, below the state folder; ``resume``: how a fix is continued, as a
+    clause; ``keeps_documents``: a worker also writes the document of its fix; ``own_checkouts``: each fix
+    has its own checkout, so that several of a repository run at once; otherwise those of one commit share
+    one and take turns.
+    """
 
     state_dir: Path
     record: RecordSettings
@@ -137,17 +145,17 @@ class Place(Frozen):
 
     @property
     def home(self) -> Path:
-        """All that is the owner's own."""
+        """Return the owner's own folder."""
         return self.state_dir / self.folder
 
     @property
     def locks(self) -> WorkerLocks:
-        """Of its workers."""
+        """Return the locks of its workers."""
         return WorkerLocks(self.state_dir, self.home)
 
 
 class PipedJob(Frozen):
-    """What the process of one fix is given on its standard input. No error quotes it: they go to logs."""
+    """The standard input of the process of one fix. Errors don't quote it, since they go to logs."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
@@ -155,17 +163,21 @@ class PipedJob(Frozen):
     secrets: DatabaseSecrets
 
     def to_pipe(self) -> bytes:
-        """Its bytes, keys in them: they go through a pipe, and stand in no argument or file."""
+        """Return its bytes, including keys: they go through a pipe, and are in no argument or file."""
         plain = self.model_dump(mode="json", exclude={"secrets"})
-        revealed = {name: it.get_secret_value() for name, it in self.secrets if it is not None}
+        revealed = {
+            name: value.get_secret_value() for name, value in self.secrets if value is not None
+        }
         return json.dumps(plain | {"secrets": revealed}).encode()
 
     def whole_place(self) -> Place:
-        """With the record's address, which came apart from it."""
+        """Return the place with the audit trail's address, which is sent separately."""
         record = self.place.record.model_copy(update={"database": self.secrets.database})
         return self.place.model_copy(update={"record": record})
 
 
 def store_at(state_dir: Path, address: SecretStr | None) -> FleetStore:
-    """The fleet's store at its address; None: in the state folder. Raises as ``open_store`` does."""
+    """Return the fleet's store at this address; None: in the state folder. Raises as ``open_store``
+    does.
+    """
     return open_store(state_dir, None if address is None else address.get_secret_value())

@@ -1,8 +1,8 @@
 """The provider's limits per minute, as a token bucket that all workers of a fleet share through the store.
 
-First come, first served, whatever a call's size: a waiting call has a number, and no call takes what those
-with a lower number may use. So many small calls don't starve a large one, and it does not hold them up if
-there is room for all.
+First come, first served, whatever a call's size: a waiting call has a number, and no call takes what calls
+with a lower number may use. So many small calls don't starve a large one, and a large one does not delay
+them if there is room for all.
 """
 
 import random
@@ -18,13 +18,15 @@ from fallback_audit.vocabulary import ModelFailureKind
 from fallback_tier.errors import FallbackError, ModelError
 from fallback_tier.fleet.store.tables import Session, Tables
 
-#: The first wait after an overload, and the longest (seconds). Doubled each time that it happens again.
+#: The first wait after an overload, and the longest (seconds). The wait doubles with each overload in a
+#: row.
 FIRST_BACKOFF_S, MAX_BACKOFF_S = 10.0, 600.0
 
 
 class ProviderLimits(Frozen):
-    """What the provider allows in a minute, all workers together; None: no limit. ``name``: campaigns that
-    name the same provider share what it allows."""
+    """The provider's limits per minute, all workers together; None: no limit. ``name``: campaigns that
+    name the same provider share its limits.
+    """
 
     name: str
     requests_per_minute: int | None = None
@@ -32,9 +34,10 @@ class ProviderLimits(Frozen):
 
 
 class Bucket(Frozen):
-    """What of the limits is left at a moment. Below zero: more was needed at once than a minute allows.
+    """The remaining requests and tokens at a moment. Below zero: a call needed more than a minute allows.
 
-    ``blocked_until``: the provider was overloaded; ``strikes``: how often in a row. Times are Unix times.
+    ``blocked_until``: the end of a provider's overload; ``strikes``: overloads in a row. Times are Unix
+    times.
     """
 
     requests: float
@@ -45,7 +48,7 @@ class Bucket(Frozen):
 
     @classmethod
     def full(cls, limits: ProviderLimits, now: float) -> "Bucket":
-        """Nothing was used yet."""
+        """Return a bucket of which nothing was used yet."""
         return cls(
             requests=float(limits.requests_per_minute or 0),
             tokens=float(limits.tokens_per_minute or 0),
@@ -54,19 +57,20 @@ class Bucket(Frozen):
 
 
 class Ahead(NamedTuple):
-    """What calls may use at most that wait, and came before."""
+    """The most that earlier waiting calls may use."""
 
     requests: int = 0
     tokens: int = 0
 
 
-#: Nobody waits.
+#: No call waits.
 NOBODY = Ahead()
 
 
 class Granted(NamedTuple):
-    """The bucket afterwards. ``wait_s``: 0 where it was taken; else nothing was, and this is the soonest
-    that it may be."""
+    """The bucket afterwards. ``wait_s``: 0 if the amount was taken; otherwise nothing was, and this is
+    the shortest wait.
+    """
 
     bucket: Bucket
     wait_s: float
@@ -81,34 +85,40 @@ def take(
     now: float,
     ahead: Ahead = NOBODY,
 ) -> Granted:
-    """Take what calls may use at most, and leave what those ``ahead`` may use. What is more than a minute
-    allows is granted from a full bucket, and owed: waiting longer would not make it smaller."""
+    """Take what a call may use at most, and leave what those ``ahead`` may use. An amount of more than
+    a minute's limit is granted from a full bucket, which becomes negative: waiting longer would not
+    help.
+    """
     filled = refill(bucket, limits, now)
     if filled.blocked_until > now:
         return Granted(filled, filled.blocked_until - now)
-    waits = [
+    waits_s = [
         _wait(filled.requests - ahead.requests, requests, limits.requests_per_minute),
         _wait(filled.tokens - ahead.tokens, tokens, limits.tokens_per_minute),
     ]
-    if (wait := max(waits)) > 0:
-        return Granted(filled, wait)
-    taken = {"requests": filled.requests - requests, "tokens": filled.tokens - tokens}
-    return Granted(filled.model_copy(update=taken), 0.0)
+    if (wait_s := max(waits_s)) > 0:
+        return Granted(filled, wait_s)
+    remaining = {"requests": filled.requests - requests, "tokens": filled.tokens - tokens}
+    return Granted(filled.model_copy(update=remaining), 0.0)
 
 
-def _wait(left: float, wanted: int, a_minute: int | None) -> float:
-    if a_minute is None:
+def _wait(available: float, amount: int, per_minute: int | None) -> float:
+    if per_minute is None:
         return 0.0
-    missing = min(wanted, a_minute) - left
-    return max(0.0, missing * 60.0 / a_minute)
+    missing = min(amount, per_minute) - available
+    return max(0.0, missing * 60.0 / per_minute)
 
 
 def refill(bucket: Bucket, limits: ProviderLimits, now: float) -> Bucket:
-    """What has come back since. A clock that was set back gives nothing, and takes nothing."""
-    passed = max(0.0, now - bucket.at)
+    """Return the bucket with what was refilled since. A clock that was set back changes nothing."""
+    elapsed_s = max(0.0, now - bucket.at)
 
-    def grown(left: float, a_minute: int | None) -> float:
-        return 0.0 if a_minute is None else min(float(a_minute), left + passed * a_minute / 60.0)
+    def grown(available: float, per_minute: int | None) -> float:
+        return (
+            0.0
+            if per_minute is None
+            else min(float(per_minute), available + elapsed_s * per_minute / 60.0)
+        )
 
     return bucket.model_copy(
         update={
@@ -122,38 +132,41 @@ def refill(bucket: Bucket, limits: ProviderLimits, now: float) -> Bucket:
 def settle(
     bucket: Bucket, limits: ProviderLimits, *, reserved: int, used: int, now: float
 ) -> Bucket:
-    """A call has ended: what it did not use of its tokens comes back. One that was answered shows that the
-    provider is not overloaded any more."""
+    """Return the tokens that a call did not use, after it has ended. An answered call shows that the
+    provider is not overloaded any more.
+    """
     filled = refill(bucket, limits, now)
-    most = float(limits.tokens_per_minute or 0)
-    tokens = min(most, filled.tokens + reserved - used)
+    limit = float(limits.tokens_per_minute or 0)
+    tokens = min(limit, filled.tokens + reserved - used)
     strikes = 0 if used else bucket.strikes
     return filled.model_copy(update={"tokens": tokens, "strikes": strikes})
 
 
 def overloaded(bucket: Bucket, now: float) -> Bucket:
-    """The provider has no room (429, 529): nobody asks for a while, and longer each time in a row. Those
-    who hear of it at the same time count once."""
+    """Block all calls for a while, as the provider has no room (429, 529), and longer each time in a
+    row. Several reports of the same overload count once.
+    """
     if bucket.blocked_until > now:
         return bucket
-    wait = min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(bucket.strikes, 16))
-    return bucket.model_copy(update={"blocked_until": now + wait, "strikes": bucket.strikes + 1})
+    wait_s = min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(bucket.strikes, 16))
+    return bucket.model_copy(update={"blocked_until": now + wait_s, "strikes": bucket.strikes + 1})
 
 
-#: The longest that a call waits for its turn (seconds): what holds it back then is no passing overload.
+#: The longest that a call waits for its turn (seconds): a longer wait is not caused by a temporary
+#: overload.
 MAX_WAIT_S = 3_600.0
 
-#: Between two looks, whatever the bucket says: others give back what they did not use (seconds).
+#: Longest pause between two tries (seconds), as others may return what they did not use.
 MAX_LOOK_S = 5.0
 
-#: Who waits and has not looked for so long is dead, and loses its place (seconds): some looks of a machine
-#: that is busy. For so long at most it holds up those behind it.
+#: A waiting call that has not tried for so long is dead, and loses its place (seconds): some tries of a
+#: busy machine. It blocks those after it for so long at most.
 GONE_S = 30.0
 
-#: Tells calls apart that wait at the same time: no two of a fleet's are ever alike.
+#: Random bytes that identify a waiting call: no two of a fleet are ever alike.
 _TOKEN_BYTES = 8
 
-#: So that those who wait don't all come at the same moment (a share of the wait).
+#: Random share of a wait, so that waiting calls don't all try at the same moment.
 _SPREAD = 0.2
 
 
@@ -168,61 +181,65 @@ class StoreLimiter:
     sleep: Callable[[float], None] = time.sleep
 
     def take(self, tokens: int) -> None:
-        """One request of at most this many tokens."""
-        waited, place = 0.0, _Place()
+        """Wait for one request of at most this many tokens."""
+        waited_s, place = 0.0, _Place()
         try:
-            while wait := self._try(tokens, place):
-                if waited >= MAX_WAIT_S:
+            while wait_s := self._try(tokens, place):
+                if waited_s >= MAX_WAIT_S:
                     raise ModelError(
                         f"The provider {self.limits.name!r} has had no room for this call for "
-                        f"{waited / 60:.0f} minutes.",
+                        f"{waited_s / 60:.0f} minutes.",
                         next_step="Raise the campaign's limits of a minute, or run fewer fixes at once.",
                         failure=ModelFailureKind.WITHHELD,
                         kind="no_room",
                     )
                 spread = 1 + random.random() * _SPREAD  # noqa: S311 (a pause)
-                pause = min(wait, MAX_LOOK_S) * spread
-                self.sleep(pause)
-                waited += pause
+                pause_s = min(wait_s, MAX_LOOK_S) * spread
+                self.sleep(pause_s)
+                waited_s += pause_s
         finally:
             if place.number is not None:
                 with suppress(FallbackError), self.tables.writing() as session:
                     self._leave(session, place)
 
     def _try(self, tokens: int, place: "_Place") -> float:
-        """0: it was taken; else how long it is to wait, at its place."""
+        """Return 0 if the amount was taken; otherwise the time to wait, at its place."""
         with self.tables.writing() as session:
             bucket = refill(self._bucket(session), self.limits, self.clock())
             self._find(session, place, bucket.at)
             ahead = self._ahead(session, place, bucket.at)
-            taken = take(bucket, self.limits, requests=1, tokens=tokens, now=bucket.at, ahead=ahead)
-            self._keep(session, taken.bucket)
-            if taken.wait_s:
+            granted = take(
+                bucket, self.limits, requests=1, tokens=tokens, now=bucket.at, ahead=ahead
+            )
+            self._keep(session, granted.bucket)
+            if granted.wait_s:
                 self._queue(session, place, tokens, bucket.at)
             else:
                 self._leave(session, place)
-        return taken.wait_s
+        return granted.wait_s
 
     def _ahead(self, session: Session, place: "_Place", now: float) -> Ahead:
-        """Those who wait, and came before. ``now``: the latest that any worker's clock has said."""
-        before = "provider = ? AND seen >= ?" + ("" if place.number is None else " AND number < ?")
+        """Return what earlier waiting calls may use. ``now``: the latest time of any worker's clock."""
+        condition = "provider = ? AND seen >= ?" + (
+            "" if place.number is None else " AND number < ?"
+        )
         (row,) = session.rows(
-            f"SELECT COUNT(*) AS calls, COALESCE(SUM(tokens), 0) AS tokens FROM turns WHERE {before}",  # noqa: S608 (ours)
+            f"SELECT COUNT(*) AS calls, COALESCE(SUM(tokens), 0) AS tokens FROM turns WHERE {condition}",  # noqa: S608 (ours)
             (self.limits.name, now - GONE_S, *place.number_if_any),
         )
         return Ahead(int(row["calls"]), int(row["tokens"]))
 
     def _find(self, session: Session, place: "_Place", now: float) -> None:
-        """Keep the place, unless it is lost: then its number may be another call's by now."""
-        mine = (self.limits.name, place.number, place.token)
+        """Keep the place, unless it is lost: then another call may have its number."""
+        key = (self.limits.name, place.number, place.token)
         if place.number is not None and not session.change(
             "UPDATE turns SET seen = ? WHERE provider = ? AND number = ? AND token = ?",
-            (now, *mine),
+            (now, *key),
         ):
             place.number = None
 
     def _queue(self, session: Session, place: "_Place", tokens: int, now: float) -> None:
-        """Take the last place, where it has none."""
+        """Take the last place, unless the call has one."""
         name = self.limits.name
         if place.number is not None:
             return
@@ -237,7 +254,9 @@ class StoreLimiter:
         )
 
     def _leave(self, session: Session, place: "_Place") -> None:
-        """It has its turn, or gives it up: where that can't be told, others see it gone in a while."""
+        """Give up the place, after its turn or without it. If the store can't be written, it expires
+        (``GONE_S``).
+        """
         if place.number is not None:
             session.change(
                 "DELETE FROM turns WHERE provider = ? AND number = ? AND token = ?",
@@ -246,7 +265,7 @@ class StoreLimiter:
             place.number = None
 
     def settle(self, reserved: int, used: int) -> None:
-        """What was not used comes back."""
+        """Return unused tokens to the bucket."""
         with suppress(FallbackError):
             self._change(
                 lambda bucket, now: settle(
@@ -255,7 +274,7 @@ class StoreLimiter:
             )
 
     def overloaded(self) -> None:
-        """All wait."""
+        """Block all calls for a while."""
         with suppress(FallbackError):
             self._change(overloaded)
 
@@ -264,21 +283,22 @@ class StoreLimiter:
             self._keep(session, change(self._bucket(session), self.clock()))
 
     def _bucket(self, session: Session) -> Bucket:
-        found = session.rows("SELECT bucket FROM buckets WHERE name = ?", (self.limits.name,))
-        if found:
-            return Bucket.model_validate_json(found[0]["bucket"])
+        rows = session.rows("SELECT bucket FROM buckets WHERE name = ?", (self.limits.name,))
+        if rows:
+            return Bucket.model_validate_json(rows[0]["bucket"])
         return Bucket.full(self.limits, self.clock())
 
     def _keep(self, session: Session, bucket: Bucket) -> None:
-        name, kept = self.limits.name, bucket.model_dump_json()
-        if not session.change("UPDATE buckets SET bucket = ? WHERE name = ?", (kept, name)):
-            session.change("INSERT INTO buckets VALUES (?, ?)", (name, kept))
+        name, content = self.limits.name, bucket.model_dump_json()
+        if not session.change("UPDATE buckets SET bucket = ? WHERE name = ?", (content, name)):
+            session.change("INSERT INTO buckets VALUES (?, ?)", (name, content))
 
 
 @dataclass
 class _Place:
-    """Of a call among those that wait; ``number`` None: it has none. ``token``: whose it is; numbers come
-    again."""
+    """A call's place among the waiting ones. ``number`` None: it has no place. ``token``: identifies
+    the call, since numbers are reused.
+    """
 
     number: int | None = None
     token: str = field(default_factory=lambda: token_hex(_TOKEN_BYTES))

@@ -9,7 +9,7 @@ from fallback_audit.errors import AuditError
 from fallback_audit.ports import StoredEvent
 from fallback_tier.wiring.trail import ReadOnlyTrail
 
-#: Events that are read before others have a turn: a twentieth of a second's work.
+#: Events per slice, after which others have a turn: a twentieth of a second's work.
 SLICE_EVENTS = 500
 
 #: Time limit of one ``catch_up`` while a caller waits for an answer (seconds).
@@ -34,7 +34,7 @@ class Taker(Protocol):
 
 
 class Position(NamedTuple):
-    """How far the record was read: behind ``read``, of ``last`` events. ``problem``: why no further."""
+    """How far the audit trail was read: up to event ``read`` of ``last``. ``problem``: why no further."""
 
     read: int = 0
     last: int = 0
@@ -42,17 +42,18 @@ class Position(NamedTuple):
 
     @property
     def behind(self) -> int:
-        """Events that were not read yet."""
+        """Return the number of events that were not read yet."""
         return max(0, self.last - self.read)
 
 
 class Follower:
-    """``every``: takers of all events, from the first on record. ``live``: of those only that were recorded
-    after the first look. ``open_reader`` gives None while nothing is recorded; it may raise AuditError.
+    """Reads events for takers. ``every``: takers of all events, from the first on record. ``live``: takers
+    of events that were recorded after the first look. ``open_reader`` returns None while nothing is
+    recorded; it may raise AuditError.
 
-    Threads may share it: one reads at a time. The store is opened each time, so that one which was restored
-    or begun again is seen; where it is shorter than what was read, it is read from its beginning, and all
-    takers begin again with it.
+    Thread-safe: one thread reads at a time. The store is opened each time, so that a restored or recreated
+    one is noticed; if it is shorter than what was read, it is read from its beginning, and all takers begin
+    again.
     """
 
     def __init__(
@@ -74,12 +75,13 @@ class Follower:
 
     @property
     def position(self) -> Position:
-        """How far it came when it last read."""
+        """Return how far the last call read."""
         return self._position
 
     def catch_up(self, patience_s: float = PATIENCE_S) -> Position:
-        """Read to the record's end, or as far as the time allows. Raises nothing of the record's: the
-        position tells the problem, and the next call tries again."""
+        """Read to the audit trail's end, or as far as the time allows. Raises none of its errors: the
+        position has the problem, and the next call tries again.
+        """
         until = time.monotonic() + patience_s
         with self._lock:
             try:
@@ -100,12 +102,12 @@ class Follower:
     def _step(self) -> Position:
         reader = self._opened()
         if reader is None:
-            self._began_at = 0  # whatever comes is new
+            self._began_at = 0  # everything from here on is new
             return Position()
         last, _ = reader.tip()
         read = self._position.read
         if read > last:
-            read, self._began_at = 0, last  # restored, or begun anew: what is there now is not news
+            read, self._began_at = 0, last  # restored or recreated: its present events are not live
             for taker in (*self._every, *self._live):
                 taker.begin_again()
         if self._began_at is None:
@@ -122,12 +124,12 @@ class Follower:
     def _hand_out(self, reader: ReadOnlyTrail, takers: Sequence[Taker], goal: int) -> bool:
         """Pass a slice of the events after the position, up to ``goal``. Return whether there are no more.
 
-        The position moves with each event, so that what follows one that can't be read is all that is
-        read again.
+        The position moves with each event, so that after an unreadable event only what follows is read
+        again.
         """
         last = self._position.last
-        found = reader.events(kinds=_kinds(takers), after=self._position.read)
-        for count, stored in enumerate(found, start=1):
+        events = reader.events(kinds=_kinds(takers), after=self._position.read)
+        for count, stored in enumerate(events, start=1):
             if stored.seq > goal:
                 break
             self._position = Position(stored.seq, last)
@@ -150,9 +152,9 @@ class Follower:
 
 
 def _kinds(takers: Sequence[Taker]) -> frozenset[str] | None:
-    found: set[str] = set()
+    kinds: set[str] = set()
     for taker in takers:
         if taker.kinds is None:
             return None
-        found |= taker.kinds
-    return frozenset(found)
+        kinds |= taker.kinds
+    return frozenset(kinds)

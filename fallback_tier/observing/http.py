@@ -1,4 +1,4 @@
-"""What a service answers about itself: metrics, and whether it lives and is ready."""
+"""Routes of a service about itself: metrics, liveness and readiness."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,13 +17,16 @@ class Readiness(Frozen):
     ready: bool
 
 
-#: Not ready: whoever sends requests should send them elsewhere, for now.
+#: Status if not ready: clients should send requests elsewhere for now.
 UNAVAILABLE = 503
 
 
 def routes(observer: Observer, *, readers: Sequence[Depends] = ()) -> APIRouter:
-    """A router for this observer. ``readers``: what lets somebody see metrics and findings; whether it is
-    alive and ready is open, since what restarts and balances can't sign in, and says no more than that."""
+    """Return a router for this observer.
+
+    ``readers``: dependencies that permit reading metrics and findings. Liveness and readiness are open,
+    since supervisors and load balancers can't sign in, and reveal no more than that.
+    """
     router = APIRouter(tags=["operation"])
 
     @router.get("/metrics", dependencies=[*readers], response_class=Response, responses=_TEXT)

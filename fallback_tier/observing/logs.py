@@ -1,7 +1,7 @@
-"""Structured logs: a line of JSON an event of the record, a request, or what a library says.
+"""Structured logs: one line of JSON per event of the audit trail, request, or library message.
 
-Words of people, targets and models are not in them: closed vocabularies, numbers, identifiers. Whoever
-wants the rest has the record.
+They contain closed vocabularies, numbers and identifiers, but no text of people, targets or models: that is
+in the audit trail.
 """
 
 import logging
@@ -13,7 +13,7 @@ import structlog
 
 from fallback_audit.ports import StoredEvent
 
-#: Of an event: members that are numbers, or of a closed vocabulary.
+#: Logged members of an event: numbers, or values of a closed vocabulary.
 _TOLD = (
     "attempt",
     "call",
@@ -35,14 +35,14 @@ _TOLD = (
     "rule",
 )
 
-#: Characters of a word; the rest is prose.
+#: Maximum number of characters of a vocabulary's value; longer text is prose.
 _MAX_WORD = 60
 
 _TIMES = structlog.processors.TimeStamper(fmt="iso", utc=True)
 
 
 class Logs:
-    """Writes to ``stream``. ``install`` has the libraries' own messages written there, too."""
+    """Writes to ``stream``. ``install`` redirects the libraries' own messages there, too."""
 
     kinds = None
 
@@ -60,7 +60,7 @@ class Logs:
         )
 
     def take(self, stored: StoredEvent) -> None:
-        """An event of the record, with its own time as ``recorded_at``."""
+        """Log an event of the audit trail, with its own time as ``recorded_at``."""
         self._write(
             self._log.warning if stored.payload.badge.warns else self._log.info,
             stored.kind,
@@ -72,10 +72,10 @@ class Logs:
         )
 
     def begin_again(self) -> None:
-        """What was told stays told."""
+        """Do nothing: what was logged remains."""
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request that was answered."""
+        """Log a request that was answered."""
         self._write(
             self._log.info,
             "request",
@@ -86,20 +86,20 @@ class Logs:
         )
 
     def info(self, event: str, **facts: object) -> None:
-        """Something that happened here."""
+        """Log an event of this process."""
         self._write(self._log.info, event, **facts)
 
     def warning(self, event: str, **facts: object) -> None:
-        """Something that somebody should look at."""
+        """Log an event that needs a person's attention."""
         self._write(self._log.warning, event, **facts)
 
-    def _write(self, say: Callable[..., object], event: str, **facts: object) -> None:
-        """A log that can't be written (a pipe that broke, a full disk) stops nothing else."""
+    def _write(self, log_method: Callable[..., object], event: str, **facts: object) -> None:
+        """Write a line. A log that can't be written (a broken pipe, a full disk) stops nothing else."""
         with suppress(OSError, ValueError):  # ValueError: the stream is closed
-            say(event, **facts)
+            log_method(event, **facts)
 
     def install(self) -> None:
-        """Python's own logging goes here from now on: what libraries say is JSON as well."""
+        """Redirect Python's own logging here, so that libraries' messages are JSON as well."""
         handler = logging.StreamHandler(self._stream)
         handler.setFormatter(
             structlog.stdlib.ProcessorFormatter(
@@ -119,19 +119,21 @@ class Logs:
         self._handler = handler
 
     def close(self) -> None:
-        """Take ``install`` back. Idempotent."""
+        """Undo ``install``. Idempotent."""
         handler, self._handler = self._handler, None
         if handler is not None:
             logging.getLogger().removeHandler(handler)
 
 
 def _members(payload: Mapping[str, Any]) -> dict[str, Any]:
-    found = {name: payload[name] for name in _TOLD if payload.get(name) is not None}
-    return {name: value for name, value in found.items() if not _is_prose(name, value)}
+    members = {name: payload[name] for name in _TOLD if payload.get(name) is not None}
+    return {name: value for name, value in members.items() if not _is_prose(name, value)}
 
 
 def _is_prose(name: str, value: object) -> bool:
-    """Somebody's words: ``reason`` is of a vocabulary in some events, and a sentence in others."""
+    """Return whether a value is free text: ``reason`` is from a vocabulary in some events, and a
+    sentence in others.
+    """
     if not isinstance(value, str):
         return False
     if name == "reason" and not value.replace("_", "").isalpha():

@@ -32,20 +32,20 @@ from fallback_tier.wiring.trail import ReadOnlyTrail
 
 AnyMetric = Counter | Gauge | Histogram
 
-#: Distinct values that a label may take which others choose (a gate's name, a model's).
+#: Maximum number of distinct values of a label that others choose (a gate's name, a model's).
 _MAX_LABEL_VALUES = 50
 
-#: Characters of such a value.
+#: Maximum number of characters of such a value.
 _MAX_LABEL_CHARS = 60
 
-#: Stands for all that come after.
+#: Replaces all later values.
 _OTHER = "other"
 
-#: Seconds: answers of milliseconds; streams last for hours.
+#: Buckets (seconds): answers take milliseconds; streams last for hours.
 _HTTP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
-#: Gate transitions whose last beginning is remembered, to know how long what began took: far more than run
-#: at once.
+#: Maximum number of gate transitions whose last begin is remembered for durations: far more than run at
+#: once.
 _MAX_REMEMBERED = 1_000
 
 #: The number of fixes per state.
@@ -53,7 +53,7 @@ QueueDepth = Callable[[], Mapping[Any, int]]
 
 
 class Few:
-    """Values for a label, as they come: the first ones as they are, every later one ``other``."""
+    """Values for a label: the first ones are unchanged, every later one becomes ``other``."""
 
     def __init__(self, limit: int = _MAX_LABEL_VALUES) -> None:
         self._limit = limit
@@ -70,26 +70,26 @@ class Few:
 
 
 class Families:
-    """Every metric of ours. Raises ValueError if the registry has one of these names already.
+    """All our metrics. Raises ValueError if the registry has one of these names already.
 
-    ``moved``: those that events of the audit trail move.
+    ``moved``: the metrics that events of the audit trail change.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
         self._http()
-        self.moved: dict[Metric, AnyMetric] = {one: self._made(one) for one in METRICS}
+        self.moved: dict[Metric, AnyMetric] = {metric: self._made(metric) for metric in METRICS}
         self._record()
         self._zeros()
 
     @property
     def all(self) -> tuple[AnyMetric, ...]:
-        """Every metric, in the order in which the page has them."""
-        own = [one for one in vars(self).values() if isinstance(one, AnyMetric)]
-        return (self.http_requests, self.http_duration, *self.moved.values(), *own[2:])
+        """Return all metrics, in the order of the documentation page."""
+        direct = [metric for metric in vars(self).values() if isinstance(metric, AnyMetric)]
+        return (self.http_requests, self.http_duration, *self.moved.values(), *direct[2:])
 
     def begin_again(self) -> None:
-        """What the record's events move is as before the first of them."""
+        """Reset the metrics that events change to their state before the first event."""
         for declared, metric in self.moved.items():
             if declared.labels:
                 metric.clear()
@@ -100,29 +100,29 @@ class Families:
         self._zeros()
 
     def _zeros(self) -> None:
-        """So that a rate is right from the first event on."""
+        """Create labelled metrics with value zero, so that a rate is right from the first event on."""
         for declared, metric in self.moved.items():
             for labels in declared.zeros:
                 metric.labels(*labels)
 
     def _made(self, declared: Metric) -> AnyMetric:
-        name, says, labels = declared.name, declared.says, declared.labels
+        name, description, labels = declared.name, declared.says, declared.labels
         if declared.kind == "counter":
-            return self._counter(name, says, *labels)
+            return self._counter(name, description, *labels)
         if declared.kind == "gauge":
-            return self._gauge(name, says, *labels)
-        return self._histogram(name, says, declared.buckets, *labels)
+            return self._gauge(name, description, *labels)
+        return self._histogram(name, description, declared.buckets, *labels)
 
-    def _counter(self, name: str, says: str, *labels: str) -> Counter:
-        return Counter(name, says, labels, registry=self.registry)
+    def _counter(self, name: str, description: str, *labels: str) -> Counter:
+        return Counter(name, description, labels, registry=self.registry)
 
-    def _gauge(self, name: str, says: str, *labels: str) -> Gauge:
-        return Gauge(name, says, labels, registry=self.registry)
+    def _gauge(self, name: str, description: str, *labels: str) -> Gauge:
+        return Gauge(name, description, labels, registry=self.registry)
 
     def _histogram(
-        self, name: str, says: str, buckets: tuple[float, ...], *labels: str
+        self, name: str, description: str, buckets: tuple[float, ...], *labels: str
     ) -> Histogram:
-        return Histogram(name, says, labels, registry=self.registry, buckets=buckets)
+        return Histogram(name, description, labels, registry=self.registry, buckets=buckets)
 
     def _http(self) -> None:
         self.http_requests = self._counter(
@@ -166,7 +166,7 @@ class Families:
 
 
 class Counting:
-    """Moves the metrics. Not for several threads at once."""
+    """Moves the metrics. Not thread-safe."""
 
     #: The kinds of events that move a metric.
     kinds = frozenset(kind.__name__ for kind in KINDS if kind.moves is not Event.moves)
@@ -177,12 +177,12 @@ class Counting:
         self._began: OrderedDict[tuple[Metric, str], datetime] = OrderedDict()
 
     def take(self, stored: StoredEvent) -> None:
-        """Count one event. Each must come once, in the record's order."""
+        """Count one event. Each must come once, in the audit trail's order."""
         for move in stored.payload.moves():
             self._apply(move, stored)
 
     def begin_again(self) -> None:
-        """From zero, as after a restart, which Prometheus knows."""
+        """Start from zero, as after a restart, which Prometheus handles."""
         self._began.clear()
         self._families.begin_again()
 
@@ -195,7 +195,8 @@ class Counting:
             began = self._began.pop(key, None)
             if began is None:
                 return
-            value = max(0.0, (_when(stored) - began).total_seconds())  # clocks are set back
+            # A clock may have been set back.
+            value = max(0.0, (_when(stored) - began).total_seconds())
         metric = self._families.moved[move.metric]
         if move.labels:
             metric = metric.labels(*self._bounded(move))
@@ -226,7 +227,7 @@ def _when(stored: StoredEvent) -> datetime:
 
 @dataclass(frozen=True)
 class Figures:
-    """Asked for, they are as the record is now: it is read first."""
+    """The metrics, which follow the audit trail: ``refresh`` reads it first."""
 
     families: Families
     follower: Follower
@@ -255,7 +256,9 @@ class Figures:
         self._look_at_the_queue()
 
     def _look_at_the_queue(self) -> None:
-        """Where it can't be read there is no figure, rather than an old one."""
+        """Set the number of fixes by state; if the queue can't be read, there is no value rather than
+        an old one.
+        """
         self.families.queue_depth.clear()
         if self.queue_depth is not None:
             with suppress(FallbackError):
@@ -263,12 +266,12 @@ class Figures:
                     self.families.queue_depth.labels(str(state)).set(count)
 
     def prometheus(self, accept: str = "") -> tuple[bytes, str]:
-        """The text for what a scraper accepts, and its content type. ``refresh`` first."""
+        """Return the text in a format that the scraper accepts, and its content type. ``refresh`` first."""
         encode, content_type = choose_encoder(accept)
         return encode(self.families.registry), content_type
 
     def document(self) -> dict[str, Any]:
-        """The same as JSON. ``refresh`` first."""
+        """Return the metrics as JSON. ``refresh`` first."""
         return _as_document(self.families.registry)
 
     def _lag(self) -> ChainLag:
@@ -280,13 +283,17 @@ class Figures:
 
 
 def _as_document(registry: CollectorRegistry) -> dict[str, Any]:
-    """``{name: {type, help, samples: [{labels, value}]}}``; of a histogram its sum and count."""
-    found: dict[str, Any] = {}
+    """Return ``{name: {type, help, samples: [{labels, value}]}}``; for a histogram its sum and count."""
+    metrics: dict[str, Any] = {}
     for family in registry.collect():
         samples = [
             {"name": sample.name, "labels": dict(sample.labels), "value": sample.value}
             for sample in family.samples
             if not sample.name.endswith(("_bucket", "_created"))
         ]
-        found[family.name] = {"type": family.type, "help": family.documentation, "samples": samples}
-    return {"metrics": found}
+        metrics[family.name] = {
+            "type": family.type,
+            "help": family.documentation,
+            "samples": samples,
+        }
+    return {"metrics": metrics}

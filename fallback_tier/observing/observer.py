@@ -1,4 +1,4 @@
-"""Everything that observes, put together: who reads the record, who counts, who tells."""
+"""The observer: follower of the audit trail, metrics, logs, spans and health checks, put together."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -18,25 +18,25 @@ from fallback_tier.observing.spans import Spans, spans_for
 from fallback_tier.wiring import Configuration
 from fallback_tier.wiring.trail import checkpoint_dir
 
-#: How often the record is looked at while nobody asks (seconds): logs and traces are so far behind.
+#: Between two looks at the audit trail without a request (seconds): logs and traces lag by this much.
 POLL_S = 2.0
 
-#: Every so many looks the checks are run, so that metrics tell of them without a scrape paying for it.
+#: Looks per run of the checks, so that metrics have their results without a scrape waiting for them.
 LOOKS_A_CHECK = 8
 
-#: How long the thread is waited for at the end (seconds).
+#: Time limit for the thread's end (seconds).
 _STOP_S = 10.0
 
-#: Those that HTTP defines; others are counted together.
+#: Methods that HTTP defines; others are counted together.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
-#: How a stream of events is declared: it lasts as long as somebody follows.
+#: Path of event streams, which last as long as they have followers.
 _STREAM = "/fixes/{fix_id}/events"
 
 
 @dataclass(eq=False)
 class Observer:
-    """``start`` it before requests come, ``close`` it after the last. Threads may share it."""
+    """``start`` it before the first request, ``close`` it after the last. Thread-safe."""
 
     families: Families
     follower: Follower
@@ -50,7 +50,7 @@ class Observer:
     _reported: dict[str, CheckState] = field(default_factory=dict, init=False)
 
     def start(self) -> None:
-        """Follow the record from now on. What it has already is counted, not told."""
+        """Follow the audit trail from now on. Earlier events are counted, but not logged."""
         if self.logs is not None:
             self.logs.install()
         self.follower.catch_up(patience_s=0)
@@ -58,7 +58,7 @@ class Observer:
         self._thread.start()
 
     def close(self) -> None:
-        """Tell what was recorded until now, and end. Idempotent."""
+        """Log and export what was recorded until now, and end. Idempotent."""
         self._over.set()
         thread, self._thread = self._thread, None
         if thread is None:
@@ -71,7 +71,7 @@ class Observer:
             self.logs.close()
 
     def request_ended(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request was answered. ``route``: the path as it is declared, never as it was asked for."""
+        """Record an answered request. ``route``: the path as declared, never as requested."""
         method = method if method in _METHODS else "other"
         self.families.http_requests.labels(method, route, str(status)).inc()
         if not route.endswith(_STREAM):
@@ -80,20 +80,20 @@ class Observer:
             self.logs.request(method, route, status, seconds)
 
     def health(self) -> Health:
-        """Every check, now or a moment ago."""
+        """Return the results of all checks, at most a moment old."""
         health = self.checks.run()
-        for one in health.checks:
-            self.families.check_ok.labels(one.check).set(one.state is not CheckState.FAILED)
+        for result in health.checks:
+            self.families.check_ok.labels(result.check).set(result.state is not CheckState.FAILED)
         self.families.ready.set(health.ready)
         return health
 
     def metrics(self, accept: str = "") -> tuple[bytes, str]:
-        """Prometheus' text, and its content type."""
+        """Return Prometheus' text, and its content type."""
         self.figures.refresh()
         return self.figures.prometheus(accept)
 
     def document(self) -> dict[str, Any]:
-        """The same as JSON."""
+        """Return the same metrics as JSON."""
         self.figures.refresh()
         return self.figures.document()
 
@@ -104,7 +104,7 @@ class Observer:
                 if looks % LOOKS_A_CHECK == 0:
                     self._tell_changes(self.health())
                 is_behind = self.follower.catch_up().behind
-            except Exception as error:  # noqa: BLE001 (else nobody would follow any more, in silence)
+            except Exception as error:  # noqa: BLE001 (otherwise following would end silently)
                 is_behind = 0
                 if self.logs is not None:
                     self.logs.warning("observer", error=type(error).__name__)
@@ -113,21 +113,21 @@ class Observer:
                 self._over.wait(POLL_S)
 
     def _tell_changes(self, health: Health) -> None:
-        """A check whose state has changed is a line of the log."""
-        for one in health.checks:
-            before, self._reported[one.check] = (
-                self._reported.get(one.check, CheckState.OK),
-                one.state,
+        """Log each check whose state has changed."""
+        for result in health.checks:
+            before, self._reported[result.check] = (
+                self._reported.get(result.check, CheckState.OK),
+                result.state,
             )
-            if self.logs is None or before is one.state:
+            if self.logs is None or before is result.state:
                 continue
-            say = self.logs.info if one.state is CheckState.OK else self.logs.warning
-            say(
+            log_method = self.logs.info if result.state is CheckState.OK else self.logs.warning
+            log_method(
                 "health",
-                check=one.check,
-                state=one.state.value,
-                reason=one.reason,
-                next_step=one.next_step,
+                check=result.check,
+                state=result.state.value,
+                reason=result.reason,
+                next_step=result.next_step,
             )
 
 
@@ -140,9 +140,10 @@ def build_observer(
     min_free_bytes: int = MIN_FREE_BYTES,
     besides: Sequence[Check] = (),
 ) -> Observer:
-    """For one configuration. ``environ`` may name an OTLP endpoint; ``log_to`` None: no log is written.
+    """Return the observer of one configuration. ``environ`` may name an OTLP endpoint; ``log_to`` None: no
+    log.
 
-    ``queue_depth``: how many fixes stand where, asked at each scrape; ``besides``: further checks.
+    ``queue_depth`` returns the number of fixes by state, at each scrape; ``besides``: further checks.
     """
     state, record = configuration.state_dir, configuration.record
     families = Families(CollectorRegistry())
@@ -150,11 +151,11 @@ def build_observer(
     spans = spans_for(environ)
     live = [taker for taker in (logs, spans) if taker is not None]
 
-    def opened() -> Any:
+    def open_reader() -> Any:
         return open_record(state, record)
 
-    follower = Follower(opened, every=[Counting(families)], live=live)
+    follower = Follower(open_reader, every=[Counting(families)], live=live)
     log = CheckpointLog(checkpoint_dir(state, record))
-    figures = Figures(families, follower, opened, log, queue_depth=queue_depth)
+    figures = Figures(families, follower, open_reader, log, queue_depth=queue_depth)
     checks = Checks((*checks_of(configuration, min_free_bytes=min_free_bytes), *besides))
     return Observer(families, follower, figures, checks, logs=logs, spans=spans)

@@ -1,4 +1,4 @@
-"""The audit trail for observers: opened for reading if it exists, and how far checkpoints are behind it."""
+"""The audit trail for observers: opened for reading if it exists, and how far checkpoints lag behind it."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -12,22 +12,26 @@ from fallback_tier.wiring.trail import ReadOnlyTrail, read_trail
 
 
 def has_record(state_dir: Path, record: RecordSettings) -> bool:
-    """Was anything recorded yet? PostgreSQL's store is there, or it is missing."""
+    """Return whether anything was recorded yet. For PostgreSQL this is True: a missing store fails to
+    open.
+    """
     return record.database is not None or audit_db(state_dir).exists()
 
 
 def open_record(state_dir: Path, record: RecordSettings) -> ReadOnlyTrail | None:
-    """None: nothing is recorded yet. Raises AuditStoreError, KeyringError. Close it at the end."""
+    """Return a reader, or None if nothing is recorded yet; the caller closes it. Raises
+    AuditStoreError, KeyringError.
+    """
     return read_trail(state_dir, record) if has_record(state_dir, record) else None
 
 
 def read_record(state_dir: Path, record: RecordSettings) -> closing[ReadOnlyTrail]:
-    """While it is needed. Raises AuditStoreError, KeyringError."""
+    """Return a context manager with a reader. Raises AuditStoreError, KeyringError."""
     return closing(read_trail(state_dir, record))
 
 
 class ChainLag(NamedTuple):
-    """``events`` that no checkpoint covers, the oldest of them ``seconds`` old; of ``last`` events."""
+    """Events without a checkpoint: ``events`` of ``last`` events, the oldest of them ``seconds`` old."""
 
     last: int = 0
     events: int = 0
@@ -39,9 +43,10 @@ def chain_lag(
     log: CheckpointLog,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> ChainLag:
-    """Raises AuditStoreError, CheckpointError, AuditIntegrityError.
+    """Return the lag. Raises AuditStoreError, CheckpointError, AuditIntegrityError.
 
-    The checkpoints are asked first: what is recorded meanwhile counts as uncovered, never the reverse.
+    The checkpoints are read first: events that are recorded meanwhile count as uncovered, never the
+    reverse.
     """
     covered = log.latest_size()
     last, _ = reader.tip()

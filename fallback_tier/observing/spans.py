@@ -1,7 +1,7 @@
-"""Spans of OpenTelemetry, made of the record's events: a fix, its attempts, its gates, its model calls.
+"""OpenTelemetry spans, made of the audit trail's events: a fix, its attempts, its gates, its model calls.
 
-A fix is one trace, whose number is computed from the fix's identifier: whoever resumes it goes on in the
-same one. Model calls follow the conventions for generative AI (``gen_ai.*``). Prompts and answers are in
+A fix is one trace, whose number is computed from the fix's identifier, so that a resumed fix continues the
+same trace. Model calls follow the conventions for generative AI (``gen_ai.*``). Prompts and answers are in
 no span.
 """
 
@@ -37,10 +37,10 @@ from fallback_audit.events import (
 from fallback_audit.ports import StoredEvent
 from fallback_audit.vocabulary import GateStatus
 
-#: Spans that may be open at once: far more than fixes, attempts and calls that run.
+#: Maximum number of open spans: far more than running fixes, attempts and calls.
 MAX_OPEN = 1_000
 
-#: For one export, and for the last one at the end (milliseconds).
+#: Time limit of one export, and of the last one at the end (milliseconds).
 EXPORT_TIMEOUT_MS = 5_000
 
 ENDPOINT, TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
@@ -52,7 +52,7 @@ Attributes = dict[str, str | int | float | bool | list[str]]
 
 
 class _Key(NamedTuple):
-    """Which span: of a fix (attempt 0), an attempt (call 0), or a call."""
+    """Key of a span: of a fix (attempt 0), an attempt (call 0), or a call."""
 
     transition: str
     attempt: int = 0
@@ -61,7 +61,7 @@ class _Key(NamedTuple):
 
 
 class _Ids(IdGenerator):
-    """Trace numbers as they are set; span numbers by chance."""
+    """Generates ids: the trace id that was set, and random span ids."""
 
     def __init__(self) -> None:
         self._random = RandomIdGenerator()
@@ -75,12 +75,12 @@ class _Ids(IdGenerator):
 
 
 def trace_id_of(fix_id: str) -> int:
-    """The number of a fix's trace: 128 bits of its identifier's digest."""
+    """Return the number of a fix's trace: 128 bits of its identifier's digest."""
     return int.from_bytes(hashlib.sha256(fix_id.encode()).digest()[:16], "big") or 1
 
 
 class Spans:
-    """Takes events, gives spans to ``processor``. Not for several threads at once."""
+    """Makes spans of events and passes them to ``processor``. Not thread-safe."""
 
     kinds = None
 
@@ -99,50 +99,50 @@ class Spans:
         self._open: OrderedDict[_Key, Span] = OrderedDict()
 
     def take(self, stored: StoredEvent) -> None:
-        """Begin or end the spans that this event is about."""
+        """Begin or end the spans that this event concerns."""
         transition, when = stored.scope.gate_transition_id, _nanoseconds(stored)
         match stored.payload:
             case FixStarted() as event:
-                reported: Attributes = {
+                attributes: Attributes = {
                     "fallback_tier.advisory_id": event.advisory_id,
                     "fallback_tier.ecosystem": event.ecosystem,
                 }
-                self._begin(_Key(transition), "fix", stored, reported)
+                self._begin(_Key(transition), "fix", stored, attributes)
             case AttemptStarted() as event:
-                reported = {
+                attributes = {
                     "fallback_tier.attempt": event.attempt,
                     "fallback_tier.prompt_shape": event.prompt_shape.value,
                 }
-                self._begin(_Key(transition, event.attempt), "attempt", stored, reported)
+                self._begin(_Key(transition, event.attempt), "attempt", stored, attributes)
             case ModelCalled() as event:
                 self._call(event, stored)
             case ModelAnswered() | ModelFailed() as event:
                 self._call_ends(event, stored)
             case RetrievalQueried() as event:
-                verdict: Attributes = {"fallback_tier.retrieval": event.verdict.value}
-                self._tell(_Key(transition, event.attempt), verdict)
+                retrieval: Attributes = {"fallback_tier.retrieval": event.verdict.value}
+                self._tell(_Key(transition, event.attempt), retrieval)
             case PatchProposed() as event:
                 self._end(
                     _Key(transition, event.attempt), when, {"fallback_tier.tier": event.tier.value}
                 )
             case AttemptRefused() as event:
-                why: Attributes = {"fallback_tier.refusal": event.reason.value}
-                self._end(_Key(transition, event.attempt), when, why)
+                refusal: Attributes = {"fallback_tier.refusal": event.reason.value}
+                self._end(_Key(transition, event.attempt), when, refusal)
             case ConsumerLeft() as event:
                 self._end(_Key(transition, event.attempt), when, {}, failed="consumer_left")
             case GateJudged() as event:
                 self._gate(event, stored)
             case event if stored.kind in CLOSING_KINDS:
-                ended: Attributes = {"fallback_tier.outcome": _outcome(stored.kind)}
+                outcome: Attributes = {"fallback_tier.outcome": _outcome(stored.kind)}
                 if isinstance(event, FixRefused | FixEscalated):
-                    ended["fallback_tier.reason"] = event.reason.value
-                self._end(_Key(transition), when, ended)
+                    outcome["fallback_tier.reason"] = event.reason.value
+                self._end(_Key(transition), when, outcome)
 
     def begin_again(self) -> None:
-        """What was told stays told."""
+        """Do nothing: what was exported remains."""
 
     def close(self) -> None:
-        """Hand out what has ended; what has not is not told. Idempotent."""
+        """Export ended spans and drop open ones. Idempotent."""
         self._open.clear()
         self._provider.force_flush(EXPORT_TIMEOUT_MS)
         self._provider.shutdown()
@@ -152,11 +152,11 @@ class Spans:
         key: _Key,
         name: str,
         stored: StoredEvent,
-        reported: Attributes,
+        attributes: Attributes,
         kind: SpanKind = SpanKind.INTERNAL,
     ) -> None:
         self._ids.trace_id = trace_id_of(stored.scope.fix_id)
-        own: Attributes = {
+        identity: Attributes = {
             "fallback_tier.fix_id": stored.scope.fix_id,
             "fallback_tier.gate_transition_id": key.transition,
         }
@@ -164,37 +164,39 @@ class Spans:
             name,
             context=self._parent(key),
             kind=kind,
-            attributes=own | reported,
+            attributes=identity | attributes,
             start_time=_nanoseconds(stored),
         )
-        assert isinstance(span, Span)  # noqa: S101 (of the SDK's tracer)
+        assert isinstance(span, Span)  # noqa: S101 (the SDK's tracer returns it)
         self._open[key] = span
         while len(self._open) > MAX_OPEN:
             self._open.popitem(last=False)
 
     def _parent(self, key: _Key) -> Context:
-        """A call's is its attempt, an attempt's its fix; without one it begins the trace."""
-        for above in (_Key(key.transition, key.attempt), _Key(key.transition)):
-            if above != key and above in self._open:
-                return set_span_in_context(self._open[above], Context())
+        """Return the parent: of a call its attempt, of an attempt its fix; without one, the span begins
+        the trace.
+        """
+        for parent_key in (_Key(key.transition, key.attempt), _Key(key.transition)):
+            if parent_key != key and parent_key in self._open:
+                return set_span_in_context(self._open[parent_key], Context())
         return Context()
 
-    def _tell(self, key: _Key, reported: Attributes) -> None:
+    def _tell(self, key: _Key, attributes: Attributes) -> None:
         if key in self._open:
-            self._open[key].set_attributes(reported)
+            self._open[key].set_attributes(attributes)
 
-    def _end(self, key: _Key, when: int, reported: Attributes, failed: str | None = None) -> None:
+    def _end(self, key: _Key, when: int, attributes: Attributes, failed: str | None = None) -> None:
         span = self._open.pop(key, None)
         if span is None:
             return  # it began before we did
-        span.set_attributes(reported)
+        span.set_attributes(attributes)
         if failed is not None:
             span.set_attribute("error.type", failed)
             span.set_status(Status(StatusCode.ERROR))
         span.end(when)
 
     def _call(self, event: ModelCalled, stored: StoredEvent) -> None:
-        reported: Attributes = {
+        attributes: Attributes = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": "messages_api",
             "gen_ai.request.model": event.model,
@@ -203,25 +205,27 @@ class Spans:
             "fallback_tier.provenance": event.provenance.value,
         }
         key = _call_key(event, stored)
-        self._begin(key, f"chat {event.model}", stored, reported, SpanKind.CLIENT)
+        self._begin(key, f"chat {event.model}", stored, attributes, SpanKind.CLIENT)
 
     def _call_ends(self, event: ModelAnswered | ModelFailed, stored: StoredEvent) -> None:
         key, when = _call_key(event, stored), _nanoseconds(stored)
         if isinstance(event, ModelFailed):
-            why = "_OTHER" if event.failure is None else event.failure.value
-            self._end(key, when, {}, failed=why)
+            error_type = "_OTHER" if event.failure is None else event.failure.value
+            self._end(key, when, {}, failed=error_type)
             return
-        reported: Attributes = {
+        attributes: Attributes = {
             "gen_ai.usage.input_tokens": event.input_tokens,
             "gen_ai.usage.output_tokens": event.output_tokens,
             "gen_ai.usage.cache_read.input_tokens": event.cache_read_tokens,
             "gen_ai.usage.cache_creation.input_tokens": event.cache_write_tokens,
             "gen_ai.response.finish_reasons": [event.stop_reason],
         }
-        self._end(key, when, reported)
+        self._end(key, when, attributes)
 
     def _gate(self, event: GateJudged, stored: StoredEvent) -> None:
-        """It is on record when it has judged: its span begins as long before as it took."""
+        """Make the span of a gate, whose event is recorded at its end: it begins earlier by the gate's
+        duration.
+        """
         when = _nanoseconds(stored)
         self._ids.trace_id = trace_id_of(stored.scope.fix_id)
         span = self._tracer.start_span(
@@ -236,8 +240,8 @@ class Spans:
             start_time=when - event.duration_ms * _MS,
         )
         if event.status is GateStatus.FAILED:
-            why = "_OTHER" if event.failure_kind is None else event.failure_kind.value
-            span.set_attribute("error.type", why)
+            error_type = "_OTHER" if event.failure_kind is None else event.failure_kind.value
+            span.set_attribute("error.type", error_type)
         span.end(when)
 
 
@@ -255,7 +259,7 @@ def _nanoseconds(stored: StoredEvent) -> int:
 
 
 def spans_for(environ: Mapping[str, str]) -> Spans | None:
-    """Spans to the OTLP endpoint (HTTP) that the environment names; None: it names none."""
+    """Return spans for the OTLP endpoint (HTTP) that the environment names, or None if it names none."""
     endpoint = environ.get(TRACES_ENDPOINT) or environ.get(ENDPOINT)
     if not endpoint:
         return None

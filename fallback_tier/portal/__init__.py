@@ -1,1 +1,3 @@
-"""Pages for operators over the service (docs/portal.md, ADR-0084): they call what its routes call."""
+"""Pages for operators of the service (docs/portal.md, ADR-0084): they call the same operations as its
+routes.
+"""

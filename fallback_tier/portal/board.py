@@ -1,6 +1,6 @@
-"""Fixes and days as lists and charts show them: each event read once, as it comes (ADR-0083).
+"""Fixes and days for lists and charts: each event is read once, as it comes (ADR-0083).
 
-A page asks the board, not the trail: a trail of a million events costs a page no more than one of ten.
+A page reads the board instead of the audit trail, so that its cost does not grow with the trail.
 """
 
 import threading
@@ -50,26 +50,27 @@ from fallback_tier.wiring.trail import ReadOnlyTrail
 #: Outcomes of a fix.
 OPEN, VERIFIED, PATCHED, REFUSED, ESCALATED = "open", "verified", "patched", "refused", "escalated"
 
-#: A person ended it before it had come to its end.
+#: Outcome of a fix that a person ended before its end.
 ABANDONED = "abandoned"
 
-#: Whether it is affected could not be found out: there is no question, and ``unread`` lists what to repair.
+#: Outcome of a fix whose repository may or may not be affected: there is no question, and ``unread`` lists
+#: what to repair.
 UNKNOWN = "unknown"
 
-#: Several advisories were not proved in one patch: they are to be, in smaller parts that are fixes of
-#: their own.
+#: Outcome of a fix whose advisories were not proved in one patch: they are to be proved in smaller parts,
+#: which are separate fixes.
 TAKEN_APART = "taken apart"
 
-#: What a gate transition begins with.
+#: Kinds of events with which a gate transition begins.
 _BEGINNINGS = frozenset({FixStarted.__name__, AttemptStarted.__name__})
 
 
 @dataclass
 class FixLine:
-    """A fix as its last gate transition has it. ``attempts``: each number, and its first event's.
+    """A fix, by its last gate transition. ``attempts``: each number, and its first event's number.
 
-    ``influences``: example → what became of it here. ``cause``: why the last attempt gave no patch, if it
-    was refused. ``answer``: a person's, in words.
+    ``influences``: example → its use here. ``cause``: why the last attempt gave no patch, if it was
+    refused. ``answer``: a person's, in words.
     """
 
     fix_id: str
@@ -79,9 +80,9 @@ class FixLine:
     advisory_ids: tuple[str, ...] = ()
     repository: str = ""
     ecosystem: str = ""
-    #: The run over several advisories that it is a part of.
+    #: The batch of which it is a part.
     batch: str | None = None
-    #: Of one that is taken apart: its advisories that no later fix of the same run is about.
+    #: Of a fix that was taken apart: its advisories that no later fix of the same batch is about.
     no_part_of: tuple[str, ...] = ()
     inputs_sha256: str | None = None
     changed_at: str = ""
@@ -98,14 +99,15 @@ class FixLine:
     tests: tuple[JudgedTests, ...] = ()
     #: Evidence: the whole output of these tests.
     tests_log: str | None = None
-    #: What its headline is made of.
+    #: The data of its headline.
     told: Headline = field(default_factory=Headline)
     asked_seq: int = 0
     asked_at: str = ""
     answer: str | None = None
-    #: This program's own: another orchestrator's gate transitions have no beginning on record.
+    #: Whether it is this program's own: another orchestrator's gate transitions have no beginning on
+    #: record.
     is_ours: bool = False
-    #: A person had it reopened, and its next gate transition has not begun.
+    #: Whether a person reopened it, and its next gate transition has not begun.
     is_reopened: bool = False
     tier: str = ""
     failure_kind: str = ""
@@ -116,64 +118,67 @@ class FixLine:
 
     @property
     def headline(self) -> str:
-        """How it ended with a patch, as the audit trail says it; empty: otherwise."""
+        """Return how it ended with a patch, as the audit trail says it; otherwise an empty text."""
         return self.told.words
 
     @property
     def shown(self) -> str:
-        """What gates saw of a patch that they accepted, as the headline of ``fix`` has it."""
+        """Return what gates saw of a patch that they accepted, as in the headline of ``fix``."""
         return self.headline.partition("; ")[2]
 
     @property
     def proved(self) -> bool:
-        """It has ended with a patch that its gates took, proved or not."""
+        """Return whether it ended with a patch that its gates accepted, proved or not."""
         return self.outcome in (VERIFIED, PATCHED)
 
     @property
     def is_held(self) -> bool:
-        """That patch is not delivered."""
+        """Return whether it has an accepted patch that is not delivered."""
         return self.proved and self.told.is_held
 
     @property
     def waits(self) -> bool:
-        """A person is asked, and has not answered."""
+        """Return whether a person is asked, and has not answered."""
         return self.outcome == ESCALATED and self.answer is None
 
     @property
     def can_be_abandoned(self) -> bool:
-        """It has not ended, or goes on with a gate transition that has not begun (ADR-0138)."""
+        """Return whether it has not ended, or continues with a gate transition that has not begun
+        (ADR-0138).
+        """
         return self.is_ours and (self.outcome == OPEN or self.is_reopened)
 
     @property
     def untested(self) -> list[list[str]]:
-        """What a person needs to judge tests of its patch that were not compared, project by project."""
+        """Return what a person needs for judging its uncompared tests, project by project."""
         return [lines for lines in map(tests_lines, self.tests) if lines]
 
     @property
     def why(self) -> WhyAsked:
-        """Why a person is asked, and what they can do. Of an escalated fix."""
+        """Return why a person is asked, and what they can do. Only for an escalated fix."""
         return why_asked(EscalationReason(self.reason), self.cause)
 
     @property
     def spent(self) -> tuple[Spent, ...]:
-        """By call type, the dearest first."""
+        """Return the use of model calls by call type, the most expensive first."""
         return by_cost(self.uses)
 
     @property
     def fixed(self) -> bool:
-        """It has ended with a patch that its gates took, proved or not, and that is delivered."""
+        """Return whether it ended with an accepted patch, proved or not, that is delivered."""
         return self.proved and not self.is_held
 
     @property
     def standing(self) -> tuple[str, ...]:
-        """What it counts as: names of its properties above that hold."""
-        held = {"waits": self.waits, "fixed": self.fixed, "unfixed": self.unfixed}
-        return tuple(name for name, holds in held.items() if holds)
+        """Return the names of the properties ``waits``, ``fixed`` and ``unfixed`` that are true."""
+        values = {"waits": self.waits, "fixed": self.fixed, "unfixed": self.unfixed}
+        return tuple(name for name, value in values.items() if value)
 
     @property
     def unfixed(self) -> bool:
-        """It has ended without a patch that gates or a person took, or with one that is not delivered; or
-        it was taken apart, and not all of it has a part on record."""
+        """Return whether it ended without a patch that gates or a person accepted, or with one that is
+        not delivered; or was taken apart, and not all of it has a part on record.
+        """
         if self.outcome in (REFUSED, UNKNOWN, ABANDONED) or self.is_held or self.no_part_of:
             return True
         return self.outcome == ESCALATED and not (self.answer or "").startswith("approved")
@@ -193,7 +198,8 @@ class Day:
 
 class Board:
     """Fixes and days, counted from events. Call ``catch_up`` before reading it. ``live``: takers of the
-    events that are recorded from now on."""
+    events that are recorded from now on.
+    """
 
     def __init__(
         self, open_reader: Callable[[], ReadOnlyTrail | None], live: Sequence[Taker] = ()
@@ -235,11 +241,11 @@ class Board:
 
     @property
     def kinds(self) -> frozenset[str]:
-        """The kinds that move it."""
+        """Return the kinds of events that change it."""
         return frozenset(self._takers)
 
     def catch_up(self) -> Position:
-        """Read what was recorded since, for two seconds at most; how far that went."""
+        """Read new events, for two seconds at most, and return how far that went."""
         return self._follower.catch_up()
 
     @property
@@ -253,34 +259,36 @@ class Board:
             self._clear()
 
     def take(self, stored: StoredEvent) -> None:
-        """The next event."""
+        """Receive the next event."""
         with self.lock:
-            if (known := self.fixes.get(stored.scope.fix_id)) is not None:
-                self.standing.subtract(known.standing)
+            if (before := self.fixes.get(stored.scope.fix_id)) is not None:
+                self.standing.subtract(before.standing)
             line = self._line(stored)
             if stored.scope.gate_transition_id == line.transition:
                 line.told.add(stored)
             self._takers[stored.kind](line, stored.payload, stored)
             line.changed_at, line.last_seq = stored.recorded_at, stored.seq
-            self.fixes[line.fix_id] = self.fixes.pop(line.fix_id)  # what changed last stands last
+            self.fixes[line.fix_id] = self.fixes.pop(line.fix_id)  # the last changed fix is last
             self.standing.update(line.standing)
 
     def waiting(self) -> list[FixLine]:
         """Return unanswered questions, the newest first."""
         with self.lock:
-            found = [line for line in self.fixes.values() if line.waits]
-        return sorted(found, key=lambda line: line.asked_seq, reverse=True)
+            lines = [line for line in self.fixes.values() if line.waits]
+        return sorted(lines, key=lambda line: line.asked_seq, reverse=True)
 
     def newest(self) -> list[FixLine]:
-        """All fixes, what changed last first."""
+        """Return all fixes, the last changed first."""
         with self.lock:
             return list(reversed(self.fixes.values()))
 
     def newest_unfixed(self, limit: int) -> list[FixLine]:
-        """The first so many of ``newest`` that are unfixed: looked for no further than there are any."""
+        """Return the first ``limit`` unfixed ones of ``newest``. The search stops after as many as
+        there are.
+        """
         with self.lock:
-            found = (line for line in reversed(self.fixes.values()) if line.unfixed)
-            return list(islice(found, min(limit, self.standing["unfixed"])))
+            lines = (line for line in reversed(self.fixes.values()) if line.unfixed)
+            return list(islice(lines, min(limit, self.standing["unfixed"])))
 
     def _line(self, stored: StoredEvent) -> FixLine:
         fix_id, transition = stored.scope.fix_id, stored.scope.gate_transition_id
@@ -308,14 +316,14 @@ class Board:
             self._is_part_of(line.batch, frozenset(line.advisory_ids), line.ecosystem)
 
     def _is_part_of(self, batch: str, ids: frozenset[str], ecosystem: str) -> None:
-        """What was taken apart of the same run has a part about these advisories now."""
+        """Note that fixes of this batch which were taken apart have a part about these advisories now."""
         apart = self._apart.pop(batch, [])
-        for whole in apart:
-            if whole.ecosystem == ecosystem:
-                self.standing.subtract(whole.standing)
-                whole.no_part_of = tuple(name for name in whole.no_part_of if name not in ids)
-                self.standing.update(whole.standing)
-        if missing := [whole for whole in apart if whole.no_part_of]:
+        for fix in apart:
+            if fix.ecosystem == ecosystem:
+                self.standing.subtract(fix.standing)
+                fix.no_part_of = tuple(name for name in fix.no_part_of if name not in ids)
+                self.standing.update(fix.standing)
+        if missing := [fix for fix in apart if fix.no_part_of]:
             self._apart[batch] = missing
 
     def _attempt(self, line: FixLine, event: AttemptStarted, stored: StoredEvent) -> None:
@@ -328,7 +336,7 @@ class Board:
 
     @staticmethod
     def _for_headline(_: FixLine, __: PatchProposed | PatchDelivered, ___: StoredEvent) -> None:
-        """Its headline alone takes it (``take``)."""
+        """Do nothing: ``take`` adds it to the headline."""
 
     @staticmethod
     def _judged(line: FixLine, event: GateJudged, _: StoredEvent) -> None:
@@ -380,7 +388,7 @@ class Board:
     def _refused(self, line: FixLine, event: FixRefused, stored: StoredEvent) -> None:
         line.reason, line.sentence, line.unread = event.reason.value, event.sentence, event.unread
         if event.reason is RefusalReason.FAILS_TOGETHER:
-            # Its parts say how often fixes of its ecosystem work.
+            # Not counted by ecosystem: its parts are.
             line.outcome, line.answer = TAKEN_APART, None
             line.no_part_of = line.advisory_ids
             if line.batch is not None:
@@ -397,9 +405,8 @@ class Board:
     def _abandoned(self, line: FixLine, event: FixAbandoned, stored: StoredEvent) -> None:
         line.reason, line.sentence, line.unread = "", event.reason, ()
         line.outcome, line.answer, line.is_reopened = ABANDONED, abandoned_words(event), False
-        self._day(stored).ended[ABANDONED] += (
-            1  # says nothing of how often fixes of its ecosystem work
-        )
+        # Not counted by ecosystem: it does not show how often fixes work there.
+        self._day(stored).ended[ABANDONED] += 1
 
     def _ended(self, line: FixLine, outcome: str, stored: StoredEvent) -> None:
         line.outcome, line.answer = outcome, None
@@ -422,7 +429,7 @@ class Board:
 
 
 class Read:
-    """The board, and how far it has read: ``to`` this event; ``behind`` events are missing from it."""
+    """The board, read up to event ``to``; ``behind`` events are missing from it."""
 
     def __init__(self, board: Board, position: Position) -> None:
         self.board = board

@@ -1,4 +1,4 @@
-"""All of the portal, for the service's application."""
+"""The whole portal, for the service's application."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +26,7 @@ from fallback_tier.portal.routing import PREFIX, PageRoute, problem_page
 from fallback_tier.service.http.problems import status_of
 from fallback_tier.service.opening import Service
 
-#: A browser asks again after an hour, so that a new version's pages meet the new version's files.
+#: A browser requests these again after an hour, so that a new version's pages get the new version's files.
 _STATIC_HEADERS = {
     "Cache-Control": "max-age=3600",
     "X-Content-Type-Options": "nosniff",
@@ -34,7 +34,7 @@ _STATIC_HEADERS = {
 }
 
 
-#: Each has a router.
+#: Modules with a router.
 PAGES = (
     sign_in,
     overview,
@@ -49,28 +49,28 @@ PAGES = (
 
 @dataclass(frozen=True)
 class Portal:
-    """Pages, and what they are made from."""
+    """The pages, and what they are made from."""
 
     board: Board
     bell: Bell
 
     def problem(self, request: Request, error: FallbackError) -> Response:
-        """An error of the service's own routes as a page."""
+        """Return an error of the service's own routes as a page."""
         return problem_page(request, status_of(error), error.problem, error.next_step)
 
     def mount(self, app: FastAPI) -> None:
-        """Pages below ``/portal``, which is also where ``/`` leads."""
+        """Add the pages below ``/portal``, and a redirect from ``/``."""
         app.state.board, app.state.bell = self.board, self.bell
         app.state.last_report = verification.LastReport()
-        for pages in PAGES:
-            app.include_router(pages.router)
-        place = str(files("fallback_tier.portal") / "static")
-        app.mount(f"{PREFIX}/static", _Static(directory=place), name="portal-static")
+        for module in PAGES:
+            app.include_router(module.router)
+        directory = str(files("fallback_tier.portal") / "static")
+        app.mount(f"{PREFIX}/static", _Static(directory=directory), name="portal-static")
         app.include_router(_rest)
 
 
 def open_portal(service: Service) -> Portal:
-    """The portal of a service."""
+    """Return the portal of a service."""
     record = service.record
     recent = Recent()
     board = Board(partial(open_record, record.state_dir, record.settings), live=[recent])
@@ -79,10 +79,10 @@ def open_portal(service: Service) -> Portal:
 
 class _Static(StaticFiles):
     def file_response(self, *args: object, **kwargs: object) -> Response:
-        """Never read as something else than it says."""
-        found: Response = super().file_response(*args, **kwargs)  # type: ignore[arg-type]
-        found.headers.update(_STATIC_HEADERS)
-        return found
+        """Add cache and `nosniff` headers, so that browsers don't guess types."""
+        response: Response = super().file_response(*args, **kwargs)  # type: ignore[arg-type]
+        response.headers.update(_STATIC_HEADERS)
+        return response
 
 
 _rest = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -90,13 +90,13 @@ _rest = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @_rest.get("/")
 async def first() -> Response:
-    """A browser that was given the service's address."""
+    """Redirect a browser that was given the service's address."""
     return RedirectResponse(f"{PREFIX}/", 303)
 
 
 @_rest.get(PREFIX + "/{rest:path}")
 async def nothing(request: Request) -> Response:
-    """No such page."""
+    """Return the page for an unknown address."""
     return problem_page(
         request,
         404,

@@ -1,6 +1,6 @@
-"""What every page has in common: rendering, who asks, what they may, and errors as pages.
+"""Common parts of the pages: rendering, authentication, authorisation, and errors as pages.
 
-Everything that is shown is data, escaped and neutralised, whoever wrote it.
+All shown values are treated as data: escaped and neutralised, whoever wrote them.
 """
 
 from collections.abc import Callable, Coroutine
@@ -31,12 +31,12 @@ from fallback_tier.service.http.security import AccessControl, Sessions, SignedI
 from fallback_tier.service.refusals import NotAllowedError, NotSignedInError
 from fallback_tier.service.roles import Role
 
-#: Where all pages are.
+#: Address of all pages.
 PREFIX = "/portal"
 
-#: What a page may do: load our style, scripts and pictures from this server, send forms to it. No script
-#: or style in the page itself, no frame, no other site; and what a script writes into a page goes through
-#: one named policy (static/portal.js).
+#: Permissions of a page: load our style, scripts and pictures from this server, send forms to it. No script
+#: or style in the page itself, no frame, no other site; and scripts insert HTML only through one named
+#: policy (static/portal.js).
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -52,10 +52,10 @@ CONTENT_SECURITY_POLICY = "; ".join(
     )
 )
 
-#: What is shown of a link's address.
+#: Characters of a link's address that are shown.
 _MAX_ADDRESS_CHARS = 60
 
-#: Of every page. The referrer stays within the site: without any, a form's Origin would be "null".
+#: Headers of every page. The referrer stays within the site: without any, a form's Origin would be "null".
 HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -75,8 +75,9 @@ def page(
     status: int = 200,
     **facts: Any,
 ) -> HTMLResponse:
-    """A page, or a part of one. Where ``facts`` has what was ``read`` of the record, the page says so, and
-    listens to what comes behind it."""
+    """Return a page, or a part of one. If ``facts`` has a ``read``, the page says how far the audit
+    trail was read, and listens to later events.
+    """
     read: Read | None = facts.get("read")
     content = render(
         template,
@@ -90,13 +91,13 @@ def page(
 
 
 def render(template: str, **facts: Any) -> str:
-    """The text of a template."""
+    """Return the text of a template."""
     return _environment().get_template(template).render(prefix=PREFIX, **facts)
 
 
 @cache
 def _environment() -> Environment:
-    found = Environment(
+    environment = Environment(
         loader=PackageLoader("fallback_tier.portal"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -104,7 +105,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {
+    environment.filters |= {
         "day": day,
         "clock": clock,
         "usd": usd,
@@ -115,11 +116,13 @@ def _environment() -> Environment:
         "address": address,
         "code": code,
     }
-    return found
+    return environment
 
 
 def _safe(value: object) -> object:
-    """Control, bidi and zero-width characters are spelled out; what we made ourselves stays."""
+    """Return text with control, bidi and zero-width characters spelled out; our own markup is not
+    changed.
+    """
     if value is None:
         return ""
     if isinstance(value, Markup) or not isinstance(value, str):
@@ -128,12 +131,12 @@ def _safe(value: object) -> object:
 
 
 def day(text: str) -> str:
-    """A time of the record, to the minute: ``2026-11-25 19:40 UTC``."""
+    """Return a time of the audit trail, to the minute: ``2026-11-25 19:40 UTC``."""
     return _time(text, "%Y-%m-%d %H:%M UTC")
 
 
 def clock(text: str) -> str:
-    """… to the second, without its day."""
+    """Return a time of the audit trail, to the second, without its day."""
     return _time(text, "%H:%M:%S")
 
 
@@ -145,67 +148,69 @@ def _time(text: str, form: str) -> str:
 
 
 def words(code: str) -> str:
-    """A code of the vocabulary as it is read: ``tests_failed`` → ``tests failed``."""
+    """Return a code of the vocabulary for reading: ``tests_failed`` → ``tests failed``."""
     return str(code).replace("_", " ")
 
 
 def code(text: str) -> Markup:
-    """Return text with what is between backticks, a command or a name, as code; all of it is data."""
+    """Return text whose parts between backticks, commands or names, are marked as code; all of it is
+    data.
+    """
     parts = [Markup.escape(_safe(part)) for part in text.split("`")]
-    if len(parts) % 2 == 0:  # one of them has no other
+    if len(parts) % 2 == 0:  # a backtick is unmatched
         return Markup.escape(_safe(text))
     form = Markup("<code>{}</code>")
     return Markup().join(form.format(p) if at % 2 else p for at, p in enumerate(parts))
 
 
 def address(url: str) -> str:
-    """An http(s) address as a person reads it: its host first, bounded."""
+    """Return an http(s) address for reading: its host first, bounded."""
     text = url.partition("://")[2]
     return text if len(text) <= _MAX_ADDRESS_CHARS else f"{text[:_MAX_ADDRESS_CHARS]}…"
 
 
 def plural(number: int, one: str, many: str = "") -> str:
-    """``1 attempt``, ``4 attempts``."""
+    """Return a number with its noun: ``1 attempt``, ``4 attempts``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 SIGN_IN = f"{PREFIX}/sign-in"
 
-#: An address that a sign-in leads back to is one of ours, and this long at most.
+#: Longest address that a sign-in leads back to, which is one of ours.
 _MAX_NEXT = 500
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class PageRoute(APIRoute):
-    """A route whose errors are pages: what is wrong, and the next step."""
+    """A route whose errors are pages with the problem and the next step."""
 
     def get_route_handler(self) -> Handler:
-        """As fastapi has it."""
-        inner: Handler = super().get_route_handler()
+        """Return fastapi's handler with errors as pages."""
+        handler: Handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
             try:
-                return await inner(request)
+                return await handler(request)
             except NotSignedInError:
                 return to_sign_in(request)
             except (FallbackError, AuditError) as error:
-                reported = (status_of(error), error.problem, error.next_step)
-                return await anyio.to_thread.run_sync(problem_page, request, *reported)
+                arguments = (status_of(error), error.problem, error.next_step)
+                return await anyio.to_thread.run_sync(problem_page, request, *arguments)
             except RequestValidationError as error:
                 first = error.errors()[0]
                 where = str(first["loc"][-1])
                 message = f"{where.capitalize()}: {first['msg']}."
-                reported = (422, message, "Go back and correct it.")
-                return await anyio.to_thread.run_sync(problem_page, request, *reported)
+                arguments = (422, message, "Go back and correct it.")
+                return await anyio.to_thread.run_sync(problem_page, request, *arguments)
             except HTTPException as error:
-                reported = (error.status_code, str(error.detail), "Go back.")
-                return await anyio.to_thread.run_sync(problem_page, request, *reported)
+                arguments = (error.status_code, str(error.detail), "Go back.")
+                return await anyio.to_thread.run_sync(problem_page, request, *arguments)
 
         return handle
 
 
-#: What a page of an error is headed with; every other status is the first.
+#: Headings of error pages by status; other statuses have the first.
 _HEADINGS = {
     400: "That did not work",
     403: "Not allowed",
@@ -220,59 +225,60 @@ _HEADINGS = {
 
 def problem_page(request: Request, status: int, problem: str, next_step: str) -> Response:
     """Return an error as a page. Only a signed-in person reads the location of the audit trail."""
-    found = sessions_of(request).signed_in(request)
+    signed_in = sessions_of(request).signed_in(request)
     record = request.app.state.service.record
     return page(
         "problem.html",
         request,
-        found,
+        signed_in,
         status=status,
         heading=_HEADINGS.get(status, _HEADINGS[400]),
         problem=problem,
-        next_step=next_step if found is None else record.completed(next_step),
+        next_step=next_step if signed_in is None else record.completed(next_step),
     )
 
 
 def to_sign_in(request: Request) -> Response:
-    """Lead to the sign-in page, and from there back to this one if it can be requested again."""
-    if request.headers.get("hx-request"):  # a part of a page can't be led anywhere: the whole is
+    """Redirect to the sign-in page, and from there back to this one if it can be requested again."""
+    if request.headers.get("hx-request"):  # a part of a page can't be redirected: the whole page is
         return Response(status_code=204, headers={"HX-Refresh": "true"})
     back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    asked = f"?next={quote(back, safe='/')}" if request.method == "GET" else ""
-    return RedirectResponse(SIGN_IN + asked, 303)
+    query = f"?next={quote(back, safe='/')}" if request.method == "GET" else ""
+    return RedirectResponse(SIGN_IN + query, 303)
 
 
 def way_back(text: str) -> str:
-    """Return ``text`` if it is the address of a page of ours, else that of the first page."""
+    """Return ``text`` if it is the address of one of our pages, otherwise that of the first page."""
     parts = urlsplit(text)
-    ours = not parts.scheme and not parts.netloc and parts.path.startswith(PREFIX + "/")
-    plain = text.isascii() and text.isprintable() and not {" ", "\\"} & {*text}
-    plain = plain and len(text) <= _MAX_NEXT
-    return text if ours and plain else f"{PREFIX}/"
+    is_ours = not parts.scheme and not parts.netloc and parts.path.startswith(PREFIX + "/")
+    is_plain = text.isascii() and text.isprintable() and not {" ", "\\"} & {*text}
+    is_plain = is_plain and len(text) <= _MAX_NEXT
+    return text if is_ours and is_plain else f"{PREFIX}/"
 
 
 def sessions_of(request: Request) -> Sessions:
-    """Those of the service that answers."""
-    found: Sessions = request.app.state.sessions
-    return found
+    """Return the sessions of the service that answers."""
+    sessions: Sessions = request.app.state.sessions
+    return sessions
 
 
 def may(role: Role) -> Callable[..., SignedIn]:
-    """A dependency, run in a thread: who has signed in and has this role. Raises NotSignedInError,
-    NotAllowedError, TooManyError."""
+    """Return a dependency, run in a thread: the signed-in caller, who has this role. Raises
+    NotSignedInError, NotAllowedError, TooManyError.
+    """
 
     def check(request: Request) -> SignedIn:
         doorman: AccessControl = request.app.state.doorman
         caller = doorman.caller(request, None)
-        found = sessions_of(request).signed_in(request)
-        if found is None:
+        signed_in = sessions_of(request).signed_in(request)
+        if signed_in is None:
             raise NotSignedInError("Nobody has signed in.", next_step=f"Sign in at {SIGN_IN}.")
         if not caller.may(role):
             raise NotAllowedError(
                 f"{caller.name} does not have the role {role}.",
                 next_step=f"It has {', '.join(sorted(caller.roles))}; sign in as somebody who has it.",
             )
-        return found
+        return signed_in
 
     return check
 
@@ -290,11 +296,11 @@ FormToken = Annotated[str, Form(max_length=100)]
 
 
 def _bare_line_ends(text: object) -> object:
-    """A browser counts a line end as one character, and sends two."""
+    """Replace CR LF by LF: a browser counts a line end as one character, and sends two."""
     return text.replace("\r\n", "\n") if isinstance(text, str) else text
 
 
-#: A person's reason, as long as its field takes.
+#: A person's reason, as long as its field permits.
 Because = Annotated[str, BeforeValidator(_bare_line_ends), Form(max_length=2_000)]
 
 Reader = Annotated[SignedIn, Depends(may(Role.READ))]
@@ -312,7 +318,7 @@ async def _sending_decider(
     return signed_in
 
 
-#: The sender of a form of ours. ``AccessControl`` has checked the form's origin, too.
+#: The sender of one of our forms. ``AccessControl`` has checked the form's origin, too.
 SendingReader = Annotated[SignedIn, Depends(_sending_reader)]
 SendingDecider = Annotated[SignedIn, Depends(_sending_decider)]
 
@@ -322,7 +328,7 @@ def _read(request: Request) -> Read:
     return Read(board, board.catch_up())
 
 
-#: The board, read up to now.
+#: The board, up to date.
 TheBoard = Annotated[Read, Depends(_read)]
 
 
@@ -337,11 +343,11 @@ class Visit:
 
     @property
     def may_decide(self) -> bool:
-        """Are the forms there, too?"""
+        """Return whether the page has the forms for decisions."""
         return self.who.caller.may(Role.DECIDE)
 
     def page(self, template: str, *, status: int = 200, **facts: Any) -> Response:
-        """As the function ``page``."""
+        """Return a page, as the function ``page`` does."""
         return page(template, self.request, self.who, status=status, **facts)
 
 

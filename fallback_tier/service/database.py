@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fallback_tier.workers.sqlite_file import SqliteFile
 
-#: Each brings a file from the version before it to its own; the first begins an empty one.
+#: Migrations: each updates a file from the previous version to its own; the first creates the tables.
 _STEPS = (
     """
 CREATE TABLE orders (
@@ -58,7 +58,8 @@ CREATE TABLE people (
   roles TEXT NOT NULL
 ) STRICT;
 """,
-    # Whose attempts a fix's are that the queue does not have; one table of idempotency keys, not two.
+    # Callers who make the attempts of fixes that are not in the queue; one table of idempotency keys, not
+    # two.
     """
 CREATE TABLE claims (fix_id TEXT PRIMARY KEY, owner TEXT NOT NULL) STRICT;
 CREATE TABLE requests (
@@ -75,41 +76,41 @@ INSERT OR IGNORE INTO requests SELECT owner, token, body_sha256, NULL, answer, k
 DROP TABLE tokens;
 DROP TABLE answers;
 """,
-    # What every open session carries; another value ends them all.
+    # The generation that every open session carries; a new value ends them all.
     """
 CREATE TABLE sessions (generation TEXT NOT NULL) STRICT;
 INSERT INTO sessions VALUES (lower(hex(randomblob(16))));
 """,
-    # Who last cancelled and resumed a fix, and when.
+    # The callers who last cancelled and resumed a fix, and when.
     """
 ALTER TABLE orders ADD COLUMN cancelled_by TEXT;
 ALTER TABLE orders ADD COLUMN cancelled_at TEXT;
 ALTER TABLE orders ADD COLUMN resumed_by TEXT;
 ALTER TABLE orders ADD COLUMN resumed_at TEXT;
 """,
-    # Sessions that somebody signed out of, until they would have ended by themselves (seconds, Unix).
+    # Sessions that were signed out of, until they would have expired (seconds, Unix).
     """
 CREATE TABLE ended_sessions (session_sha256 TEXT PRIMARY KEY, until REAL NOT NULL) STRICT;
 CREATE INDEX ended_sessions_by_time ON ended_sessions (until);
 """,
 )
 
-#: Of the tables now; a newer file is not touched.
+#: Version of the tables; a file with a newer one is not touched.
 VERSION = len(_STEPS)
 
 
 class Database(SqliteFile):
-    """The file, opened. Raises StateFolderError where it can't be used. ``close`` it at the end."""
+    """The open file. Raises StateFolderError if it can't be used. ``close`` it at the end."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, _STEPS, "the service")
 
 
 def service_dir(state_dir: Path) -> Path:
-    """Where all that is the service's own stands, below the state folder."""
+    """Return the service's own folder, below the state folder."""
     return state_dir / "service"
 
 
 def service_db(state_dir: Path) -> Path:
-    """Its database."""
+    """Return the path of the service's database."""
     return service_dir(state_dir) / "service.db"

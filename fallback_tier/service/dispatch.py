@@ -1,8 +1,8 @@
-"""The scheduler of the service: one thread, which looks at the queue and at the workers of what runs.
+"""The scheduler of the service: one thread, which watches the queue and the workers of running fixes.
 
-The queue is the truth; what is in memory is lost with the process without harm. Workers are the engine's
-(``fleet.local``), the same as those of a campaign: each tells by its lock whether it is alive, and by its
-status how it ended, so that the next service writes that down.
+The queue is authoritative; what is in memory may be lost with the process. Workers are the engine's
+(``fleet.local``), the same as a campaign's: a worker's lock shows whether it is alive, and its status how
+it ended, so that the next service can record that.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ from fallback_tier.service.refusals import NotFoundError
 from fallback_tier.service.settings import Secrets, ServiceSettings, configuration, record_settings
 from fallback_tier.workers.problem import problem_of
 
-#: Between two looks at queue and workers. A submission wakes the thread at once.
+#: Time between two looks at queue and workers. A submission wakes the thread at once.
 _TICK_S = 0.25
 
 
 class Dispatcher:
-    """Takes from the queue what the limits allow. ``start`` it, and ``stop`` it at the end."""
+    """Starts queued fixes as the limits allow. ``start`` it, and ``stop`` it at the end."""
 
     def __init__(
         self,
@@ -58,21 +58,21 @@ class Dispatcher:
         self.failure: Exception | None = None
 
     def start(self) -> None:
-        """Take up what the last service left, then begin."""
+        """Settle what the last service left, then begin."""
         self._engine.forget_unless(self._queue.is_running)
         self._take_up()
         self._thread.start()
 
     def wake(self) -> None:
-        """Something was submitted, or is to be cancelled."""
+        """Look at the queue now: a fix was submitted, or is to be cancelled."""
         self._wake.set()
 
     def found(self) -> Finding:
-        """For readiness: does it do its work?"""
+        """Return for readiness whether it works."""
         if self.failure is not None:
-            why = self.failure.problem if isinstance(self.failure, FallbackError) else "a defect"
+            reason = self.failure.problem if isinstance(self.failure, FallbackError) else "a defect"
             return failed(
-                f"Fixes wait: the queue can't be worked on ({type(self.failure).__name__}: {why}).",
+                f"Fixes wait: the queue can't be worked on ({type(self.failure).__name__}: {reason}).",
                 "It is tried again by itself; repair what is named, or start the service again.",
                 kind="queue_failed",
             )
@@ -85,11 +85,11 @@ class Dispatcher:
         return ok("The queue is looked at.")
 
     def has_room_on_disk(self) -> bool:
-        """As much is free as a fix needs."""
+        """Return whether as much disk space is free as a fix needs."""
         return self._free_bytes(self._state_dir) >= self._settings.limits.min_free_bytes
 
     def stop(self) -> None:
-        """End all workers in good order; what they had waits for the next start. Idempotent."""
+        """End all workers in good order; their fixes wait for the next start. Idempotent."""
         self._stopping.set()
         self._wake.set()
         if self._thread.is_alive():
@@ -100,7 +100,7 @@ class Dispatcher:
             try:
                 self._look()
                 self.failure = None
-            except Exception as error:  # noqa: BLE001 (a full disk passes; readiness tells of it)
+            except Exception as error:  # noqa: BLE001 (a full disk is temporary; readiness reports it)
                 self.failure = error
             self._wake.wait(_TICK_S)
             self._wake.clear()
@@ -110,21 +110,22 @@ class Dispatcher:
         self._take_up()
         space = self._settings.limits.concurrent_fixes - len(self._queue.running())
         while space > 0 and not self._stopping.is_set() and self.has_room_on_disk():
-            taken = self._queue.take_next()
-            if taken is None:
+            order = self._queue.take_next()
+            if order is None:
                 break
-            space -= self._start(taken)
+            space -= self._start(order)
 
     def _start(self, order: Order) -> bool:
-        """Return whether it runs. A process that is about to end may still have its lock: then this take
-        does not count."""
+        """Return whether the fix runs. A process that is about to end may still hold its lock: then
+        this take does not count.
+        """
         try:
             if self._engine.state(order.fix_id).phase is Phase.ACTIVE:
                 return self._queue.not_taken(order.fix_id)
             self._engine.submit(self._ordered(order))
         except NotFoundError as error:
             return not self._queue.fail(order.fix_id, problem_of(error))
-        except FallbackError:  # the disk is full, most often: not the fix's fault
+        except FallbackError:  # usually a full disk: not the fix's fault
             self._queue.queue_again(order.fix_id, order.takes - 1)
             raise
         finally:
@@ -132,7 +133,9 @@ class Dispatcher:
         return True
 
     def _ordered(self, order: Order) -> FixOrder:
-        """As its repository and the service are configured now. Raises NotFoundError."""
+        """Return the engine's order, by the current settings of repository and service. Raises
+        NotFoundError.
+        """
         repository = self._settings.repositories.get(order.repository)
         if repository is None:
             raise NotFoundError(
@@ -157,59 +160,64 @@ class Dispatcher:
     # --- Ending -----------------------------------------------------------------------------------
 
     def _take_up(self) -> None:
-        """What runs, whoever started its worker: is it to be cancelled, and has it ended?"""
+        """Look at all running fixes, whichever process started their workers: cancel them or record
+        their ends.
+        """
         for line in self._queue.running():
             self._look_at(line)
 
     def _look_at(self, line: OrderLine) -> None:
-        """Write down what its worker says, if that has gone; one that died leaves its fix to another."""
+        """Record the status of a worker that is gone; if it died without one, its fix may get another
+        worker.
+        """
         fix_id, queue = line.fix_id, self._queue
-        found = self._engine.state(fix_id)
-        status = self._engine.status(
-            fix_id
-        )  # read second: a worker that has gone says nothing more
+        state = self._engine.state(fix_id)
+        # Read second: a worker that is gone writes nothing more.
+        status = self._engine.status(fix_id)
         if line.base_commit is None and status.base_commit is not None:
             queue.begin_at(fix_id, status.base_commit)
             self._on_change()
-        if found.phase is Phase.ACTIVE:
+        if state.phase is Phase.ACTIVE:
             if line.cancelling:
                 self._engine.cancel(fix_id)
             return
-        document = self._engine.document(fix_id) if found.phase is Phase.ENDED else None
+        document = self._engine.document(fix_id) if state.phase is Phase.ENDED else None
         if document is not None and status.outcome is not None:
             queue.end(fix_id, status.outcome, document)
         else:
-            self._settle(line, found)
+            self._settle(line, state)
         self._engine.forget(fix_id)
         self._on_change()
 
-    def _settle(self, line: OrderLine, found: EngineState) -> None:
-        becomes, takes, why = settle(
-            found,
+    def _settle(self, line: OrderLine, state: EngineState) -> None:
+        becomes, takes, problem = settle(
+            state,
             line.takes,
             cancelling=line.cancelling,
             leaving=self._stopping.is_set(),
             retries=False,
             resume=self._place.resume,
         )
-        if becomes is Becomes.FAILED and why is not None:
-            self._queue.fail(line.fix_id, why)
-        elif not self._queue.cancelled_if_wanted(line.fix_id):  # maybe since the line was read
+        if becomes is Becomes.FAILED and problem is not None:
+            self._queue.fail(line.fix_id, problem)
+        elif not self._queue.cancelled_if_wanted(line.fix_id):  # requested after the line was read?
             self._queue.queue_again(line.fix_id, takes)
 
     def _end_all(self) -> None:
-        """Own workers end in good order, and what they had waits for the next service, or has ended. A full
-        disk keeps that from being written: the next service finds it by their locks and words."""
-        own = self._engine.own
+        """End own workers in good order; their fixes have ended, or wait for the next service.
+
+        If a full disk prevents recording that, the next service finds it by their locks and statuses.
+        """
+        own_fixes = self._engine.own
         with contextlib.suppress(FallbackError):
             self._engine.close()
             for line in self._queue.running():
-                if line.fix_id in own:
+                if line.fix_id in own_fixes:
                     self._look_at(line)
 
 
 def worker_place(settings: ServiceSettings, state_dir: Path, secrets: Secrets) -> Place:
-    """Where the service's workers are."""
+    """Return the place of the service's workers."""
     return Place(
         state_dir=state_dir,
         record=record_settings(settings, secrets),

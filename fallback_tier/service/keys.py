@@ -1,7 +1,7 @@
-"""API keys: made at random, kept as SHA-256, compared in constant time (ADR-0081).
+"""API keys: generated at random, stored as SHA-256, compared in constant time (ADR-0081).
 
-A key is ``ftk_`` and 256 random bits, so that a plain hash is enough: nobody can try them out. What is
-kept can't be turned back; a key is shown once, when it is made.
+A key is ``ftk_`` and 256 random bits, too many to guess, so a plain hash is enough. The hash can't be
+reversed; a key is shown once, when it is generated.
 """
 
 import hashlib
@@ -18,16 +18,16 @@ from fallback_tier.service.database import Database
 from fallback_tier.service.refusals import NotFoundError
 from fallback_tier.service.roles import Caller, Role
 
-#: What a key begins with, so that scanners of secrets can know one.
+#: Prefix of every key, so that secret scanners recognise it.
 PREFIX = "ftk_"
 
-#: 256 bits.
+#: Random bytes of a key (256 bits).
 KEY_BYTES = 32
 
-#: How long the old key of a rotation still works, so that its users can be told (24 h).
+#: How long the old key of a rotation still works, so that its users can be informed (24 h).
 OVERLAP = timedelta(hours=24)
 
-#: A name stands in records and lists.
+#: Longest name of a key: it appears in the audit trail and in lists.
 MAX_NAME_CHARS = 100
 
 
@@ -42,19 +42,19 @@ class KeyRecord(Frozen):
     revoked_at: datetime | None = None
 
     def valid(self, now: datetime) -> bool:
-        """Opens the door at this time."""
+        """Return whether the key is valid at this time."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
 class NewKey(NamedTuple):
-    """``secret`` is shown now, or never."""
+    """A new key. ``secret`` is shown now, or never."""
 
     record: KeyRecord
     secret: str
 
 
 def utc_now() -> datetime:
-    """The clock of keys."""
+    """Return the current time, in UTC."""
     return datetime.now(UTC)
 
 
@@ -66,8 +66,9 @@ class KeyStore:
         self._clock = clock
 
     def new(self, name: str, roles: Collection[Role], lasts: timedelta | None = None) -> NewKey:
-        """Make a key. Raises ConfigurationError: no role, no name, or some key has or had this name, which
-        the record can't tell from a new one's."""
+        """Generate a key. Raises ConfigurationError if it has no role or no valid name, or if a key has
+        or had this name, since the audit trail could not tell the two apart.
+        """
         name = _checked_name(name)
         if not roles:
             raise ConfigurationError(
@@ -86,24 +87,24 @@ class KeyStore:
             return _made(db, name, roles, now, None if lasts is None else now + lasts)
 
     def rotate(self, key_id: str, overlap: timedelta = OVERLAP) -> NewKey:
-        """A new key of the same name, roles and length of life; the old one ends after ``overlap``, or has
-        expired before.
+        """Return a new key with the same name, roles and lifetime; the old one ends after ``overlap``,
+        unless it expires earlier.
 
-        Raises NotFoundError: no such key, or it was revoked.
+        Raises NotFoundError if there is no such key, or it was revoked.
         """
         now = self._clock()
         with self._database.writing() as db:
             old = _not_revoked(db, key_id)
-            lasts = None if old.expires_at is None else old.expires_at - old.made_at
+            lifetime = None if old.expires_at is None else old.expires_at - old.made_at
             ends = now + overlap if old.expires_at is None else min(now + overlap, old.expires_at)
             db.execute(
                 "UPDATE keys SET expires_at = ? WHERE key_id = ?", (ends.isoformat(), old.key_id)
             )
-            expires = None if lasts is None else now + lasts
+            expires = None if lifetime is None else now + lifetime
             return _made(db, old.name, old.roles, now, expires)
 
     def revoke(self, key_id: str) -> KeyRecord:
-        """End a key now. Raises NotFoundError."""
+        """Revoke a key from now on. Raises NotFoundError."""
         now = self._clock()
         with self._database.writing() as db:
             key = _not_revoked(db, key_id)
@@ -111,20 +112,20 @@ class KeyStore:
         return key.model_copy(update={"revoked_at": now})
 
     def all(self) -> tuple[KeyRecord, ...]:
-        """Every key that there was, the oldest first."""
+        """Return every key that ever was, the oldest first."""
         with self._database.reading() as db:
             return _all(db)
 
     def caller(self, secret: str) -> Caller | None:
-        """Who presents this key; None: nobody who may come in now.
+        """Return the caller who presents this key, or None if it is not valid now.
 
-        The row is found by the hash of what was presented, so that neither time nor anything else tells
-        how near a guess was; the hashes are compared once more in constant time.
+        The row is looked up by the hash of what was presented, so that neither timing nor anything else
+        reveals how close a guess was; the hashes are compared once more in constant time.
         """
         return self.caller_of(digest_of(secret))
 
     def caller_of(self, digest: str) -> Caller | None:
-        """The same, for a key that was presented before: of it only the digest is remembered."""
+        """Return the caller by the digest of a key, for a session, which stores only that."""
         with self._database.reading() as db:
             row = db.execute("SELECT * FROM keys WHERE sha256 = ?", (digest,)).fetchone()
         if row is None or not hmac.compare_digest(row["sha256"], digest):
@@ -143,7 +144,7 @@ def _made(
     expires: datetime | None,
 ) -> NewKey:
     secret = PREFIX + secrets.token_urlsafe(KEY_BYTES)
-    kept = KeyRecord(
+    record = KeyRecord(
         key_id=f"key-{secrets.token_hex(4)}",
         name=name,
         roles=tuple(role for role in Role if role in roles),
@@ -153,19 +154,19 @@ def _made(
     db.execute(
         "INSERT INTO keys (key_id, name, sha256, roles, made_at, expires_at) VALUES (?,?,?,?,?,?)",
         (
-            kept.key_id,
+            record.key_id,
             name,
             digest_of(secret),
-            " ".join(kept.roles),
+            " ".join(record.roles),
             now.isoformat(),
             None if expires is None else expires.isoformat(),
         ),
     )
-    return NewKey(kept, secret)
+    return NewKey(record, secret)
 
 
 def digest_of(secret: str) -> str:
-    """What is kept of a secret: SHA-256, in hex."""
+    """Return the stored form of a secret: SHA-256, in hex."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 

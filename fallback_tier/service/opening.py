@@ -1,4 +1,4 @@
-"""The one place where the service's parts meet."""
+"""Assembly of the service from its parts."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,7 +26,7 @@ from fallback_tier.workers.checkouts import Checkouts
 
 @dataclass(frozen=True)
 class Service:
-    """What the service does, whoever asks: routes, pages, tests."""
+    """The parts of the service, for routes, pages and tests alike."""
 
     settings: ServiceSettings
     state_dir: Path
@@ -47,7 +47,7 @@ class Service:
 
 @contextmanager
 def open_service(settings: ServiceSettings, state_dir: Path, secrets: Secrets) -> Iterator[Service]:
-    """All parts, closed at the end. The dispatcher is not started.
+    """Open all parts, and close them at the end. The dispatcher is not started.
 
     Raises StateFolderError, AuditStoreError, KeyringError, ConfigurationError.
     """
@@ -58,7 +58,7 @@ def open_service(settings: ServiceSettings, state_dir: Path, secrets: Secrets) -
         record = TrailAndEvidence(state_dir, record_settings(settings, secrets))
         record.make()
         with writing_below(state_dir):
-            remove_tree(exports_dir(state_dir))  # what an earlier version may have left there
+            remove_tree(exports_dir(state_dir))  # an earlier version may have left files there
         stack.callback(record.close)
         queue = OrderQueue(database, max_queued=settings.limits.queued_fixes)
         dispatcher = Dispatcher(queue, settings, state_dir, secrets)

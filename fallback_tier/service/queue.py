@@ -1,9 +1,9 @@
 """The durable, bounded queue of submitted fixes, with its idempotency keys (ADR-0080).
 
 A submission is durable before it is acknowledged. Each change of state is one transaction that names the
-state it comes from: a late caller changes nothing, and is told so. The same idempotency key with another
-request is a conflict; with the same request it is answered as before, by the fix that it submitted or with
-the answer that it had. What is being answered has neither yet.
+state it comes from: a late caller changes nothing, and gets False. The same idempotency key with another
+request is a conflict. With the same request it returns the fix that it submitted, or the response that it
+had; while a request is being processed, it has neither.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ class OrderState(StrEnum):
 
     @property
     def is_over(self) -> bool:
-        """No worker has it, and none is to have it."""
+        """Return whether no worker has it or will have it."""
         return self not in (OrderState.QUEUED, OrderState.RUNNING)
 
 
@@ -48,7 +48,7 @@ class Submission(Frozen):
     ``whose_code`` and ``offline``: as ``fallback-tier fix`` has them.
     """
 
-    # Built at once: FastAPI hushes what pydantic says of its own fields only while it reads a route.
+    # Built at once: FastAPI silences pydantic's warnings about its fields only while it reads a route.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=False)
 
     repository: RepositoryName
@@ -84,14 +84,16 @@ class OrderLine(Frozen):
 
 
 class Order(OrderLine):
-    """The whole. ``ended``: the document that ``fallback-tier fix --json`` prints, its patch in it."""
+    """A submitted fix with its submission. ``ended``: the document that ``fallback-tier fix --json``
+    prints, including its patch.
+    """
 
     submission: Submission
     ended: dict[str, JsonValue] | None = None
 
 
 class NewOrder(Frozen):
-    """A new submission, before the queue has it."""
+    """A new submission, before it is in the queue."""
 
     fix_id: str
     submission: Submission
@@ -99,35 +101,36 @@ class NewOrder(Frozen):
     by: str
 
 
-#: A token is good for as long as a client may reasonably try again (48 h).
+#: Lifetime of a token: as long as a client may reasonably retry (48 h).
 TOKEN_SECONDS = 48 * 3_600.0
 
 
 class Token(NamedTuple):
-    """An ``Idempotency-Key``, and the digest of what came with it."""
+    """An ``Idempotency-Key``, and the digest of the request that it came with."""
 
     text: str
     body_sha256: str
 
     @classmethod
     def of(cls, text: str, what: str, body: BaseModel) -> "Token":
-        """Two requests are the same where they ask the same (``what``) with the same values, however
-        they are spelled."""
-        message = json.dumps([what, body.model_dump(mode="json")], sort_keys=True)
-        return cls(text, hashlib.sha256(message.encode()).hexdigest())
+        """Return the token of a request. Two requests are the same if they request the same operation
+        (``what``) with the same values, in any JSON spelling.
+        """
+        request = json.dumps([what, body.model_dump(mode="json")], sort_keys=True)
+        return cls(text, hashlib.sha256(request.encode()).hexdigest())
 
 
 class Known(NamedTuple):
-    """What a token has led to: a submitted fix, an answer, or neither yet."""
+    """The result of a token's request: a submitted fix, a response, or neither yet."""
 
     fix_id: str | None
     answer: str | None
 
 
 def known(db: Connection, owner: str, token: Token, now: float) -> Known | None:
-    """What this request has led to; None: it is new. ``now``: seconds since the epoch.
+    """Return the result of this request, or None if it is new. ``now``: seconds since the epoch.
 
-    Raises ConflictError: the token came with another request.
+    Raises ConflictError if the token came with another request.
     """
     db.execute("DELETE FROM requests WHERE kept_until < ?", (now,))
     row = db.execute(
@@ -148,23 +151,23 @@ def known(db: Connection, owner: str, token: Token, now: float) -> Known | None:
 def remember(
     db: Connection, owner: str, token: Token, now: float, fix_id: str | None = None
 ) -> None:
-    """From here on the request is known. Without ``fix_id`` it is being answered."""
-    facts = (owner, token.text, token.body_sha256, fix_id, now + TOKEN_SECONDS)
+    """Store a request. Without ``fix_id`` it is being processed."""
+    values = (owner, token.text, token.body_sha256, fix_id, now + TOKEN_SECONDS)
     db.execute(
         "INSERT INTO requests (owner, token, body_sha256, fix_id, kept_until) VALUES (?,?,?,?,?)",
-        facts,
+        values,
     )
 
 
 def answered(db: Connection, owner: str, token: Token, answer: str) -> None:
-    """``answer``: JSON, given again from here on."""
+    """Store a request's response (JSON), which is returned again from now on."""
     db.execute(
         "UPDATE requests SET answer = ? WHERE owner = ? AND token = ?", (answer, owner, token.text)
     )
 
 
 def forget(db: Connection, owner: str, token: Token) -> None:
-    """It came to nothing, and may be tried again; what has an answer keeps it."""
+    """Forget a request that failed, so that it can be retried; one with a fix or a response is kept."""
     db.execute(
         "DELETE FROM requests WHERE owner = ? AND token = ? AND fix_id IS NULL AND answer IS NULL",
         (owner, token.text),
@@ -172,21 +175,21 @@ def forget(db: Connection, owner: str, token: Token) -> None:
 
 
 def forget_unanswered(db: Connection) -> None:
-    """Whoever asked these was cut off with the service that answered them."""
+    """Forget the requests that were being processed when the service ended."""
     db.execute("DELETE FROM requests WHERE fix_id IS NULL AND answer IS NULL")
 
 
-#: Fixes that may wait: with two workers and a minute each, eight hours of work.
+#: Upper bound of waiting fixes: with two workers and a minute each, eight hours of work.
 MAX_QUEUED = 1_000
 
 
-#: The columns that hold JSON, and those of a line.
+#: The columns that hold JSON, and the columns of a line.
 _JSON = {"submission", "ended", "problem"}
 _LINE = ", ".join(OrderLine.model_fields)
 
 
 class Taken(NamedTuple):
-    """``cached``: this very request was taken before."""
+    """A submission that was accepted. ``cached``: the same request was accepted before."""
 
     order: Order
     cached: bool
@@ -194,23 +197,23 @@ class Taken(NamedTuple):
 
 @dataclass(frozen=True)
 class OrderQueue:
-    """Submitted fixes, all that there were."""
+    """All fixes that were ever submitted."""
 
     database: Database
     _: KW_ONLY
     max_queued: int = MAX_QUEUED
     clock: Callable[[], float] = time.time
 
-    def submit(self, asked: NewOrder, token: Token | None = None) -> Taken:
-        """Take a submission; when this returns it is durable.
+    def submit(self, order: NewOrder, token: Token | None = None) -> Taken:
+        """Add a submission; it is durable when this returns.
 
-        Raises ConflictError: this token came with another body; BusyError: the queue is full.
+        Raises ConflictError if the token came with another body, BusyError if the queue is full.
         """
         with self.database.writing() as db:
             now = self.clock()
-            if token is not None and (before := known(db, asked.by, token, now)) is not None:
-                assert before.fix_id is not None  # noqa: S101 (the token's digest is of a submission)
-                return Taken(_one(db, before.fix_id), cached=True)
+            if token is not None and (known_request := known(db, order.by, token, now)) is not None:
+                assert known_request.fix_id is not None  # noqa: S101 (the token's digest is of a submission)
+                return Taken(_one(db, known_request.fix_id), cached=True)
             (waiting,) = db.execute(
                 "SELECT count(*) FROM orders WHERE state = ?", (OrderState.QUEUED,)
             ).fetchone()
@@ -224,21 +227,21 @@ class OrderQueue:
                 "INSERT INTO orders (fix_id, state, repository, advisory_id, submission, submitted_by,"
                 " submitted_at) VALUES (?,?,?,?,?,?,?)",
                 (
-                    asked.fix_id,
+                    order.fix_id,
                     OrderState.QUEUED,
-                    asked.submission.repository,
-                    asked.advisory_id,
-                    asked.submission.model_dump_json(),
-                    asked.by,
+                    order.submission.repository,
+                    order.advisory_id,
+                    order.submission.model_dump_json(),
+                    order.by,
                     self._now(),
                 ),
             )
             if token is not None:
-                remember(db, asked.by, token, now, asked.fix_id)
-            return Taken(_one(db, asked.fix_id), cached=False)
+                remember(db, order.by, token, now, order.fix_id)
+            return Taken(_one(db, order.fix_id), cached=False)
 
     def get(self, fix_id: str) -> Order:
-        """Raises NotFoundError."""
+        """Return a fix. Raises NotFoundError."""
         with self.database.reading() as db:
             return _one(db, fix_id)
 
@@ -250,25 +253,25 @@ class OrderQueue:
         state: OrderState | None = None,
         repository: str | None = None,
     ) -> tuple[OrderLine, ...]:
-        """The newest first, before number ``before``."""
-        wanted = {"number < ?": before, "state = ?": state, "repository = ?": repository}
-        given = {text: value for text, value in wanted.items() if value is not None}
-        where = " AND ".join(given) or "1"
+        """Return submitted fixes, the newest first, before number ``before``."""
+        filters = {"number < ?": before, "state = ?": state, "repository = ?": repository}
+        values_by_condition = {text: value for text, value in filters.items() if value is not None}
+        where = " AND ".join(values_by_condition) or "1"
         with self.database.reading() as db:
             rows = db.execute(
                 f"SELECT {_LINE} FROM orders WHERE {where} ORDER BY number DESC LIMIT ?",  # noqa: S608 (ours)
-                (*given.values(), limit),
+                (*values_by_condition.values(), limit),
             ).fetchall()
         return tuple(_line(row) for row in rows)
 
     def counts(self) -> dict[OrderState, int]:
-        """How many stand where."""
+        """Return the number of fixes by state."""
         with self.database.reading() as db:
             rows = db.execute("SELECT state, count(*) FROM orders GROUP BY state").fetchall()
         return dict.fromkeys(OrderState, 0) | {OrderState(state): count for state, count in rows}
 
     def running(self) -> tuple[OrderLine, ...]:
-        """Those that a worker has, or had when the service died."""
+        """Return the fixes that a worker has, or had when the service died."""
         with self.database.reading() as db:
             rows = db.execute(
                 f"SELECT {_LINE} FROM orders WHERE state = ? ORDER BY number",  # noqa: S608 (ours)
@@ -277,13 +280,13 @@ class OrderQueue:
         return tuple(_line(row) for row in rows)
 
     def is_running(self, fix_id: str) -> bool:
-        """Return whether a worker has it, or had it when the service died."""
+        """Return whether a worker has this fix, or had it when the service died."""
         with self.database.reading() as db:
-            found = db.execute("SELECT state FROM orders WHERE fix_id = ?", (fix_id,)).fetchone()
-        return found is not None and found["state"] == OrderState.RUNNING
+            row = db.execute("SELECT state FROM orders WHERE fix_id = ?", (fix_id,)).fetchone()
+        return row is not None and row["state"] == OrderState.RUNNING
 
     def take_next(self) -> Order | None:
-        """The oldest that waits becomes one that runs; None: none waits."""
+        """Mark the oldest waiting fix as running and return it, or None if no fix waits."""
         with self.database.writing() as db:
             row = db.execute(
                 "UPDATE orders SET state = ?, started_at = ?, takes = takes + 1 WHERE number ="
@@ -293,31 +296,31 @@ class OrderQueue:
         return None if row is None else _order(row)
 
     def begin_at(self, fix_id: str, base_commit: str) -> None:
-        """Which commit it is about: decided once, so that it is resumed there."""
+        """Set the base commit, which is decided once, so that a resumed fix has the same one."""
         self._changed(
             "base_commit = ? WHERE fix_id = ? AND base_commit IS NULL", base_commit, fix_id
         )
 
     def end(self, fix_id: str, outcome: str, document: str) -> bool:
-        """A worker has come to the end. ``document``: JSON. False: it does not run any more."""
+        """Record the end of a fix. ``document``: JSON. Return False if it does not run any more."""
         return self._over(fix_id, OrderState.ENDED, outcome, document, None)
 
     def fail(self, fix_id: str, problem: Problem) -> bool:
-        """A worker gave up, or died. False: it does not run any more."""
+        """Record that a worker gave up, or died. Return False if the fix does not run any more."""
         return self._over(fix_id, OrderState.FAILED, None, None, problem.model_dump_json())
 
-    def _over(self, fix_id: str, state: OrderState, *came: str | None) -> bool:
-        """``came``: outcome, document and problem."""
+    def _over(self, fix_id: str, state: OrderState, *results: str | None) -> bool:
+        """Record an end. ``results``: outcome, document and problem."""
         return self._changed(
             "state = ?, ended_at = ?, outcome = ?, ended = ?, problem = ?, cancelling = 0"
             " WHERE fix_id = ? AND state = ?",
-            *(state, self._now, *came, fix_id, OrderState.RUNNING),
+            *(state, self._now, *results, fix_id, OrderState.RUNNING),
         )
 
     def cancel(self, fix_id: str, by: str) -> Order:
-        """One that waits is cancelled; one that runs is to be (``cancelling``).
+        """Cancel a fix that waits, or mark one that runs as to be cancelled (``cancelling``).
 
-        Raises NotFoundError; ConflictError: it is over.
+        Raises NotFoundError; ConflictError if it is over.
         """
         with self.database.writing() as db:
             order = _one(db, fix_id)
@@ -341,26 +344,26 @@ class OrderQueue:
             return _one(db, fix_id)
 
     def cancelled_if_wanted(self, fix_id: str) -> bool:
-        """The worker of this one has gone. True: it was to be cancelled, and is now."""
+        """Mark a fix whose worker is gone as cancelled if that was requested. Return whether it was."""
         return self._changed(
             "state = ?, ended_at = ?, cancelling = 0 WHERE fix_id = ? AND state = ? AND cancelling",
             *(OrderState.CANCELLED, self._now, fix_id, OrderState.RUNNING),
         )
 
     def resume(self, fix_id: str, by: str) -> Order:
-        """Queue again one that is over, to go on by what is on record.
+        """Queue a fix again that is over; it continues from the audit trail.
 
-        Raises NotFoundError; ConflictError: it waits or runs, or has ended with nothing left to do.
+        Raises NotFoundError; ConflictError if it waits or runs, or has ended with nothing left to do.
         """
         with self.database.writing() as db:
             order = _one(db, fix_id)
-            goes_on = order.state in (OrderState.FAILED, OrderState.CANCELLED) or (
+            can_resume = order.state in (OrderState.FAILED, OrderState.CANCELLED) or (
                 order.state is OrderState.ENDED and order.outcome == "escalated"
             )
-            if not goes_on:
-                how = order.outcome or order.state
+            if not can_resume:
+                outcome = order.outcome or order.state
                 raise ConflictError(
-                    f"Fix {fix_id} can't be resumed: it is {how}.",
+                    f"Fix {fix_id} can't be resumed: it is {outcome}.",
                     next_step="Only what failed, was cancelled or was escalated goes on.",
                     kind="wrong_state",
                 )
@@ -373,26 +376,30 @@ class OrderQueue:
             return _one(db, fix_id)
 
     def queue_again(self, fix_id: str, takes: int) -> bool:
-        """Its worker has gone, and it waits for another. ``takes``: how many it has had, as far as they
-        count. Return False if it does not run any more."""
+        """Queue a fix again whose worker is gone. ``takes``: how many workers have had it, as far as
+        they count. Return False if it does not run any more.
+        """
         return self._changed(
             "state = ?, takes = ? WHERE fix_id = ? AND state = ?",
             *(OrderState.QUEUED, takes, fix_id, OrderState.RUNNING),
         )
 
     def not_taken(self, fix_id: str) -> bool:
-        """No worker could be started for it, since another process has its lock: this take does not count.
-        Return False if it does not run any more."""
+        """Don't count this take: no worker could be started, since another process holds the fix's
+        lock. Return False if it does not run any more.
+        """
         return self._changed(
             "takes = max(0, takes - 1) WHERE fix_id = ? AND state = ?", fix_id, OrderState.RUNNING
         )
 
     def _changed(self, change: str, *values: str | int | Callable[[], str] | None) -> bool:
-        """In one transaction; it asks for a value that is a function, so a time is when the change was
-        made. False: there is no such fix, or it does not stand where it had to."""
+        """Change a fix in one transaction. Return False if there is no such fix, or it is in another state.
+
+        A value that is a function is called inside the transaction, so that times are those of the change.
+        """
         with self.database.writing() as db:
-            given = [value() if callable(value) else value for value in values]
-            return db.execute(f"UPDATE orders SET {change}", given).rowcount == 1  # noqa: S608 (ours)
+            parameters = [value() if callable(value) else value for value in values]
+            return db.execute(f"UPDATE orders SET {change}", parameters).rowcount == 1  # noqa: S608 (ours)
 
     def _now(self) -> str:
         return datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="milliseconds")

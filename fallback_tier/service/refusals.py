@@ -1,4 +1,4 @@
-"""Why the service does not do what was asked of it. Each has the HTTP status that says so."""
+"""Errors for requests that the service refuses, each with its HTTP status."""
 
 from typing import ClassVar
 
@@ -6,49 +6,49 @@ from fallback_tier.errors import InputError
 
 
 class RequestRefusedError(InputError):
-    """Not done, with the reason. ``status``: of RFC 9110."""
+    """A request that is refused, with the reason. ``status``: of RFC 9110."""
 
     code = "refused"
     status: ClassVar[int] = 400
 
 
 class NotSignedInError(RequestRefusedError):
-    """Nobody knows who asks: no key, or none that is valid now."""
+    """The caller is unknown: no key or session, or none that is valid now."""
 
     code = "not_signed_in"
     status = 401
 
 
 class NotAllowedError(RequestRefusedError):
-    """Who asks is known, and may not do this."""
+    """The caller is known, and may not do this."""
 
     code = "not_allowed"
     status = 403
 
 
 class NotFoundError(RequestRefusedError):
-    """There is nothing of this name, or nothing that the caller may know of."""
+    """There is nothing of this name, or nothing that the caller may see."""
 
     code = "not_found"
     status = 404
 
 
 class ConflictError(RequestRefusedError):
-    """It stands against what is there already."""
+    """The request conflicts with the current state."""
 
     code = "conflict"
     status = 409
 
 
 class NotServedError(RequestRefusedError):
-    """Well formed, and nothing that this service does."""
+    """The request is well-formed, but this service does not support it."""
 
     code = "not_served"
     status = 422
 
 
 class TooManyError(RequestRefusedError):
-    """More requests than this caller may make. ``retry_after_s``: when the next one is taken."""
+    """The caller makes too many requests. ``retry_after_s``: when the next one is accepted."""
 
     code = "too_many"
     status = 429
@@ -59,7 +59,7 @@ class TooManyError(RequestRefusedError):
 
 
 class BusyError(RequestRefusedError):
-    """Nothing can be taken now: the queue is full, the disk is, or the service is ending."""
+    """No work can be accepted now: the queue or the disk is full, or the service is ending."""
 
     code = "busy"
     status = 503

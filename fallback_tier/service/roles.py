@@ -1,4 +1,4 @@
-"""What somebody may do (ADR-0081)."""
+"""Roles, and the callers who have them (ADR-0081)."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -16,9 +16,11 @@ class Role(StrEnum):
 
 
 class Caller(Frozen):
-    """Who asks: an API key by its name (``key:NAME``), a person of this machine (``person:NAME``) or of an
-    issuer's (``oidc:ISSUER#NAME``). ``name`` is what goes on record and what an idempotency token belongs
-    to: a rotated key keeps it."""
+    """The caller of a request: an API key by its name (``key:NAME``), a person of this machine
+    (``person:NAME``) or of an issuer (``oidc:ISSUER#NAME``).
+
+    ``name`` goes on record and identifies the owner of an idempotency token: a rotated key keeps it.
+    """
 
     name: str
     roles: frozenset[Role]
@@ -26,5 +28,5 @@ class Caller(Frozen):
     expires_at: datetime | None = None
 
     def may(self, role: Role) -> bool:
-        """Has the role, or all of them."""
+        """Return whether the caller has this role, or is an admin."""
         return role in self.roles or Role.ADMIN in self.roles

@@ -1,4 +1,4 @@
-"""From settings to a listening server, and to its end in good order."""
+"""The listening server: started by settings, ended in good order."""
 
 import ipaddress
 import signal
@@ -20,7 +20,7 @@ from fallback_tier.service.opening import Service
 from fallback_tier.service.roles import Role
 from fallback_tier.service.settings import Listening
 
-#: Connections that the system holds for us while we are busy.
+#: Connections that the system queues while the service is busy.
 BACKLOG = 512
 
 #: An idle connection is closed after this (seconds).
@@ -28,7 +28,7 @@ KEEP_ALIVE_S = 30
 
 
 def check_listening(listening: Listening) -> None:
-    """Keys go over the wire: elsewhere than on this machine only encrypted. Raises ConfigurationError."""
+    """Check that keys don't go over a network unencrypted. Raises ConfigurationError."""
     if is_loopback(listening.host) or listening.tls_cert or listening.trusted_proxies:
         for name in ("tls_cert", "tls_key"):
             path = getattr(listening, name)
@@ -48,7 +48,7 @@ def check_listening(listening: Listening) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Reached from this machine alone."""
+    """Return whether the host can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -56,7 +56,7 @@ def is_loopback(host: str) -> bool:
 
 
 def first_key(service: Service) -> NewKey | None:
-    """An admin's key where nobody has one: shown once, by whoever calls this."""
+    """Create an admin's key if there is no valid one, or return None. The caller shows it once."""
     keys = service.keys.all()
     if any(Role.ADMIN in key.roles and key.revoked_at is None for key in keys):
         return None
@@ -67,17 +67,19 @@ def first_key(service: Service) -> NewKey | None:
 
 def serve(
     service: Service,
-    reported: Callable[[str], None],
+    announce: Callable[[str], None],
     *,
     observer: Observer | None = None,
     routers: Sequence[APIRouter] = (),
     pages: Pages | None = None,
 ) -> None:
-    """Listen until SIGTERM or SIGINT. ``reported`` hears the address once it can be asked;
-    ``observer``, ``routers`` and ``pages``: as ``create_app`` has them. The observer is started here,
-    behind the app: who looks for validators holds what another thread makes, and that ends its work.
+    """Listen until SIGTERM or SIGINT.
 
-    Raises ConfigurationError, StateFolderError where the address can't be had.
+    ``announce`` is called with the address once it accepts connections; ``observer``, ``routers`` and
+    ``pages``: as in ``create_app``. The observer starts after the app is built: the search for validators
+    holds references to what another thread makes, which would end that thread's work.
+
+    Raises ConfigurationError; StateFolderError if the address is not available.
     """
     listening, limits = service.settings.listen, service.settings.limits
     check_listening(listening)
@@ -87,9 +89,9 @@ def serve(
         observer.start()
     config = uvicorn.Config(
         app,
-        loop="asyncio",  # the one that asks our socket for connections
+        loop="asyncio",  # the loop that accepts connections through our socket
         http=timed_protocol(limits),
-        # Who observes has Python's logging say all in one form; uvicorn's own would be another.
+        # An observer configures Python's logging in one format; uvicorn's would be another.
         log_config=None if observer is not None else LOGGING_CONFIG,
         log_level="warning",
         access_log=False,
@@ -104,16 +106,16 @@ def serve(
         ssl_certfile=listening.tls_cert,
         ssl_keyfile=listening.tls_key,
     )
-    with bound(listening) as place:
-        place.room = room
-        host, port = place.getsockname()[:2]
+    with bound(listening) as listener:
+        listener.room = room
+        host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         scheme = "https" if listening.tls_cert else "http"
-        _Server(config, service, lambda: reported(f"{scheme}://{shown}:{port}")).run([place])
+        _Server(config, service, lambda: announce(f"{scheme}://{shown}:{port}")).run([listener])
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, which ends event streams as soon as it is asked to end."""
+    """A uvicorn server that ends event streams as soon as it is asked to end."""
 
     def __init__(
         self, config: uvicorn.Config, service: Service, started: Callable[[], None]
@@ -129,37 +131,38 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """A signal that asks us to end has been obeyed then: uvicorn would raise it once more, and what
-        stands open here would stay so."""
-        before = {sig: signal.signal(sig, self.handle_exit) for sig in HANDLED_SIGNALS}
+        """Handle the signals as uvicorn does, but don't raise them again at the end: that would leave
+        open what the service has yet to close.
+        """
+        handlers = {sig: signal.signal(sig, self.handle_exit) for sig in HANDLED_SIGNALS}
         try:
             yield
         finally:
-            for sig, handler in before.items():
+            for sig, handler in handlers.items():
                 signal.signal(sig, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Streams end now; requests in hand are answered first."""
+        """End streams now; requests in progress are answered first."""
         self._service.feed.close()
         super().handle_exit(sig, frame)
 
 
 def bound(listening: Listening) -> Door:
-    """A socket at this address, not listening yet; its ``room`` is to be set.
+    """Return a socket at this address, not listening yet; the caller sets its ``room``.
 
-    Raises StateFolderError: it can't be had.
+    Raises StateFolderError if the address is not available.
     """
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
     # Without the protocol's number asyncio sets no TCP_NODELAY, and each answer waits 40 ms for an ACK.
-    place = Door(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = Door(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        place.bind((listening.host, listening.port))
+        listener.bind((listening.host, listening.port))
     except OSError as error:
-        place.close()
+        listener.close()
         raise StateFolderError(
             f"{listening.host}:{listening.port} can't be listened on: {error.strerror}.",
             next_step="End what listens there, or choose another --port.",
             kind="not_listening",
         ) from error
-    return place
+    return listener

@@ -1,6 +1,6 @@
 """The settings that ``fallback-tier serve --config FILE`` reads, and the configurations made of them.
 
-docs/service-configuration.md is made of this model.
+docs/service-configuration.md is generated from this model.
 """
 
 import hashlib
@@ -28,16 +28,16 @@ from fallback_tier.wiring import Configuration, RecordSettings
 from fallback_tier.workers.problem import FIX_SECONDS
 from fallback_tier.workers.tables import ModelTable, RepositoryName, RepositorySettings, Table
 
-#: Where the service listens by itself: this machine alone.
+#: Default address: this machine only.
 LOOPBACK, PORT = "127.0.0.1", 8765
 
-#: An order's advisory is at most 4 MB; its spelling by another program may double that.
+#: Largest body: an advisory has at most 4 MB, and another program's JSON may double that.
 BODY_BYTES = 8 * 1024 * 1024 + 65_536
 
-#: What a fix needs on the disk, at least: a checkout, an environment, logs.
+#: Free disk space that a fix needs at least: a checkout, an environment, logs.
 MIN_FREE_BYTES = 1024**3
 
-#: Of a service's configuration: some thousands of repositories.
+#: Largest configuration file: some thousands of repositories.
 MAX_CONFIG_BYTES = 1024 * 1024
 
 _Seconds = Annotated[float, Field(gt=0, le=7 * 86_400, allow_inf_nan=False)]
@@ -64,7 +64,7 @@ class Listening(Table):
     @field_validator("trusted_proxies")
     @classmethod
     def _some_addresses(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
-        """Whoever is believed may claim any address, so nobody is believed that was not named."""
+        """Reject a network of all addresses: a trusted proxy may claim any client address."""
         for proxy in proxies:
             if not ip_network(proxy, strict=False).prefixlen:
                 raise ValueError(f"{proxy!r} is everybody: name the proxies")
@@ -147,9 +147,9 @@ class OidcSettings(Table):
 
     @property
     def stamp(self) -> str:
-        """Of what decides who somebody is, and with which roles: the issuer, claims and groups."""
-        said = self.model_dump_json(exclude={"public_url", "session_s"})
-        return hashlib.sha256(said.encode()).hexdigest()
+        """Return a digest of what decides names and roles: the issuer, claims and groups."""
+        settings = self.model_dump_json(exclude={"public_url", "session_s"})
+        return hashlib.sha256(settings.encode()).hexdigest()
 
     @model_validator(mode="after")
     def _encrypted(self) -> Self:
@@ -202,12 +202,12 @@ class ServiceSettings(Table):
 
 
 def read_settings(path: Path | None) -> ServiceSettings:
-    """The settings in a TOML file; None: the defaults. Raises ConfigurationError."""
+    """Return the settings in a TOML file; None: the defaults. Raises ConfigurationError."""
     return ServiceSettings() if path is None else parse_settings(_content(path), str(path))
 
 
 def parse_settings(text: str, source: str) -> ServiceSettings:
-    """Raises ConfigurationError naming the first thing that is wrong."""
+    """Return the settings in a TOML text. Raises ConfigurationError naming the first fault."""
     try:
         facts: dict[str, Any] = parse_toml(text)
     except (ValueError, RecursionError) as error:
@@ -248,7 +248,7 @@ def _content(path: Path) -> str:
 
 
 class Secrets(Frozen):
-    """What stands in the environment and in no file: keys, and the addresses of databases."""
+    """Secrets from the environment, in no file: keys, and the addresses of databases."""
 
     api_key: SecretStr | None = None
     judge_api_key: SecretStr | None = None
@@ -258,7 +258,7 @@ class Secrets(Frozen):
 
 
 def record_settings(settings: ServiceSettings, secrets: Secrets) -> RecordSettings:
-    """Where the record is."""
+    """Return where the audit trail is."""
     table = settings.record
     return RecordSettings(
         database=secrets.database,
@@ -275,7 +275,7 @@ def configuration(
     repository: RepositorySettings | None = None,
     submission: Submission | None = None,
 ) -> Configuration:
-    """As the command line would have it with these options."""
+    """Return the configuration that the command line would make of these options."""
     return Configuration(
         state_dir=state_dir,
         record=record_settings(settings, secrets),

@@ -1,1 +1,1 @@
-"""What those who run fixes as processes share: a checkout a fix, a lock a worker, why it gave up."""
+"""Parts for running fixes as processes: a checkout per fix, a lock per worker, reasons why it gave up."""

@@ -1,4 +1,4 @@
-"""How the process of one fix ends before its work does: told to, or because the fix took too long."""
+"""Early ends of the process of one fix: on request, or because the fix took too long."""
 
 import signal
 import sys
@@ -10,16 +10,16 @@ from fallback_tier.workers.problem import Problem, defect, problem_of, took_too_
 
 
 class Late(BaseException):
-    """SIGALRM: the fix has taken as long as it may."""
+    """SIGALRM: the fix has reached its time limit."""
 
 
 class _Stopped(BaseException):
-    """SIGTERM: what is running is ended in good order, and can be resumed."""
+    """SIGTERM: the current work ends in good order, and can be resumed."""
 
 
 @contextmanager
 def ending_in_order() -> Iterator[None]:
-    """SIGTERM ends what is inside in good order, and then the process, as a shell says it (143)."""
+    """Let SIGTERM end the block in good order, and then the process, with a shell's exit code (143)."""
     signal.signal(signal.SIGTERM, _stop)
     try:
         yield
@@ -30,10 +30,10 @@ def ending_in_order() -> Iterator[None]:
 def carry_out(
     work: Callable[[], None], failed: Callable[[Problem], None], *, limit_s: float, resume: str
 ) -> None:
-    """Do a worker's fix; if it can't go on, ``failed`` is told why.
+    """Run a worker's fix; if it can't continue, call ``failed`` with the reason.
 
-    ``limit_s``: what ``end_late`` was given. ``resume``: how the fix continues, as a clause. A defect is
-    raised again: its traceback goes to the worker's log.
+    ``limit_s``: the limit given to ``end_late``. ``resume``: how the fix is continued, as a clause. A
+    defect is raised again: its traceback goes to the worker's log.
     """
     try:
         work()
@@ -48,22 +48,24 @@ def carry_out(
 
 
 def is_late(error: BaseException | None) -> bool:
-    """Does it come of ``Late``? Whoever is interrupted while a class is made, or a module imported, may
-    raise an error of their own for it."""
+    """Return whether ``Late`` caused this error: code that is interrupted while a class is created, or
+    a module imported, may raise a different error.
+    """
     while error is not None and not isinstance(error, Late):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
 def end_late(limit_s: float) -> None:
-    """Raise ``Late`` in this thread when ``limit_s`` seconds are over. A worker keeps its limit itself:
-    who started it may be dead by then."""
+    """Raise ``Late`` in this thread after ``limit_s`` seconds. A worker enforces its limit itself,
+    since the process that started it may be dead by then.
+    """
     signal.signal(signal.SIGALRM, _late)
     signal.setitimer(signal.ITIMER_REAL, limit_s)
 
 
 def not_late() -> None:
-    """Its work is done: the limit ends nothing any more."""
+    """Cancel the time limit, since the work is done."""
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 

@@ -20,21 +20,21 @@ from importlib import import_module
 from pathlib import Path
 from types import FrameType
 
-#: Of <linux/prctl.h>.
+#: Constants of <linux/prctl.h>.
 _SET_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
 
-#: From a worker's time limit, which it keeps itself, to the signal that ends it in any case (seconds).
+#: From a worker's time limit, which it enforces itself, to the signal that kills it in any case (seconds).
 GRACE_S = 60.0
 
-#: For what was killed to be gone; one that is stuck in the kernel is left to the system (seconds).
+#: Time for killed processes to disappear (seconds); one that is stuck in the kernel is left to the system.
 _GONE_S = 10.0
 
 
 def stand_guard(limit_s: float) -> None:
     """Fork. The child returns, to do its work; this process waits for it, and ends as it ended.
 
-    ``limit_s``: how long it may take; it is killed some time after that. To be called before there is a
-    second thread. SIGTERM is passed on; the child gets it, too, where this process is killed.
+    ``limit_s``: its time limit; it is killed some time after that. Call this before there is a second
+    thread. SIGTERM is passed on; the child also gets it if this process is killed.
     """
     guard = os.getpid()
     _prctl(_SET_CHILD_SUBREAPER, 1)
@@ -43,9 +43,9 @@ def stand_guard(limit_s: float) -> None:
         os.setpgid(0, 0)
         _prctl(_SET_DEATH_SIGNAL, signal.SIGTERM)
         if os.getppid() != guard:
-            os._exit(1)  # it was killed before we could know
+            os._exit(1)  # the guard was killed before the death signal was set
         return
-    os.close(0)  # the order on it is the worker's
+    os.close(0)  # the worker reads its order from it
     signal.signal(signal.SIGTERM, _passing(worker, signal.SIGTERM))
     signal.signal(signal.SIGALRM, _passing(worker, signal.SIGKILL))
     signal.setitimer(signal.ITIMER_REAL, limit_s + GRACE_S)
@@ -54,8 +54,9 @@ def stand_guard(limit_s: float) -> None:
 
 @contextmanager
 def keeping_imports() -> Iterator[None]:
-    """For a worker's imports. What they make stays: with the garbage collector at work they take half as
-    long again (docs/benchmarks.md, `import-gc`)."""
+    """Suspend garbage collection during a worker's imports, whose objects stay: with it they take half
+    as long again (docs/benchmarks.md, `import-gc`).
+    """
     gc.disable()
     try:
         yield
@@ -73,10 +74,12 @@ def _passing(worker: int, number: signal.Signals) -> Callable[[int, FrameType | 
 
 
 def _ended(worker: int) -> int:
-    """The worker's exit code, once it and all that it left are gone (negative: a signal's number)."""
+    """Wait until the worker and everything that it left are gone, and return its exit code (negative: a
+    signal's number).
+    """
     while True:
-        found, status = os.waitpid(-1, 0)
-        if found == worker:
+        pid, status = os.waitpid(-1, 0)
+        if pid == worker:
             break
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.setitimer(signal.ITIMER_REAL, 0)
@@ -85,7 +88,7 @@ def _ended(worker: int) -> int:
 
 
 def _kill_what_is_left() -> None:
-    """Whose parent was killed becomes ours, and is killed in the next round."""
+    """Kill all children; the children of a killed process become ours, and are killed in the next round."""
     until = time.monotonic() + _GONE_S
     with suppress(ChildProcessError):  # none is left
         while time.monotonic() < until:
@@ -98,10 +101,10 @@ def _kill_what_is_left() -> None:
 
 
 def _children() -> list[int]:
-    """None where this kernel doesn't tell them."""
+    """Return our children's process ids; none if this kernel does not list them."""
     try:
         lists = [task / "children" for task in Path("/proc/self/task").iterdir()]
-        return [int(pid) for place in lists for pid in place.read_text("ascii").split()]
+        return [int(pid) for path in lists for pid in path.read_text("ascii").split()]
     except OSError:
         return []
 
@@ -121,7 +124,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def main() -> None:
-    """Return in the worker alone, which then imports what it needs."""
+    """Return in the worker only, which then imports what it needs."""
     stand_guard(float(sys.argv[1]))
     with keeping_imports():
         work = import_module(sys.argv[2]).main

@@ -1,4 +1,4 @@
-"""Why a worker gave up, for whoever asks about its fix later."""
+"""Reasons why a worker gave up, for later queries about its fix."""
 
 import signal
 from pathlib import Path
@@ -7,12 +7,12 @@ from fallback_audit.errors import AuditStoreError, DiskError, OvertakenError
 from fallback_audit.frozen import Frozen
 from fallback_tier.errors import FallbackError, HeldError, StateFolderError
 
-#: The code of a fix that took too long.
+#: Code of a fix that took too long.
 TIME_LIMIT = "time_limit"
 
-#: Codes of what passes by itself or by an administrator's hand, and is not the fix's fault: a store or a
-#: disk that is away or full, another process that has the fix or took it over. Such a fix is tried again,
-#: without an end.
+#: Codes of temporary problems that are not the fix's fault: a store or a disk that is unavailable or full,
+#: another process that has the fix or took it over. They end by themselves, or an administrator ends them.
+#: Such a fix is retried without a limit.
 PASSING = frozenset(
     {
         AuditStoreError.code,
@@ -24,7 +24,7 @@ PASSING = frozenset(
     }
 )
 
-#: A defect's own words in a problem (characters).
+#: Characters of a defect's own message in a problem.
 _QUOTED = 300
 
 
@@ -36,18 +36,20 @@ class Problem(Frozen):
     next_step: str
 
 
-#: A fix whose worker died this often is not started again by itself: it may be what kills it.
+#: A fix whose worker died this often is not restarted automatically: the fix may be what kills it.
 MAX_TAKES = 5
 
-#: The longest that a fix may take by default: gates have time limits of their own, and there are many.
+#: Default time limit of a fix (seconds): gates have their own time limits, and there are many.
 FIX_SECONDS = 4 * 3_600.0
 
-#: What a campaign may raise that to.
+#: Largest time limit that a campaign may set (seconds).
 MAX_FIX_S = 7 * 86_400.0
 
 
 def took_too_long(limit_s: float, resume: str) -> Problem:
-    """Why a fix was ended. ``resume``: how it continues, as a clause."""
+    """Return the problem of a fix that was ended by its time limit. ``resume``: how it is continued, as
+    a clause.
+    """
     return Problem(
         code=TIME_LIMIT,
         problem=f"The fix took longer than {limit_s:,.0f} seconds (limits.fix_s).",
@@ -56,7 +58,7 @@ def took_too_long(limit_s: float, resume: str) -> Problem:
 
 
 def not_started(error: OSError, resume: str) -> Problem:
-    """Why a fix has no worker."""
+    """Return the problem of a fix whose worker could not be started."""
     return Problem(
         code="worker",
         problem=f"No worker could be started: {error.strerror}.",
@@ -65,25 +67,25 @@ def not_started(error: OSError, resume: str) -> Problem:
 
 
 def without_a_word(code: int, log: Path, resume: str) -> Problem:
-    """How a worker ended that has not said so. ``code``: as ``subprocess`` has it."""
-    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    """Return the problem of a worker that ended without a status. ``code``: as in ``subprocess``."""
+    ending = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     return Problem(
         code="worker",
-        problem=f"The worker ended without a word ({how}).",
+        problem=f"The worker ended without a word ({ending}).",
         next_step=f"See what it wrote in {log}, then {resume}.",
     )
 
 
 def problem_of(error: FallbackError) -> Problem:
-    """An error of ours as it is told."""
+    """Return the problem of one of our errors."""
     return Problem(code=error.code, problem=error.problem, next_step=error.next_step)
 
 
 def defect(error: BaseException) -> Problem:
-    """What nobody explained, said plainly."""
-    first = str(error).partition("\n")[0][:_QUOTED]
+    """Return the problem of an unexpected error."""
+    first_line = str(error).partition("\n")[0][:_QUOTED]
     return Problem(
         code="defect",
-        problem=f"The worker broke: {type(error).__name__}: {first}",
+        problem=f"The worker broke: {type(error).__name__}: {first_line}",
         next_step="Its log in the state folder has the traceback; it can be resumed.",
     )

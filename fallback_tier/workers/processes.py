@@ -1,8 +1,8 @@
 """The workers of one owner (a service, a campaign's runner): started, found again, ended, with their locks.
 
-What is kept in memory is lost without harm. A worker holds its lock from before its first instruction to
-its last, whatever its parent is by then: the next owner finds it by that (ADR-0129). A fix that is said to
-run and whose lock is free has no worker.
+What is in memory may be lost. A worker holds its lock from before its first instruction to its last,
+whatever its parent is by then: the next owner finds it by that (ADR-0129). A fix that is marked as running
+and whose lock is free has no worker.
 """
 
 import contextlib
@@ -25,23 +25,25 @@ from fallback_tier.sandbox.process import kill_tree
 
 @dataclass(frozen=True)
 class WorkerLocks:
-    """Those of one owner's workers, below ``home``, a folder in the state folder. A ``fix_id`` is one of
-    ours."""
+    """The locks of one owner's workers, below ``home``, a folder in the state folder. A ``fix_id`` is
+    one of ours.
+    """
 
     state_dir: Path
     home: Path
 
     def path(self, fix_id: str) -> Path:
-        """The lock of a fix's worker."""
+        """Return the lock file of a fix's worker."""
         return self.home / "workers" / f"{fix_id}.lock"
 
     def log(self, fix_id: str) -> Path:
-        """What a worker wrote to its standard error: nothing, unless it broke."""
+        """Return the log with a worker's standard error, which is empty unless the worker broke."""
         return self.home / "workers" / f"{fix_id}.log"
 
     def take(self, fix_id: str) -> BinaryIO | None:
-        """The worker's lock; None: a worker is alive. It ends with the last process that has the file
-        open. Who held it before stands in it no more: that process may be anybody's by now.
+        """Return the worker's lock, or None if a worker is alive. It is released when the last process that
+        has the file open ends. The previous holder's process id is erased: it may belong to another process
+        by now.
 
         Raises StateFolderError.
         """
@@ -53,21 +55,22 @@ class WorkerLocks:
             return lock
 
     def end_holder(self, fix_id: str, *, at_once: bool = False) -> None:
-        """Ask the worker that holds the lock, and no other process, to end, or kill it (``at_once``); its
-        guard removes what it leaves. Nothing happens if it has not written who it is."""
-        with suppress(OSError, ValueError):  # it has not said so, or has just gone
+        """Ask the worker that holds the lock, and no other process, to end, or kill it (``at_once``);
+        its guard removes what it leaves. No effect if the worker has not written its process id.
+        """
+        with suppress(OSError, ValueError):  # it has not written its id, or has just ended
             pidfd = os.pidfd_open(int(self.path(fix_id).read_bytes()))
             try:
                 if (lock := self.take(fix_id)) is not None:
-                    lock.close()  # it has gone, and its number may be another's
+                    lock.close()  # it has ended, and its id may be another process's
                 else:
-                    how = signal.SIGKILL if at_once else signal.SIGTERM
-                    signal.pidfd_send_signal(pidfd, how)
+                    number = signal.SIGKILL if at_once else signal.SIGTERM
+                    signal.pidfd_send_signal(pidfd, number)
             finally:
                 os.close(pidfd)
 
     def tidy(self, fix_id: str) -> None:
-        """Its worker has gone: remove the lock, and a log in which nothing stands."""
+        """Remove the lock of a worker that is gone, and its log if that is empty."""
         log = self.log(fix_id)
         if log.exists() and not log.stat().st_size:
             log.unlink()
@@ -77,18 +80,19 @@ class WorkerLocks:
 
 
 def write_holder(lock: int) -> None:
-    """Who holds it, so that another process can end this worker. No client of ours inherits it: none may
-    outlive the worker with it."""
+    """Write this process's id into the lock, so that another process can end this worker. No client
+    inherits the lock: none may hold it after the worker.
+    """
     os.set_inheritable(lock, False)
     os.ftruncate(lock, 0)
     os.write(lock, str(os.getpid()).encode())
 
 
-#: Python without the user's own modules, and the guard of every worker.
+#: Command of every worker: Python without the user's own modules, and the guard.
 _COMMAND = (sys.executable, "-I", "-m", "fallback_tier.workers.guard")
 
-#: What a worker needs of our environment in addition to what its clients may know: where libraries are, and
-#: how PostgreSQL is reached (libpq's variables, but for the password itself).
+#: Variables of our environment that a worker gets in addition to its clients' ones: for the location of
+#: libraries, and for connecting to PostgreSQL (libpq's variables, except the password itself).
 _ENVIRONMENT = (
     "LD_LIBRARY_PATH",
     "PGPASSFILE",
@@ -107,8 +111,8 @@ def guarded(module: str, limit_s: float) -> tuple[str, ...]:
 def start_worker(
     module: str, limit_s: float, order: bytes, lock: BinaryIO, log: Path
 ) -> "subprocess.Popen[bytes]":
-    """Run a worker's ``module`` under a guard, with its order on standard input: keys come through this
-    pipe alone. ``log`` takes its output; ``lock`` is its own from now on. Raises OSError.
+    """Run a worker's ``module`` under a guard, with its order on standard input: keys go only through
+    this pipe. ``log`` receives its output; ``lock`` belongs to it from now on. Raises OSError.
     """
     with log.open("wb") as log_file:
         process = subprocess.Popen(
@@ -124,8 +128,9 @@ def start_worker(
 
 
 def surroundings(log_file: IO[bytes], cwd: Path) -> dict[str, Any]:
-    """Arguments of ``subprocess.Popen``, or asyncio's, for every process of a fix: its input is a pipe, its
-    errors go to its log, and a signal to our terminal is not one to it."""
+    """Return arguments of ``subprocess.Popen``, or asyncio's, for every process of a fix: its input is
+    a pipe, its errors go to its log, and it does not receive signals of our terminal.
+    """
     return {
         "stdin": subprocess.PIPE,
         "stderr": log_file,
@@ -136,18 +141,18 @@ def surroundings(log_file: IO[bytes], cwd: Path) -> dict[str, Any]:
 
 
 def worker_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a worker is started with: keys come through its pipe, and what else is secret is not its own."""
-    own = {name: environ[name] for name in _ENVIRONMENT if name in environ}
-    return passed_to_clients(environ) | own
+    """Return a worker's environment: keys come through its pipe, and it gets no other secrets."""
+    additional = {name: environ[name] for name in _ENVIRONMENT if name in environ}
+    return passed_to_clients(environ) | additional
 
 
-#: From the request to end to the signal that ends a worker in any case (seconds). A worker that ends in
-#: good order takes as long as its client that is slowest to end.
+#: From the request to end to the signal that kills a worker in any case (seconds). A worker that ends in
+#: good order takes as long as its slowest client.
 GRACE_S = 10.0
 
 
 class EndedWorker(NamedTuple):
-    """A worker that is gone. ``code``: as ``subprocess`` has it; ``lived_s``: how long it was there."""
+    """A worker that has ended. ``code``: as in ``subprocess``; ``lived_s``: how long it ran."""
 
     code: int
     lived_s: float
@@ -155,7 +160,7 @@ class EndedWorker(NamedTuple):
 
 @dataclass
 class WorkerProcesses:
-    """One worker per fix. ``module``: what a worker runs, below ``workers.guard``.
+    """One worker per fix. ``module``: the module that a worker runs, below ``workers.guard``.
 
     ``is_alive`` and ``start`` raise StateFolderError if the lock's file can't be used.
     """
@@ -170,34 +175,35 @@ class WorkerProcesses:
 
     @property
     def own(self) -> frozenset[str]:
-        """Fixes whose worker this process started; their end is not told yet."""
+        """Return the fixes whose worker this process started, and whose end was not returned yet."""
         return frozenset(self._children)
 
     @property
     def alive(self) -> int:
-        """Own workers, and those of earlier owners that were met."""
+        """Return the number of own workers, and of earlier owners' workers that were found."""
         return len(self._children) + len(self._adopted)
 
     def start(self, fix_id: str, limit_s: float, order: Callable[[int], bytes]) -> bool:
-        """Return False if a worker is alive, or a process that is about to end still has its lock.
+        """Start a worker. Return False if one is alive, or a process that is about to end still has its
+        lock.
 
-        ``order`` is asked for the worker's input while the lock is held, with the lock's descriptor. Raises
-        OSError if the worker can't be started, and what ``order`` raises.
+        ``order`` is called for the worker's input while the lock is held, with the lock's descriptor.
+        Raises OSError if the worker can't be started, and what ``order`` raises.
         """
         lock = self.locks.take(fix_id)
         if lock is None:
             self._adopt(fix_id)
             return False
-        with lock:  # the worker has it, too
-            given, log = order(lock.fileno()), self.locks.log(fix_id)
-            self._children[fix_id] = start_worker(self.module, limit_s, given, lock, log)
+        with lock:  # the worker inherits it
+            order_bytes, log = order(lock.fileno()), self.locks.log(fix_id)
+            self._children[fix_id] = start_worker(self.module, limit_s, order_bytes, lock, log)
         self._started[fix_id] = self.clock()
         self._adopted.discard(fix_id)
         self._asked_to_end.pop(fix_id, None)
         return True
 
     def is_alive(self, fix_id: str) -> bool:
-        """Has this fix a worker, whoever started it?"""
+        """Return whether this fix has a worker, whichever process started it."""
         child = self._children.get(fix_id)
         if child is not None and child.poll() is None:
             return True
@@ -210,7 +216,7 @@ class WorkerProcesses:
         return False
 
     def gone(self, fix_id: str) -> EndedWorker | None:
-        """How an own worker ended, told once; None: it lives, was told of, or was not ours."""
+        """Return once how an own worker ended; None if it lives, was returned already, or was not ours."""
         child = self._children.get(fix_id)
         if child is None or (code := child.poll()) is None:
             return None
@@ -218,11 +224,12 @@ class WorkerProcesses:
         return EndedWorker(code, self.clock() - self._started.pop(fix_id))
 
     def end(self, fix_id: str) -> None:
-        """Ask a worker to end; if it is still there after ``GRACE_S``, the next call kills it."""
-        asked = self._asked_to_end.setdefault(fix_id, self.clock())
-        is_late = self.clock() - asked > GRACE_S
+        """Ask a worker to end; if it is still alive after ``GRACE_S``, the next call kills it."""
+        asked_at = self._asked_to_end.setdefault(fix_id, self.clock())
+        is_late = self.clock() - asked_at > GRACE_S
         child = self._children.get(fix_id)
-        if child is None or child.poll() is not None:  # its number may be another's; its lock tells
+        # The id of a process that has ended may be another process's: use its lock.
+        if child is None or child.poll() is not None:
             self.locks.end_holder(fix_id, at_once=is_late)
         elif is_late:
             kill_tree(child.pid, None)
@@ -230,8 +237,9 @@ class WorkerProcesses:
             child.terminate()
 
     def end_all(self) -> None:
-        """End own workers in good order, or else at once. One that is stuck in the kernel stays: its lock
-        tells the next owner."""
+        """End own workers in good order, or kill them after a while. One that is stuck in the kernel
+        remains: the next owner finds it by its lock.
+        """
         for fix_id in self._children:
             self.end(fix_id)
         until = time.monotonic() + GRACE_S

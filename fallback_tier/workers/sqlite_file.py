@@ -1,8 +1,8 @@
-"""A small SQLite file of one's own (a service's queue, a fleet's list). Never the audit trail.
+"""A small SQLite file (a service's queue, a fleet's list). Never the audit trail.
 
-Two connections, one that reads and one that writes, each behind a lock: a request holds it for a
-millisecond, and a generator that is iterated by another thread can't meet it in the middle. Other processes
-have connections of their own.
+It has two connections, one for reading and one for writing, each with a lock: a request holds it for a
+millisecond, and no two threads use a connection at the same time, not even in an iterated generator. Other
+processes have their own connections.
 """
 
 import sqlite3
@@ -18,15 +18,15 @@ from fallback_audit.stores.sqlite_connection import FilesReplacedError, SqliteCo
 from fallback_audit.stores.sqlite_schema import enable_wal
 from fallback_tier.errors import StateFolderError
 
-#: How long a writer waits for another process's transaction; each is a few milliseconds.
+#: How long a writer waits for another process's transaction; each takes a few milliseconds.
 BUSY_MS = 10_000
 
 
 class SqliteFile:
-    """The file, opened. Raises StateFolderError where it can't be used. ``close`` it at the end.
+    """The open file. Raises StateFolderError if it can't be used. ``close`` it at the end.
 
-    ``steps``: each brings a file from the version before it to its own, the first begins an empty one; a
-    newer file is not touched. ``owner``: whose it is, in words.
+    ``steps``: migrations, each from the previous version to its own; the first one creates the tables; a
+    newer file is not touched. ``owner``: the file's owner, for messages.
     """
 
     def __init__(self, path: Path, steps: Sequence[str], owner: str) -> None:
@@ -49,7 +49,7 @@ class SqliteFile:
         return connection
 
     def _writing_connection(self) -> sqlite3.Connection:
-        """Durable, and with the file's tables brought to this version."""
+        """Return a durable connection, after updating the file's tables to this version."""
         db = self._connected("rw")
         try:
             enable_wal(db, BUSY_MS / 1000)
@@ -77,14 +77,17 @@ class SqliteFile:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """What is durable now: read what is asked to its end before it is left. A transaction that is
-        written meanwhile, and waits for the disk, keeps nobody waiting here."""
+        """Yield a connection for reading what is durable now: read to the end inside the block. A
+        concurrent transaction that waits for the disk does not block it.
+        """
         with self._reading, self._errors_explained(), self._reader.using() as db:
             yield db
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """One durable transaction, from its first read on; undone where an exception leaves it."""
+        """Yield a connection in one durable transaction, exclusive from its start, rolled back by an
+        exception.
+        """
         with self._lock, self._errors_explained(), self._writer.using() as db, _transaction(db):
             yield db
 
@@ -107,7 +110,7 @@ class SqliteFile:
             ) from error
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close both connections. Idempotent."""
         with self._lock, self._reading:
             self._reader.close()
             self._writer.close()

@@ -18,10 +18,10 @@ class Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-#: Name of a repository, as a configuration has it.
+#: Name of a repository in a configuration.
 RepositoryName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}$")]
 
-#: A branch, a tag or a commit; never an option of git's, never a range.
+#: A branch, a tag or a commit; never a git option or a range.
 GitRef = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._/-]{0,199}$")]
 
 
@@ -72,16 +72,18 @@ class ModelTable(Table):
     price: str | None = Field(default=None, description="IN:OUT, dollars per million tokens")
 
     def chosen(self) -> dict[str, Any]:
-        """As the fields of a Configuration."""
+        """Return the fields of a Configuration."""
         return self.model_dump(exclude={"effort"})
 
     def settings(self) -> dict[str, Any]:
-        """As the fields of an attempt's Settings. A model on this machine has a small window."""
-        small = is_local(self.model)
-        space = SMALL_CODE_ROOM_BYTES if small else Settings().own_code_budget_bytes
+        """Return the fields of an attempt's Settings. A model on this machine has a small context
+        window.
+        """
+        is_small = is_local(self.model)
+        code_budget_bytes = SMALL_CODE_ROOM_BYTES if is_small else Settings().own_code_budget_bytes
         return {
-            "max_output_tokens": SMALL_OUTPUT_TOKENS if small else OUTPUT_TOKENS,
+            "max_output_tokens": SMALL_OUTPUT_TOKENS if is_small else OUTPUT_TOKENS,
             "effort": self.effort,
             "answer_form": answer_form_for(self.model),
-            "own_code_budget_bytes": space,
+            "own_code_budget_bytes": code_budget_bytes,
         }

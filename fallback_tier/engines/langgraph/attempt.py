@@ -1,4 +1,4 @@
-"""The attempt as a graph: the steps that ``fallback_tier.tier`` calls as nodes, its turns as edges.
+"""The attempt as a graph: the steps that ``fallback_tier.tier`` calls as nodes, its order as edges.
 
 ::
 
@@ -6,8 +6,8 @@
            └─ retry ─→ fresh_context ───────────↗
 
 A step that has a patch leads to ``seal``, one that ends the attempt to ``refuse``. No path leads from
-``fresh_context`` to ``recipe`` or ``rag`` (ADR-0011). What the steps hand on stays in memory: an attempt is
-a whole, and one without an outcome begins again (ADR-0028).
+``fresh_context`` to ``recipe`` or ``rag`` (ADR-0011). The steps share their data in memory: an attempt is
+run as a whole, and one without an outcome is restarted (ADR-0028).
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -31,7 +31,7 @@ Observer = Callable[[TierEvent], None]
 
 
 class AttemptFacts(TypedDict, total=False):
-    """The graph's state: what its edges look at."""
+    """The graph's state, which its edges read."""
 
     is_retry: bool
     has_patch: bool
@@ -40,7 +40,7 @@ class AttemptFacts(TypedDict, total=False):
 
 @dataclass
 class AttemptInHand:
-    """What the nodes of one run share; never in a checkpoint."""
+    """Data that the nodes of one run share; never in a checkpoint."""
 
     task: AttemptTask
     parts: TierParts
@@ -54,7 +54,7 @@ class AttemptInHand:
 
     @property
     def facts(self) -> AttemptFacts:
-        """For the edges."""
+        """Return the state for the edges."""
         return {
             "is_retry": self.task.is_retry,
             "has_patch": self.proposal is not None,
@@ -62,15 +62,15 @@ class AttemptInHand:
         }
 
 
-#: A step of the chain; what it makes is put into the hand.
+#: A step of the chain, which stores its result in the ``AttemptInHand``.
 ChainStep = Callable[[AttemptInHand], Generator[TierEvent, None, None]]
 
 
 class Node(Protocol):
-    """As LangGraph calls one."""
+    """A node as LangGraph calls it."""
 
     def __call__(self, state: AttemptFacts, *, runtime: Runtime[AttemptInHand]) -> AttemptFacts:
-        """Returns what the edges look at."""
+        """Return the state for the edges."""
         ...
 
 
@@ -114,7 +114,7 @@ def _refuse(hand: AttemptInHand) -> Generator[TierEvent, None, None]:
 
 
 def _node(step: ChainStep) -> Node:
-    """A step as a node. A Refusal is no fault of the graph's: the edges lead it to ``refuse``."""
+    """Return a step as a node. A Refusal is not an error of the graph: the edges lead to ``refuse``."""
 
     def node(state: AttemptFacts, *, runtime: Runtime[AttemptInHand]) -> AttemptFacts:  # noqa: ARG001
         hand = runtime.context
@@ -135,7 +135,9 @@ def _after_start(state: AttemptFacts) -> str:
 
 
 def _or_else(following: str) -> Callable[[AttemptFacts], str]:
-    """Where a step leads: a patch to its seal, a refusal to its record, and else on down the chain."""
+    """Return the edges of a step: a patch leads to ``seal``, a refusal to ``refuse``, and neither to
+    the next step.
+    """
 
     def route(state: AttemptFacts) -> str:
         if state["is_refused"]:
@@ -148,8 +150,9 @@ def _or_else(following: str) -> Callable[[AttemptFacts], str]:
 def attempt_graph() -> (
     "CompiledStateGraph[AttemptFacts, AttemptInHand, AttemptFacts, AttemptFacts]"
 ):
-    """The nodes and edges of every attempt, of whatever tier. As a node of a host's own graph it is not
-    checkpointed, even where that one is."""
+    """Return the nodes and edges of every attempt, of any tier. As a node of a host's own graph it is
+    not checkpointed, even if that graph is.
+    """
     graph = StateGraph(AttemptFacts, context_schema=AttemptInHand)
     nodes: dict[str, ChainStep] = {
         "start": _start,
@@ -174,12 +177,12 @@ def attempt_graph() -> (
 
 
 def _after_seal(state: AttemptFacts) -> str:
-    """A patch that changes nothing, or too much, is refused at the end."""
+    """Return the node after ``seal``: a patch that changes nothing, or too much, is refused at the end."""
     return "refuse" if state["is_refused"] else END
 
 
 def _ignore(_event: TierEvent) -> None:
-    """Nobody watches."""
+    """Ignore an event."""
 
 
 class AttemptGraph:
@@ -187,7 +190,7 @@ class AttemptGraph:
 
     def __init__(self, tier: FallbackTier) -> None:
         self._tier = tier
-        #: For a host that draws it, or embeds it with a context of its own.
+        #: The graph, for a host that draws it, or embeds it with its own context.
         self.graph = attempt_graph()
 
     def run(
@@ -199,9 +202,9 @@ class AttemptGraph:
         prior_attempts: Sequence[AttemptSummary] = (),
         observe: Observer = _ignore,
     ) -> RecipeApplication:
-        """One attempt, as ``FallbackTier.run``, with the same events and the same errors.
+        """Run one attempt, as ``FallbackTier.run``, with the same events and the same errors.
 
-        ``observe`` is told each event once it is durable, in this thread.
+        ``observe`` is called with each event once it is durable, in this thread.
         """
         hand = self.in_hand(
             advisory, repo_ctx, recipe_selection, prior_attempts=prior_attempts, observe=observe
@@ -225,7 +228,7 @@ class AttemptGraph:
         prior_attempts: Sequence[AttemptSummary] = (),
         observe: Observer = _ignore,
     ) -> AttemptInHand:
-        """The context for one run of ``graph``. Raises AttemptHistoryError, ConfigurationError."""
+        """Return the context for one run of ``graph``. Raises AttemptHistoryError, ConfigurationError."""
         task = self._tier.task(advisory, repo_ctx, recipe_selection, prior_attempts)
         parts = self._tier.parts
         return AttemptInHand(task, parts, Recorder(parts.audit, repo_ctx), observe)

@@ -1,12 +1,13 @@
-"""A whole fix as a graph: a node takes the step that the trail says is next, if it is of its kind.
+"""A whole fix as a graph: a node takes the step that the audit trail says is next, if it is of its kind.
 
 ::
 
-    begin → attempt → isolate → gate (once a gate) → decide → deliver → person
-              ↑______________ after a failure ________|          ↑__________| tried again
+    begin → attempt → isolate → gate (one per gate) → decide → deliver → person
+              ↑_______________ after a failure ________|          ↑__________| tried again
 
-The state is identifiers, digests and names. Checkpoints say where a host's graph stands; the trail says
-where the fix stands, and it decides: a node that finds its step taken does nothing and says what follows.
+The state is identifiers, digests and names. A checkpoint is the state of a host's graph; the audit trail is
+the state of the fix, and it decides: a node whose step was taken already does nothing and returns the next
+one.
 """
 
 import copy
@@ -32,8 +33,8 @@ from fallback_tier.fix.steps import StepKey
 from fallback_tier.fix_result import WithPatch
 from fallback_tier.outcome import Applied
 
-#: Nodes of one call of the graph. Four attempts of a dozen gates are 60, and each candidate of a recipe
-#: adds as many; past this something goes in circles.
+#: Maximum number of nodes in one call of the graph. Four attempts of a dozen gates are 60, and each
+#: candidate of a recipe adds as many; more are an endless loop.
 MAX_VISITS = 1_000
 
 
@@ -50,12 +51,14 @@ class FixFacts(TypedDict, total=False):
     answer: str
 
 
-#: Begins a fix, or resumes it where it is on record, and holds it: ``Fixer.open`` with its arguments.
+#: Begins a fix, or resumes one that is on record, and holds it: ``Fixer.open`` with its arguments.
 Opening = Callable[[str], AbstractContextManager[OpenedFix]]
 
 
 class Question(Frozen):
-    """Which gate transition asks, and why. Its words and the patch are in the trail and its evidence."""
+    """The gate transition that asks a person, and why. The question's text and the patch are in the
+    audit trail and its evidence.
+    """
 
     fix_id: str
     gate_transition_id: str
@@ -64,8 +67,9 @@ class Question(Frozen):
 
 
 def question_of(trail: AuditReader, fix_id: str) -> Question | None:
-    """What nobody has answered yet; None: nothing is asked, or it was answered. Raises InputError: no such
-    fix."""
+    """Return the open question of a fix, or None if it asks nothing, or was answered. Raises InputError
+    if there is no such fix.
+    """
     current = read_history(trail, fix_id).current
     end = current.end
     if not isinstance(end, FixEscalated) or current.reopened or current.of(ReviewDecided):
@@ -79,8 +83,9 @@ def question_of(trail: AuditReader, fix_id: str) -> Question | None:
 
 
 def answer_to(trail: AuditReader, fix_id: str) -> str:
-    """What was decided: ``approved``, ``rejected`` or ``abandoned``, the last words; or ``goes_on``:
-    reopened, its budget raised, or somebody has gone on with it already."""
+    """Return the decision: ``approved``, ``rejected`` or ``abandoned``, which are final; or
+    ``goes_on``: reopened, its budget raised, or continued already.
+    """
     current = read_history(trail, fix_id).current
     if current.abandoned is not None:
         return "abandoned"
@@ -89,7 +94,7 @@ def answer_to(trail: AuditReader, fix_id: str) -> str:
 
 
 class FixEnd(Frozen):
-    """Where a run of the graph came to. ``waits``: for a person, whose question is in the trail."""
+    """The end of a run of the graph. ``waits``: for a person, whose question is in the audit trail."""
 
     fix_id: str
     outcome: str
@@ -101,10 +106,10 @@ class FixEnd(Frozen):
 
 
 class FixGraph:
-    """Runs fixes through a graph. Close it: what it holds is let go of.
+    """Runs fixes through a graph. Close it: that releases the fixes that it holds.
 
-    One fix in one thread at a time. Strict about what it reads from the ``checkpointer``, which stays the
-    host's; None: ``graph`` becomes a node of the host's own, which has one. Raises ConfigurationError for a
+    One fix in one thread at a time. It reads strictly from the ``checkpointer``, which remains the host's;
+    None: ``graph`` becomes a node of the host's own graph, which has one. Raises ConfigurationError for a
     checkpointer whose serializer can't be made strict.
     """
 
@@ -120,10 +125,10 @@ class FixGraph:
         self.graph = self._built(strictly(checkpointer))
 
     def run(self, fix_id: str, *, hint: object = None) -> FixEnd:
-        """Begin the fix, or go on from its last checkpoint; to its end, or until a person must decide.
+        """Begin the fix, or continue from its last checkpoint; to its end, or until a person must decide.
 
-        Call it again when somebody has decided: ``hint`` is what a host was told of that, and is not looked
-        at. Raises what a step raises: the fix can then go on by calling again, or without any graph.
+        Call it again after a decision: ``hint`` is a host's information about it, and is not read. Raises
+        what a step raises: the fix can then continue by another call, or without any graph.
         """
         if self.graph.checkpointer is None:
             raise ConfigurationError(
@@ -131,16 +136,16 @@ class FixGraph:
                 next_step="Run that graph, or give FixGraph a checkpointer.",
                 kind="no_checkpointer",
             )
-        place: Any = {"configurable": {"thread_id": fix_id}, "recursion_limit": MAX_VISITS}
-        at = self.graph.get_state(place)
-        given: Any = {"fix_id": fix_id}
-        if at.next:
-            given = None if hint is None else Command(resume=hint)
-        state = self.graph.invoke(given, place, durability="sync")
+        config: Any = {"configurable": {"thread_id": fix_id}, "recursion_limit": MAX_VISITS}
+        snapshot = self.graph.get_state(config)
+        graph_input: Any = {"fix_id": fix_id}
+        if snapshot.next:
+            graph_input = None if hint is None else Command(resume=hint)
+        state = self.graph.invoke(graph_input, config, durability="sync")
         return _end(state)
 
     def close(self) -> None:
-        """Let go of every fix that is in hand."""
+        """Release every fix that is open."""
         for fix_id in tuple(self._open):
             self._let_go(fix_id)
 
@@ -184,11 +189,12 @@ class FixGraph:
         return take
 
     def _asking(self, fix_id: str) -> FixFacts:
-        """It stopped at its budget before this process had it, so it can't be opened: as ``deliver`` leaves
-        such a fix."""
-        asked = question_of(self._trail, fix_id)
+        """Return the state of a fix that stopped at its budget before this process had it, so that it
+        can't be opened: the same as ``deliver`` returns for one.
+        """
+        question = question_of(self._trail, fix_id)
         return {
-            "attempt": 0 if asked is None else asked.attempt,
+            "attempt": 0 if question is None else question.attempt,
             "next": "person",
             "patch_sha256": "",
             "outcome": "escalated",
@@ -196,33 +202,35 @@ class FixGraph:
         }
 
     def _deliver(self, state: FixFacts) -> FixFacts:
-        """The last act of a fix that has ended; then it is let go of, before anybody is waited for."""
+        """Deliver a fix that has ended, then release it before waiting for a person."""
         try:
             with self._in_hand(state) as fix:
                 end = fix.deliver()
         except UnansweredError:
             return self._asking(state["fix_id"])
         self._let_go(state["fix_id"])
-        waits = question_of(self._trail, state["fix_id"]) is not None
+        is_waiting = question_of(self._trail, state["fix_id"]) is not None
         return {
             "outcome": end.result.outcome,
             "delivered": end.delivery.delivered,
-            "next": "person" if waits else END,
+            "next": "person" if is_waiting else END,
         }
 
     def _person(self, state: FixFacts) -> FixFacts:
-        """Wait until the decision is on record. LangGraph runs this from its start each time that it is
-        resumed, so it only reads; what it is resumed with is a hint."""
+        """Wait until the decision is on record. LangGraph runs this from its start on each resumption,
+        so it only reads; the value that it is resumed with is a hint.
+        """
         fix_id = state["fix_id"]
-        while (asked := question_of(self._trail, fix_id)) is not None:
-            interrupt(asked.model_dump(mode="json"))
+        while (question := question_of(self._trail, fix_id)) is not None:
+            interrupt(question.model_dump(mode="json"))
         answer = answer_to(self._trail, fix_id)
         return {"answer": answer, "next": END if answer in _LAST_WORDS else "begin"}
 
     @contextmanager
     def _in_hand(self, state: FixFacts) -> Iterator[OpenedFix]:
-        """The fix of this thread, opened where this process does not have it. Whatever is raised, it is let
-        go of: who goes on reads the trail again."""
+        """Yield the fix of this thread, opening it if this process does not have it. After any error it
+        is released: the next process reads the audit trail again.
+        """
         fix_id = state.get("fix_id")
         if not fix_id:
             raise InputError(
@@ -246,12 +254,12 @@ class FixGraph:
 
 
 class _Node(Protocol):
-    """As LangGraph calls one."""
+    """A node as LangGraph calls it."""
 
     def __call__(self, state: FixFacts) -> FixFacts: ...
 
 
-#: Answers after which nothing of the fix goes on.
+#: Answers that end the fix for good.
 _LAST_WORDS = frozenset({"approved", "rejected", "abandoned"})
 
 
@@ -265,11 +273,11 @@ def _following(state: FixFacts) -> str:
 
 def _facts(fix: OpenedFix) -> FixFacts:
     key, state = fix.next(), fix.state
-    made = state.application
+    application = state.application
     facts: FixFacts = {
         "attempt": state.attempt if fix.result is None else fix.result.attempts,
         "next": "deliver" if key is None else _node_of(key),
-        "patch_sha256": made.patch_sha256 if isinstance(made, Applied) else "",
+        "patch_sha256": application.patch_sha256 if isinstance(application, Applied) else "",
     }
     if fix.result is not None:
         facts["outcome"] = fix.result.outcome
@@ -281,7 +289,7 @@ def _facts(fix: OpenedFix) -> FixFacts:
 
 
 def _end(state: dict[str, Any]) -> FixEnd:
-    asked: tuple[Interrupt, ...] = tuple(state.get("__interrupt__", ()))
+    interrupts: tuple[Interrupt, ...] = tuple(state.get("__interrupt__", ()))
     return FixEnd(
         fix_id=state["fix_id"],
         outcome=state["outcome"],
@@ -289,18 +297,18 @@ def _end(state: dict[str, Any]) -> FixEnd:
         patch_sha256=state["patch_sha256"] or None,
         delivered=state["delivered"],
         answer=state.get("answer"),
-        waits=bool(asked),
+        waits=bool(interrupts),
     )
 
 
 def strictly(
     checkpointer: "BaseCheckpointSaver[Any] | None",
 ) -> "BaseCheckpointSaver[Any] | None":
-    """Return a copy over the same store, whose serializer makes plain values and LangGraph's types alone.
+    """Return a copy over the same store, whose serializer creates only plain values and LangGraph's types.
 
-    Checkpoints are read as data: whoever can write them can't run code here. By default LangGraph's
-    serializer imports whatever class a checkpoint names. The host's own object is
-    left as it is: its other graphs may need that. Raises ConfigurationError for another serializer.
+    Checkpoints are read as data: a writer of checkpoints can't run code here. By default LangGraph's
+    serializer imports any class that a checkpoint names. The host's own object is not changed: its other
+    graphs may need that. Raises ConfigurationError for another serializer.
     """
     if checkpointer is None:
         return None
@@ -314,6 +322,6 @@ def strictly(
             next_step="Give a checkpointer with LangGraph's JsonPlusSerializer, encrypted or not.",
             kind="not_strict",
         )
-    made = copy.copy(checkpointer)
-    made.serde = strict
-    return made
+    strict_copy = copy.copy(checkpointer)
+    strict_copy.serde = strict
+    return strict_copy

@@ -1,4 +1,4 @@
-"""The activities of a worker: fixes that it has open, each in a process of its own, by session."""
+"""The activities of a worker: the fixes that it has open, each in its own process, by session."""
 
 import asyncio
 import contextlib
@@ -31,42 +31,45 @@ Got = TypeVar("Got")
 
 
 class FixSession(Protocol):
-    """A fix that somebody has open for this worker, as ``FixProcess`` is one. ``used``: when it was last
-    asked for anything, by the clock of the event loop."""
+    """A fix that a process has open for this worker, such as a ``FixProcess``. ``used``: time of the
+    last request or reply, by the clock of the event loop.
+    """
 
     used: float
 
     @property
     def is_busy(self) -> bool:
-        """It was asked for something, and has not replied."""
+        """Return whether a request has no reply yet."""
         ...
 
     async def heard(self) -> Standing:
-        """Where it stands once it is open. Raises SessionOverError."""
+        """Return its state once it is open. Raises SessionOverError."""
         ...
 
     async def ask(self, request: Request) -> Standing:
-        """Raises SessionOverError where it gives up, or is no more."""
+        """Send a request and return the reply. Raises SessionOverError if the process gives up or has
+        ended.
+        """
         ...
 
     async def end(self) -> None:
-        """In good order, or else at once. Idempotent."""
+        """End it in good order, or kill it after a while. Idempotent."""
         ...
 
 
-#: Has a fix opened, in a process of its own. Raises OSError.
+#: Opens a fix in its own process. Raises OSError.
 Launch = Callable[[Ticket], Awaitable[FixSession]]
 
-#: What is wrong with the fix, its order or its repository: another worker would find the same.
+#: Codes of errors of the fix, its order or its repository: another worker would get the same.
 _FOR_A_PERSON: Final = frozenset(
     {"input", "configuration", "advisory", "repository", "proof", "defect"}
 )
 
-#: A process that was given up needs so long to let go of its fix (seconds).
+#: Time for an abandoned process to release its fix (seconds), and the pause between two tries.
 _HELD_S = 30.0
 _AGAIN_S = 0.5
 
-#: Of the time after which a worker counts as lost, between two signs of life.
+#: Heartbeats within the time after which a worker counts as lost.
 _BEATS = 4
 
 
@@ -77,7 +80,9 @@ class _Opened:
 
 
 class FixActivities:
-    """Those of one worker; ``queue`` is its own task queue. ``look`` asks the record about a question."""
+    """The activities of one worker; ``queue`` is its own task queue. ``look`` reads the answer to a
+    question from the audit trail.
+    """
 
     def __init__(self, launch: Launch, queue: str, look: Callable[[str], DecisionResult]) -> None:
         self._launch = launch
@@ -87,15 +92,15 @@ class FixActivities:
 
     @property
     def opened(self) -> int:
-        """How many fixes are open."""
+        """Return the number of open fixes."""
         return len(self._sessions)
 
     @activity.defn(name=OPEN)
     async def open(self, ticket: Ticket) -> Session:
-        """Begin the fix, or go on with it from the record, in a process of its own."""
+        """Begin the fix, or continue it from the audit trail, in its own process."""
         for name, session in tuple(self._sessions.items()):
             if session.fix_id == ticket.fix_id:
-                await self._end(name)  # given up by the server, and not by us
+                await self._end(name)  # abandoned by the server, not by this worker
         name, clock = uuid.uuid4().hex, asyncio.get_running_loop().time
         began = clock()
         async with _signs_of_life():
@@ -109,7 +114,7 @@ class FixActivities:
 
     @activity.defn(name=DELIVER)
     async def deliver(self, order: StepOrder) -> Standing:
-        """Put the patch where it was asked for."""
+        """Deliver the patch."""
         return await self._ask(order.session, Request("deliver"))
 
     @activity.defn(name=CLOSE)
@@ -120,18 +125,18 @@ class FixActivities:
 
     @activity.defn(name=LOOK)
     async def look(self, ticket: Ticket) -> DecisionResult:
-        """What the record says of the question that this fix asked."""
+        """Return the answer on record to the question that this fix asked."""
         return await asyncio.to_thread(self._look, ticket.fix_id)
 
     async def end_unused(self, idle_s: float) -> None:
-        """End what nobody has asked anything of for so long: its workflow is gone, or elsewhere."""
+        """End sessions without a request for so long: their workflow is gone, or uses another worker."""
         now = asyncio.get_running_loop().time()
         for name, session in tuple(self._sessions.items()):
             if not session.process.is_busy and now - session.process.used > idle_s:
                 await self._end(name)
 
     async def end_all(self) -> None:
-        """End every fix in good order: each can be gone on with."""
+        """End every fix in good order: each can be continued."""
         await asyncio.gather(*map(self._end, tuple(self._sessions)))
 
     async def _opened(self, name: str, ticket: Ticket) -> Standing:
@@ -152,8 +157,8 @@ class FixActivities:
                 async with self._ended_on_error(name):
                     return await process.heard()
             except SessionOverError as over:
-                held = over.problem is not None and over.problem.is_held
-                if not held or asyncio.get_running_loop().time() > until:
+                is_held = over.problem is not None and over.problem.is_held
+                if not is_held or asyncio.get_running_loop().time() > until:
                     raise _failed(over.problem) from over
                 await asyncio.sleep(_AGAIN_S)
 
@@ -169,7 +174,7 @@ class FixActivities:
 
     @contextlib.asynccontextmanager
     async def _ended_on_error(self, name: str) -> AsyncIterator[None]:
-        """Whatever is raised, a cancelled activity among it: the session takes no step any more."""
+        """End the session after any error, including cancellation: it takes no further step."""
         try:
             yield
         except BaseException:
@@ -185,10 +190,10 @@ class FixActivities:
 
 @contextlib.asynccontextmanager
 async def _signs_of_life() -> AsyncIterator[None]:
-    """Heartbeats, for as long as it lasts; a worker that is shut down is no fix that was cancelled."""
+    """Send heartbeats meanwhile. The shutdown of a worker does not count as cancellation of its fix."""
     timeout = activity.info().heartbeat_timeout
-    every = timeout.total_seconds() / _BEATS if timeout else None
-    beating = asyncio.create_task(_beat(every)) if every else None
+    interval_s = timeout.total_seconds() / _BEATS if timeout else None
+    beating = asyncio.create_task(_beat(interval_s)) if interval_s else None
     try:
         yield
     except asyncio.CancelledError:
@@ -201,18 +206,18 @@ async def _signs_of_life() -> AsyncIterator[None]:
             beating.cancel()
 
 
-async def _beat(every: float) -> None:
+async def _beat(interval_s: float) -> None:
     while True:
         activity.heartbeat()
-        await asyncio.sleep(every)
+        await asyncio.sleep(interval_s)
 
 
 def _failed(problem: SessionProblem | None) -> ApplicationError:
     if problem is None:
         return ApplicationError("The fix's process is no more.", type=SESSION_OVER)
-    said = problem.shortened()
+    shortened = problem.shortened()
     return ApplicationError(
-        f"{said.problem} {said.next_step}".strip(),
+        f"{shortened.problem} {shortened.next_step}".strip(),
         type=problem.code,
         non_retryable=problem.code in _FOR_A_PERSON and not problem.is_held,
     )

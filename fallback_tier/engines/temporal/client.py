@@ -1,4 +1,4 @@
-"""Fixes as workflows, for callers without an event loop, and the fleet's engine over them."""
+"""A client for fixes as workflows, for callers without an event loop, and the fleet's engine over it."""
 
 import asyncio
 import threading
@@ -42,16 +42,17 @@ Got = TypeVar("Got")
 Handle: TypeAlias = WorkflowHandle[Any, Any]
 Told: TypeAlias = Coroutine[Any, Any, None]
 
-#: One call to the cluster.
+#: Time limit of one call to the cluster.
 _CALL_S = 10.0
 
-#: What a workflow failed of that the server ended, and not the fix.
+#: Codes of a workflow that the server ended, and not the fix.
 TERMINATED, TIMED_OUT = "terminated", "timed_out"
 
 
 class FixWorkflows:
-    """A client of the cluster's workflows. Every call raises EngineUnreachableError, also after ``close``.
-    Threads may share it."""
+    """A client of the cluster's workflows. Every call raises EngineUnreachableError, also after
+    ``close``. Thread-safe.
+    """
 
     def __init__(self, cluster: Cluster, limits: Limits | None = None) -> None:
         self._cluster = cluster
@@ -62,30 +63,34 @@ class FixWorkflows:
         self._client: Client | None = None
 
     def start(self, ticket: Ticket) -> None:
-        """Start the fix's workflow. A running one continues, by this ticket from its next step on; one that
-        is over is restarted, by the record."""
+        """Start the fix's workflow. A running one continues, with this ticket from its next step on;
+        one that is over is restarted from the audit trail.
+        """
         self._call(self._start(ticket))
 
     def send_terms(self, ticket: Ticket) -> None:
-        """Send a workflow its order and ``limits.fix_s``, which may have changed: they hold from its next
-        step on. Unknown or over: nothing."""
+        """Send a workflow its order and ``limits.fix_s``, which may have changed: they apply from its
+        next step on. No effect if unknown or over.
+        """
         terms = self._terms(ticket)
         self._call(self._tell(ticket.fix_id, lambda it: it.signal(RENEWED, terms)))
 
     def state(self, fix_id: str) -> EngineState:
-        """Return the workflow's state. How a fix ended is read from the record."""
+        """Return the workflow's state. How a fix ended is read from the audit trail."""
         return self._call(self._state(fix_id))
 
     def cancel(self, fix_id: str) -> None:
-        """End the workflow in good order; what is on record stays. Unknown or over: nothing."""
+        """End the workflow in good order; what is on record stays. No effect if unknown or over."""
         self._call(self._tell(fix_id, lambda it: it.cancel()))
 
     def wake(self, fix_id: str) -> None:
-        """Have the workflow read the record, since a person has decided. Unknown or over: nothing."""
+        """Make the workflow read the audit trail, since a person has decided. No effect if unknown or
+        over.
+        """
         self._call(self._tell(fix_id, lambda it: it.signal(HINT)))
 
     def close(self) -> None:
-        """Disconnect; workers go on, for any campaign. Idempotent."""
+        """Disconnect; workers continue, for any campaign. Idempotent."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
@@ -124,9 +129,9 @@ class FixWorkflows:
             rpc_timeout=timedelta(seconds=_CALL_S),
         )
 
-    async def _tell(self, fix_id: str, message: Callable[[Handle], Told]) -> None:
+    async def _tell(self, fix_id: str, send: Callable[[Handle], Told]) -> None:
         client = await self._connected()
-        await unless_unknown(message(client.get_workflow_handle(fix_id)))
+        await unless_unknown(send(client.get_workflow_handle(fix_id)))
 
     def _terms(self, ticket: Ticket) -> Terms:
         return Terms(ticket.order_sha256, self.limits.fix_s)
@@ -134,14 +139,16 @@ class FixWorkflows:
     async def _state(self, fix_id: str) -> EngineState:
         handle = (await self._connected()).get_workflow_handle(fix_id)
         try:
-            found = await handle.describe()
+            description = await handle.describe()
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return EngineState(phase=Phase.UNKNOWN)
             raise
-        match found.status:
+        match description.status:
             case WorkflowExecutionStatus.RUNNING | WorkflowExecutionStatus.CONTINUED_AS_NEW:
-                return EngineState(phase=Phase((await found.memo()).get("phase", Phase.ACTIVE)))
+                return EngineState(
+                    phase=Phase((await description.memo()).get("phase", Phase.ACTIVE))
+                )
             case WorkflowExecutionStatus.COMPLETED:
                 return EngineState(phase=Phase.ENDED)
             case WorkflowExecutionStatus.CANCELED:
@@ -154,23 +161,25 @@ class FixWorkflows:
 
 
 def _failed(cause: BaseException) -> EngineState:
-    """Nobody goes on with it by itself. Only who asked for it may read that it was cancelled."""
+    """Return the state of a workflow that is not continued automatically."""
     match cause:
         case ApplicationError():
-            code, said = cause.type or "", cause.message
+            code, sentence = cause.type or "", cause.message
         case TerminatedError():
-            said = f"The workflow was terminated, by the server or by an operator: {cause.message}."
+            sentence = (
+                f"The workflow was terminated, by the server or by an operator: {cause.message}."
+            )
             code = TERMINATED
         case TimedOutError():
-            said = f"The workflow came to a time limit of the server: {cause.message}."
+            sentence = f"The workflow came to a time limit of the server: {cause.message}."
             code = TIMED_OUT
         case _:
-            code, said = "workflow", str(cause)
-    problem = Problem(code=code, problem=said, next_step=_NEXT)
+            code, sentence = "workflow", str(cause)
+    problem = Problem(code=code, problem=sentence, next_step=_NEXT)
     return EngineState(phase=Phase.FAILED, problem=problem)
 
 
-#: What to do about a workflow that gave up; its sentence names the fix's own next step.
+#: Next step for a workflow that gave up; its sentence names the fix's own next step.
 _NEXT = "Repair what is named, then have the campaign go on: `fallback-tier fleet resume NAME`."
 
 
@@ -183,7 +192,7 @@ class TemporalEngine(FixWorkflows):
 
     @property
     def room(self) -> int | None:
-        """No bound: the task queue waits for workers that have room."""
+        """Return None, no bound: the task queue waits for workers that have room."""
         return None
 
     def submit(self, order: FixOrder) -> None:
@@ -195,7 +204,7 @@ class TemporalEngine(FixWorkflows):
         self.send_terms(self._ticket(order))
 
     def forget(self, fix_id: str) -> None:
-        """Nothing of it is kept here."""
+        """Do nothing: this engine stores nothing on this machine."""
 
     def _ticket(self, order: FixOrder) -> Ticket:
         return Ticket(order.fix_id, put_document(self._evidence, order))

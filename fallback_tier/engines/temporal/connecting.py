@@ -1,4 +1,4 @@
-"""A Temporal cluster by address, namespace and certificates."""
+"""Connection to a Temporal cluster, by address, namespace and certificates."""
 
 import logging
 import re
@@ -20,10 +20,10 @@ from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 from fallback_audit.frozen import Frozen
 from fallback_tier.errors import ConfigurationError, FallbackError
 
-#: Where ``fallback-tier fleet dev`` listens, and the SDK's own default.
+#: Address of ``fallback-tier fleet dev``, and the SDK's own default.
 ADDRESS = "127.0.0.1:7233"
 
-#: The task queue of whoever has room; a worker's own has its name besides (``naming``).
+#: The shared task queue, for workers with room; a worker's own queue has its name, too (``naming``).
 QUEUE = "fallback-tier"
 
 #: The system's reason in an error of the SDK's transport.
@@ -34,15 +34,18 @@ _NEXT = "Start one with `fallback-tier fleet dev`, or correct --temporal, --name
 
 
 class EngineUnreachableError(FallbackError):
-    """Temporal can't be reached: nothing is known, and nothing was done."""
+    """Temporal can't be reached: its state is unknown, and nothing was done."""
 
     code = "engine_unreachable"
 
 
 class Cluster(Frozen):
-    """``ca``: the authority of the cluster's certificate; ``cert`` and ``key``: this client's own (mTLS);
-    ``server_name``: what the certificate says, where that is not the address. All of them PEM files; none:
-    no TLS, for a loopback server."""
+    """A cluster.
+
+    ``ca``: the authority of the cluster's certificate; ``cert`` and ``key``: this client's own (mTLS);
+    ``server_name``: the name in the certificate, if that is not the address. All are PEM files; without
+    them there is no TLS, for a loopback server.
+    """
 
     address: str = ADDRESS
     namespace: str = "default"
@@ -53,7 +56,7 @@ class Cluster(Frozen):
     server_name: str | None = None
 
     def tls(self) -> TLSConfig | bool:
-        """As the SDK takes it. Raises ConfigurationError."""
+        """Return the SDK's TLS configuration. Raises ConfigurationError."""
         if (self.cert is None) != (self.key is None):
             raise ConfigurationError(
                 "A client certificate needs its key, and a key its certificate.",
@@ -71,7 +74,7 @@ class Cluster(Frozen):
 
 
 async def connect(cluster: Cluster) -> Client:
-    """Raises EngineUnreachableError, ConfigurationError."""
+    """Return a client. Raises EngineUnreachableError, ConfigurationError."""
     try:
         return await Client.connect(
             cluster.address, namespace=cluster.namespace, tls=cluster.tls(), runtime=_runtime()
@@ -94,19 +97,19 @@ def _runtime() -> Runtime:
 
 
 def unreachable(cluster: Cluster, error: Exception) -> EngineUnreachableError:
-    """Return the error for a cluster that does not answer; of the SDK's words, those of the system."""
-    reported = " ".join(str(error).split())
-    of_system = _OF_SYSTEM.search(reported)
-    first = of_system[1] if of_system else reported[:200]
+    """Return the error for a cluster that does not answer, with the system's part of the SDK's message."""
+    message = " ".join(str(error).split())
+    match = _OF_SYSTEM.search(message)
+    reason = match[1] if match else message[:200]
     return EngineUnreachableError(
-        f"Temporal at {cluster.address} (namespace {cluster.namespace}) can't be reached: {first}",
+        f"Temporal at {cluster.address} (namespace {cluster.namespace}) can't be reached: {reason}",
         next_step=_NEXT,
         kind="unreachable",
     )
 
 
 async def unless_unknown(work: Coroutine[Any, Any, None]) -> bool:
-    """False: there is no such workflow, or it is over. Raises RPCError."""
+    """Await a call. Return False if there is no such workflow, or it is over. Raises RPCError."""
     try:
         await work
     except RPCError as error:

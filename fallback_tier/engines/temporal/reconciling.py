@@ -1,7 +1,7 @@
-"""Decisions of people, read from the record, and sent to workflows that have not received them.
+"""Decisions of people, read from the audit trail, and sent to workflows that have not received them.
 
-A caller that decides need not know of Temporal, and what is decided while it is down is sent when it is
-back. The record is the truth behind every hint (ADR-0086).
+A caller that decides need not know of Temporal, and decisions made while it is down are sent once it is
+back. Hints are not authoritative: the audit trail is (ADR-0086).
 """
 
 import asyncio
@@ -31,33 +31,33 @@ from fallback_tier.fix.journal.review import answer_to
 
 _LETS_GO_ON = (BudgetRaised, TransitionReopened)
 _GOES_ON = (FixResumed, FixStarted)
-_KINDS = frozenset(
-    kind.__name__
-    for kind in (*_LETS_GO_ON, *_GOES_ON, ReviewDecided, FixAbandoned)  # what `Decisions` follows
-)
+#: The kinds that ``Decisions`` reads.
+_KINDS = frozenset(kind.__name__ for kind in (*_LETS_GO_ON, *_GOES_ON, ReviewDecided, FixAbandoned))
 
 
 def answer_on_record(audit: AuditReader, fix_id: str) -> DecisionResult:
-    """What has become of the question that a fix asked. Raises InputError: no such fix; AuditStoreError."""
+    """Return the answer to the question that a fix asked. Raises InputError if there is no such fix;
+    AuditStoreError.
+    """
     current = read_history(audit, fix_id).current
     if current.abandoned is not None:
         return DecisionResult(goes_on=False, is_over=True)
     if current.reopened is not None or current.end is None:
         return DecisionResult(goes_on=True, is_over=False)
-    asks = isinstance(current.end, FixEscalated) and answer_to(current) is None
-    return DecisionResult(goes_on=False, is_over=not asks)
+    is_open = isinstance(current.end, FixEscalated) and answer_to(current) is None
+    return DecisionResult(goes_on=False, is_over=not is_open)
 
 
 class FollowedTrail(AuditReader, HeaderReader, Protocol):
-    """What is followed."""
+    """The audit trail that is followed."""
 
 
 @dataclass
 class Decisions:
-    """Follows a record, and tells which fixes have a decision that nobody has acted on.
+    """Follows the audit trail, and lists fixes with a decision on which no process has acted yet.
 
-    ``upto``: number of the last event that was read; what is followed from the beginning is found again
-    by whoever starts anew, so nothing has to be kept.
+    ``upto``: number of the last event that was read. A restarted process reads the trail from its first
+    event, so nothing has to be stored.
     """
 
     upto: int = 0
@@ -66,28 +66,28 @@ class Decisions:
         self._open: dict[str, int] = {}
 
     def read(self, audit: FollowedTrail) -> None:
-        """Everything that was recorded since. Raises AuditStoreError: then the next call reads it."""
+        """Read new events. Raises AuditStoreError: then the next call reads them."""
         tip, _ = audit.tip()
         if tip == self.upto:
             return
-        found = list(self._since(audit))
-        for fix_id, seq in found:
+        decisions = list(self._since(audit))
+        for fix_id, seq in decisions:
             self._open.pop(fix_id, None)
             if seq:
                 self._open[fix_id] = seq
         self.upto = tip
 
     def open(self) -> dict[str, int]:
-        """Fixes with a decision that is not acted on, each with the decision's number."""
+        """Return fixes with a decision on which no process has acted, each with the decision's number."""
         return dict(self._open)
 
     def heard(self, fix_id: str, seq: int) -> None:
-        """Nothing follows of this decision in the record (it was one for good): it was told."""
+        """Remove a final decision that was sent: nothing follows it in the audit trail."""
         if self._open.get(fix_id) == seq:
             del self._open[fix_id]
 
     def _since(self, audit: AuditReader) -> Iterator[tuple[str, int]]:
-        """Each fix with the number of a decision, or 0 where it goes on."""
+        """Yield each fix with the number of a decision, or 0 if it continues."""
         for stored in audit.events(kinds=_KINDS, after=self.upto):
             yield (
                 stored.scope.fix_id,
@@ -95,21 +95,23 @@ class Decisions:
             )
 
 
-#: Between two looks at the record's tip (seconds).
+#: Between two looks at the audit trail's tip (seconds).
 POLL_S = 0.5
 
-#: A decision that nobody has acted on is sent again after so long (seconds).
+#: A decision is sent again after so long if no process has acted on it (seconds).
 RESEND_S = 30.0
 
-#: Opens the record for reading. Raises FallbackError: then the next look tries again.
+#: Opens the audit trail for reading. Raises FallbackError: then the next look tries again.
 OpenRecord = Callable[[], AbstractContextManager[FollowedTrail]]
 
-#: What has become of a fix's question, and whether it may go on. Raises FallbackError.
+#: Returns the answer to a fix's question, and whether the fix may continue. Raises FallbackError.
 Look = Callable[[str], DecisionResult]
 
 
 def looking(opened: OpenRecord, may_go_on: Callable[[str], bool]) -> Look:
-    """A decision for good ends a fix; one that lets it go on does where ``may_go_on`` says so."""
+    """Return a ``Look``: a final decision ends a fix; one that lets it continue counts if ``may_go_on``
+    agrees.
+    """
 
     def look(fix_id: str) -> DecisionResult:
         with opened() as audit:
@@ -120,7 +122,7 @@ def looking(opened: OpenRecord, may_go_on: Callable[[str], bool]) -> Look:
 
 
 class Reconciler:
-    """``run`` it beside a worker; several at once do no harm."""
+    """Sends decisions: ``run`` it with each worker; several may run at once."""
 
     def __init__(self, client: Client, opened: OpenRecord, look: Look) -> None:
         self._client = client
@@ -128,19 +130,19 @@ class Reconciler:
         self._look = look
         self._decisions = Decisions()
         self._sent: dict[str, tuple[int, float]] = {}
-        #: Whether the record could be read when it was last looked at; not yet, at first.
+        #: Whether the audit trail could be read at the last look; initially False.
         self.reaches_record = False
 
     async def run(self) -> None:
-        """Until it is cancelled. What can't be reached now is tried again."""
+        """Run until it is cancelled. What can't be reached now is tried again."""
         while True:
-            # Both come back; nothing of what was not sent is forgotten.
+            # Either is reachable again later; what was not sent is not forgotten.
             with suppress(FallbackError, RPCError):
                 await self.look()
             await asyncio.sleep(POLL_S)
 
     async def look(self) -> None:
-        """Send what has not been sent, or was sent long ago. Raises FallbackError, RPCError."""
+        """Send decisions that were not sent, or were sent long ago. Raises FallbackError, RPCError."""
         await asyncio.to_thread(self._read)
         now = asyncio.get_running_loop().time()
         for fix_id, seq in self._decisions.open().items():
@@ -148,7 +150,7 @@ class Reconciler:
             if sent is not None and sent[0] == seq and now - sent[1] < RESEND_S:
                 continue
             if not await asyncio.to_thread(self._is_worth_telling, fix_id):
-                self._sent[fix_id] = (seq, now)  # its campaign tells it when it may go on
+                self._sent[fix_id] = (seq, now)  # its campaign wakes it when it may continue
                 continue
             if await unless_unknown(self._client.get_workflow_handle(fix_id).signal(HINT)):
                 self._sent[fix_id] = (seq, now)
@@ -167,7 +169,7 @@ class Reconciler:
 
     def _is_worth_telling(self, fix_id: str) -> bool:
         try:
-            decided = self._look(fix_id)
-        except FallbackError:  # of one fix: the others are told
+            decision = self._look(fix_id)
+        except FallbackError:  # of one fix: the others are sent
             return False
-        return decided.goes_on or decided.is_over
+        return decision.goes_on or decision.is_over

@@ -1,4 +1,4 @@
-"""A fix's process, as its worker has it: started, asked for one step at a time, ended."""
+"""The process of a fix, as its worker holds it: started, asked for one step at a time, ended."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from fallback_tier.engines.temporal.messages import (
 from fallback_tier.sandbox.process import kill_tree
 from fallback_tier.workers.processes import GRACE_S, surroundings
 
-#: A reply is a key, an outcome and a digest, or two sentences (bytes).
+#: Largest reply: a key, an outcome and a digest, or two sentences (bytes).
 _REPLY_BYTES = 1 << 20
 
 
 class SessionOverError(Exception):
-    """The fix's process is no more; ``problem``: what it said, None where it was killed."""
+    """The fix's process has ended; ``problem``: what it reported, None if it was killed."""
 
     def __init__(self, problem: SessionProblem | None = None) -> None:
         super().__init__("the fix's process is over" if problem is None else problem.problem)
@@ -30,20 +30,24 @@ class SessionOverError(Exception):
 
 @dataclass
 class FixProcess:
-    """Made by ``start_process``. For one request at a time; once anything is raised, it is to be ended."""
+    """The process of a fix, from ``start_process``. It takes one request at a time; after an error, end
+    it.
+    """
 
     process: asyncio.subprocess.Process
-    #: When it was last asked for anything, by the clock of the event loop.
+    #: Time of the last request or reply, by the clock of the event loop.
     used: float = 0.0
     _asked: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def is_busy(self) -> bool:
-        """It was asked for something, and has not replied."""
+        """Return whether a request has no reply yet."""
         return self._asked.locked()
 
     async def ask(self, request: Request) -> Standing:
-        """Raises SessionOverError where the process gives up, or is no more."""
+        """Send a request and return the reply. Raises SessionOverError if the process gives up or has
+        ended.
+        """
         async with self._asked:
             self.used = asyncio.get_running_loop().time()
             assert self.process.stdin is not None  # noqa: S101 (stdin=PIPE)
@@ -55,7 +59,7 @@ class FixProcess:
             return await self.heard()
 
     async def heard(self) -> Standing:
-        """Its next reply. Raises SessionOverError."""
+        """Return its next reply. Raises SessionOverError."""
         assert self.process.stdout is not None  # noqa: S101 (stdout=PIPE)
         line = await self.process.stdout.readline()
         self.used = asyncio.get_running_loop().time()
@@ -67,7 +71,7 @@ class FixProcess:
         return reply
 
     async def end(self) -> None:
-        """End it in good order, or else at once, with everything that it started. Idempotent."""
+        """End it in good order, or kill it after a while, with everything that it started. Idempotent."""
         if self.process.returncode is not None:
             return
         try:
@@ -83,9 +87,9 @@ class FixProcess:
 
 
 async def start_process(command: Sequence[str], order: bytes, log: Path, cwd: Path) -> FixProcess:
-    """Start it with its order, one line that may have keys in it: no argument, file or variable has any.
+    """Start a process with its order, one line that may contain keys: no argument, file or variable does.
 
-    ``heard`` gives where the fix stands once it is open. Raises OSError.
+    ``heard`` returns the fix's state once it is open. Raises OSError.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as log_file:

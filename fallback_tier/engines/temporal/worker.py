@@ -41,16 +41,16 @@ from fallback_tier.errors import ConfigurationError
 from fallback_tier.files.folders import writing_below
 from fallback_tier.files.locks import try_hold
 
-#: Between two looks at whether there is room again (seconds): a fix takes minutes.
+#: Between two checks for room (seconds): a fix takes minutes.
 _ROOM_LOOK_S = 0.1
 
 
 class RoomForFixes(CustomSlotSupplier):
-    """A slot to open a fix with, while ``opened()`` and those that are being opened leave room.
+    """Slots for opening fixes: as many as ``opened()`` and pending openings leave room.
 
-    A fix keeps its room from one activity to the next, which is why the worker's own count of activities
-    does not do. While not ``can_open()`` there is none: a worker that could open no fix would fail at once
-    with each, and ask for the next before anybody else does.
+    A fix keeps its room between activities, so the worker's own count of activities does not suffice. While
+    not ``can_open()`` there is no slot: a worker that can open no fix would fail with each at once, and
+    take the next before other workers do.
     """
 
     def __init__(
@@ -62,41 +62,42 @@ class RoomForFixes(CustomSlotSupplier):
         self._reserved = 0
 
     async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
-        """Wait for room."""
+        """Wait for a slot."""
         while (permit := self.try_reserve_slot(ctx)) is None:
             await asyncio.sleep(_ROOM_LOOK_S)
         return permit
 
     def try_reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit | None:  # noqa: ARG002
-        """Room that there is now."""
+        """Return a slot if one is free now, or None."""
         if not self._can_open() or self._opened() + self._reserved >= self._fixes:
             return None
         self._reserved += 1
         return SlotPermit()
 
     def mark_slot_used(self, ctx: SlotMarkUsedContext) -> None:
-        """It opens a fix."""
+        """Do nothing: the slot is used to open a fix."""
 
     def release_slot(self, ctx: SlotReleaseContext) -> None:  # noqa: ARG002
-        """The fix is open, or could not be opened; or nobody needs the slot any more."""
+        """Release a slot: the fix is open, or could not be opened, or the slot was not needed."""
         self._reserved -= 1
 
 
-#: What tells a host's state folders apart: made once for each. Eight digits are enough for one host.
+#: Suffix of a worker's name, generated once per state folder of a host. Eight digits are enough for one
+#: host.
 _SUFFIX = re.compile(r"[0-9a-f]{8}")
 
-#: What a file's name may not have.
+#: Characters that a file's name must not have.
 _UNPLAIN = re.compile(r"[^A-Za-z0-9.-]")
 
 
 @contextmanager
-def worker_name(state_dir: Path, told: str = "") -> Iterator[str]:
-    """Hold it as long as the worker works: the host's name and this state folder's suffix, or what a person
-    has ``told`` it, which is theirs to keep apart from other machines'.
+def worker_name(state_dir: Path, chosen: str = "") -> Iterator[str]:
+    """Hold and yield the worker's name: the one that a person has ``chosen``, who must keep it distinct
+    from other machines' names; otherwise the host's name and this state folder's suffix.
 
-    Raises ConfigurationError where a worker of this state folder has the name, StateFolderError.
+    Raises ConfigurationError if a worker of this state folder has the name, StateFolderError.
     """
-    path = state_dir / "fleet" / f"worker{told and '-' + _UNPLAIN.sub('-', told)}.lock"
+    path = state_dir / "fleet" / f"worker{chosen and '-' + _UNPLAIN.sub('-', chosen)}.lock"
     with writing_below(state_dir):
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = try_hold(path)
@@ -108,46 +109,49 @@ def worker_name(state_dir: Path, told: str = "") -> Iterator[str]:
             )
     with lock:
         with writing_below(state_dir):
-            name = told or f"{_hostname()}-{_suffix(path, lock)}"
+            name = chosen or f"{_hostname()}-{_suffix(path, lock)}"
         yield name
 
 
 def _suffix(path: Path, lock: BinaryIO) -> str:
-    """Kept in the lock's own file: who holds it may write there."""
-    if found := _SUFFIX.fullmatch(path.read_text(errors="replace")):
-        return found.group()
-    made = uuid.uuid4().hex[:8]
+    """Return the suffix, which is in the lock's own file: the holder of the lock may write there."""
+    if match := _SUFFIX.fullmatch(path.read_text(errors="replace")):
+        return match.group()
+    suffix = uuid.uuid4().hex[:8]
     lock.truncate(0)
-    lock.write(made.encode())
+    lock.write(suffix.encode())
     lock.flush()
-    return made
+    return suffix
 
 
 def _hostname() -> str:
     return _UNPLAIN.sub("-", socket.gethostname()) or "host"
 
 
-#: A session that nobody has asked anything of for so long is ended (seconds).
+#: A session without a request for so long is ended (seconds).
 IDLE_S = 300.0
 _LOOK_S = 5.0
 
-#: Running steps get no time to end: they are gone on with elsewhere, from the record.
+#: Running steps get no time to finish: another worker continues from the audit trail.
 _GRACE = timedelta(0)
 
-#: Workflows that a worker keeps in memory, and their tasks at once. They only ask for steps.
+#: Workflows that a worker caches, and their concurrent tasks. They only request steps.
 _CACHED = 1_000
 _TASKS = 20
 _LOOKS = 4
 
-#: A new version is made the current one once the server knows it.
+#: Tries to make a new version the current one, and the pause between two: the server must know it first.
 _VERSION_TRIES = 40
 _VERSION_S = 0.25
 
 
 class WorkerSettings(Frozen):
-    """``host``: names this worker's own queue, so no two workers may have the same (``naming``). ``fixes``:
-    how many it has open at once. ``build``: PINNED worker versioning, under this build's name: a fix that
-    has begun under one is only taken by workers of it."""
+    """Settings of a worker.
+
+    ``host``: names this worker's own queue, so no two workers may have the same (``naming``). ``fixes``:
+    how many it has open at once. ``build``: PINNED worker versioning under this build's name: a fix that
+    began under one build is only taken by workers of that build.
+    """
 
     host: str
     cluster: Cluster = Cluster()
@@ -156,7 +160,7 @@ class WorkerSettings(Frozen):
 
     @property
     def own_queue(self) -> str:
-        """The queue of this worker's open fixes."""
+        """Return the queue of this worker's open fixes."""
         return f"{self.cluster.queue}@{self.host}"
 
 
@@ -169,27 +173,31 @@ async def run_worker(
     may_go_on: Callable[[str], bool] = lambda _: True,
     notify: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Work until ``until`` is set; then end every open fix in good order, so that others go on with it.
-    ``may_go_on``: whether one that a person has decided may run now; it is asked with its identifier.
-    ``notify``: called with a line when the server can't be reached any more, and when it can again.
+    """Work until ``until`` is set; then end every open fix in good order, so that other workers continue
+    it.
+
+    ``may_go_on``: called with the identifier of a fix that a person has decided; returns whether it may run
+    now. ``notify``: called with a line when the server becomes unreachable, and when it is reachable again.
 
     Raises EngineUnreachableError, ConfigurationError.
     """
     look = looking(record, may_go_on)
     client = await connect(settings.cluster)
     activities = FixActivities(launch, settings.own_queue, look)
-    following = Reconciler(client, record, look)
-    room = RoomForFixes(settings.fixes, lambda: activities.opened, lambda: following.reaches_record)
-    async with contextlib.AsyncExitStack() as running:
-        running.push_async_callback(activities.end_all)
+    reconciler = Reconciler(client, record, look)
+    room = RoomForFixes(
+        settings.fixes, lambda: activities.opened, lambda: reconciler.reaches_record
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(activities.end_all)
         for worker in _workers(client, settings, activities, room):
-            await running.enter_async_context(worker)
+            await stack.enter_async_context(worker)
         if settings.build is not None:
             await _make_current(client, _version(settings.build))
         reaching = _reaching(client, settings.cluster, notify)
-        for work in (following.run(), _end_unused(activities), reaching):
-            task = asyncio.create_task(work)
-            running.callback(task.cancel)
+        for coroutine in (reconciler.run(), _end_unused(activities), reaching):
+            task = asyncio.create_task(coroutine)
+            stack.callback(task.cancel)
         ready()
         await until.wait()
 
@@ -197,7 +205,9 @@ async def run_worker(
 def _workers(
     client: Client, settings: WorkerSettings, activities: FixActivities, room: RoomForFixes
 ) -> list[Worker]:
-    """One for whatever has no worker yet, one for the fixes that are open here."""
+    """Return three workers: for open fixes of this worker, for looks at the audit trail, and for the
+    shared queue.
+    """
     deployment = None
     if settings.build is not None:
         deployment = WorkerDeploymentConfig(
@@ -205,7 +215,7 @@ def _workers(
             use_worker_versioning=True,
             default_versioning_behavior=VersioningBehavior.PINNED,
         )
-    shared = Worker(
+    shared_worker = Worker(
         client,
         task_queue=settings.cluster.queue,
         workflows=[FixWorkflow],
@@ -222,7 +232,7 @@ def _workers(
         graceful_shutdown_timeout=_GRACE,
         deployment_config=deployment,
     )
-    own = Worker(
+    own_worker = Worker(
         client,
         task_queue=settings.own_queue,
         activities=[activities.step, activities.deliver, activities.close],
@@ -230,14 +240,14 @@ def _workers(
         graceful_shutdown_timeout=_GRACE,
         deployment_config=deployment,
     )
-    looks = Worker(
+    looks_worker = Worker(
         client,
         task_queue=f"{settings.cluster.queue}{LOOKS}",
         activities=[activities.look],
         max_concurrent_activities=_LOOKS,
         deployment_config=deployment,
     )
-    return [own, looks, shared]
+    return [own_worker, looks_worker, shared_worker]
 
 
 def _version(build: str) -> WorkerDeploymentVersion:
@@ -245,7 +255,7 @@ def _version(build: str) -> WorkerDeploymentVersion:
 
 
 async def _make_current(client: Client, version: WorkerDeploymentVersion) -> None:
-    """New fixes begin under this version from now on; those that have begun stay with theirs."""
+    """Let new fixes begin under this version; those that began under another stay with it."""
     request = SetWorkerDeploymentCurrentVersionRequest(
         namespace=client.namespace,
         deployment_name=version.deployment_name,
@@ -255,7 +265,7 @@ async def _make_current(client: Client, version: WorkerDeploymentVersion) -> Non
     for tries in range(_VERSION_TRIES):
         try:
             await client.workflow_service.set_worker_deployment_current_version(request)
-        except RPCError:  # the server has not heard from this worker yet
+        except RPCError:  # the server does not know this worker yet
             if tries == _VERSION_TRIES - 1:
                 raise
             await asyncio.sleep(_VERSION_S)
@@ -264,18 +274,20 @@ async def _make_current(client: Client, version: WorkerDeploymentVersion) -> Non
 
 
 async def _reaching(client: Client, cluster: Cluster, notify: Callable[[str], None]) -> None:
-    """Report when the server stops answering, and when it answers again. The SDK tries again by itself."""
-    answered = True
+    """Report when the server stops answering, and when it answers again. The SDK reconnects by itself."""
+    was_healthy = True
     while True:
         await asyncio.sleep(_LOOK_S)
         try:
-            answers = await client.service_client.check_health(timeout=timedelta(seconds=_LOOK_S))
+            is_healthy = await client.service_client.check_health(
+                timeout=timedelta(seconds=_LOOK_S)
+            )
         except RPCError:
-            answers = False
-        if answers != answered:
-            state = "answers again" if answers else "does not answer: waiting for it"
+            is_healthy = False
+        if is_healthy != was_healthy:
+            state = "answers again" if is_healthy else "does not answer: waiting for it"
             notify(f"Temporal at {cluster.address} {state}")
-        answered = answers
+        was_healthy = is_healthy
 
 
 async def _end_unused(activities: FixActivities) -> None:

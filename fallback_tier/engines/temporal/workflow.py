@@ -1,7 +1,7 @@
-"""One workflow a fix: it asks for steps until the record has an end, and waits for people at no cost.
+"""One workflow per fix: it requests steps until the audit trail has an end, and waits for people for free.
 
-It knows nothing of what a step does, and no word of it is the truth: that is the record. Where a worker is
-lost the fix is opened again, on whatever worker has room, from where the record says that it stands.
+It does not know what a step does, and its state is not authoritative: the audit trail is. If a worker is
+lost, the fix is opened again, on any worker with room, from where the audit trail says that it is.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ with workflow.unsafe.imports_passed_through():
     )
     from fallback_tier.workers.problem import PASSING
 
-#: Retries are the workflow's own: an activity that is tried again by the server alone would go to a worker
-#: that has not got the fix. Without a maximum the server would try for ever.
+#: The workflow itself retries: the server's retry of an activity would go to a worker that does not have
+#: the fix open. Without a maximum the server would retry for ever.
 _ONCE = RetryPolicy(maximum_attempts=1)
 
-#: A look at the record is tried again while the record can't be reached; then the next hint looks.
+#: A look is retried while the audit trail can't be reached; after that, the next hint looks.
 _LOOKS = RetryPolicy(
     initial_interval=timedelta(seconds=1),
     maximum_interval=timedelta(seconds=60),
@@ -53,30 +53,33 @@ _LOOKS = RetryPolicy(
 )
 _LOOK_S = timedelta(seconds=60)
 
-#: What is on record as ended is delivered, however late it is (at least so long), and its process ended.
+#: A fix that has ended on record is delivered, however late (this is its least time limit), and its process
+#: ended.
 _DELIVER_S = 600.0
 _CLOSE_S = 60.0
 
 #: The longest pause between two openings (seconds).
 _MAX_BACKOFF_S = 60.0
 
-#: The longest pause behind one that failed for a reason that passes (seconds), and is not counted: an
-#: outage may take days, and each try is a dozen events of the history.
+#: The longest pause after an opening that failed for a temporary reason (seconds), which is not counted: an
+#: outage may take days, and each try adds a dozen events to the history.
 _MAX_PASSING_S = 300.0
 
-#: A pause is doubled so often at most: far beyond either limit, and no number too large.
+#: Maximum number of doublings of a pause: enough to exceed either limit, without overflow.
 _MAX_DOUBLINGS = 16
 
 
 def _stop_if_cancelled() -> None:
-    """An activity that ends by itself beside a cancellation gives its own end, and that is not raised."""
+    """Raise if the workflow was cancelled: an activity that ends at the same moment returns its own
+    result, and the cancellation is not raised.
+    """
     if workflow.cancellation_reason() is not None:
         raise asyncio.CancelledError
 
 
 @workflow.defn(name=WORKFLOW)
 class FixWorkflow:
-    """Its identifier is the fix's."""
+    """The workflow of a fix, whose identifier it has."""
 
     @workflow.init
     def __init__(self, run: FixRun) -> None:
@@ -91,18 +94,20 @@ class FixWorkflow:
 
     @workflow.signal(name=HINT)
     def decided(self) -> None:
-        """A person has decided, perhaps. It may come often, or too early: the record is asked."""
+        """Count a hint that a person may have decided. Hints may be frequent or premature: the audit
+        trail is read.
+        """
         self._heard += 1
 
     @workflow.signal(name=RENEWED)
     def renewed(self, terms: Terms) -> None:
-        """Its campaign's settings may have changed: these hold from the next step on."""
+        """Use these terms from the next step on: the campaign's settings may have changed."""
         self._ticket = replace(self._ticket, order_sha256=terms.order_sha256)
         self._limits = replace(self._limits, fix_s=terms.fix_s)
 
     @workflow.run
     async def run(self, _run: FixRun) -> Standing:
-        """To the fix's end, a person's word included."""
+        """Run to the fix's end, including a person's decision."""
         try:
             while True:
                 standing = await self._to_an_end()
@@ -115,8 +120,9 @@ class FixWorkflow:
             raise
 
     async def _to_an_end(self) -> Standing:
-        """The end, delivered. Raises ApplicationError where nobody could go on with the fix, or its time is
-        over."""
+        """Return the end, delivered. Raises ApplicationError if the fix can't continue, or its time is
+        over.
+        """
         while True:
             _stop_if_cancelled()
             try:
@@ -144,11 +150,15 @@ class FixWorkflow:
             self._continue_as_new_if_long()
 
     def _is_by_another_order(self, session: Session) -> bool:
-        """Then what it may spend and ask is another now. An older history's says nothing of it."""
+        """Return whether the session has another order than now, so that it may spend and request
+        something else. The session of an older history does not have its order.
+        """
         return session.order_sha256 not in {"", self._ticket.order_sha256}
 
     def _pause_after(self, problem: ApplicationError) -> float:
-        """Seconds until the fix is opened again. Raises ApplicationError where that would be no use."""
+        """Return the seconds until the fix is opened again. Raises ApplicationError if that would be
+        useless.
+        """
         if problem.type in PASSING:
             self._passing += 1
             return _doubled(self._limits.backoff_s, self._passing, _MAX_PASSING_S)
@@ -203,7 +213,7 @@ class FixWorkflow:
         return self._limits.fix_s - self._spent_s
 
     async def _end_late(self) -> None:
-        """Raises ApplicationError where the fix has taken as long as it may; then nobody has it open."""
+        """Raise ApplicationError if the fix has used up its time; its session is closed then."""
         if self._left_s > 0:
             return
         await self._close()
@@ -213,14 +223,16 @@ class FixWorkflow:
             non_retryable=True,
         )
 
-    async def _ask(self, what: str, order: StepOrder, queue: str, limit_s: float) -> Standing:
+    async def _ask(
+        self, activity_name: str, order: StepOrder, queue: str, limit_s: float
+    ) -> Standing:
         limits = self._limits
         standing: Standing = await workflow.execute_activity(
-            what,
+            activity_name,
             order,
             result_type=Standing,
             task_queue=queue,
-            summary=order.step.name if order.step else what,
+            summary=order.step.name if order.step else activity_name,
             schedule_to_start_timeout=timedelta(seconds=limits.pickup_s),
             start_to_close_timeout=timedelta(seconds=limit_s),
             heartbeat_timeout=timedelta(seconds=limits.heartbeat_s),
@@ -230,7 +242,7 @@ class FixWorkflow:
         return standing
 
     async def _close(self) -> None:
-        """Its process ends now, and not when the worker notices that nobody asks it for anything."""
+        """End its process now, instead of when the worker notices that it has no requests."""
         try:
             await self._let_go()
         except ActivityError:
@@ -243,23 +255,23 @@ class FixWorkflow:
             await self._ask(CLOSE, order, session.queue, _CLOSE_S)
 
     async def _person_lets_go_on(self) -> bool:
-        """Waits for a hint, then asks the record. False: it was decided for good."""
+        """Wait for a hint, then read the audit trail. Return False if the decision is final."""
         workflow.upsert_memo({"phase": "waiting"})
         while True:
             _stop_if_cancelled()
             await workflow.wait_condition(lambda: self._heard > self._looked)
             self._continue_as_new_if_long()
             self._looked = self._heard
-            decided = await self._look()
-            if decided.is_over:
+            decision = await self._look()
+            if decision.is_over:
                 return False
-            if decided.goes_on:
+            if decision.goes_on:
                 workflow.upsert_memo({"phase": "active"})
                 return True
 
     async def _look(self) -> DecisionResult:
         try:
-            decided: DecisionResult = await workflow.execute_activity(
+            decision: DecisionResult = await workflow.execute_activity(
                 LOOK,
                 self._ticket,
                 result_type=DecisionResult,
@@ -270,8 +282,8 @@ class FixWorkflow:
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
-            return DecisionResult()  # the hint comes again
-        return decided
+            return DecisionResult()  # the hint is sent again
+        return decision
 
     def _continue_as_new_if_long(self) -> None:
         info = workflow.info()
@@ -295,9 +307,9 @@ class FixWorkflow:
 async def _even_if_cancelled(opening: workflow.ActivityHandle[Session]) -> Session:
     """Return the session, also if the workflow is cancelled at the moment when the opening completes.
 
-    The SDK drops the result of an activity that completes together with a cancellation. Nobody would close
-    that session until its worker finds it unused. So the handle is shielded, and it is cancelled only if it
-    has not completed after one turn of the event loop. Raises ActivityError.
+    The SDK drops the result of an activity that completes together with a cancellation, and that session
+    would stay open until its worker finds it unused. So the handle is shielded, and it is cancelled only if
+    it has not completed after one turn of the event loop. Raises ActivityError.
     """
     try:
         return await asyncio.shield(opening)

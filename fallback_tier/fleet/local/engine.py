@@ -19,15 +19,15 @@ from fallback_tier.workers.checkouts import checkout, remove_unused
 from fallback_tier.workers.problem import not_started, took_too_long, without_a_word
 from fallback_tier.workers.processes import WorkerProcesses
 
-#: A worker's status is a few hundred bytes.
+#: Upper bound; a worker's status is a few hundred bytes.
 _MAX_STATUS_BYTES = 65_536
 
-#: What is kept free for it (bytes): a block of most file systems.
+#: Space that is reserved for a status (bytes): a block of most file systems.
 _ROOM_BYTES = 4_096
 
 
 class Job(PipedJob):
-    """One fix. ``lock``: the number of the inherited file that holds its lock."""
+    """The job of one worker. ``lock``: the number of the inherited file that holds its lock."""
 
     order: FixOrder
     lock: int
@@ -35,8 +35,9 @@ class Job(PipedJob):
 
 
 class WorkerStatus(EngineState):
-    """How far a worker is: ``active`` until it says how it ended. ``base_commit``: what it works on, known
-    from when that is decided; ``outcome``: verified, patched, refused, unknown or escalated."""
+    """A worker's progress: ``active`` until it reports how it ended. ``base_commit``: what it works on,
+    once that is decided; ``outcome``: verified, patched, refused, unknown or escalated.
+    """
 
     phase: Phase = Phase.ACTIVE
     base_commit: str | None = None
@@ -54,19 +55,21 @@ def status_path(place: Place, fix_id: str) -> Path:
 
 
 def reserve_status(place: Place, fix_id: str) -> None:
-    """Reserve disk space for a worker's status before it starts: if the disk fills up, it can still say so,
-    and does not count as dead. Until then the file holds no status. Raises StateFolderError."""
+    """Reserve disk space for a worker's status before it starts, so that the worker can report a full
+    disk, and does not count as dead. Until then the file holds no status. Raises StateFolderError.
+    """
     with writing_below(place.state_dir):
         status_path(place, fix_id).write_bytes(b" " * _ROOM_BYTES)
 
 
 def write_status(place: Place, fix_id: str, state: EngineState) -> None:
-    """Write a status into the space that is reserved for it. One that is half written reads as none. It is
-    synced, because the commit that it names is decided once. Raises OSError."""
-    said = state.model_dump_json().encode()
-    there = os.open(status_path(place, fix_id), os.O_WRONLY | os.O_CREAT, 0o666)
-    with os.fdopen(there, "wb") as file:
-        file.write(said.ljust(_ROOM_BYTES))
+    """Write a status into its reserved space. One that is half written is read as none. It is synced,
+    because the commit that it names is decided once. Raises OSError.
+    """
+    encoded = state.model_dump_json().encode()
+    descriptor = os.open(status_path(place, fix_id), os.O_WRONLY | os.O_CREAT, 0o666)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(encoded.ljust(_ROOM_BYTES))
         file.truncate()
         file.flush()
         os.fsync(file.fileno())
@@ -85,8 +88,9 @@ _WORKER = "fallback_tier.fleet.local.main"
 
 
 class LocalEngine:
-    """Implements FleetEngine, for one runner or service at a time (``alone``). ``at_once``: workers that
-    may live at the same time, those of an earlier owner counted in."""
+    """Implements FleetEngine, for one runner or service at a time (``alone``). ``at_once``: workers
+    that may live at the same time, including those of an earlier owner.
+    """
 
     def __init__(self, place: Place, secrets: FleetSecrets, *, at_once: int) -> None:
         self._place = place
@@ -96,12 +100,12 @@ class LocalEngine:
 
     @property
     def own(self) -> frozenset[str]:
-        """Fixes whose worker this process started, and whose end nobody has asked for yet."""
+        """Return the fixes whose worker this process started, and whose end was not queried yet."""
         return self._workers.own
 
     @property
     def room(self) -> int:
-        """Workers that may still be started."""
+        """Return how many workers may still be started."""
         return self._at_once - self._workers.alive
 
     def submit(self, order: FixOrder) -> None:
@@ -116,41 +120,43 @@ class LocalEngine:
         try:
             self._workers.start(fix_id, place.fix_s, job)
         except OSError as error:
-            why = not_started(error, place.resume)
-            write_status(place, fix_id, EngineState(phase=Phase.FAILED, problem=why))
+            problem = not_started(error, place.resume)
+            write_status(place, fix_id, EngineState(phase=Phase.FAILED, problem=problem))
 
     def state(self, fix_id: str) -> EngineState:
-        """Return the state by lock and status. A killed worker leaves no status: no process has the fix."""
+        """Return the state by lock and status. A killed worker leaves no status: then the fix is
+        unknown.
+        """
         if self._workers.is_alive(fix_id):
             return EngineState(phase=Phase.ACTIVE)
         place, gone = self._place, self._workers.gone(fix_id)
         place.locks.tidy(fix_id)
         if gone is not None:
-            with contextlib.suppress(OSError):  # what its next worker removes, too
-                remove_tree(checkout(place.home, fix_id))  # there if it was killed
+            with contextlib.suppress(OSError):  # its next worker removes it, too
+                remove_tree(checkout(place.home, fix_id))  # left behind if it was killed
         status = read_status(place, fix_id)
         if status.phase is not Phase.ACTIVE:
             return EngineState(phase=status.phase, problem=status.problem)
-        if gone is not None and gone.lived_s >= place.fix_s:  # too stuck to say so
-            why = took_too_long(place.fix_s, place.resume)
+        if gone is not None and gone.lived_s >= place.fix_s:  # too stuck to report it
+            problem = took_too_long(place.fix_s, place.resume)
             write_status(
-                place, fix_id, status.model_copy(update={"phase": Phase.FAILED, "problem": why})
+                place, fix_id, status.model_copy(update={"phase": Phase.FAILED, "problem": problem})
             )
-            return EngineState(phase=Phase.FAILED, problem=why)
+            return EngineState(phase=Phase.FAILED, problem=problem)
         if gone is None or gone.code == 0:
             return EngineState(phase=Phase.UNKNOWN)
-        why = without_a_word(gone.code, place.locks.log(fix_id), place.resume)
-        update = {"phase": Phase.UNKNOWN, "problem": why}
-        with contextlib.suppress(OSError):  # then the next look knows no reason
+        problem = without_a_word(gone.code, place.locks.log(fix_id), place.resume)
+        update = {"phase": Phase.UNKNOWN, "problem": problem}
+        with contextlib.suppress(OSError):  # then the next call has no reason
             write_status(place, fix_id, status.model_copy(update=update))
-        return EngineState(phase=Phase.UNKNOWN, problem=why)
+        return EngineState(phase=Phase.UNKNOWN, problem=problem)
 
     def status(self, fix_id: str) -> WorkerStatus:
         """Return what its worker wrote, whether it is alive or not."""
         return read_status(self._place, fix_id)
 
     def document(self, fix_id: str) -> str | None:
-        """What the worker of a fix that has ended left, as JSON; None if it is not there or not whole."""
+        """Return the JSON document of a fix that has ended; None if it is missing or incomplete."""
         try:
             text = document_path(self._place, fix_id).read_text()
             json.loads(text)
@@ -159,20 +165,20 @@ class LocalEngine:
         return text
 
     def cancel(self, fix_id: str) -> None:
-        """Ask its worker to end, if there is one, or end it if it was asked some time ago."""
+        """Ask its worker to end, if there is one, or kill it if it was asked some time ago."""
         if self.state(fix_id).phase is Phase.ACTIVE:
             self._workers.end(fix_id)
 
     def renew(self, order: FixOrder) -> None:
-        """A worker keeps the order that it was started with, to the end of its fix."""
+        """Do nothing: a worker keeps the order that it was started with, to the end of its fix."""
 
     def wake(self, fix_id: str) -> None:
-        """Nobody waits here: a fix that may go on is submitted again."""
+        """Do nothing: a fix that may continue is submitted again."""
 
     def forget(self, fix_id: str) -> None:
         """Remove its status and document: a campaign may have a million fixes."""
         for path in (document_path(self._place, fix_id), status_path(self._place, fix_id)):
-            with contextlib.suppress(OSError):  # it costs some blocks of the disk, and no more
+            with contextlib.suppress(OSError):  # a left-over file only costs some disk blocks
                 path.unlink(missing_ok=True)
 
     def forget_unless(self, is_running: Callable[[str], bool]) -> None:

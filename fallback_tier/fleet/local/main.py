@@ -1,7 +1,7 @@
-"""The worker: one fix of a campaign or of the service, from its start or from where the record says that it
-is.
+"""The worker: one fix of a campaign or of the service, from its start or from where the audit trail says
+that it is.
 
-It reports to its owner by its status file alone, which is there whether the owner is alive or not.
+It reports to its owner only by its status file, which outlives both.
 """
 
 import json
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def work(job: Job) -> None:
-    """Carry it out, and write how the worker ended. How the fix ended is in the audit trail."""
+    """Carry the job out, and write how the worker ended. How the fix ended is in the audit trail."""
     place, fix_id = job.place, job.order.fix_id
     status = WorkerStatus(base_commit=job.order.base_commit)
 
@@ -41,22 +41,22 @@ def work(job: Job) -> None:
         if status.phase is not Phase.ENDED:
             report(phase=Phase.FAILED, problem=problem)
 
-    def to_its_end() -> None:
+    def carry_out_job() -> None:
         with writing_below(place.state_dir):
             write_holder(job.lock)
         result = run(job, lambda commit: report(base_commit=commit)).result
         if place.keeps_documents:
             with writing_below(place.state_dir):
                 document_path(place, fix_id).write_text(json.dumps(document(result)))
-        not_late()  # what is ended is not called late
+        not_late()  # a fix that has ended is not late
         is_unknown = isinstance(result, RefusedFix) and result.is_unknown
         report(phase=Phase.ENDED, outcome="unknown" if is_unknown else result.outcome)
 
-    carry_out(to_its_end, failed, limit_s=place.fix_s, resume=place.resume)
+    carry_out(carry_out_job, failed, limit_s=place.fix_s, resume=place.resume)
 
 
 def run(job: Job, decided: Callable[[str], None]) -> OneFix:
-    """The fix itself. Raises FallbackError."""
+    """Run the fix. Raises FallbackError."""
     with ordered_fix(job.order, job.whole_place(), job.secrets, decided) as fix:
         return fix.to_the_end()
 

@@ -1,6 +1,6 @@
 """The tables in PostgreSQL: the fleet of several machines. psycopg is an extra: ``require_driver`` first.
 
-Writers take turns by a lock of the server's, as with SQLite: a transaction is a few milliseconds.
+Writers take turns by a lock of the server, as with SQLite: a transaction takes a few milliseconds.
 """
 
 import threading
@@ -19,13 +19,13 @@ from fallback_audit.stores.postgres_location import PostgresLocation
 from fallback_tier.fleet.errors import FleetStoreError
 from fallback_tier.fleet.store.tables import STEPS, Row, Session
 
-#: The schema, unless the address names one (``?schema=``).
+#: Default schema, unless the address names one (``?schema=``).
 SCHEMA = "fallback_fleet"
 
-#: Any statement, the wait for other writers counted in (milliseconds).
+#: Time limit of a statement, including the wait for other writers (milliseconds).
 STATEMENT_TIMEOUT_MS = 60_000
 
-#: A writer that says nothing any more lets the others go on after this time (milliseconds).
+#: A writer that is idle for this long loses its lock (milliseconds).
 IDLE_TIMEOUT_MS = 20_000
 
 _SETTINGS = {
@@ -34,7 +34,7 @@ _SETTINGS = {
     **SERVER_KEEPALIVES,
 }
 
-#: Writers of a schema take turns, to the end of the transaction.
+#: Lock of a schema for one writer, until the end of its transaction.
 _TURNS = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
 
 _Connection: TypeAlias = "psycopg.Connection[DictRow]"
@@ -52,8 +52,9 @@ class _Session:
 
 
 class PostgresTables:
-    """Implements ``Tables``. The schema and its tables are made where they are missing, which needs the
-    right to do so once. Raises FleetStoreError."""
+    """Implements ``Tables``. Creates missing schema and tables, which needs the right to do so once.
+    Raises FleetStoreError.
+    """
 
     def __init__(self, url: str) -> None:
         try:
@@ -72,13 +73,13 @@ class PostgresTables:
 
     @property
     def place(self) -> str:
-        """The address without its password."""
+        """Return the address without its password."""
         return str(self._location._replace(schema=self._schema))
 
     def _make(self, session: Session) -> None:
         session.change("CREATE TABLE IF NOT EXISTS version (number BIGINT NOT NULL)")
-        found = session.rows("SELECT number FROM version")
-        version = int(found[0]["number"]) if found else 0
+        rows = session.rows("SELECT number FROM version")
+        version = int(rows[0]["number"]) if rows else 0
         if version > len(STEPS):
             raise FleetStoreError(
                 f"{self.place} was written by a newer version of the fleet ({version}).",
@@ -93,13 +94,13 @@ class PostgresTables:
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """Look."""
+        """Yield a session for reading."""
         with self._lock, self._explained():
             yield _Session(self._connected())
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
-        """One durable transaction, alone."""
+        """Yield a session in one exclusive, durable transaction."""
         with self._lock, self._explained():
             connection = self._connected()
             with connection.transaction():
@@ -121,10 +122,10 @@ class PostgresTables:
         try:
             for setting, limit in _SETTINGS.items():
                 connection.execute("SELECT set_config(%s, %s, false)", (setting, limit))
-            there = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
-            with connection.transaction():  # "IF NOT EXISTS" alone fails where two come at once
+            query = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
+            with connection.transaction():  # "IF NOT EXISTS" alone fails if two connect at once
                 connection.execute(_TURNS, (self._schema,))
-                if connection.execute(there, (self._schema,)).fetchone() is None:
+                if connection.execute(query, (self._schema,)).fetchone() is None:
                     connection.execute(composing.SQL("CREATE SCHEMA {}").format(schema))
             connection.execute(composing.SQL("SET search_path TO {}, pg_temp").format(schema))
         except BaseException:
@@ -138,20 +139,20 @@ class PostgresTables:
             yield
         except psycopg.Error as error:
             self._drop()
-            words = self._location.scrubbed(" ".join(str(error).split()))
+            message = self._location.scrubbed(" ".join(str(error).split()))
             raise FleetStoreError(
-                f"The fleet store {self.place} can't be used: {words}",
+                f"The fleet store {self.place} can't be used: {message}",
                 next_step="Look at the server, the address and the user's rights; then run it again.",
                 kind="unusable",
             ) from error
 
     def _drop(self) -> None:
-        """A connection in an unknown state is not used again."""
+        """Close the connection: one in an unknown state is not used again."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
     def close(self) -> None:
-        """Idempotent."""
+        """Disconnect. Idempotent."""
         with self._lock:
             self._drop()

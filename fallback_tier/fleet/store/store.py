@@ -1,4 +1,4 @@
-"""The list of campaigns: created once, whole or not at all, and changed by one transaction per step.
+"""The list of campaigns: each is created whole or not at all, and changed by one transaction per step.
 
 Each change of a fix's state names the state it comes from, and the fix's holder: a late caller changes
 nothing. A runner holds its fixes for a time (a lease) and renews it; if it dies, another takes them.
@@ -28,14 +28,14 @@ from fallback_tier.fleet.errors import CampaignError
 from fallback_tier.fleet.scheduling import StartLimits, cap_of, may_start
 from fallback_tier.fleet.store.tables import Row, Session, SqliteTables, Tables
 
-#: Fixes on one page.
+#: Maximum number of fixes on one page.
 MAX_PAGE = 1_000
 
 _COLUMNS = ", ".join(FleetFix.model_fields)
 
 
 class Ordered(Frozen):
-    """What an order is made of, beside the fix: JSON, as it was planned."""
+    """The data of an order, besides the fix: JSON, as planned."""
 
     fix: FleetFix
     source: str
@@ -44,13 +44,13 @@ class Ordered(Frozen):
     proof: str | None = None
 
 
-#: A runner that has not renewed its fixes for this long is dead, or cut off (seconds).
+#: A runner that has not renewed its fixes for this long is dead, or disconnected (seconds).
 LEASE_S = 60.0
 
-#: Waiting fixes that are looked at for those that may start: far more than run at once on a machine.
+#: Maximum number of waiting fixes among which startable ones are sought: far more than run on a machine.
 MAX_LOOKED_AT = 512
 
-#: A fix that is over; and one that a runner holds.
+#: Conditions (SQL) of a fix that is over, and of one that a runner holds.
 _OVER = "state NOT IN ('queued', 'running')"
 _HELD = "state = 'running' AND holder = ?"
 
@@ -72,7 +72,7 @@ class PlannedFix(Frozen):
 
 
 class Planned(Frozen):
-    """A campaign before the store has it. ``settings``: the file, as JSON; ``digest``: of the file.
+    """A campaign before it is in the store. ``settings``: the file, as JSON; ``digest``: of the file.
 
     ``unnamed``: pairs of advisory and repository in which no manifest names the package; not stored.
     """
@@ -89,94 +89,96 @@ class Planned(Frozen):
 
 
 class FleetStore:
-    """All campaigns of one place. ``close`` it at the end. Every method raises FleetStoreError."""
+    """All campaigns of one database. ``close`` it at the end. Every method raises FleetStoreError."""
 
     def __init__(self, tables: Tables, *, clock: Callable[[], float] = time.time) -> None:
         self.tables = tables
         self.clock = clock
 
     def campaigns(self) -> tuple[CampaignLine, ...]:
-        """All, the newest first."""
+        """Return all campaigns, the newest first."""
         with self.tables.reading() as session:
-            found = session.rows("SELECT * FROM campaigns ORDER BY created_at DESC, campaign")
-            return tuple(_line(session, row) for row in found)
+            rows = session.rows("SELECT * FROM campaigns ORDER BY created_at DESC, campaign")
+            return tuple(_line(session, row) for row in rows)
 
     def campaign(self, name: str) -> CampaignLine:
-        """Raises CampaignError where there is none of this name."""
+        """Return a campaign. Raises CampaignError if there is none of this name."""
         with self.tables.reading() as session:
             return _line(session, campaign_row(session, name))
 
     def settings(self, name: str) -> str:
-        """The campaign's file as it was planned, as JSON. Raises CampaignError."""
+        """Return the campaign's file as it was planned, as JSON. Raises CampaignError."""
         with self.tables.reading() as session:
             return str(campaign_row(session, name)["settings"])
 
     def left_out(self, name: str) -> tuple[LeftOut, ...]:
-        """What the file names and the list does not have. Raises CampaignError."""
+        """Return what the file names and the list does not have. Raises CampaignError."""
         with self.tables.reading() as session:
-            kept = campaign_row(session, name)["left_out"]
-        return tuple(LeftOut.model_validate(it) for it in json.loads(kept or "[]"))
+            text = campaign_row(session, name)["left_out"]
+        return tuple(LeftOut.model_validate(entry) for entry in json.loads(text or "[]"))
 
     def fixes(
         self, name: str, *, state: FixState | None = None, after: int = -1, limit: int = MAX_PAGE
     ) -> tuple[FleetFix, ...]:
-        """In the queue's order, behind number ``after``; at most MAX_PAGE."""
-        where, values = "campaign = ? AND number > ?", [name, after]
+        """Return fixes in the queue's order, after number ``after``; at most MAX_PAGE."""
+        condition, values = "campaign = ? AND number > ?", [name, after]
         if state is not None:
-            where, values = f"{where} AND state = ?", [*values, state.value]
+            condition, values = f"{condition} AND state = ?", [*values, state.value]
         with self.tables.reading() as session:
             return fixes_of(
-                session, f"{where} ORDER BY number LIMIT ?", *values, min(limit, MAX_PAGE)
+                session, f"{condition} ORDER BY number LIMIT ?", *values, min(limit, MAX_PAGE)
             )
 
     def starts_later(self, name: str, now: float) -> bool:
-        """There is one that waits, and is not to start before a time behind ``now``."""
-        where = "campaign = ? AND state = ? AND not_before > ? LIMIT 1"
+        """Return whether a queued fix must wait until a time after ``now``."""
+        condition = "campaign = ? AND state = ? AND not_before > ? LIMIT 1"
         with self.tables.reading() as session:
-            return bool(fixes_of(session, where, name, FixState.QUEUED.value, now))
+            return bool(fixes_of(session, condition, name, FixState.QUEUED.value, now))
 
     def every(self, name: str, state: FixState | None = None) -> Iterator[FleetFix]:
-        """All of them in the queue's order, read page by page: what changes meanwhile may be missed."""
+        """Yield all fixes in the queue's order, read page by page: a change meanwhile may be missed."""
         after = -1
         while page := self.fixes(name, state=state, after=after):
             after = page[-1].number
             yield from page
 
     def undelivered(self, name: str, limit: int = MAX_PAGE) -> tuple[FleetFix, ...]:
-        """Proved ones whose patch is not where it was asked for, in the queue's order."""
-        where = "campaign = ? AND why = ? AND state IN ('fixed', 'partly') ORDER BY number LIMIT ?"
+        """Return proved fixes whose patch is not delivered, in the queue's order."""
+        condition = (
+            "campaign = ? AND why = ? AND state IN ('fixed', 'partly') ORDER BY number LIMIT ?"
+        )
         with self.tables.reading() as session:
-            return fixes_of(session, where, name, NOT_DELIVERED, min(limit, MAX_PAGE))
+            return fixes_of(session, condition, name, NOT_DELIVERED, min(limit, MAX_PAGE))
 
     def on_branches(self, name: str, limit: int = MAX_PAGE) -> tuple[FleetFix, ...]:
-        """Those whose patch was committed, the last ones first."""
-        where = "campaign = ? AND branch IS NOT NULL ORDER BY ended_at DESC, number LIMIT ?"
+        """Return fixes whose patch was committed, the last ones first."""
+        condition = "campaign = ? AND branch IS NOT NULL ORDER BY ended_at DESC, number LIMIT ?"
         with self.tables.reading() as session:
-            return fixes_of(session, where, name, min(limit, MAX_PAGE))
+            return fixes_of(session, condition, name, min(limit, MAX_PAGE))
 
     def fix(self, fix_id: str) -> FleetFix | None:
-        """One; None: no campaign here has it."""
+        """Return a fix, or None if no campaign here has it."""
         with self.tables.reading() as session:
             return next(iter(fixes_of(session, "fix_id = ?", fix_id)), None)
 
     def ordered(self, fix_id: str) -> Ordered:
-        """What its order is made of. Raises CampaignError."""
+        """Return the data of a fix's order. Raises CampaignError."""
         with self.tables.reading() as session:
             fix = next(iter(fixes_of(session, "fix_id = ?", fix_id)), None)
-            found = session.rows(
+            rows = session.rows(
                 "SELECT r.source, r.base_commit, a.record, f.proof FROM fixes f"
                 " JOIN repositories r ON r.campaign = f.campaign AND r.repository = f.repository"
                 " JOIN advisories a ON a.campaign = f.campaign AND a.sha256 = f.advisory_sha256"
                 " WHERE f.fix_id = ?",
                 (fix_id,),
             )
-        if fix is None or not found:
+        if fix is None or not rows:
             raise CampaignError(
                 f"No campaign has a fix {fix_id!r}.",
                 next_step="`fleet status` lists them.",
                 kind="no_such_fix",
             )
-        (row,) = found
+        (row,) = rows
         return Ordered(
             fix=fix,
             source=row["source"],
@@ -188,17 +190,17 @@ class FleetStore:
     # --- Changes ----------------------------------------------------------------------------------
 
     def create(self, planned: Planned) -> bool:
-        """Durable, whole or not at all. False: a campaign of this name and list is there already; its
-        limits are the new ones now.
+        """Store a campaign, durably, whole or not at all. Return False if a campaign of this name and list
+        exists; it has the new limits then.
 
-        Raises CampaignError where one of this name was made of another file.
+        Raises CampaignError if a campaign of this name was made of another file.
         """
         with self.tables.writing() as session:
-            known = session.rows(
+            rows = session.rows(
                 "SELECT digest FROM campaigns WHERE campaign = ?", (planned.campaign,)
             )
-            if known:
-                check_same_list(planned.campaign, str(known[0]["digest"]), planned.digest)
+            if rows:
+                check_same_list(planned.campaign, str(rows[0]["digest"]), planned.digest)
                 _renew(session, planned.campaign, planned.settings, planned.cap, planned.fix_cap)
                 return False
             _insert(session, planned, self.now())
@@ -207,7 +209,7 @@ class FleetStore:
     def renew_settings(
         self, name: str, settings: str, cap: int | None, fix_cap: int | None
     ) -> None:
-        """Its limits, model and engine are these from now on. ``settings``: the file, as JSON."""
+        """Replace the campaign's limits, model and engine. ``settings``: the file, as JSON."""
         with self.tables.writing() as session:
             _renew(session, name, settings, cap, fix_cap)
 
@@ -219,16 +221,19 @@ class FleetStore:
         came_from: Sequence[CampaignState],
         said: Said | None = None,
     ) -> bool:
-        """``said``: who wants it so; None: a runner, or somebody at a terminal. False: it stands elsewhere.
-        Raises CampaignError where there is none of this name."""
+        """Set the campaign's state. Return False if it is in none of the states ``came_from``.
+
+        ``said``: the caller who wants it; None: a runner, or a person at a terminal. Raises CampaignError
+        if there is none of this name.
+        """
         with self.tables.writing() as session:
             if CampaignState(campaign_row(session, name)["state"]) not in came_from:
                 return False
-            who = (None, None) if said is None else (said.by, said.because)
+            signature = (None, None) if said is None else (said.by, said.because)
             session.change(
                 "UPDATE campaigns SET state = ?, said_by = ?, said_because = ?, said_at = ?"
                 " WHERE campaign = ?",
-                (state.value, *who, self.now(), name),
+                (state.value, *signature, self.now(), name),
             )
             if state is CampaignState.CANCELLED:
                 session.change(
@@ -238,9 +243,12 @@ class FleetStore:
             return True
 
     def claim(self, name: str, holder: str, limits: StartLimits) -> tuple[FleetFix, ...]:
-        """Those that may start now become running, held by ``holder``: none where the campaign does not
-        run. What may start is decided inside the transaction, so two runners never start the same. What is
-        proved and not delivered comes first: it needs no money."""
+        """Mark fixes that may start now as running, held by ``holder``, and return them; none if the
+        campaign does not run.
+
+        What may start is decided inside the transaction, so two runners never start the same fix. Proved
+        fixes that are not delivered come first: they need no budget.
+        """
         now = self.clock()
         with self.tables.writing() as session:
             if campaign_row(session, name)["state"] != CampaignState.RUNNING.value:
@@ -256,22 +264,22 @@ class FleetStore:
             )  # fmt: skip
             used = used_of(session, name, "state <> 'running'")
             chosen = may_start(waiting, running, used, limits, now)
-            for one in chosen:
+            for fix in chosen:
                 session.change(
                     "UPDATE fixes SET state = ?, holder = ?, lease = ?, takes = takes + 1, started_at ="
                     " COALESCE(started_at, ?), why = NULL, sentence = NULL, cap = ?"
                     " WHERE fix_id = ? AND state = ?",
                     (
-                        FixState.RUNNING.value, holder, now + LEASE_S, self.now(), cap_of(one, limits),
-                        one.fix_id, FixState.QUEUED.value,
+                        FixState.RUNNING.value, holder, now + LEASE_S, self.now(), cap_of(fix, limits),
+                        fix.fix_id, FixState.QUEUED.value,
                     ),
                 )  # fmt: skip
-            ids = [one.fix_id for one in chosen]
-            found = [fix for it in ids for fix in fixes_of(session, "fix_id = ?", it)]
-        return tuple(found)
+            ids = [fix.fix_id for fix in chosen]
+            claimed = [fix for fix_id in ids for fix in fixes_of(session, "fix_id = ?", fix_id)]
+        return tuple(claimed)
 
     def renew(self, name: str, holder: str) -> None:
-        """The runner lives."""
+        """Renew the lease of a runner's fixes."""
         with self.tables.writing() as session:
             session.change(
                 "UPDATE fixes SET lease = ? WHERE campaign = ? AND holder = ? AND state = ?",
@@ -279,7 +287,7 @@ class FleetStore:
             )
 
     def take_over(self, name: str, holder: str) -> tuple[FleetFix, ...]:
-        """The running fixes whose runner has not renewed them: ``holder``'s now."""
+        """Give the running fixes whose lease has expired to ``holder``, and return them."""
         now = self.clock()
         with self.tables.writing() as session:
             lost = fixes_of(
@@ -287,15 +295,15 @@ class FleetStore:
                 "campaign = ? AND state = ? AND lease < ? AND holder <> ?",
                 name, FixState.RUNNING.value, now, holder,
             )  # fmt: skip
-            for one in lost:
+            for fix in lost:
                 session.change(
                     "UPDATE fixes SET holder = ?, lease = ? WHERE fix_id = ?",
-                    (holder, now + LEASE_S, one.fix_id),
+                    (holder, now + LEASE_S, fix.fix_id),
                 )
-        return tuple(one.model_copy(update={"holder": holder}) for one in lost)
+        return tuple(fix.model_copy(update={"holder": holder}) for fix in lost)
 
     def release(self, name: str, holder: str) -> None:
-        """The runner ends in good order: whoever comes next need not wait for the lease to end."""
+        """End the lease of a runner that ends in good order, so that the next one need not wait for it."""
         with self.tables.writing() as session:
             session.change(
                 "UPDATE fixes SET lease = 0 WHERE campaign = ? AND holder = ? AND state = ?",
@@ -303,26 +311,26 @@ class FleetStore:
             )
 
     def end(self, fix_id: str, holder: str | None, facts: FixFacts) -> bool:
-        """It has ended, as ``facts`` say. False: it does not run any more, or is another runner's.
+        """Store the end of a fix. Return False if it does not run any more, or another runner holds it.
 
-        ``holder`` None: it was over already, and what the record says of it now is written down (an
-        escalated one that a person has decided).
+        ``holder`` None: it was over already, and its end on record has changed (an escalated fix that a
+        person has decided).
         """
-        assert facts.state is not None and facts.state.is_over  # noqa: S101, PT018 (its caller's part)
+        assert facts.state is not None and facts.state.is_over  # noqa: S101, PT018 (the caller checks it)
         guard = _OVER if holder is None else _HELD
         values = (
             facts.state.value, facts.why, facts.sentence, facts.cost, facts.tokens, facts.attempts,
             facts.started_at, facts.ended_at or self.now(), facts.raised, facts.branch, fix_id,
         )  # fmt: skip
         with self.tables.writing() as session:
-            done = session.change(
+            changed_rows = session.change(
                 f"UPDATE fixes SET state = ?, why = ?, sentence = ?, cost = ?, tokens = ?, attempts = ?,"  # noqa: S608 (ours)
                 " started_at = COALESCE(?, started_at), ended_at = ?, cap = COALESCE(?, cap),"
                 " branch = COALESCE(?, branch),"
                 f" holder = NULL, lease = 0 WHERE fix_id = ? AND {guard}",
                 values if holder is None else (*values, holder),
             )
-        return done == 1
+        return changed_rows == 1
 
     def queue_again(
         self,
@@ -333,25 +341,27 @@ class FleetStore:
         holder: str | None = None,
         takes: int = 0,
     ) -> bool:
-        """It waits again, for what it has used so far: one of ``holder``'s that can't go on now, or (None)
-        one that is over and is to go on. ``takes``: how often it was started, as far as that counts. False:
-        it stands elsewhere."""
+        """Queue a fix again, with what it has used so far. Return False if it is in another state.
+
+        ``holder``: of a fix that can't continue now; None: a fix that is over is to continue. ``takes``:
+        how often it was started, as far as that counts.
+        """
         guard = _OVER if holder is None else _HELD
         values = (
             FixState.QUEUED.value, facts.cost, facts.tokens, facts.attempts, facts.why, facts.sentence,
             not_before, facts.raised, takes, fix_id,
         )  # fmt: skip
         with self.tables.writing() as session:
-            done = session.change(
+            changed_rows = session.change(
                 f"UPDATE fixes SET state = ?, cost = ?, tokens = ?, attempts = ?, why = ?, sentence = ?,"  # noqa: S608 (ours)
                 " not_before = ?, cap = COALESCE(?, cap), takes = ?,"
                 f" holder = NULL, lease = 0, ended_at = NULL WHERE fix_id = ? AND {guard}",
                 values if holder is None else (*values, holder),
             )
-        return done == 1
+        return changed_rows == 1
 
     def progress(self, fix_id: str, facts: FixFacts) -> None:
-        """What a running one has used up to now, for whoever watches."""
+        """Store what a running fix has used so far, for display."""
         with self.tables.writing() as session:
             session.change(
                 "UPDATE fixes SET cost = ?, tokens = ?, attempts = ?, cap = COALESCE(?, cap)"
@@ -360,11 +370,11 @@ class FleetStore:
             )
 
     def now(self) -> str:
-        """RFC 3339, UTC."""
+        """Return the time as RFC 3339, UTC."""
         return datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="milliseconds")
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the database. Idempotent."""
         self.tables.close()
 
     def __enter__(self) -> Self:
@@ -383,9 +393,9 @@ def _renew(
     )
 
 
-def check_same_list(name: str, known: str, given: str) -> None:
-    """Raises CampaignError: the list of other repositories would not be this one's."""
-    if known != given:
+def check_same_list(name: str, stored_digest: str, new_digest: str) -> None:
+    """Raise CampaignError if the digests differ: the list would be of other repositories."""
+    if stored_digest != new_digest:
         raise CampaignError(
             f"Campaign {name!r} was made of other repositories, advisories or proofs.",
             next_step="Give the file as it was to go on (limits may change), or another `name`.",
@@ -394,13 +404,15 @@ def check_same_list(name: str, known: str, given: str) -> None:
 
 
 def fleet_db(state_dir: Path) -> Path:
-    """Where the list is, unless it is in PostgreSQL."""
+    """Return the path of the list, unless it is in PostgreSQL."""
     return state_dir / "fleet" / "fleet.db"
 
 
 def open_store(state_dir: Path, url: str | None = None) -> FleetStore:
-    """``url``: ``postgresql://…``; None: SQLite, in the state folder. Raises FleetStoreError, and
-    AuditStoreError where the driver is missing."""
+    """Open the store. ``url``: ``postgresql://…``; None: SQLite, in the state folder.
+
+    Raises FleetStoreError, and AuditStoreError if the driver is missing.
+    """
     if url is None:
         return FleetStore(SqliteTables(fleet_db(state_dir)))
     require_driver()
@@ -410,15 +422,15 @@ def open_store(state_dir: Path, url: str | None = None) -> FleetStore:
 
 
 def campaign_row(session: Session, name: str) -> Row:
-    """Raises CampaignError."""
-    found = session.rows("SELECT * FROM campaigns WHERE campaign = ?", (name,))
-    if not found:
+    """Return a campaign's row. Raises CampaignError."""
+    rows = session.rows("SELECT * FROM campaigns WHERE campaign = ?", (name,))
+    if not rows:
         raise CampaignError(
             f"There is no campaign {name[:100]!r} in this store.",
             next_step="`fallback-tier fleet status` lists those that there are.",
             kind="no_such_campaign",
         )
-    return found[0]
+    return rows[0]
 
 
 def _line(session: Session, row: Row) -> CampaignLine:
@@ -438,9 +450,9 @@ def _line(session: Session, row: Row) -> CampaignLine:
         created_at=row["created_at"],
         cap=row["cap"],
         fix_cap=row["fix_cap"],
-        counts={FixState(it["state"]): it["fixes"] for it in counts},
+        counts={FixState(count["state"]): count["fixes"] for count in counts},
         spent=spent,
-        reserved=sum(one.counts - (one.cost or 0) for one in running),
+        reserved=sum(fix.counts - (fix.cost or 0) for fix in running),
         unpriced=unpriced["fixes"],
         said=None
         if row["said_by"] is None
@@ -449,19 +461,19 @@ def _line(session: Session, row: Row) -> CampaignLine:
     )
 
 
-def used_of(session: Session, name: str, which: str) -> int:
-    """What the fixes have used that ``which`` (SQL of ours) says."""
+def used_of(session: Session, name: str, condition: str) -> int:
+    """Return the sum that the fixes which match ``condition`` (our own SQL) have used."""
     (row,) = session.rows(
-        f"SELECT COALESCE(SUM(cost), 0) AS used FROM fixes WHERE campaign = ? AND {which}",  # noqa: S608
+        f"SELECT COALESCE(SUM(cost), 0) AS used FROM fixes WHERE campaign = ? AND {condition}",  # noqa: S608
         (name,),
     )
     return int(row["used"])
 
 
-def fixes_of(session: Session, where: str, *values: object) -> tuple[FleetFix, ...]:
-    """Those that ``where`` (SQL of ours) says."""
-    found = session.rows(f"SELECT {_COLUMNS} FROM fixes WHERE {where}", values)  # noqa: S608 (ours)
-    return tuple(_fix(row) for row in found)
+def fixes_of(session: Session, condition: str, *values: object) -> tuple[FleetFix, ...]:
+    """Return the fixes that match ``condition`` (our own SQL)."""
+    rows = session.rows(f"SELECT {_COLUMNS} FROM fixes WHERE {condition}", values)  # noqa: S608 (ours)
+    return tuple(_fix(row) for row in rows)
 
 
 def _fix(row: Row) -> FleetFix:
@@ -483,26 +495,28 @@ def _insert(session: Session, planned: Planned, now: str) -> None:
     if planned.left_out:
         session.change(
             "UPDATE campaigns SET left_out = ? WHERE campaign = ?",
-            (json.dumps([it.model_dump() for it in planned.left_out]), name),
+            (json.dumps([entry.model_dump() for entry in planned.left_out]), name),
         )
     for repository in planned.repositories:
         session.change(
             "INSERT INTO repositories VALUES (?,?,?,?)",
             (name, repository.repository, repository.source, repository.base_commit),
         )
-    known: set[str] = set()
-    for one in planned.fixes:
-        digest = hashlib.sha256(one.advisory.encode()).hexdigest()
-        if digest not in known:
-            known.add(digest)
-            session.change("INSERT INTO advisories VALUES (?,?,?)", (name, digest, one.advisory))
-        facts = one.fix.model_dump(mode="json", exclude={"branch"}) | {
-            "risk": one.fix.risk.model_dump_json(),
+    stored_digests: set[str] = set()
+    for planned_fix in planned.fixes:
+        digest = hashlib.sha256(planned_fix.advisory.encode()).hexdigest()
+        if digest not in stored_digests:
+            stored_digests.add(digest)
+            session.change(
+                "INSERT INTO advisories VALUES (?,?,?)", (name, digest, planned_fix.advisory)
+            )
+        facts = planned_fix.fix.model_dump(mode="json", exclude={"branch"}) | {
+            "risk": planned_fix.fix.risk.model_dump_json(),
             "advisory_sha256": digest,
             "lease": 0.0,
         }
-        if one.proof is not None:
-            facts["proof"] = one.proof
+        if planned_fix.proof is not None:
+            facts["proof"] = planned_fix.proof
         session.change(
             f"INSERT INTO fixes ({', '.join(facts)}) VALUES ({','.join('?' * len(facts))})",  # noqa: S608
             tuple(facts.values()),

@@ -1,4 +1,4 @@
-"""What a person asks of a campaign of thousands: why fixes ended so, and which are stuck."""
+"""Sums over a campaign of thousands of fixes: reasons of their ends, and stuck fixes."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -9,19 +9,20 @@ from fallback_audit.frozen import Frozen
 from fallback_tier.fleet.campaign_list import FixState, FleetFix
 from fallback_tier.fleet.store.store import FleetStore, fixes_of
 
-#: Reasons that are told; the vocabulary and the codes of errors are fewer.
+#: Maximum number of reasons in an answer: more than the vocabulary and the error codes have.
 MAX_REASONS = 100
 
-#: Stuck fixes of one kind that are told; the list of fixes has the others.
+#: Maximum number of stuck fixes of one kind in an answer; the list of fixes has the others.
 MAX_STUCK = 50
 
-#: Fixes that ended last: their median is what a fix usually takes. Fewer than the least say nothing yet.
+#: Number of last ended fixes whose median is the usual time, and the fewest that suffice.
 SAMPLE, LEAST = 1_000, 5
 
-#: This many times as long as usual is long, and never less than this (seconds): gates take minutes.
+#: A fix runs long if it takes this many times the usual time, and at least so long (seconds): gates take
+#: minutes.
 LONG_TIMES, LONG_AT_LEAST_S = 3.0, 600.0
 
-#: Ended by themselves, so their time is a fix's time.
+#: States of fixes that ended without interruption, so that their time counts.
 _WORKED = (FixState.FIXED, FixState.PARTLY, FixState.REFUSED, FixState.ESCALATED)
 
 
@@ -47,7 +48,7 @@ class StuckKind(StrEnum):
 
 
 class Stuck(Frozen):
-    """A fix that doesn't get on. ``since``: when it began, or was escalated (RFC 3339)."""
+    """A fix without progress. ``since``: when it began, or was escalated (RFC 3339)."""
 
     kind: StuckKind
     fix: FleetFix
@@ -55,9 +56,9 @@ class Stuck(Frozen):
 
 
 def reasons(reader: FleetStore, name: str) -> tuple[Reason, ...]:
-    """Of fixes that ended, the most frequent first. Raises FleetStoreError."""
+    """Return the reasons of ended fixes, the most frequent first. Raises FleetStoreError."""
     with reader.tables.reading() as session:
-        found = session.rows(
+        rows = session.rows(
             "SELECT state, why, MIN(sentence) AS sentence, COUNT(*) AS how_many FROM fixes"
             " WHERE campaign = ? AND why IS NOT NULL AND state NOT IN ('queued', 'running')"
             " GROUP BY state, why ORDER BY how_many DESC, state, why LIMIT ?",
@@ -70,76 +71,78 @@ def reasons(reader: FleetStore, name: str) -> tuple[Reason, ...]:
             sentence=row["sentence"],
             fixes=row["how_many"],
         )
-        for row in found
+        for row in rows
     )
 
 
 def usual_seconds(reader: FleetStore, name: str) -> float | None:
-    """What a fix takes, first event to end: the median of those that ended last. None: too few have."""
-    marks = ",".join("?" * len(_WORKED))
+    """Return the median time from first event to end of the last ended fixes, or None if they are too
+    few.
+    """
+    placeholders = ",".join("?" * len(_WORKED))
     with reader.tables.reading() as session:
-        found = session.rows(
-            f"SELECT started_at, ended_at FROM fixes WHERE campaign = ? AND state IN ({marks})"  # noqa: S608
+        rows = session.rows(
+            f"SELECT started_at, ended_at FROM fixes WHERE campaign = ? AND state IN ({placeholders})"  # noqa: S608
             " AND started_at IS NOT NULL AND ended_at IS NOT NULL ORDER BY ended_at DESC LIMIT ?",
             (name, *(state.value for state in _WORKED), SAMPLE),
         )
-    took = [_unix(row["ended_at"]) - _unix(row["started_at"]) for row in found]
-    return max(0.0, median(took)) if len(took) >= LEAST else None
+    durations_s = [_unix(row["ended_at"]) - _unix(row["started_at"]) for row in rows]
+    return max(0.0, median(durations_s)) if len(durations_s) >= LEAST else None
 
 
 def stuck(reader: FleetStore, name: str) -> tuple[Stuck, ...]:
-    """MAX_STUCK of each kind, who has waited longest first. Raises FleetStoreError.
+    """Return MAX_STUCK fixes of each kind, those that have waited longest first. Raises FleetStoreError.
 
-    A fix that a person let go on counts from its first start: the list has no other time.
+    The time of a fix that a person continued counts from its first start: the list has no other time.
     """
-    now, usual = reader.clock(), usual_seconds(reader, name)
+    now, usual_s = reader.clock(), usual_seconds(reader, name)
     with reader.tables.reading() as session:
         running = fixes_of(session, "campaign = ? AND state = 'running'", name)
-        left = {
+        left_ids = {
             row["fix_id"]
             for row in session.rows(
                 "SELECT fix_id FROM fixes WHERE campaign = ? AND state = 'running' AND lease < ?",
                 (name, now),
             )
         }
-        again = fixes_of(
+        waiting = fixes_of(
             session,
             "campaign = ? AND state = 'queued' AND why IS NOT NULL ORDER BY number LIMIT ?",
             name,
             MAX_STUCK,
         )
-        asks = fixes_of(
+        escalated = fixes_of(
             session,
             "campaign = ? AND state = 'escalated' ORDER BY ended_at, number LIMIT ?",
             name,
             MAX_STUCK,
         )
-    oldest = sorted(running, key=lambda it: (it.started_at or "", it.number))
-    limit = now if usual is None else now - max(LONG_TIMES * usual, LONG_AT_LEAST_S)
+    oldest = sorted(running, key=lambda fix: (fix.started_at or "", fix.number))
+    limit = now if usual_s is None else now - max(LONG_TIMES * usual_s, LONG_AT_LEAST_S)
     long = [
-        it
-        for it in oldest
-        if it.fix_id not in left and usual is not None and _unix(it.started_at, now) < limit
+        fix
+        for fix in oldest
+        if fix.fix_id not in left_ids and usual_s is not None and _unix(fix.started_at, now) < limit
     ]
     return (
-        *_of(StuckKind.LEFT, [it for it in oldest if it.fix_id in left]),
+        *_of(StuckKind.LEFT, [fix for fix in oldest if fix.fix_id in left_ids]),
         *_of(StuckKind.LONG, long),
-        *_of(StuckKind.AGAIN, again),
-        *(Stuck(kind=StuckKind.ASKS, fix=it, since=it.ended_at) for it in asks),
+        *_of(StuckKind.AGAIN, waiting),
+        *(Stuck(kind=StuckKind.ASKS, fix=fix, since=fix.ended_at) for fix in escalated),
         *(
-            Stuck(kind=StuckKind.UNDELIVERED, fix=it, since=it.ended_at)
-            for it in reader.undelivered(name, MAX_STUCK)
+            Stuck(kind=StuckKind.UNDELIVERED, fix=fix, since=fix.ended_at)
+            for fix in reader.undelivered(name, MAX_STUCK)
         ),
     )
 
 
-def _of(kind: StuckKind, found: Sequence[FleetFix]) -> list[Stuck]:
-    return [Stuck(kind=kind, fix=it, since=it.started_at) for it in found[:MAX_STUCK]]
+def _of(kind: StuckKind, fixes: Sequence[FleetFix]) -> list[Stuck]:
+    return [Stuck(kind=kind, fix=fix, since=fix.started_at) for fix in fixes[:MAX_STUCK]]
 
 
 def _unix(text: str | None, otherwise: float = 0.0) -> float:
-    """RFC 3339; what says no zone is UTC."""
+    """Return an RFC 3339 time as Unix time; one without a zone is UTC."""
     if text is None:
         return otherwise
-    found = datetime.fromisoformat(text)
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    time = datetime.fromisoformat(text)
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()

@@ -1,4 +1,4 @@
-"""The tables, what the store needs of a database that has them, and the tables in an SQLite file."""
+"""The tables, the store's interface to a database that has them, and the tables in an SQLite file."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,11 +11,11 @@ from fallback_tier.errors import StateFolderError
 from fallback_tier.fleet.errors import FleetStoreError
 from fallback_tier.workers.sqlite_file import SqliteFile
 
-#: A row, by column.
+#: A row: values by column.
 Row = Mapping[str, Any]
 
-#: Each brings the tables from the version before it to its own. Types that both databases have; integers
-#: of 64 bits, and reals of double precision.
+#: Migrations: each updates the tables from the previous version to its own. Types exist in both databases;
+#: integers have 64 bits, and reals double precision.
 STEPS = (
     """
 CREATE TABLE campaigns (
@@ -101,14 +101,14 @@ ALTER TABLE turns ADD COLUMN token TEXT
 
 
 class Session(Protocol):
-    """A database in the hands of one caller."""
+    """A database connection of one caller."""
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
-        """What a statement returns; ``?`` stands for a value."""
+        """Return the rows of a statement; ``?`` is a placeholder for a value."""
         ...
 
     def change(self, sql: str, values: Sequence[object] = ()) -> int:
-        """How many rows it changed."""
+        """Return the number of rows that a statement changed."""
         ...
 
 
@@ -117,20 +117,21 @@ class Tables(Protocol):
 
     @property
     def place(self) -> str:
-        """Where it is, in words, without a password."""
+        """Return its location as text, without a password."""
         ...
 
     def reading(self) -> AbstractContextManager[Session]:
-        """Look. Raises FleetStoreError."""
+        """Yield a session for reading. Raises FleetStoreError."""
         ...
 
     def writing(self) -> AbstractContextManager[Session]:
-        """One durable transaction, alone from its first read on; undone where an exception leaves it.
-        Raises FleetStoreError."""
+        """Yield a session in one durable transaction, exclusive from its first read on, rolled back by
+        an exception. Raises FleetStoreError.
+        """
         ...
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the database. Idempotent."""
         ...
 
 
@@ -146,7 +147,7 @@ class _Session:
 
 
 class SqliteTables:
-    """Implements ``Tables``. Raises FleetStoreError where the file can't be used."""
+    """Implements ``Tables``. Raises FleetStoreError if the file can't be used."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -155,23 +156,23 @@ class SqliteTables:
 
     @property
     def place(self) -> str:
-        """The file's path."""
+        """Return the file's path."""
         return str(self._path)
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """Look."""
+        """Yield a session for reading."""
         with _explained(), self._file.reading() as db:
             yield _Session(db)
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
-        """One durable transaction."""
+        """Yield a session in one durable transaction."""
         with _explained(), self._file.writing() as db:
             yield _Session(db)
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the file. Idempotent."""
         self._file.close()
 
 

@@ -1,7 +1,7 @@
-"""The checks of a configuration: what a fix needs, looked at without beginning one, and without a trace.
+"""The checks of a configuration: what a fix needs, checked without beginning one, and without a trace.
 
-Store, checkpoints, keys, sandbox and disk: where one has failed every fix would. Model and judge: without
-them recipes and examples go on, so they only degrade (ADR-0083).
+Store, checkpoints, keys, sandbox and disk: if one fails, every fix would fail. Model and judge: without
+them recipes and examples continue, so they only degrade (ADR-0083).
 """
 
 import email.utils
@@ -36,21 +36,23 @@ from fallback_tier.wiring.configuration import LOCAL_PREFIX
 from fallback_tier.wiring.places import check_keys
 from fallback_tier.wiring.trail import audit_db, checkpoint_dir, keys_dir
 
-#: Of the answer's body, which is not read.
+#: Largest response body, which is not read.
 _MAX_BYTES = 1024 * 1024
 
 
 class FirstAnswer(NamedTuple):
-    """``status``: any is an answer. ``date``: by the server's clock (RFC 9110 §6.6.1) in UTC, if it states
-    one that UTC can express."""
+    """A server's response. ``status``: any one counts. ``date``: by the server's clock (RFC 9110
+    §6.6.1) in UTC, if it states one that UTC can express.
+    """
 
     status: int
     date: datetime | None
 
 
 def first_answer(url: str, headers: Mapping[str, str], timeout_s: float) -> FirstAnswer:
-    """Return the answer to one GET, through the proxies of the environment. Raises OSError: there is
-    none."""
+    """Return the response to one GET, through the proxies of the environment. Raises OSError if there
+    is none.
+    """
     import httpx2
 
     from fallback_tier.network import LOOPBACK, TimeLimit, bounds
@@ -82,13 +84,13 @@ def _date(text: str) -> datetime | None:
         return None
 
 
-#: What a fix needs at least: a checkout, an environment, logs.
+#: Free disk space that a fix needs at least: a checkout, an environment, logs.
 MIN_FREE_BYTES = 1024**3
 
-#: Files that an environment has, at least.
+#: Minimum number of files that an environment has.
 _MIN_FREE_FILES = 20_000
 
-#: Times the least at which it is time to act.
+#: Factor of the least space, below which the finding is degraded.
 _EARLY = 2
 
 _GIB = 1024**3
@@ -98,63 +100,66 @@ _MAKE_ROOM = (
     "docs/runbook.md has the rest."
 )
 
-#: For a server's first word; below what is waited for a check.
+#: Time limit of a server's response; less than the time limit of a check.
 _TIMEOUT_S = 4.0
 
-#: Statuses that say what is wrong with a key.
+#: Statuses of a refused key.
 _KEY_REFUSED = frozenset({401, 403})
 
-#: The first status of those by which a server says that it is itself at fault.
+#: The first status of a server's own errors.
 _SERVER_ERROR = 500
 
-#: Failed calls in a row by which a judge is one that keeps failing, and how far back they are looked for.
+#: Failed calls in a row after which the judge counts as failing, and how far back calls are counted.
 JUDGE_FAILING_AT = 3
 _JUDGE_LOOKED_BACK = timedelta(hours=24)
 
-#: Times its own limit that an uncovered event may wait: writers count apart, and disks are slow at times.
+#: Factor of the limit that an uncovered event may wait: each writer counts separately, and disks are
+#: sometimes slow.
 _PATIENCE = 3
 
 
 class Room(NamedTuple):
-    """What is free below a folder. ``files`` None: this file system has no such limit."""
+    """Free space of a folder's disk. ``files`` None: this file system has no such limit."""
 
     free_bytes: int
     files: int | None
 
 
 def room(folder: Path) -> Room:
-    """Of the disk that holds it, or would. Raises OSError."""
+    """Return the free space of the disk that has this folder, or would have it. Raises OSError."""
     while not folder.exists() and folder.parent != folder:
         folder = folder.parent
-    found = os.statvfs(folder)
-    return Room(found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None)
+    stats = os.statvfs(folder)
+    return Room(stats.f_bavail * stats.f_frsize, stats.f_favail if stats.f_files else None)
 
 
 def disk(places: Iterable[Path], min_free_bytes: int = MIN_FREE_BYTES) -> Finding:
-    """Of these folders and the one for temporary files, the one with the least room. Raises OSError."""
+    """Return the worst finding of these folders and the one for temporary files. Raises OSError."""
     folders = dict.fromkeys([*places, Path(tempfile.gettempdir())])
-    found = [_judged(folder, room(folder), min_free_bytes) for folder in folders]
+    findings = [_judged(folder, room(folder), min_free_bytes) for folder in folders]
     order = [CheckState.FAILED, CheckState.DEGRADED, CheckState.OK]
-    return min(found, key=lambda one: order.index(one.state))
+    return min(findings, key=lambda finding: order.index(finding.state))
 
 
-def _judged(folder: Path, found: Room, least: int) -> Finding:
-    message = f"{found.free_bytes / _GIB:.1f} GiB are free for {folder}"
-    if found.files is not None and found.files < _MIN_FREE_FILES:
+def _judged(folder: Path, free: Room, min_free_bytes: int) -> Finding:
+    text = f"{free.free_bytes / _GIB:.1f} GiB are free for {folder}"
+    if free.files is not None and free.files < _MIN_FREE_FILES:
         return failed(
-            f"{found.files:,} more files fit on the disk of {folder}; a fix may need "
+            f"{free.files:,} more files fit on the disk of {folder}; a fix may need "
             f"{_MIN_FREE_FILES:,}.",
             _MAKE_ROOM,
         )
-    if found.free_bytes < least:
-        return failed(f"{message}; a fix may need {least / _GIB:.1f} GiB.", _MAKE_ROOM)
-    if found.free_bytes < _EARLY * least:
-        return degraded(f"{message}; below {least / _GIB:.1f} GiB no fix is begun.", _MAKE_ROOM)
-    return ok(f"{message}.")
+    if free.free_bytes < min_free_bytes:
+        return failed(f"{text}; a fix may need {min_free_bytes / _GIB:.1f} GiB.", _MAKE_ROOM)
+    if free.free_bytes < _EARLY * min_free_bytes:
+        return degraded(
+            f"{text}; below {min_free_bytes / _GIB:.1f} GiB no fix is begun.", _MAKE_ROOM
+        )
+    return ok(f"{text}.")
 
 
 class _Asked(NamedTuple):
-    """A model as it is configured, and the words for it."""
+    """A model as it is configured, and the texts for its findings."""
 
     what: str
     model: str | None
@@ -165,19 +170,19 @@ class _Asked(NamedTuple):
     option: str
 
 
-def _can_be_asked(asked: _Asked) -> Finding:
-    if asked.script is not None:
-        if asked.script.is_file():
-            return ok(f"The {asked.what} is the script {asked.script}.")
-        return degraded(f"There is no script {asked.script}.", "Check the path.")
-    if asked.model is None:
-        return ok(asked.without)
-    if asked.model.startswith(LOCAL_PREFIX):
-        return _local(asked, Path(asked.model.removeprefix(LOCAL_PREFIX)))
-    return _served(asked, asked.model)
+def _can_be_asked(target: _Asked) -> Finding:
+    if target.script is not None:
+        if target.script.is_file():
+            return ok(f"The {target.what} is the script {target.script}.")
+        return degraded(f"There is no script {target.script}.", "Check the path.")
+    if target.model is None:
+        return ok(target.without)
+    if target.model.startswith(LOCAL_PREFIX):
+        return _local(target, Path(target.model.removeprefix(LOCAL_PREFIX)))
+    return _served(target, target.model)
 
 
-def _local(asked: _Asked, file: Path) -> Finding:
+def _local(target: _Asked, file: Path) -> Finding:
     from fallback_plugins.messages_api.local import check_file, find_server
 
     try:
@@ -185,40 +190,40 @@ def _local(asked: _Asked, file: Path) -> Finding:
         program, _ = find_server()
     except (ConfigurationError, ToolError) as error:
         return degraded(error.problem, error.next_step)
-    return ok(f"The {asked.what} is {file}, served by {program} when it is asked.")
+    return ok(f"The {target.what} is {file}, served by {program} when it is asked.")
 
 
-def _served(asked: _Asked, model: str) -> Finding:
+def _served(target: _Asked, model: str) -> Finding:
     from fallback_plugins.messages_api.model import PROVIDER_URL
 
-    base_url = asked.base_url or PROVIDER_URL
+    base_url = target.base_url or PROVIDER_URL
     url = _shown(base_url)
     try:
         headers = {"anthropic-version": "2023-06-01"}
-        if asked.key is not None:
-            headers["x-api-key"] = asked.key.get_secret_value()
+        if target.key is not None:
+            headers["x-api-key"] = target.key.get_secret_value()
         status = first_answer(f"{base_url.rstrip('/')}/v1/models", headers, _TIMEOUT_S).status
     except OSError as error:
         return degraded(
-            f"{url}, which serves the {asked.what} {model}, can't be reached: {error}.",
-            f"Check the server, proxies and {asked.option}. Recipes and examples go on without it.",
+            f"{url}, which serves the {target.what} {model}, can't be reached: {error}.",
+            f"Check the server, proxies and {target.option}. Recipes and examples go on without it.",
             kind="unreachable",
         )
     if status in _KEY_REFUSED:
         return degraded(
-            f"{url} does not take the key of the {asked.what} {model} (status {status}).",
+            f"{url} does not take the key of the {target.what} {model} (status {status}).",
             "Set another key in the environment and start this anew; docs/runbook.md names the variable.",
         )
     if status >= _SERVER_ERROR:
         return degraded(
-            f"{url}, which serves the {asked.what} {model}, answers with status {status}.",
+            f"{url}, which serves the {target.what} {model}, answers with status {status}.",
             "Look at that server; calls are tried again by themselves.",
         )
-    return ok(f"{url} answers; the {asked.what} is {model}.")
+    return ok(f"{url} answers; the {target.what} is {model}.")
 
 
 def _shown(url: str) -> str:
-    """Scheme, host and port: an address may have a password in it."""
+    """Return scheme, host and port: an address may contain a password."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "", "", ""))
 
@@ -226,7 +231,7 @@ def _shown(url: str) -> str:
 def checks_of(
     configuration: Configuration, *, min_free_bytes: int = MIN_FREE_BYTES
 ) -> tuple[Check, ...]:
-    """What this configuration needs, in the order in which it is told."""
+    """Return the checks of this configuration, in the order of their display."""
     look = _Looks(configuration, min_free_bytes)
     return (
         Check("store", look.store),
@@ -240,7 +245,7 @@ def checks_of(
 
 
 class _Looks:
-    """Each may raise FallbackError, which is a failed finding, and OSError."""
+    """The checks. Each may raise FallbackError, which is a failed finding, and OSError."""
 
     def __init__(self, configuration: Configuration, min_free_bytes: int) -> None:
         self._configuration = configuration
@@ -249,9 +254,9 @@ class _Looks:
         self._min_free_bytes = min_free_bytes
 
     def store(self) -> Finding:
-        """Read it through the store; whether it can be written, the rights of file and folder tell.
+        """Read the audit trail; whether it can be written follows from the permissions of file and folder.
 
-        Opening the file here would drop the locks that this process has on it (ADR-0091).
+        Opening the file here would release the locks that this process has on it (ADR-0091).
         """
         if not has_record(self._state, self._record):
             return ok("Nothing is recorded yet; the store is made by the first fix.")
@@ -260,10 +265,10 @@ class _Looks:
         if self._record.database is not None:
             return ok(f"PostgreSQL answers; {last:,} events.")
         path = audit_db(self._state)
-        for place in (path, path.parent):  # the log is made in the folder
-            if not os.access(place, os.W_OK, effective_ids=True):
+        for required in (path, path.parent):  # SQLite creates its log in the folder
+            if not os.access(required, os.W_OK, effective_ids=True):
                 return failed(
-                    f"{path} can be read but not written: {place} allows no writing.",
+                    f"{path} can be read but not written: {required} allows no writing.",
                     "Give the file and its folder back to who runs this, or remount the disk for writing.",
                 )
         return ok(f"{path} can be read and written; {last:,} events.")
@@ -274,7 +279,7 @@ class _Looks:
         if keyring.signing is not None:
             return ok(f"There is a key to sign with in {folder}.", kind="signing_key")
         if keyring.verifiers():
-            keyring.signers()  # a folder for verifying only: says so
+            keyring.signers()  # raises: the folder is for verifying only
         covered = CheckpointLog(checkpoint_dir(self._state, self._record)).latest_size()
         if covered > 0:
             return failed(
@@ -298,7 +303,7 @@ class _Looks:
                     "Restore the folder; docs/runbook.md says what else it can be.",
                     kind="known_checkpoint_missing",
                 )
-            if folder.is_dir() and keyring.signing is not None:  # as a writer does first of all
+            if folder.is_dir() and keyring.signing is not None:  # as a writer does first
                 Checkpointer(reader, log, keys, segments=reader.segments).check()
             lag = chain_lag(reader, log)
         if lag.events >= 2 * self._record.checkpoint_events:
@@ -354,9 +359,9 @@ class _Looks:
         )
 
     def judge(self) -> Finding:
-        """The same of the judge; and it has not failed again and again."""
+        """Check the judge's server, and whether its last calls failed."""
         configured = self._configuration
-        found = _can_be_asked(
+        finding = _can_be_asked(
             _Asked(
                 "judge",
                 configured.judge_model,
@@ -367,18 +372,18 @@ class _Looks:
                 "--judge-base-url",
             )
         )
-        if found.next_step or not (configured.judge_model or configured.judge_script):
-            return found
-        failing = self._failed_judgements()
-        if failing >= JUDGE_FAILING_AT:
+        if finding.next_step or not (configured.judge_model or configured.judge_script):
+            return finding
+        failed_calls = self._failed_judgements()
+        if failed_calls >= JUDGE_FAILING_AT:
             return degraded(
-                f"The judge's last {failing} calls failed; plans are handed on without its word.",
+                f"The judge's last {failed_calls} calls failed; plans are handed on without its word.",
                 "`fallback-tier audit log` names the fixes; their trails say how the calls failed.",
             )
-        return found
+        return finding
 
     def _failed_judgements(self) -> int:
-        """Since the judge's last verdict, of the last day."""
+        """Return the number of failed calls since the judge's last verdict, within the last day."""
         if not has_record(self._state, self._record):
             return 0
         since = (datetime.now(UTC) - _JUDGE_LOOKED_BACK).isoformat()

@@ -1,6 +1,6 @@
 """The checks of a machine: the package clients and their registries, the clock, folders, a repository.
 
-A service's probes do without them: they start programs and ask other machines (ADR-0132).
+A service's probes leave them out: they start programs and call other machines (ADR-0132).
 """
 
 import os
@@ -32,25 +32,25 @@ from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Configuration
 from fallback_tier.wiring.places import check_caches, check_places
 
-#: What is waited for all checks together (s): a client takes a second to say its version, and a registry
-#: far away a few.
+#: Time limit for all checks together (s): a client takes a second to print its version, and a distant
+#: registry a few.
 MACHINE_TIMEOUT_S = 30.0
 
-#: For one client's version, and for one registry's first word (s).
+#: Time limit for one client's version, and for one registry's response (s).
 _ASK_S = 10.0
 
-#: Registries that are asked: a user's settings may name many.
+#: Maximum number of registries that are checked: a user's settings may name many.
 MAX_REGISTRIES = 12
 
 #: How far a clock may be off (s): beyond it, certificates and signatures of others are refused.
 MAX_CLOCK_OFF_S = 300.0
 
-#: Characters of a client's version.
+#: Maximum number of characters of a client's version.
 _SHOWN = 40
 
 
 def machine_checks(configuration: Configuration, repository: Path | None) -> tuple[Check, ...]:
-    """Return what a fix needs of this machine: of the ecosystems that the repository has, or of all."""
+    """Return checks of what a fix needs of this machine: for the repository's ecosystems, or for all."""
     clients, plugins = clients_and_plugins(configuration.settings.allow_hosts)
     looks: dict[str, Callable[[], Finding]] = {}
     repo = None
@@ -66,12 +66,12 @@ def machine_checks(configuration: Configuration, repository: Path | None) -> tup
     looks["folders"] = look.folders
     looks["registries"] = look.registries
     looks["clock"] = look.clock
-    return tuple(Check(name, found, fresh_s=DEAR_FRESH_S) for name, found in looks.items())
+    return tuple(Check(name, check, fresh_s=DEAR_FRESH_S) for name, check in looks.items())
 
 
 @dataclass(frozen=True)
 class _Heard:
-    """What a registry said: the time by its clock, or why there is no answer."""
+    """A registry's reply: how far its clock is ahead of ours, or why there is none."""
 
     host: str
     off: timedelta | None = None
@@ -80,7 +80,9 @@ class _Heard:
 
 @dataclass
 class _Looks:
-    """Each may raise FallbackError, which is a failed finding. ``repo`` None: of all ecosystems."""
+    """The checks. Each may raise FallbackError, which is a failed finding. ``repo`` None: all
+    ecosystems.
+    """
 
     configuration: Configuration
     clients: ClientRunner
@@ -90,34 +92,34 @@ class _Looks:
     _heard: tuple[_Heard, ...] | None = None
 
     def can_be_fixed(self, repo: RepoContext) -> Finding:
-        """A clean git checkout, which can be written, with dependencies of an ecosystem that is known."""
-        named = ", ".join(self._ecosystems())
+        """Check for a clean, writable git checkout with dependencies of a known ecosystem."""
+        ecosystems = ", ".join(self._ecosystems())
         if not os.access(repo.root, os.W_OK, effective_ids=True):
             return degraded(
                 f"{repo.root} can't be written, so no fix is put on it.",
                 "Give it to who runs this, or use --dry-run or --output.",
             )
-        if not named:
+        if not ecosystems:
             return degraded(
                 f"{repo.root} has no file that declares dependencies of {', '.join(self.plugins)}.",
                 "Name the folder of a checkout that has one; own code is fixed by a model (--model).",
             )
-        return ok(f"{repo.root} is clean at {repo.base_commit[:12]}; dependencies of {named}.")
+        return ok(f"{repo.root} is clean at {repo.base_commit[:12]}; dependencies of {ecosystems}.")
 
     def programs(self) -> Finding:
-        found, missing = [], []
+        versions, errors = [], []
         for client in self._needed():
             try:
-                found.append(f"{client.tool} {self._version(client.tool)}")
+                versions.append(f"{client.tool} {self._version(client.tool)}")
             except ToolError as error:
-                missing.append(error)
-        reason = f"{', '.join(found) or 'none'} can be run"
-        if not missing:
+                errors.append(error)
+        reason = f"{', '.join(versions) or 'none'} can be run"
+        if not errors:
             return ok(f"{reason}.")
-        say = failed if self.repo is not None or not found else degraded
-        return say(
-            " ".join([f"{reason};", *(error.problem for error in missing)]),
-            " ".join(dict.fromkeys(error.next_step for error in missing)),
+        finding = failed if self.repo is not None or not versions else degraded
+        return finding(
+            " ".join([f"{reason};", *(error.problem for error in errors)]),
+            " ".join(dict.fromkeys(error.next_step for error in errors)),
         )
 
     def folders(self) -> Finding:
@@ -128,29 +130,32 @@ class _Looks:
         return ok("State, keys and the clients' caches can be written.")
 
     def registries(self) -> Finding:
-        """Each host that the clients may ask answers, as far as this process can tell. Only a client
-        knows its own credentials, so that any status is an answer."""
+        """Check whether each host that the clients may call answers. This process does not have the
+        clients' credentials, so any status is an answer.
+        """
         if self.configuration.settings.offline:
             return ok("None was asked (--offline).")
-        heard = self._asked()
-        if not heard:
+        replies = self._asked()
+        if not replies:
             return degraded("No client names a registry.", "Install the clients that are missing.")
-        silent = [one for one in heard if one.problem]
-        reason = f"{', '.join(one.host for one in heard if not one.problem) or 'none'} answered"
-        if not silent:
+        unanswered = [reply for reply in replies if reply.problem]
+        reason = (
+            f"{', '.join(reply.host for reply in replies if not reply.problem) or 'none'} answered"
+        )
+        if not unanswered:
             return ok(f"{reason}{self._through()}.")
-        said = "; ".join(f"{one.host}: {one.problem}" for one in silent)
+        problems = "; ".join(f"{reply.host}: {reply.problem}" for reply in unanswered)
         return degraded(
-            f"{reason}{self._through()}; no answer from {said}.",
+            f"{reason}{self._through()}; no answer from {problems}.",
             "Check the network, HTTPS_PROXY and NO_PROXY, certificates (SSL_CERT_FILE), and the registry "
             "in the client's own settings. Locks that are in step, and --offline, need none.",
         )
 
     def clock(self) -> Finding:
-        known = [one.off for one in self._asked() if one.off is not None]
-        if not known:
+        offsets = [reply.off for reply in self._asked() if reply.off is not None]
+        if not offsets:
             return ok("No registry stated its time, so nothing shows whether it is right.")
-        seconds = sorted(known)[len(known) // 2].total_seconds()
+        seconds = sorted(offsets)[len(offsets) // 2].total_seconds()
         if abs(seconds) <= MAX_CLOCK_OFF_S:
             return ok(f"It is {abs(seconds):.0f} s off the registries' time.")
         which = "behind" if seconds > 0 else "ahead of"
@@ -173,14 +178,14 @@ class _Looks:
                 yield from rules.clients
 
     def _version(self, tool: str) -> str:
-        told = self.clients.run(tool, ["--version"], cwd=Path("/"), timeout_s=_ASK_S)
-        if not told.ok:
+        result = self.clients.run(tool, ["--version"], cwd=Path("/"), timeout_s=_ASK_S)
+        if not result.ok:
             raise ToolFailedError(
                 f"{tool} is there and can't say its version.",
                 next_step=f"Run `{tool} --version` and repair what it says.",
             )
-        words = told.output.replace("version", " ").split()
-        return next((word for word in words if word.lstrip("v")[:1].isdigit()), "?")[:_SHOWN]
+        parts = result.output.replace("version", " ").split()
+        return next((part for part in parts if part.lstrip("v")[:1].isdigit()), "?")[:_SHOWN]
 
     def _asked(self) -> tuple[_Heard, ...]:
         with self._once:
@@ -203,11 +208,11 @@ class _Looks:
 
 
 def _hear(host: str) -> _Heard:
-    """``HOST`` or ``HOST:PORT``; encrypted, unless the port or this machine says otherwise."""
+    """Return the reply of ``HOST`` or ``HOST:PORT``; over TLS, except for port 80 and this machine."""
     name, _, port = host.rpartition(":") if ":" in host else (host, "", "443")
-    plain = port == "80" or name in {"127.0.0.1", "localhost", "[::1]"}
+    is_plain = port == "80" or name in {"127.0.0.1", "localhost", "[::1]"}
     try:
-        answer = first_answer(f"{'http' if plain else 'https'}://{name}:{port}/", {}, _ASK_S)
+        answer = first_answer(f"{'http' if is_plain else 'https'}://{name}:{port}/", {}, _ASK_S)
     except OSError as error:
         return _Heard(host, problem=str(error))
     now = datetime.now(UTC)

@@ -1,6 +1,6 @@
 """Health checks: their results, and how they run.
 
-Each check runs in a thread of its own with a time limit: one that hangs is a finding, too.
+Each check runs in its own thread with a time limit: one that hangs is a finding, too.
 """
 
 import threading
@@ -18,13 +18,13 @@ from fallback_tier.errors import FallbackError
 #: A healthy check takes milliseconds; a model's server in another country a second.
 CHECK_TIMEOUT_S = 5.0
 
-#: How long a finding is good for: probes come every few seconds, from several sides.
+#: How long a finding is reused (seconds): probes come every few seconds, from several sides.
 FRESH_S = 2.0
 
-#: The same of checks that start a process or ask another machine.
+#: The same for checks that start a process or call another machine.
 DEAR_FRESH_S = 30.0
 
-#: Of a defect's own words (characters).
+#: Maximum number of characters of a defect's own message.
 _QUOTED = 300
 
 
@@ -37,8 +37,9 @@ class CheckState(StrEnum):
 
 
 class Finding(NamedTuple):
-    """What a check found. ``next_step``: empty only where all is well. ``kind``: stays if the words change,
-    as an error's."""
+    """The result of a check. ``next_step``: empty only if all is well. ``kind``: does not change with
+    the text, as an error's.
+    """
 
     state: CheckState
     reason: str
@@ -54,7 +55,7 @@ class CheckResult(Frozen):
     reason: str
     next_step: str = ""
     duration_ms: int | None = None
-    #: The finding's. In no document.
+    #: The kind of the finding, which is in no document.
     kind: str = Field(default="", exclude=True)
 
 
@@ -66,33 +67,35 @@ class Health(Frozen):
 
     @classmethod
     def of(cls, checks: tuple[CheckResult, ...]) -> "Health":
-        """From the checks alone."""
-        return cls(ready=not any(one.state is CheckState.FAILED for one in checks), checks=checks)
+        """Return the health with these results."""
+        return cls(
+            ready=not any(check.state is CheckState.FAILED for check in checks), checks=checks
+        )
 
 
 def ok(reason: str, *, kind: str = "") -> Finding:
-    """All is well."""
+    """Return a finding that all is well."""
     return Finding(CheckState.OK, reason, kind=kind)
 
 
 def degraded(reason: str, next_step: str, *, kind: str = "") -> Finding:
-    """Fixes go on, with less."""
+    """Return a finding that fixes continue with less than was configured."""
     return Finding(CheckState.DEGRADED, reason, next_step, kind)
 
 
 def failed(reason: str, next_step: str, *, kind: str = "") -> Finding:
-    """No fix should be begun."""
+    """Return a finding that no fix should begin."""
     return Finding(CheckState.FAILED, reason, next_step, kind)
 
 
 def as_failed(error: FallbackError) -> Finding:
-    """An error of ours as the finding that it is."""
+    """Return one of our errors as a finding."""
     return failed(error.problem, error.next_step, kind=error.kind)
 
 
 @dataclass(frozen=True)
 class Check:
-    """``look`` finds out. It may raise FallbackError, and block."""
+    """A check. ``look`` returns its finding; it may raise FallbackError, and block."""
 
     name: str
     look: Callable[[], Finding]
@@ -112,10 +115,10 @@ class _Look:
 
 @dataclass(eq=False)
 class Checks:
-    """Runs checks when asked, at most one run of each at a time. Threads may share it.
+    """Runs checks on request, at most one run of each at a time. Thread-safe.
 
-    ``timeout_s``: what is waited for all of them together. What has not answered by then has failed; it
-    goes on by itself, and no second run is started beside it.
+    ``timeout_s``: time limit for all of them together. A check that has not returned by then has failed; it
+    continues in its thread, and no second run starts meanwhile.
     """
 
     checks: tuple[Check, ...]
@@ -126,7 +129,7 @@ class Checks:
     _looks: dict[str, _Look] = field(default_factory=dict, init=False)
 
     def run(self) -> Health:
-        """What each check says: now, or a moment ago."""
+        """Return the results of all checks, at most ``fresh_s`` old."""
         looks = {check.name: self._begin(check) for check in self.checks}
         until = time.monotonic() + self.timeout_s
         for look in looks.values():
@@ -136,8 +139,8 @@ class Checks:
     def _begin(self, check: Check) -> _Look:
         with self._lock:
             look = self._looks.get(check.name)
-            runs = look is not None and look.result is None
-            if look is not None and (runs or self.clock() - look.ended < check.fresh_s):
+            is_running = look is not None and look.result is None
+            if look is not None and (is_running or self.clock() - look.ended < check.fresh_s):
                 return look
             look = self._looks[check.name] = _Look(self.clock())
             look.thread = threading.Thread(target=self._look, args=(check, look), daemon=True)
@@ -146,15 +149,15 @@ class Checks:
 
     def _look(self, check: Check, look: _Look) -> None:
         try:
-            found = check.look()
+            finding = check.look()
         except FallbackError as error:
-            found = as_failed(error)
+            finding = as_failed(error)
         except Exception as error:  # noqa: BLE001 (a check that breaks is a finding)
-            found = _broke(error)
-        took = self.clock() - look.began
+            finding = _broke(error)
+        duration_s = self.clock() - look.began
         look.ended = self.clock()
         look.result = CheckResult(
-            check=check.name, duration_ms=round(took * 1000), **found._asdict()
+            check=check.name, duration_ms=round(duration_s * 1000), **finding._asdict()
         )
         look.done.set()
 
@@ -162,22 +165,22 @@ class Checks:
         return [look.result or self._late(name, look) for name, look in looks.items()]
 
     def _late(self, name: str, look: _Look) -> CheckResult:
-        waited = self.clock() - look.began
-        found = failed(
-            f"It has not answered for {waited:.1f} s; {self.timeout_s:g} s are waited for.",
+        waited_s = self.clock() - look.began
+        finding = failed(
+            f"It has not answered for {waited_s:.1f} s; {self.timeout_s:g} s are waited for.",
             "Look for a disk, a server or a lock that hangs; the check goes on by itself.",
             kind="late",
         )
-        return CheckResult(check=name, **found._asdict())
+        return CheckResult(check=name, **finding._asdict())
 
 
 def _broke(error: Exception) -> Finding:
-    first = str(error).partition("\n")[0][:_QUOTED]
+    first_line = str(error).partition("\n")[0][:_QUOTED]
     if isinstance(error, OSError):
         return failed(
-            f"{error.filename or 'The system'}: {error.strerror or first}.",
+            f"{error.filename or 'The system'}: {error.strerror or first_line}.",
             "Check owner and mode of what it names, and its disk.",
         )
     return failed(
-        f"A defect of the check itself: {type(error).__name__}: {first}.", "Report it, please."
+        f"A defect of the check itself: {type(error).__name__}: {first_line}.", "Report it, please."
     )

@@ -1,1 +1,1 @@
-"""Routes of the pages, a module each."""
+"""Routes of the pages, one module per page or group of pages."""

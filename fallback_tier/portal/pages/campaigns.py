@@ -17,7 +17,7 @@ from fallback_tier.service.refusals import ConflictError
 #: Length of a bar, in its own units.
 WIDTH = 720.0
 
-#: Each state and its class of the style, as the bar has them from the left: what is done comes first.
+#: The CSS class of each state, in the order of the bar from left to right: what is done comes first.
 TONES = {
     FixState.FIXED: "s-good",
     FixState.PARTLY: "s-soft",
@@ -31,10 +31,10 @@ TONES = {
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
-#: Fixes in one page of a campaign.
+#: Fixes on one page of a campaign.
 ROWS = 100
 
-#: What a page says after a form of it was sent; nothing else of the address is shown.
+#: Message of a page after one of its forms was sent; nothing else of the address is shown.
 _TOLD = {
     "pause": "Nothing more starts; what runs goes on to its end.",
     "resume": "It may go on: fixes that failed or were cancelled are queued again.",
@@ -44,7 +44,7 @@ _Text = Annotated[str, Form(max_length=4_000)]
 
 
 class Piece(NamedTuple):
-    """A part of a bar. ``tone``: a class of the style; ``says``: its meaning."""
+    """A part of a bar. ``tone``: a CSS class; ``says``: its meaning."""
 
     x: float
     width: float
@@ -53,45 +53,46 @@ class Piece(NamedTuple):
 
 
 def progress(counts: Mapping[FixState, int]) -> tuple[Piece, ...]:
-    """A piece a state that has fixes."""
+    """Return one piece per state that has fixes."""
     parts = [(counts[state], tone, f"{counts[state]:,} {state}") for state, tone in TONES.items()]
     return _pieces(parts, Decimal(sum(counts.values())))
 
 
 def money(usd: Spend) -> tuple[Piece, ...]:
-    """Spent, reserved, left: of the cap, or of what is more than it, where people raised caps. Without a
-    cap there is no bar."""
+    """Return the pieces spent, reserved and left of the cap; if persons raised caps of fixes, of what
+    exceeds it. Without a cap there is no bar.
+    """
     if usd.cap is None:
         return ()
     spent, reserved, cap = Decimal(usd.spent), Decimal(usd.reserved), Decimal(usd.cap)
-    left = max(Decimal(0), cap - spent - reserved)
+    remaining = max(Decimal(0), cap - spent - reserved)
     parts = [
         (spent, "s-bad" if spent > cap else "s-good", "spent"),
         (reserved, "s-soft", "reserved by running fixes"),
-        (left, "s-left", "left"),
+        (remaining, "s-left", "left"),
     ]
-    return _pieces(parts, spent + reserved + left)
+    return _pieces(parts, spent + reserved + remaining)
 
 
-def _pieces(parts: Sequence[tuple[Decimal | int, str, str]], whole: Decimal) -> tuple[Piece, ...]:
-    x, found = 0.0, []
+def _pieces(parts: Sequence[tuple[Decimal | int, str, str]], total: Decimal) -> tuple[Piece, ...]:
+    x, pieces = 0.0, []
     for amount, tone, says in parts:
         if amount:
-            width = WIDTH * float(amount / whole)
-            found.append(Piece(x, width, tone, says))
+            width = WIDTH * float(amount / total)
+            pieces.append(Piece(x, width, tone, says))
             x += width
-    return tuple(found)
+    return tuple(pieces)
 
 
 @router.get("/campaigns")
 def campaigns(visit: ReadersVisit) -> Response:
-    """The newest first."""
+    """Return the campaigns, the newest first."""
     service = visit.service
-    found = service.campaigns.all()
+    all_campaigns = service.campaigns.all()
     return visit.page(
         "campaigns.html",
         read=visit.read,
-        campaigns=[(one, progress(one.counts)) for one in found],
+        campaigns=[(campaign, progress(campaign.counts)) for campaign in all_campaigns],
         width=WIDTH,
         run=service.record.command("fallback-tier fleet run CAMPAIGN.toml"),
     )
@@ -106,8 +107,9 @@ def campaign(
     part: bool = False,
     done: str = "",
 ) -> Response:
-    """One. ``state``, ``after``: the page of its fixes; ``part``: what follows the record alone; ``done``:
-    what was sent just before."""
+    """Return one campaign. ``state``, ``after``: the page of its fixes; ``part``: only what changes
+    with the audit trail; ``done``: the form that was sent last.
+    """
     template = "campaign_body.html" if part else "campaign.html"
     told = _TOLD.get(done)
     return _screen(visit, name, template=template, state=state, after=after, told=told)
@@ -115,20 +117,20 @@ def campaign(
 
 @router.post("/campaigns/{name}/pause")
 def pause(visit: SentByDecider, name: CampaignPath, because: _Text = "") -> Response:
-    """As ``POST /v1/campaigns/{name}/pause``."""
+    """Pause as ``POST /v1/campaigns/{name}/pause`` does."""
     return _steered(visit, name, "pause", because)
 
 
 @router.post("/campaigns/{name}/resume")
 def resume(visit: SentByDecider, name: CampaignPath, because: _Text = "") -> Response:
-    """As ``POST /v1/campaigns/{name}/resume``."""
+    """Resume as ``POST /v1/campaigns/{name}/resume`` does."""
     return _steered(visit, name, "resume", because)
 
 
-def _steered(visit: Visit, name: str, what: str, because: str) -> Response:
+def _steered(visit: Visit, name: str, action: str, because: str) -> Response:
     """Steer by the operation of the JSON interface; an error is shown on the same page."""
     campaigns = visit.service.campaigns
-    steer = campaigns.pause if what == "pause" else campaigns.resume
+    steer = campaigns.pause if action == "pause" else campaigns.resume
     try:
         steer(visit.who.caller, name, _reason(because))
     except ConflictError as error:
@@ -136,12 +138,12 @@ def _steered(visit: Visit, name: str, what: str, because: str) -> Response:
     except _NoReasonError as error:
         problem, status = f"{error.problem} {error.next_step}", 422
     else:
-        return RedirectResponse(f"{PREFIX}/campaigns/{name}?done={what}", 303)
+        return RedirectResponse(f"{PREFIX}/campaigns/{name}?done={action}", 303)
     return _screen(visit, name, problem=problem, because=because, status=status)
 
 
 class _NoReasonError(InputError):
-    """Nobody would know why."""
+    """A form without a reason."""
 
 
 def _reason(text: str) -> Because:
@@ -168,10 +170,10 @@ def _screen(
 ) -> Response:
     read, campaigns = visit.read, visit.service.campaigns
     view = campaigns.show(name)
-    found = campaigns.fixes(name, state=state, after=after, limit=ROWS + 1)
-    shown = found[:ROWS]
-    named = {fix.fix_id for fix in (*shown, *(one.fix for one in view.stuck))}
-    lines = {fix_id: line for fix_id in named if (line := read.board.fixes.get(fix_id))}
+    fixes = campaigns.fixes(name, state=state, after=after, limit=ROWS + 1)
+    shown = fixes[:ROWS]
+    fix_ids = {fix.fix_id for fix in (*shown, *(stuck.fix for stuck in view.stuck))}
+    lines = {fix_id: line for fix_id in fix_ids if (line := read.board.fixes.get(fix_id))}
     return visit.page(
         template,
         status=status,
@@ -186,7 +188,7 @@ def _screen(
         fixes=shown,
         state=state,
         after=after,
-        more=shown[-1].number if len(found) > ROWS else None,
+        more=shown[-1].number if len(fixes) > ROWS else None,
         steer="pause" if view.campaign.state is CampaignState.RUNNING else "resume",
         may_decide=visit.may_decide,
         told=told,

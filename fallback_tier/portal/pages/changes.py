@@ -1,7 +1,7 @@
-"""The stream that open pages listen to: which fixes have new events (ADR-0084).
+"""The stream that open pages listen to: fixes with new events (ADR-0084).
 
 It has names and a number, never a page's text: each page requests what it shows, with its reader's own
-rights. The number is that of the last event, so that a client that lost the connection continues behind it.
+rights. The number is that of the last event, so that a client that lost its connection continues after it.
 """
 
 import asyncio
@@ -21,20 +21,20 @@ from fallback_tier.service.operations.feed import Feed
 from fallback_tier.service.refusals import BusyError
 from fallback_tier.service.roles import Role
 
-#: Between two looks at the record, for all open pages together (seconds).
+#: Between two looks at the audit trail, for all open pages together (seconds).
 POLL_S = 1.0
 
-#: Events that are remembered. Whoever was away for more asks for everything it shows again.
+#: Remembered events. A page that missed more requests everything that it shows again.
 MAX_KEPT = 2_000
 
-#: Fixes that one message names; more are all.
+#: Maximum number of fixes that one message names; more count as all.
 MAX_NAMED = 200
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
 
 class Changed(NamedTuple):
-    """Up to event ``last``. ``fixes``: those with new events; None: more than is remembered."""
+    """Changes up to event ``last``. ``fixes``: those with new events; None: more than is remembered."""
 
     last: int
     fixes: tuple[str, ...] | None
@@ -43,7 +43,7 @@ class Changed(NamedTuple):
 class Recent:
     """The fixes of the last events. The board's follower passes each new event."""
 
-    #: All.
+    #: All kinds.
     kinds = None
 
     def __init__(self) -> None:
@@ -51,23 +51,23 @@ class Recent:
         self._lock = threading.Lock()
 
     def begin_again(self) -> None:
-        """The record was restored, or begun anew."""
+        """Forget all events: the audit trail was restored or started again."""
         with self._lock:
             self._kept.clear()
 
     def take(self, stored: StoredEvent) -> None:
-        """The next event."""
+        """Receive the next event."""
         with self._lock:
             self._kept.append((stored.seq, stored.scope.fix_id))
 
     def fixes_behind(self, after: int) -> tuple[str, ...] | None:
         """Return the fixes with events after this number; None if that is further back than remembered."""
         with self._lock:
-            kept = list(self._kept)
-        if not kept or after < kept[0][0] - 1 or after > kept[-1][0]:
+            events = list(self._kept)
+        if not events or after < events[0][0] - 1 or after > events[-1][0]:
             return None
-        found = tuple(dict.fromkeys(fix_id for seq, fix_id in kept if seq > after))
-        return found if len(found) <= MAX_NAMED else None
+        fix_ids = tuple(dict.fromkeys(fix_id for seq, fix_id in events if seq > after))
+        return fix_ids if len(fix_ids) <= MAX_NAMED else None
 
 
 class Bell:
@@ -83,7 +83,7 @@ class Bell:
         self.followers = 0
 
     def check(self) -> None:
-        """Before a stream begins. Raises BusyError: too many are open, or the service ends."""
+        """Check before a stream begins. Raises BusyError if too many are open, or the service ends."""
         open_streams = self.followers + self._feed.followers
         if open_streams >= self._max or self._feed.is_closed:
             raise BusyError(
@@ -92,22 +92,22 @@ class Bell:
                 kind="too_many_streams",
             )
 
-    async def follow(self, told: int) -> AsyncIterator[Changed]:
-        """Yield what was recorded after event ``told`` and what follows, until the service ends."""
+    async def follow(self, after: int) -> AsyncIterator[Changed]:
+        """Yield what was recorded after event ``after`` and what follows, until the service ends."""
         self.followers += 1
         try:
             while not self._feed.is_closed:
                 await self._look()
                 last = self._board.read_to
-                if last != told:
-                    yield Changed(last, self._recent.fixes_behind(told))
-                    told = last
+                if last != after:
+                    yield Changed(last, self._recent.fixes_behind(after))
+                    after = last
                 await asyncio.sleep(POLL_S)
         finally:
             self.followers -= 1
 
     async def _look(self) -> None:
-        """Once for all who wait here together."""
+        """Read new events, once for all streams that wait together."""
         async with self._looking:
             now = asyncio.get_running_loop().time()
             if now - self._looked_at >= POLL_S:
@@ -128,8 +128,9 @@ async def changes(
     after: Annotated[int, Query(ge=0, lt=2**53)] = 0,
     last: Annotated[str | None, Header(alias="Last-Event-ID", pattern=r"^[0-9]{1,15}$")] = None,
 ) -> AsyncIterator[ServerSentEvent]:
-    """The names of fixes with new events, as they come; null: too many to name. ``after``: the event that
-    the page was made at. It ends before the next message for whom has no right to it any more."""
+    """Yield the names of fixes with new events, as they come; null: too many to name. ``after``: the
+    last event in the page. It ends before the next message if the reader has lost the right to it.
+    """
     doorman: AccessControl = request.app.state.doorman
     async for changed in bell.follow(after if last is None else int(last)):
         if not doorman.still(request, Role.READ):

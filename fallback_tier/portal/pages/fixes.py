@@ -51,10 +51,10 @@ from fallback_tier.service.refusals import ConflictError, NotFoundError
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
-#: Fixes in one page of a list.
+#: Fixes on one page of a list.
 ROWS = 100
 
-#: Ended without a patch that gates or a person took.
+#: Filter for fixes that ended without a patch that gates or a person accepted.
 _UNFIXED = "unfixed"
 
 _OUTCOMES = (
@@ -64,12 +64,12 @@ _OUTCOMES = (
 
 _After = Annotated[int, Query(ge=0, lt=2**53)]
 
-#: Fixes that a page about one advisory, repository or example lists.
+#: Fixes on a page about one advisory, repository or example.
 _ABOUT_ROWS = 200
 
 _Name = Annotated[str, Query(max_length=1_000)]
 
-#: What a page shows of a log: its beginning, and three times as much of its end, where failures are.
+#: Characters of a log that a page shows: its start, and three times as much of its end, where failures are.
 HEAD_CHARS, TAIL_CHARS = 16_000, 48_000
 
 
@@ -81,15 +81,15 @@ def fixes(
     skip: Annotated[int, Query(ge=0, le=10**9)] = 0,
     part: bool = False,
 ) -> Response:
-    """What changed last first. ``text``: in the fix's name, its advisory or its repository."""
-    found = [line for line in visit.read.board.newest() if _is_meant(line, outcome, text.strip())]
+    """Return fixes, the last changed first. ``text``: in the fix's name, its advisory or its repository."""
+    lines = [line for line in visit.read.board.newest() if _is_meant(line, outcome, text.strip())]
     return visit.page(
         "fixes_rows.html" if part else "fixes.html",
         read=visit.read,
-        lines=found[skip : skip + ROWS],
-        total=len(found),
+        lines=lines[skip : skip + ROWS],
+        total=len(lines),
         skip=skip,
-        more=skip + ROWS if skip + ROWS < len(found) else None,
+        more=skip + ROWS if skip + ROWS < len(lines) else None,
         outcome=outcome,
         outcomes=_OUTCOMES,
         text=text,
@@ -97,13 +97,13 @@ def fixes(
 
 
 def _is_meant(line: FixLine, outcome: str, text: str) -> bool:
-    messages = (line.fix_id, line.repository, *line.advisory_ids)
-    stands = line.unfixed if outcome == _UNFIXED else outcome in ("", line.outcome)
-    return stands and any(text.lower() in one.lower() for one in messages)
+    names = (line.fix_id, line.repository, *line.advisory_ids)
+    has_outcome = line.unfixed if outcome == _UNFIXED else outcome in ("", line.outcome)
+    return has_outcome and any(text.lower() in name.lower() for name in names)
 
 
 def line_of(read: Read, fix_id: str) -> FixLine:
-    """Raises NotFoundError."""
+    """Return a fix's line. Raises NotFoundError."""
     line = read.board.fixes.get(fix_id)
     if line is None:
         raise NotFoundError(
@@ -114,13 +114,13 @@ def line_of(read: Read, fix_id: str) -> FixLine:
 
 @router.get("/fixes/{fix_id}")
 def fix(visit: ReadersVisit, fix_id: FixId, after: _After = 0, part: bool = False) -> Response:
-    """One page of its events after number ``after``. ``part``: the body alone, for an open page."""
+    """Return one page of its events after number ``after``. ``part``: the body only, for an open page."""
     return _fix_page(visit, fix_id, after=after, part=part)
 
 
 @router.post("/fixes/{fix_id}/abandon")
 def abandon(visit: SentByDecider, fix_id: FixId, because: Because = "") -> Response:
-    """End a fix that was interrupted and that nobody is to continue, in the signed-in person's name."""
+    """End an interrupted fix that is not to be continued, in the signed-in person's name."""
     if not because.strip():
         message = "It needs a reason, which goes on record. Nothing was recorded."
         return _fix_page(visit, fix_id, problem=message, status=422)
@@ -166,67 +166,69 @@ def _fix_page(
 
 @router.get("/fixes/{fix_id}/events/{seq}")
 def event(visit: ReadersVisit, fix_id: FixId, seq: int) -> Response:
-    """One event, with every field, and its link of the chain: the address to keep."""
+    """Return one event, with every field, and its link of the chain, at a permanent address."""
     line = line_of(visit.read, fix_id)
-    found = visit.service.audits.events(fix_id=fix_id, after=max(0, seq - 1), limit=PAGE)
-    if not found or found[0].seq != seq:
+    events = visit.service.audits.events(fix_id=fix_id, after=max(0, seq - 1), limit=PAGE)
+    if not events or events[0].seq != seq:
         raise NotFoundError(
             f"Fix {fix_id} has no event {seq}.", next_step="Its timeline lists its events."
         )
-    (group,) = timeline(found)[:1]
+    (group,) = timeline(events)[:1]
     return visit.page(
         "event.html",
         line=line,
         shown=group.lines[0],
-        stored=found[0],
-        fields=found[0].payload.model_dump(mode="json"),
+        stored=events[0],
+        fields=events[0].payload.model_dump(mode="json"),
     )
 
 
 @router.get("/advisory")
 def advisory(visit: ReadersVisit, id: _Name) -> Response:  # noqa: A002
-    """What it says, as the newest fix of it has it on record, and every fix of it."""
+    """Return the advisory, as the newest fix of it has it on record, and every fix of it."""
     return _about(visit, "Advisory", id, lambda line: id in (line.advisory_id, *line.advisory_ids))
 
 
 @router.get("/repository")
 def repository(visit: ReadersVisit, name: _Name) -> Response:
-    """Every fix in it."""
+    """Return every fix in a repository."""
     return _about(visit, "Repository", name, lambda line: line.repository == name)
 
 
 @router.get("/example")
 def example(visit: ReadersVisit, id: _Name) -> Response:  # noqa: A002
-    """Where it had an influence: found, in a prompt, or replayed."""
+    """Return the fixes that a solved example influenced: found, in a prompt, or replayed."""
     return _about(visit, "Example", id, lambda line: id in line.influences)
 
 
 def _about(visit: Visit, kind: str, name: str, is_meant: Callable[[FixLine], bool]) -> Response:
-    found = [line for line in visit.read.board.newest() if is_meant(line)]
-    if not found:
+    lines = [line for line in visit.read.board.newest() if is_meant(line)]
+    if not lines:
         raise NotFoundError(
             f"No fix on record has to do with {kind.lower()} {name!r}.",
             next_step="The list of fixes can be searched.",
         )
-    vulnerabilities = _recorded(visit, name, found) if kind == "Advisory" else ()
+    vulnerabilities = _recorded(visit, name, lines) if kind == "Advisory" else ()
     return visit.page(
         "about.html",
         read=visit.read,
         kind=kind,
         name=name,
         vulnerabilities=vulnerabilities,
-        lines=found[:_ABOUT_ROWS],
-        total=len(found),
+        lines=lines[:_ABOUT_ROWS],
+        total=len(lines),
     )
 
 
 def _recorded(visit: Visit, name: str, lines: list[FixLine]) -> tuple[Vulnerability, ...]:
-    """The advisory of this name, by the first of these fixes whose record has it; a bundle has several."""
+    """Return the advisory of this name, from the first of these fixes that has it on record; a bundle
+    has several.
+    """
     evidence = visit.service.record.evidence
     for line in lines[:_ABOUT_ROWS]:
         recorded = recorded_vulnerabilities(line.inputs_sha256, evidence)
-        if found := tuple(one for one in recorded if name in (one.id, line.advisory_id)):
-            return found
+        if matches := tuple(entry for entry in recorded if name in (entry.id, line.advisory_id)):
+            return matches
     return ()
 
 
@@ -234,7 +236,9 @@ def _recorded(visit: Visit, name: str, lines: list[FixLine]) -> tuple[Vulnerabil
 def evidence(
     request: Request, service: TheService, who: Reader, fix_id: FixId, digest: DigestPath
 ) -> Response:
-    """One piece. Raises NotFoundError, NotAllowedError (private), EvidenceError (gone)."""
+    """Return one piece of evidence. Raises NotFoundError, NotAllowedError (private), EvidenceError
+    (gone).
+    """
     content = service.fixes.evidence(who.caller, fix_id, digest)
     text = content.decode("utf-8", "replace")
     is_patch = text.startswith("diff --git ")
@@ -254,16 +258,18 @@ def evidence(
     )
 
 
-#: Events that the page lists; a browser opens so many at once. The proof has all of them.
+#: Events in the saved page: as many as a browser can open at once. The proof has all of them.
 MAX_EVENTS = 5_000
 
-#: A larger proof is not put into the page: mail and browsers have limits of their own.
+#: A larger proof is not included in the page: mail programs and browsers have limits.
 MAX_PROOF_BYTES = 16 * 1024 * 1024
 
 
 @router.get("/fixes/{fix_id}/export.html")
 def export(service: TheService, read: TheBoard, _: Reader, fix_id: FixId) -> Response:
-    """A file to save. Raises NotFoundError; BusyError: the record is being exported already."""
+    """Return a file to save. Raises NotFoundError; BusyError if the audit trail is being exported
+    already.
+    """
     line = line_of(read, fix_id)
     with service.audits.export(fix_id=fix_id) as file:
         proof = file.read(MAX_PROOF_BYTES + 1)

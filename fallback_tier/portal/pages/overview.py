@@ -1,4 +1,4 @@
-"""The first page: the queue, what became of fixes and what it cost over time, as charts and tables."""
+"""The first page: the queue, and outcomes and costs of fixes over time, as charts and tables."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from fallback_tier.portal.pages.verification import chain_state
 from fallback_tier.portal.routing import PREFIX, PageRoute, ReadersVisit
 from fallback_tier.portal.views.spending import usd
 
-#: Days that a chart shows: two weeks tell a change from a weekend.
+#: Days in a chart: two weeks show whether a change is only a weekend.
 DAYS = 14
 
 #: Size of the drawing area, in its own units.
@@ -32,10 +32,10 @@ _GAP = 5
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
-#: Unfixed advisories that the table shows; the list of fixes has the others.
+#: Maximum number of unfixed advisories in the table; the list of fixes has the others.
 _MAX_UNFIXED = 30
 
-#: What the steps of a fix come to. A person's abandonment is none of these: the list of fixes has it.
+#: Ends of a fix by its own steps. A person's abandonment is not one: the list of fixes has it.
 _ENDS = (
     (VERIFIED, "s-good"),
     (PATCHED, "s-soft"),
@@ -48,7 +48,7 @@ _CALLS = (("author", "s-good"), ("judge", "s-soft"), ("critique", "s-warn"), ("r
 
 @dataclass(frozen=True)
 class Bar:
-    """One rectangle. ``tone``: a class of the style."""
+    """One rectangle. ``tone``: a CSS class."""
 
     x: float
     y: float
@@ -60,7 +60,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Chart:
-    """Stacked bars a day. ``rows``: the table: a day, and a figure a series."""
+    """Stacked bars, one per day. ``rows``: the table: a day, and one figure per series."""
 
     title: str
     names: tuple[tuple[str, str], ...]
@@ -73,14 +73,14 @@ class Chart:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing was recorded in these days."""
+        """Return whether nothing was recorded in these days."""
         return not self.bars
 
 
 def days_to(last: str) -> list[str]:
-    """The days of a chart, the oldest first. ``last``: ``2026-11-25``."""
+    """Return the days of a chart, the oldest first. ``last``: ``2026-11-25``."""
     end = date.fromisoformat(last)
-    return [(end - timedelta(days=back)).isoformat() for back in reversed(range(DAYS))]
+    return [(end - timedelta(days=days_back)).isoformat() for days_back in reversed(range(DAYS))]
 
 
 def stacked(
@@ -89,7 +89,7 @@ def stacked(
     series: Mapping[tuple[str, str], Sequence[Decimal | int]],
     unit: str = "",
 ) -> Chart:
-    """``series``: name and tone → a figure a day."""
+    """Return a chart. ``series``: name and tone → one figure per day."""
     sums = [sum((Decimal(v[at]) for v in series.values()), Decimal(0)) for at in range(len(days))]
     top = max(sums, default=Decimal(0))
     step = WIDTH / max(1, len(days))
@@ -99,10 +99,10 @@ def stacked(
         for (name, tone), values in series.items():
             value = Decimal(values[at])
             if value and top:
-                tall = float(value / top) * HEIGHT
-                y = HEIGHT - float(floor / top) * HEIGHT - tall
+                height = float(value / top) * HEIGHT
+                y = HEIGHT - float(floor / top) * HEIGHT - height
                 says = f"{day}: {_shown(value, unit)} {name}"
-                bars.append(Bar(at * step, y, step - _GAP, max(tall, 1.0), tone, says))
+                bars.append(Bar(at * step, y, step - _GAP, max(height, 1.0), tone, says))
             floor += value
     rows = [
         (day, tuple(_shown(Decimal(values[at]), unit) for values in series.values()))
@@ -126,7 +126,7 @@ def _shown(value: Decimal, unit: str) -> str:
 
 
 class Rate(NamedTuple):
-    """How often: ``good`` of ``of``."""
+    """A success rate: ``good`` of ``of``."""
 
     name: str
     good: int
@@ -135,7 +135,7 @@ class Rate(NamedTuple):
 
 @router.get("/")
 def overview(visit: ReadersVisit, part: bool = False) -> Response:
-    """The first page. ``part``: its figures alone."""
+    """Return the first page. ``part``: its figures only."""
     board, service = visit.read.board, visit.service
     with service.record.reading() as reader:
         chain = chain_state(service.record, reader)
@@ -168,22 +168,25 @@ def _advisories(line: FixLine) -> str:
 
 def _charts(board: Board, today: str) -> list[Chart]:
     days = days_to(today)
-    found = [board.days.get(day) for day in days]
+    days_recorded = [board.days.get(day) for day in days]
 
     def of(name: str) -> list[int]:
-        return [getattr(day, name) if day else 0 for day in found]
+        return [getattr(day, name) if day else 0 for day in days_recorded]
 
     return [
         stacked(
             "How fixes ended",
             days,
-            {(end, tone): [day.ended[end] if day else 0 for day in found] for end, tone in _ENDS},
+            {
+                (end, tone): [day.ended[end] if day else 0 for day in days_recorded]
+                for end, tone in _ENDS
+            },
         ),
         stacked(
             "Estimated cost",
             days,
             {
-                (call, tone): [day.usd.get(call, Decimal(0)) if day else 0 for day in found]
+                (call, tone): [day.usd.get(call, Decimal(0)) if day else 0 for day in days_recorded]
                 for call, tone in _CALLS
             },
             "$",
@@ -207,8 +210,8 @@ def _rates(counts: dict[tuple[str, str], int], good: tuple[str, ...]) -> list[Ra
     return [
         Rate(
             name,
-            sum(count for (one, end), count in counts.items() if one == name and end in good),
-            sum(count for (one, _), count in counts.items() if one == name),
+            sum(count for (key, end), count in counts.items() if key == name and end in good),
+            sum(count for (key, _), count in counts.items() if key == name),
         )
         for name in names
     ]

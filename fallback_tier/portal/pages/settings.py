@@ -1,4 +1,4 @@
-"""What the service runs with, and where each setting comes from. Nothing can be changed here."""
+"""The settings of the service, and where each comes from. Nothing can be changed here."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -15,12 +15,12 @@ router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False
 
 _GIVEN = "file or option"
 
-#: A number, and no amount.
+#: Name of a setting that is a number but not an amount.
 _PORT = "port"
 
 
 class Setting(NamedTuple):
-    """One line. ``source``: where its value is from."""
+    """One line. ``source``: where its value comes from."""
 
     name: str
     value: str
@@ -30,11 +30,11 @@ class Setting(NamedTuple):
 
 @router.get("/settings")
 def settings(request: Request, service: TheService, who: Reader) -> Response:
-    """By table."""
-    found = list(_settings(service.settings))
+    """Return the settings by table."""
+    all_settings = list(_settings(service.settings))
     tables: dict[str, list[Setting]] = {}
-    for one in found:
-        tables.setdefault(one.name.rpartition(".")[0] or "service", []).append(one)
+    for setting in all_settings:
+        tables.setdefault(setting.name.rpartition(".")[0] or "service", []).append(setting)
     return page(
         "settings.html",
         request,
@@ -48,20 +48,22 @@ def settings(request: Request, service: TheService, who: Reader) -> Response:
 def _settings(table: BaseModel, prefix: str = "") -> Iterator[Setting]:
     for name, field in type(table).model_fields.items():
         value = getattr(table, name)
-        full = f"{prefix}{name}"
+        full_name = f"{prefix}{name}"
         if isinstance(value, BaseModel):
-            yield from _settings(value, f"{full}.")
+            yield from _settings(value, f"{full_name}.")
         elif isinstance(value, dict):
-            for key, one in value.items():
-                if isinstance(one, BaseModel):
-                    yield from _settings(one, f"{full}.{key}.")
+            for key, item in value.items():
+                if isinstance(item, BaseModel):
+                    yield from _settings(item, f"{full_name}.{key}.")
                 else:
-                    yield Setting(f"{full}.{key}", _shown(one), _GIVEN, field.description or "")
+                    yield Setting(
+                        f"{full_name}.{key}", _shown(item), _GIVEN, field.description or ""
+                    )
         else:
             default = field.get_default(call_default_factory=True, validated_data={})
             source = "default" if value == default else _GIVEN
             yield Setting(
-                full,
+                full_name,
                 str(value) if name == _PORT else _shown(value),
                 source,
                 field.description or "",
@@ -69,7 +71,7 @@ def _settings(table: BaseModel, prefix: str = "") -> Iterator[Setting]:
 
 
 def _secrets(secrets: Secrets) -> Iterator[Setting]:
-    """That they are there, never what they are."""
+    """Yield which secrets are set, never their values."""
     for name, value in secrets:
         yield Setting(name, "not set" if value is None else "set, not shown", "environment", "")
 
@@ -79,7 +81,7 @@ def _shown(value: object) -> str:
         return "—"
     if isinstance(value, tuple | list):
         return ", ".join(map(str, value)) or "none"
-    if isinstance(value, bool):  # as the file spells it
+    if isinstance(value, bool):  # as in the file
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         value = int(value)

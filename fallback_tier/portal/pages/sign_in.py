@@ -1,4 +1,4 @@
-"""Sign in, in each way that the service has: a password, an issuer, a key. Sign out."""
+"""Sign-in by each method of the service (a password, an issuer, a key), and sign-out."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ from fallback_tier.service.people import MAX_NAME_CHARS, MAX_PASSWORD
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
-#: A key has 47 characters; what is longer was not made by us.
+#: Longest input: our keys have 47 characters.
 _MAX_KEY = 200
 
 _WRONG_KEY = "This key is not valid, or not any more."
@@ -30,7 +30,7 @@ _WRONG_PERSON = "This name and password don't match."
 
 @router.get("/sign-in")
 def form(request: Request, next: Annotated[str, Query()] = "") -> Response:  # noqa: A002
-    """The form; who has signed in is led on."""
+    """Return the form, or redirect a person who is signed in already."""
     if sessions_of(request).signed_in(request) is not None:
         return RedirectResponse(way_back(next), 303)
     return _page(request, next)
@@ -64,11 +64,11 @@ def sign_in(
 
 @router.post("/sign-out")
 def sign_out(request: Request, form_token: FormToken = "") -> Response:
-    """End this session, whatever role the person has, and over every limit."""
+    """End this session, whatever role the person has, and regardless of rate limits."""
     check_same_origin(request)
     sessions = sessions_of(request)
-    if (found := sessions.signed_in(request)) is not None:
-        check_form(found, form_token)
+    if (signed_in := sessions.signed_in(request)) is not None:
+        check_form(signed_in, form_token)
         sessions.close(request)
     return RedirectResponse(SIGN_IN, 303)
 

@@ -34,7 +34,7 @@ from fallback_tier.service.operations.reviews import Decided, Decision, Verdict
 from fallback_tier.service.refusals import ConflictError, NotServedError
 from fallback_tier.service.roles import Role
 
-#: Questions that are compared, and decided at once: a person looks at each of them.
+#: Maximum number of questions that are compared, and decided together: a person looks at each of them.
 MAX_ALIKE = 100
 
 _DECISIONS = {
@@ -47,10 +47,10 @@ _DECISIONS = {
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
-#: Questions that the page lists; a browser lays out so many at once.
+#: Questions on the page: as many as a browser can lay out at once.
 ROWS = 500
 
-#: A cap is of one fix: what is reasonable for one need not be for another.
+#: Decisions for several fixes. A cap is left out: what is reasonable for one fix need not be for another.
 _TOGETHER = frozenset({Verdict.APPROVE, Verdict.REJECT, Verdict.REOPEN, Verdict.GATES_AGAIN})
 
 
@@ -61,19 +61,19 @@ def _packages_of(line: FixLine, evidence: EvidenceStore) -> frozenset[str]:
             advisory = get_document(evidence, FixInputs, line.inputs_sha256).advisory
         except AuditError:
             return frozenset(line.advisory_ids)
-        named = (one.package for one in advisory.affected if one.package is not None)
-        found = frozenset(f"{package.ecosystem}:{package.name}" for package in named)
-        if found:
-            return found
+        packages = (entry.package for entry in advisory.affected if entry.package is not None)
+        names = frozenset(f"{package.ecosystem}:{package.name}" for package in packages)
+        if names:
+            return names
     return frozenset(line.advisory_ids)
 
 
 def alike(line: FixLine, waiting: Sequence[FixLine], evidence: EvidenceStore) -> list[FixLine]:
     """Return the fixes that wait for the same reason, with the same failure and package; ``line`` first."""
-    same = [one for one in waiting if one is not line and _failure(one) == _failure(line)]
+    same = [other for other in waiting if other is not line and _failure(other) == _failure(line)]
     packages = _packages_of(line, evidence)
-    found = [one for one in same[:MAX_ALIKE] if _packages_of(one, evidence) == packages]
-    return [line, *found] if line.waits else []
+    alike_lines = [other for other in same[:MAX_ALIKE] if _packages_of(other, evidence) == packages]
+    return [line, *alike_lines] if line.waits else []
 
 
 def _failure(line: FixLine) -> tuple[object, ...]:
@@ -81,16 +81,19 @@ def _failure(line: FixLine) -> tuple[object, ...]:
 
 
 def decision_message(done: str, command: Callable[[str], str] = str) -> str | None:
-    """``done``: fix, verdict, and how it continues, with dots between; another address gives no message.
-    ``command``: of a suggested command, as it works on the service's machine."""
+    """Return the message for ``done``: fix, verdict, and how it continues, separated by dots; None for
+    another text.
+
+    ``command`` returns a suggested command as it works on the service's machine.
+    """
     parts = done.rsplit(".", 2)
     if len(parts) != 3 or parts[1] not in list(Verdict):
         return None
-    goes = {
+    text_by_continuation = {
         "queued": " It goes on now.",
         "waits": f" To go on with it: {command(f'fallback-tier resume {parts[0]}')}",
     }
-    return f"{parts[0]}: {_DECISIONS[Verdict(parts[1])]}.{goes.get(parts[2], '')}"
+    return f"{parts[0]}: {_DECISIONS[Verdict(parts[1])]}.{text_by_continuation.get(parts[2], '')}"
 
 
 def _read_decision(
@@ -131,7 +134,9 @@ def _gone_on(service: Service, who: SignedIn, decided: Decided) -> str:
 
 @router.get("/queue")
 def queue(visit: ReadersVisit, part: bool = False, done: str = "") -> Response:
-    """The newest first. ``part``: the rows alone, for a page that is open; ``done``: the last decision."""
+    """Return the questions, the newest first. ``part``: the rows only, for an open page; ``done``: the
+    last decision.
+    """
     waiting = visit.read.board.waiting()
     evidence = visit.service.record.evidence
     return visit.page(
@@ -146,13 +151,13 @@ def queue(visit: ReadersVisit, part: bool = False, done: str = "") -> Response:
 
 @router.get("/fixes/{fix_id}/triage")
 def show(visit: ReadersVisit, fix_id: FixId, done: str = "") -> Response:
-    """The screen. ``done``: the fix that was decided just before, and how."""
+    """Return the screen. ``done``: the previous decision, with its fix."""
     return _screen(visit, fix_id, message=decision_message(done, visit.service.record.command))
 
 
 @router.get("/fixes/{fix_id}/meanwhile")
 def meanwhile(visit: ReadersVisit, fix_id: FixId) -> Response:
-    """For a screen that is open: was the question answered since?"""
+    """Return for an open screen whether the question was answered in the meantime."""
     return visit.page("meanwhile.html", answer=line_of(visit.read, fix_id).answer)
 
 
@@ -165,7 +170,7 @@ def decide(
     usd_per_fix: Annotated[str, Form(max_length=20)] = "",
     tokens_per_fix: Annotated[str, Form(max_length=20)] = "",
 ) -> Response:
-    """Record the decision by the operation that JSON has, and go on to the next question."""
+    """Record the decision by the operation of the JSON interface, and continue to the next question."""
     service, who = visit.service, visit.who
     waiting = visit.read.board.waiting()
     try:
@@ -179,16 +184,16 @@ def decide(
     except InputError as error:
         message = f"{error.problem} {error.next_step}"
         return _screen(visit, fix_id, problem=message, because=because, status=422)
-    word = _gone_on(service, who, decided)
+    continuation = _gone_on(service, who, decided)
     following = _after(waiting, fix_id)
-    place = f"fixes/{following.fix_id}/triage" if following else "queue"
-    return RedirectResponse(f"{PREFIX}/{place}?done={fix_id}.{verdict}.{word}", 303)
+    path = f"fixes/{following.fix_id}/triage" if following else "queue"
+    return RedirectResponse(f"{PREFIX}/{path}?done={fix_id}.{verdict}.{continuation}", 303)
 
 
 def _after(waiting: list[FixLine], fix_id: str) -> FixLine | None:
-    """The one that stood below; from the last one on, the first that is left."""
+    """Return the next question below; after the last one, the first that remains."""
     others = [question for question in waiting if question.fix_id != fix_id]
-    at = next((n for n, one in enumerate(waiting) if one.fix_id == fix_id), 0)
+    at = next((n for n, question in enumerate(waiting) if question.fix_id == fix_id), 0)
     return (others[at] if at < len(others) else others[0]) if others else None
 
 
@@ -204,17 +209,17 @@ def _screen(
     service, read = visit.service, visit.read
     review = service.reviews.show(fix_id)
     with service.record.reading() as reader:
-        seen = triage(review, read_history(reader, fix_id))
+        screen = triage(review, read_history(reader, fix_id))
         chain = chain_state(service.record, reader)
     read.board.catch_up()
     waiting = read.board.waiting()
-    places = [one.fix_id for one in waiting]
-    at = places.index(fix_id) if fix_id in places else None
+    fix_ids = [question.fix_id for question in waiting]
+    at = fix_ids.index(fix_id) if fix_id in fix_ids else None
     return visit.page(
         "triage.html",
         status=status,
         read=read,
-        seen=seen,
+        seen=screen,
         review=review,
         question=review.question,
         chain=chain,
@@ -223,8 +228,8 @@ def _screen(
         alike=len(alike(waiting[at], waiting, service.record.evidence)) - 1
         if at is not None
         else 0,
-        before=places[at - 1] if at else None,
-        behind=places[at + 1] if at is not None and at + 1 < len(places) else None,
+        before=fix_ids[at - 1] if at else None,
+        behind=fix_ids[at + 1] if at is not None and at + 1 < len(fix_ids) else None,
         may_decide=visit.may_decide,
         told=message,
         problem=problem,
@@ -233,7 +238,7 @@ def _screen(
 
 
 class Told(NamedTuple):
-    """What became of one of them."""
+    """The result of deciding one fix."""
 
     fix_id: str
     recorded: bool
@@ -242,7 +247,7 @@ class Told(NamedTuple):
 
 @router.get("/fixes/{fix_id}/alike")
 def show_alike(visit: ReadersVisit, fix_id: FixId) -> Response:
-    """Those that are like this one."""
+    """Return the fixes that are like this one."""
     line, record = line_of(visit.read, fix_id), visit.service.record
     evidence = record.evidence
     with record.reading() as reader:
@@ -271,11 +276,13 @@ def decide_alike(
     because: Because = "",
     fix: Annotated[tuple[str, ...], Form(max_length=MAX_ALIKE)] = (),
 ) -> Response:
-    """Decide each chosen fix, in order. One that can't be decided so stays as it is, with its reason."""
+    """Decide each chosen fix, in order. One for which this decision is not possible is not changed, and
+    its reason is shown.
+    """
     service, who = visit.service, visit.who
     line = line_of(visit.read, fix_id)
     evidence = service.record.evidence
-    meant = {one.fix_id for one in alike(line, visit.read.board.waiting(), evidence)}
+    alike_ids = {other.fix_id for other in alike(line, visit.read.board.waiting(), evidence)}
     decision = _read_decision(verdict, because)
     if verdict not in _TOGETHER or not fix:
         raise NotServedError(
@@ -283,24 +290,24 @@ def decide_alike(
             next_step="Choose at least one fix, and approve, reject, reopen or run the gates again.",
         )
     results = []
-    for chosen in dict.fromkeys(fix):
-        if chosen not in meant:
+    for chosen_id in dict.fromkeys(fix):
+        if chosen_id not in alike_ids:
             results.append(
-                Told(chosen, False, "It is not like this one, or was answered meanwhile.")
+                Told(chosen_id, False, "It is not like this one, or was answered meanwhile.")
             )
             continue
         try:
-            decided = service.reviews.decide(who.caller, chosen, decision)
+            decided = service.reviews.decide(who.caller, chosen_id, decision)
         except FallbackError as error:
-            results.append(Told(chosen, False, error.problem))
+            results.append(Told(chosen_id, False, error.problem))
         else:
-            resume = service.record.command(f"fallback-tier resume {chosen}")
-            goes = {"queued": " It goes on.", "waits": f" {resume} goes on."}
-            says = "Recorded." + goes.get(_gone_on(service, who, decided), "")
-            results.append(Told(chosen, True, says))
+            resume = service.record.command(f"fallback-tier resume {chosen_id}")
+            text_by_continuation = {"queued": " It goes on.", "waits": f" {resume} goes on."}
+            message = "Recorded." + text_by_continuation.get(_gone_on(service, who, decided), "")
+            results.append(Told(chosen_id, True, message))
     return visit.page(
         "alike.html",
-        status=200 if all(one.recorded for one in results) else 409,
+        status=200 if all(result.recorded for result in results) else 409,
         line=line,
         lines=[],
         packages=sorted(_packages_of(line, evidence)),

@@ -1,4 +1,4 @@
-"""The verification page, and how far the audit trail is covered by signed checkpoints."""
+"""The verification page, and how much of the audit trail signed checkpoints cover."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,19 +20,21 @@ router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False
 
 
 class ChainState(NamedTuple):
-    """``covered_to``: of ``events``, by the latest checkpoint. ``problem``: why that is not known."""
+    """``covered_to``: number of the last of ``events`` that the latest checkpoint covers. ``problem``:
+    why that is not known.
+    """
 
     events: int
     covered_to: int
     problem: str | None = None
 
     def covers(self, seq: int) -> bool:
-        """Stands this event under a signature?"""
+        """Return whether a signed checkpoint covers this event."""
         return self.problem is None and seq <= self.covered_to
 
 
 def chain_state(record: TrailAndEvidence, reader: ReadOnlyTrail) -> ChainState:
-    """What the checkpoint log says; a verification says whether it is true."""
+    """Return what the checkpoint log says; only a verification shows whether it is true."""
     try:
         lag = chain_lag(reader, CheckpointLog(checkpoint_dir(record.state_dir, record.settings)))
     except AuditError as error:
@@ -42,7 +44,7 @@ def chain_state(record: TrailAndEvidence, reader: ReadOnlyTrail) -> ChainState:
 
 @dataclass
 class LastReport:
-    """What the last verification from a page found, until the service ends."""
+    """The report of the last verification from a page, kept until the service ends."""
 
     report: VerificationReport | None = None
     at: str = ""
@@ -51,7 +53,7 @@ class LastReport:
 
 @router.get("/verification")
 def verification(request: Request, service: TheService, who: Reader) -> Response:
-    """What checkpoints cover now, and what the last verification found."""
+    """Return what checkpoints cover now, and the report of the last verification."""
     with service.record.reading() as reader:
         chain = chain_state(service.record, reader)
     last: LastReport = request.app.state.last_report
@@ -60,7 +62,7 @@ def verification(request: Request, service: TheService, who: Reader) -> Response
 
 @router.post("/verification")
 def verify(request: Request, service: TheService, who: SendingReader) -> Response:
-    """Read the whole record, as ``fallback-tier audit verify``. Raises BusyError."""
+    """Read the whole audit trail, as ``fallback-tier audit verify``. Raises BusyError."""
     report = service.audits.verify()
     last: LastReport = request.app.state.last_report
     last.report, last.by = report, who.caller.name

@@ -1,1 +1,1 @@
-"""What a page shows, made of what is on record: plain values, no HTTP."""
+"""Content of pages, made from the audit trail: plain values, no HTTP."""

@@ -1,4 +1,4 @@
-"""A patch as rows: what was, what is, with line numbers; code in colours, by CSS classes alone."""
+"""A patch as rows: old and new lines with their numbers; code is coloured by CSS classes only."""
 
 import re
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ from pygments.util import ClassNotFound
 
 from fallback_audit.showing.describe import visible
 
-#: Rows that a page shows; the rest is in the file that can be saved. A browser lays out so many at once.
+#: Rows that a page shows, as many as a browser can lay out at once; the file that can be saved has all.
 MAX_ROWS = 3_000
 
-#: A longer line is shown without colours, and cut: it is generated code, and no lexer is fast on it.
+#: A longer line is shown without colours, and truncated: it is generated code, on which lexers are slow.
 MAX_LINE_CHARS = 1_000
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)")
@@ -25,7 +25,7 @@ _FORMAT = HtmlFormatter(nowrap=True)
 
 @dataclass(frozen=True)
 class Row:
-    """One line. ``kind``: add, del, same, or note (what git says of the file's end)."""
+    """One line. ``kind``: add, del, same, or note (git's remark about the file's end)."""
 
     kind: str
     old: int | None
@@ -34,13 +34,13 @@ class Row:
 
     @property
     def sign(self) -> str:
-        """As in the patch: colours alone say nothing to some."""
+        """Return the sign of the patch: not everyone can see colours."""
         return {"add": "+", "del": "-"}.get(self.kind, "")
 
 
 @dataclass
 class Hunk:
-    """``about``: what git shows of the function around it."""
+    """A hunk. ``about``: the function around it, as git shows it."""
 
     about: str
     rows: list[Row] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Hunk:
 
 @dataclass
 class FileDiff:
-    """One file of a patch. ``notes``: modes, renames, as the patch has them."""
+    """One file of a patch. ``notes``: modes, renames, as in the patch."""
 
     path: str
     hunks: list[Hunk] = field(default_factory=list)
@@ -59,55 +59,55 @@ class FileDiff:
 
 @dataclass
 class Diff:
-    """A patch. ``rows_left_out``: those beyond what a page shows."""
+    """A patch. ``rows_left_out``: the number of rows that a page does not show."""
 
     files: list[FileDiff] = field(default_factory=list)
     rows_left_out: int = 0
 
     @property
     def added(self) -> int:
-        """Lines, of all files."""
-        return sum(one.added for one in self.files)
+        """Return the number of added lines in all files."""
+        return sum(file.added for file in self.files)
 
     @property
     def removed(self) -> int:
-        """Lines, of all files."""
-        return sum(one.removed for one in self.files)
+        """Return the number of removed lines in all files."""
+        return sum(file.removed for file in self.files)
 
 
 def read_diff(text: str) -> Diff:
-    """Read an untrusted unified diff: what is not understood is shown as it is."""
-    found, rows = Diff(), 0
+    """Return an untrusted unified diff; what is not understood is shown unchanged."""
+    diff, rows = Diff(), 0
     lines: list[tuple[str, str]] = []
-    at = (0, 0)
+    start = (0, 0)
 
     def flush() -> None:
         nonlocal rows
-        if lines and found.files and found.files[-1].hunks:
-            kept = lines[: max(0, MAX_ROWS - rows)]
-            found.rows_left_out += len(lines) - len(kept)
-            rows += len(kept)
-            found.files[-1].hunks[-1].rows = _rows(found.files[-1].path, kept, *at)
+        if lines and diff.files and diff.files[-1].hunks:
+            shown = lines[: max(0, MAX_ROWS - rows)]
+            diff.rows_left_out += len(lines) - len(shown)
+            rows += len(shown)
+            diff.files[-1].hunks[-1].rows = _rows(diff.files[-1].path, shown, *start)
         lines.clear()
 
     for line in text.splitlines():
         if line.startswith("diff --git "):
             flush()
-            found.files.append(FileDiff(line.rpartition(" b/")[2]))
+            diff.files.append(FileDiff(line.rpartition(" b/")[2]))
         elif (hunk := _HUNK.match(line)) is not None:
             flush()
-            found.files = found.files or [FileDiff("")]
-            found.files[-1].hunks.append(Hunk(hunk[3].strip()))
-            at = (int(hunk[1]), int(hunk[2]))
-        elif found.files and found.files[-1].hunks:
+            diff.files = diff.files or [FileDiff("")]
+            diff.files[-1].hunks.append(Hunk(hunk[3].strip()))
+            start = (int(hunk[1]), int(hunk[2]))
+        elif diff.files and diff.files[-1].hunks:
             lines.append(_kind(line))
-            found.files[-1].added += line.startswith("+")
-            found.files[-1].removed += line.startswith("-")
+            diff.files[-1].added += line.startswith("+")
+            diff.files[-1].removed += line.startswith("-")
         elif not line.startswith(("index ", "--- ", "+++ ")):
-            found.files = found.files or [FileDiff("")]
-            found.files[-1].notes.append(line)
+            diff.files = diff.files or [FileDiff("")]
+            diff.files[-1].notes.append(line)
     flush()
-    return found
+    return diff
 
 
 def _kind(line: str) -> tuple[str, str]:
@@ -117,33 +117,36 @@ def _kind(line: str) -> tuple[str, str]:
 
 
 def _rows(path: str, lines: list[tuple[str, str]], old: int, new: int) -> list[Row]:
-    found = []
+    rows = []
     for (kind, _), code in zip(lines, _coloured(path, [text for _, text in lines]), strict=True):
-        here = (old if kind in ("del", "same") else None, new if kind in ("add", "same") else None)
-        found.append(Row(kind, *here, code))
+        numbers = (
+            old if kind in ("del", "same") else None,
+            new if kind in ("add", "same") else None,
+        )
+        rows.append(Row(kind, *numbers, code))
         old += kind in ("del", "same")
         new += kind in ("add", "same")
-    return found
+    return rows
 
 
 def _coloured(path: str, texts: list[str]) -> list[Markup]:
-    """Each line's code, in one reading of all of them: a string may go over several."""
+    """Return each line's code, highlighted in one pass over all lines: a string may span several."""
     shown = [visible(text, lines=True) for text in texts]
     if all(len(text) <= MAX_LINE_CHARS for text in shown):
-        made = highlight("\n".join(shown) + "\n", _lexer(path), _FORMAT).splitlines()
-        if len(made) == len(shown):
-            return [Markup(line) for line in made]  # noqa: S704 (pygments escapes it)
+        highlighted = highlight("\n".join(shown) + "\n", _lexer(path), _FORMAT).splitlines()
+        if len(highlighted) == len(shown):
+            return [Markup(line) for line in highlighted]  # noqa: S704 (pygments escapes it)
     return [Markup.escape(_cut(text)) for text in shown]
 
 
 def _cut(text: str) -> str:
-    left = len(text) - MAX_LINE_CHARS
-    return text if left <= 0 else f"{text[:MAX_LINE_CHARS]} … ({left:,} more characters)"
+    excess = len(text) - MAX_LINE_CHARS
+    return text if excess <= 0 else f"{text[:MAX_LINE_CHARS]} … ({excess:,} more characters)"
 
 
 def _lexer(path: str) -> Lexer:
     try:
-        found = get_lexer_for_filename(path, stripnl=False)
+        lexer = get_lexer_for_filename(path, stripnl=False)
     except ClassNotFound:
         return TextLexer(stripnl=False)
-    return found
+    return lexer

@@ -1,4 +1,4 @@
-"""What model calls used, by their type, and dollars as pages show them."""
+"""Use of model calls by type, and dollars as pages show them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ _CENT, _HUNDREDTH = Decimal("0.01"), Decimal("0.0001")
 
 def usd(amount: Decimal | str | None) -> str:
     """Format an estimate to the cent; below a dollar with two more places if the cents hide something.
-    None: the price is not known."""
+    None: the price is not known.
+    """
     if amount is None:
         return "price unknown"
     value = Decimal(amount)
@@ -24,7 +25,7 @@ def usd(amount: Decimal | str | None) -> str:
 
 
 class Spent(NamedTuple):
-    """Calls of one type. ``usd`` None: some price is not known."""
+    """Use by calls of one type. ``usd`` None: a price is not known."""
 
     call_type: str
     calls: int
@@ -35,7 +36,7 @@ class Spent(NamedTuple):
 
 @dataclass
 class Use:
-    """The same, counted answer by answer. ``unpriced``: those whose price is not known."""
+    """The same, counted answer by answer. ``unpriced``: answers whose price is not known."""
 
     calls: int = 0
     input_tokens: int = 0
@@ -44,7 +45,7 @@ class Use:
     unpriced: int = 0
 
     def add(self, answer: ModelAnswered) -> None:
-        """One more."""
+        """Count an answer."""
         self.calls += 1
         self.input_tokens += answer.input_tokens
         self.output_tokens += answer.output_tokens
@@ -52,19 +53,19 @@ class Use:
         self.usd += Decimal(answer.cost_usd_estimate or 0)
 
     def spent(self, call_type: str) -> Spent:
-        """For a page."""
+        """Return the use for a page."""
         price = None if self.unpriced else self.usd
         return Spent(call_type, self.calls, self.input_tokens, self.output_tokens, price)
 
 
 def by_cost(uses: Mapping[str, Use]) -> tuple[Spent, ...]:
-    """By call type, the dearest first."""
-    found = [use.spent(kind) for kind, use in uses.items()]
-    return tuple(sorted(found, key=lambda one: one.usd or Decimal(0), reverse=True))
+    """Return the use by call type, the most expensive first."""
+    spent = [use.spent(kind) for kind, use in uses.items()]
+    return tuple(sorted(spent, key=lambda entry: entry.usd or Decimal(0), reverse=True))
 
 
 def total(spent: Sequence[Spent]) -> Decimal | None:
-    """Return the sum in dollars, or None if a price is not known."""
-    prices = [one.usd for one in spent]
-    known = [price for price in prices if price is not None]
-    return sum(known, Decimal(0)) if len(known) == len(prices) else None
+    """Return the sum in US dollars, or None if any price is unknown."""
+    prices = [entry.usd for entry in spent]
+    known_prices = [price for price in prices if price is not None]
+    return sum(known_prices, Decimal(0)) if len(known_prices) == len(prices) else None

@@ -1,4 +1,4 @@
-"""A fix event by event: what happened in words, what is routine folded, what a verdict led to."""
+"""A fix event by event: texts of events, folded routine ones, and what a verdict led to."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,13 +16,13 @@ from fallback_audit.evidence.checking import kept_digests
 from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe import excerpt_of, sentence
 
-#: Events in one page: what a browser lays out at once.
+#: Events on one page: as many as a browser can lay out at once.
 PAGE = 200
 
 #: So many routine events in a row are folded into one line.
 _FOLD = 3
 
-#: What a field's evidence is.
+#: Name of the evidence in each field.
 _PIECES = {
     "account_sha256": "account",
     "answer_evidence": "answer",
@@ -41,8 +41,9 @@ _PIECES = {
 
 @dataclass(frozen=True)
 class Line:
-    """One event. ``evidence``: what each piece is, and its digest. ``led_to``: what its verdict caused,
-    with the number of that event."""
+    """One event. ``evidence``: name and digest of each piece. ``led_to``: what its verdict caused, with
+    the number of that event.
+    """
 
     seq: int
     at: str
@@ -60,20 +61,20 @@ class Line:
 
 @dataclass
 class Group:
-    """Consecutive events; ``folded``: routine, shown when asked."""
+    """Consecutive events; ``folded``: routine, shown on request."""
 
     folded: bool
     lines: list[Line] = field(default_factory=list)
 
 
 def timeline(events: Sequence[StoredEvent]) -> list[Group]:
-    """In chain order. What a verdict led to is looked for among these events."""
+    """Return events in chain order, in groups. What a verdict led to is sought among these events."""
     groups: list[Group] = []
     for at, stored in enumerate(events):
         line = _line(stored, events[at + 1 :])
-        routine = stored.payload.badge.routine
-        if not groups or groups[-1].folded != routine:
-            groups.append(Group(routine))
+        is_routine = stored.payload.badge.routine
+        if not groups or groups[-1].folded != is_routine:
+            groups.append(Group(is_routine))
         groups[-1].lines.append(line)
     for group in groups:
         group.folded = group.folded and len(group.lines) >= _FOLD
@@ -104,17 +105,19 @@ def _evidence(event: AuditEvent) -> tuple[tuple[str, str], ...]:
         for field in type(event).model_fields
         for digest in _each(getattr(event, field))
     }
-    return tuple((names.get(one, "evidence"), one) for one in dict.fromkeys(kept_digests(event)))
+    return tuple(
+        (names.get(digest, "evidence"), digest) for digest in dict.fromkeys(kept_digests(event))
+    )
 
 
 def _each(value: object) -> tuple[object, ...]:
     if isinstance(value, tuple):
-        return tuple(one for one in value if isinstance(one, str))
+        return tuple(item for item in value if isinstance(item, str))
     return (value,) if isinstance(value, str) else ()
 
 
 def _led_to(event: AuditEvent, later: Sequence[StoredEvent]) -> tuple[str, int] | None:
-    """A judge's verdict is followed by an act (ADR-0022): which one."""
+    """Return the act that followed a judge's verdict (ADR-0022), with its event's number, or None."""
     if not isinstance(event, GroundingJudged):
         return None
     for stored in later:

@@ -1,4 +1,4 @@
-"""One screen, one decision: what a person needs of an escalated fix, in the order in which they need it."""
+"""The screen for one decision: what a person needs for an escalated fix, in the order of need."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from fallback_tier.portal.views.diffs import Diff, read_diff
 from fallback_tier.portal.views.spending import Spent, Use, by_cost, total, usd
 from fallback_tier.service.operations.reviews import Verdict
 
-#: A failed gate first, then what could not be judged, then what was left out: what passed comes last.
+#: Order of gates: failed, undecided, skipped, passed.
 _ORDER = {
     GateStatus.FAILED: 0,
     GateStatus.UNDECIDED: 1,
@@ -29,7 +29,7 @@ _ORDER = {
     GateStatus.PASSED: 3,
 }
 
-#: What a failed or missing gate leaves open.
+#: Text for what a failed or missing gate leaves open.
 _OPEN = {
     "applies": "that the patch applies",
     "declared_set": "that it changes only what it says",
@@ -46,7 +46,9 @@ _OPEN = {
 
 
 class GateLine(NamedTuple):
-    """One verdict. ``first``: what failed, in a line; ``tests`` that did; ``asserted``: what they said."""
+    """One verdict. ``first``: the failure in one line; ``tests``: failed ones; ``asserted``: their
+    assertions.
+    """
 
     gate: str
     status: GateStatus
@@ -59,7 +61,7 @@ class GateLine(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A decision that can be made: its key, its button, and what comes of it."""
+    """A possible decision: its key, its button, and its effect."""
 
     verdict: Verdict
     key: str
@@ -68,7 +70,7 @@ class Choice(NamedTuple):
 
 
 class Cap(NamedTuple):
-    """The cap that was reached, and what is offered in its place. ``field``: of the form."""
+    """The cap that was reached, and the one that is offered instead. ``field``: of the form."""
 
     limit: BudgetLimit
     cap: str
@@ -79,7 +81,7 @@ class Cap(NamedTuple):
 
     @property
     def says(self) -> str:
-        """How far it is used up."""
+        """Return how far the cap is used up."""
         per = self.limit.value.rpartition("_")[2]
         used, cap, wanted = map(self._shown, (self.used, self.cap, self.wanted))
         return f"{used} of {cap} a {per} used; the next call may take {wanted}"
@@ -92,7 +94,9 @@ class Cap(NamedTuple):
 
 @dataclass(frozen=True)
 class Triage:
-    """The whole screen. ``judged_attempt``: whose gates are shown, the one asked about."""
+    """The whole screen. ``judged_attempt``: the attempt whose gates are shown, which the question is
+    about.
+    """
 
     review: Review
     open_points: str
@@ -106,15 +110,15 @@ class Triage:
 
     @property
     def usd(self) -> Decimal | None:
-        """Of all calls."""
+        """Return the cost of all calls."""
         return total(self.spent)
 
 
 def triage(review: Review, history: History) -> Triage:
     """Return the screen for a question and its fix's history."""
     current = history.current
-    asked = asked_about(current)
-    attempt = _attempt_of(current, asked)
+    patch_sha256 = asked_about(current)
+    attempt = _attempt_of(current, patch_sha256)
     gates = gate_lines(current, attempt, _assertions(review, attempt))
     code = current.start.affected_code if current.start else None
     return Triage(
@@ -122,7 +126,7 @@ def triage(review: Review, history: History) -> Triage:
         open_points=not_proved(
             {line.gate: line.status for line in gates},
             shows=SHOWING_GATES.get(code, frozenset({"proof"})) if code else frozenset({"proof"}),
-            has_patch=asked is not None,
+            has_patch=patch_sha256 is not None,
         ),
         judged_attempt=attempt,
         gates=gates,
@@ -135,45 +139,47 @@ def triage(review: Review, history: History) -> Triage:
 
 
 def choices(history: History) -> tuple[Choice, ...]:
-    """What can be decided now; the record refuses everything else."""
+    """Return the decisions that are possible now; recording refuses any other."""
     current = history.current
-    rejecting = Choice(Verdict.REJECT, "r", "Reject", "None of its patches is taken. Final.")
+    reject = Choice(Verdict.REJECT, "r", "Reject", "None of its patches is taken. Final.")
     if is_budget_stop(current.end):
-        comes = "The attempt that was stopped continues under the new cap."
+        effect_of_raise = "The attempt that was stopped continues under the new cap."
         return (
-            Choice(Verdict.RAISE_BUDGET, "b", "Try again with more budget", comes),
-            rejecting,
+            Choice(Verdict.RAISE_BUDGET, "b", "Try again with more budget", effect_of_raise),
+            reject,
         )
-    found = []
+    offered = []
     if current.of(PatchProposed):
-        message = "The patch is taken as it is: approved by you, not proved."
-        found.append(Choice(Verdict.APPROVE, "a", "Approve", message))
-    found.append(rejecting)
+        effect = "The patch is taken as it is: approved by you, not proved."
+        offered.append(Choice(Verdict.APPROVE, "a", "Approve", effect))
+    offered.append(reject)
     if carries_failure(history, current):
-        message = (
+        effect = (
             "New gate transition: three attempts at most, from the last failure; without examples."
         )
-        found.append(Choice(Verdict.REOPEN, "o", "Try again", message))
+        offered.append(Choice(Verdict.REOPEN, "o", "Try again", effect))
     elif can_be_tried_again(history, current):
-        message = "New gate transition: a first attempt, and three retries at most."
-        found.append(Choice(Verdict.REOPEN, "o", "Try again", message))
+        effect = "New gate transition: a first attempt, and three retries at most."
+        offered.append(Choice(Verdict.REOPEN, "o", "Try again", effect))
     if history.patches:
-        message = "The patch stays as it is; all of its gates judge it again."
-        found.append(Choice(Verdict.GATES_AGAIN, "g", "Run the gates again", message))
-    return tuple(found)
+        effect = "The patch stays as it is; all of its gates judge it again."
+        offered.append(Choice(Verdict.GATES_AGAIN, "g", "Run the gates again", effect))
+    return tuple(offered)
 
 
 def _assertions(review: Review, attempt: int | None) -> tuple[str, ...]:
-    """Those that the failure's summary lists (gates.failure_summary writes it)."""
-    text = next((one.failure for one in review.attempts if one.attempt == attempt), None) or ""
-    behind = text.partition("\nAssertions:\n")[2].splitlines()
-    return tuple(line[2:] for line in takewhile(lambda line: line.startswith("- "), behind))
+    """Return the assertions that the failure's summary lists (gates.failure_summary writes it)."""
+    text = (
+        next((entry.failure for entry in review.attempts if entry.attempt == attempt), None) or ""
+    )
+    following = text.partition("\nAssertions:\n")[2].splitlines()
+    return tuple(line[2:] for line in takewhile(lambda line: line.startswith("- "), following))
 
 
 def gate_lines(
     transition: Transition, attempt: int | None, asserted: tuple[str, ...] = ()
 ) -> tuple[GateLine, ...]:
-    """Each gate's last verdict on this attempt, failures first."""
+    """Return each gate's last verdict on this attempt, failures first."""
     last: dict[str, GateJudged] = {}
     for judged in transition.of(GateJudged):
         if judged.attempt == attempt:
@@ -186,8 +192,8 @@ def gate_lines(
     ]
     stopped = any(line.status is GateStatus.FAILED for line in lines)
     if lines:
-        why = "a gate before it failed" if stopped else "it was not reached"
-        lines += [_unreached(gate, why) for gate in planned if gate not in last]
+        reason = "a gate before it failed" if stopped else "it was not reached"
+        lines += [_unreached(gate, reason) for gate in planned if gate not in last]
     return tuple(sorted(lines, key=lambda line: _ORDER[line.status]))
 
 
@@ -204,14 +210,14 @@ def _line(judged: GateJudged) -> GateLine:
     )
 
 
-def _unreached(gate: str, why: str) -> GateLine:
-    return GateLine(gate, GateStatus.SKIPPED, why, "", (), 0, None)
+def _unreached(gate: str, reason: str) -> GateLine:
+    return GateLine(gate, GateStatus.SKIPPED, reason, "", (), 0, None)
 
 
-def _attempt_of(transition: Transition, asked: str | None) -> int | None:
-    """The attempt that proposed it; else the last one that failed."""
+def _attempt_of(transition: Transition, patch_sha256: str | None) -> int | None:
+    """Return the attempt that proposed the patch asked about; otherwise the last one that failed."""
     for patch in reversed(transition.of(PatchProposed)):
-        if patch.patch_sha256 == asked:
+        if patch.patch_sha256 == patch_sha256:
             return patch.attempt
     failed = transition.last_of(AttemptFailed)
     return failed.attempt if failed else None
@@ -226,7 +232,7 @@ def _spent(history: History) -> tuple[Spent, ...]:
 
 
 def _cap(current: Transition) -> Cap | None:
-    """Twice the cap is offered, at least what the next call wants."""
+    """Return the reached cap, with an offer of twice the cap, and at least what the next call needs."""
     reached = current.stopped
     if reached is None or not is_budget_stop(current.end):
         return None
@@ -246,22 +252,22 @@ def _cap(current: Transition) -> Cap | None:
 
 
 def not_proved(verdicts: dict[str, GateStatus], *, shows: frozenset[str], has_patch: bool) -> str:
-    """What nothing has shown, and what was not looked at, by the gates' last verdicts.
+    """Return what nothing has shown, and what was not checked, by the gates' last verdicts.
 
-    ``shows``: gates whose pass shows the flaw gone.
+    ``shows``: gates whose pass shows that the vulnerability is gone.
     """
     if not has_patch:
         return "There is no patch, so nothing is proved."
     passed = {gate for gate, status in verdicts.items() if status is GateStatus.PASSED}
     skipped = [gate for gate, status in verdicts.items() if status is GateStatus.SKIPPED]
-    left = [] if passed & shows else ["that the flaw is gone"]
+    open_points = [] if passed & shows else ["that the flaw is gone"]
     for gate, status in verdicts.items():
         if status in (GateStatus.FAILED, GateStatus.UNDECIDED):
-            left.append(_OPEN.get(gate, f"what gate {gate} looks at"))
-    also = f" Gates skipped: {', '.join(skipped)}." if skipped else ""
-    if not left:
-        return f"What ran passed on the patch asked about; something else is asked.{also}"
-    return f"Not proved: {_listed(list(dict.fromkeys(left)))}.{also}"
+            open_points.append(_OPEN.get(gate, f"what gate {gate} looks at"))
+    skipped_note = f" Gates skipped: {', '.join(skipped)}." if skipped else ""
+    if not open_points:
+        return f"What ran passed on the patch asked about; something else is asked.{skipped_note}"
+    return f"Not proved: {_listed(list(dict.fromkeys(open_points)))}.{skipped_note}"
 
 
 def _listed(parts: list[str]) -> str:

@@ -1,1 +1,1 @@
-"""Routes, errors, sign-in: translation between HTTP and what the service does (``operations``)."""
+"""HTTP routes, errors and sign-in: they translate between HTTP and the service's ``operations``."""

@@ -1,8 +1,7 @@
-"""The application: routes over a service, what is mounted with them, and bounds around every request.
+"""The application: routes of a service, what is mounted with them, and limits on every request.
 
-All validators and serialisers are built before the first request. Models build theirs when they are first
-used, so that a short command pays for few; pydantic does not promise that this is
-safe from several threads.
+All validators and serialisers are built before the first request. Models build theirs at first use, so that
+a short command builds few; pydantic does not promise that this is thread-safe.
 """
 
 import asyncio
@@ -39,66 +38,70 @@ from fallback_tier.service.http.security import COOKIE, COOKIE_TLS, AccessContro
 from fallback_tier.service.opening import Service
 from fallback_tier.service.people import session_key
 
-#: What reads the whole record, or waits for a model, gets this long.
+#: Time limit of requests that read the whole audit trail, or wait for a model (seconds).
 LONG_S = 900.0
 
-#: … and these do so.
+#: Paths with that time limit.
 _LONG = ("/v1/attempts", "/v1/audit/verify", "/v1/audit/export")
 
-#: What is answered below this depends on who asks.
+#: Prefix of responses that depend on the caller.
 _ROUTES = "/v1/"
 
 
 @dataclass(frozen=True)
 class NoStore:
-    """Middleware that lets no cache keep an answer of the routes, an error included."""
+    """Middleware that forbids caches to store responses of the routes, errors included."""
 
     app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI has it."""
+        """Handle an ASGI call."""
 
-        async def unkept(message: Message) -> None:
+        async def send_uncached(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message)["Cache-Control"] = "no-store"
             await send(message)
 
         is_route = scope["type"] == "http" and scope["path"].startswith(_ROUTES)
-        await self.app(scope, receive, unkept if is_route else send)
+        await self.app(scope, receive, send_uncached if is_route else send)
 
 
 class DeclaredSize:
-    """A body that says it is too large is refused before any of it is read. One that does not say so is
-    counted by starlette's middleware, further inside."""
+    """Middleware that refuses a body before any of it is read if its declared size is too large.
+
+    Starlette's middleware, further inside, counts a body without a declared size.
+    """
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self._app = app
         self._max = max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI has it."""
+        """Handle an ASGI call."""
         if scope["type"] == "http":
-            message = Headers(scope=scope).get("content-length", "0")
-            if message.isdecimal() and int(message) > self._max:
-                refused = problems.plain(
+            length = Headers(scope=scope).get("content-length", "0")
+            if length.isdecimal() and int(length) > self._max:
+                response = problems.plain(
                     413, f"More than {self._max:,} bytes.", {"Connection": "close"}
                 )
-                await refused(scope, receive, send)
+                await response(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """An answer that has not begun in time is given up. ``observe`` is told of each request that ended:
-    method, route, status, seconds."""
+    """Middleware that gives up a response that has not begun in time.
+
+    ``observe`` is called for each request that ended: method, route, status, seconds.
+    """
 
     app: ASGIApp
     seconds: float
     observe: Callable[[str, str, int, float], None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI has it."""
+        """Handle an ASGI call."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -117,23 +120,23 @@ class TimeLimit:
         try:
             async with asyncio.timeout(seconds) as limit:
 
-                async def begun(message: Message) -> None:
+                async def send_noting_status(message: Message) -> None:
                     if message["type"] == "http.response.start":
                         limit.reschedule(None)
                         status.append(message["status"])
                     await send(message)
 
-                await self.app(scope, receive, begun)
+                await self.app(scope, receive, send_noting_status)
         except TimeoutError:
             if status:
                 raise
             status.append(504)
-            late = problems.plain(504, f"No answer within {seconds:,.0f} seconds.")
-            await late(scope, receive, send)
+            response = problems.plain(504, f"No answer within {seconds:,.0f} seconds.")
+            await response(scope, receive, send)
 
 
 def route_of(scope: Scope) -> str:
-    """The path as it is declared, so that metrics have a row a route, not one a fix."""
+    """Return the path as declared, so that metrics have one row per route, not one per fix."""
     route = scope.get("route")
     return str(getattr(route, "path", "unknown"))
 
@@ -147,26 +150,29 @@ DESCRIPTION = (
 
 
 class Pages(Protocol):
-    """What people open with a browser, beside the routes."""
+    """The portal's pages for browsers, served with the routes."""
 
     def problem(self, request: Request, error: FallbackError) -> Response:
-        """An error of a route that a browser was led to, as it is told to a person."""
+        """Return the page for an error of a route to which a browser was led."""
         ...
 
     def mount(self, app: FastAPI) -> None:
-        """Add its own routes."""
+        """Add the pages' routes."""
         ...
 
 
 class Observer(Protocol):
-    """Who is told what the service does: metrics, logs."""
+    """Receives what the service does, for metrics and logs."""
 
     def start(self) -> None:
-        """Observe from now on; who closes it is its maker."""
+        """Observe from now on; its creator closes it."""
         ...
 
     def request_ended(self, method: str, route: str, status: int, seconds: float) -> None:
-        """``route`` is the path as declared; ``status`` 499: the client went away before an answer."""
+        """Record an ended request.
+
+        ``route``: the path as declared; ``status`` 499: the client disconnected before a response.
+        """
         ...
 
 
@@ -177,11 +183,11 @@ def create_app(
     routers: Sequence[APIRouter] = (),
     pages: Pages | None = None,
 ) -> FastAPI:
-    """The application. ``routers``: what is mounted besides (health, metrics)."""
+    """Return the application. ``routers``: further ones to mount (health, metrics)."""
     limits = service.settings.limits
-    reported: Callable[[str, str, int, float], None] | None = None
+    observe: Callable[[str, str, int, float], None] | None = None
     if observer is not None:
-        reported = observer.request_ended
+        observe = observer.request_ended
     people = service.settings.people
     app = FastAPI(
         title="fallback-tier",
@@ -193,7 +199,7 @@ def create_app(
         lifespan=_lifespan,
         middleware=[
             Middleware(NoStore),
-            Middleware(TimeLimit, seconds=limits.request_s, observe=reported),
+            Middleware(TimeLimit, seconds=limits.request_s, observe=observe),
             Middleware(DeclaredSize, max_bytes=limits.body_bytes),
             Middleware(RequestBodyLimitMiddleware, max_body_size=limits.body_bytes),
             _session_middleware(service),
@@ -223,7 +229,9 @@ def create_app(
 
 
 def _session_middleware(service: Service) -> Middleware:
-    """``lax`` where there is an issuer: the way back from it is a link from another site."""
+    """Return the session middleware. Its cookie is ``lax`` if there is an issuer: the redirect back
+    from it is a link from another site.
+    """
     listening, people = service.settings.listen, service.settings.people
     is_tls = bool(listening.tls_cert or listening.trusted_proxies)
     return Middleware(
@@ -238,9 +246,9 @@ def _session_middleware(service: Service) -> Middleware:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Workers live no longer than what answers for them."""
+    """Run the dispatcher as long as the application, so that workers don't outlive it."""
     service: Service = app.state.service
-    # A request that waits for its attempt holds a thread, and takes none from the others.
+    # A request that waits for its attempt blocks a thread: add as many, so that others lose none.
     anyio.to_thread.current_default_thread_limiter().total_tokens += service.attempts.most_at_once
     service.dispatcher.start()
     try:
@@ -251,34 +259,41 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def build_routes(app: FastAPI) -> None:
-    """FastAPI looks into the routers that it has been given when a request first comes past them, and makes
-    their adapters then: one that nothing is for comes past all of them now."""
-    nowhere = {"type": "http", "method": "GET", "path": "/nowhere", "root_path": "", "headers": []}
+    """Build the adapters of all routes. FastAPI builds a router's when a first request passes it, so a
+    request that matches no route passes all of them now.
+    """
+    unmatched = {
+        "type": "http",
+        "method": "GET",
+        "path": "/nowhere",
+        "root_path": "",
+        "headers": [],
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnsupportedFieldAttributeWarning)
         for route in app.router.routes:
-            route.matches({**nowhere, "app": app})
+            route.matches({**unmatched, "app": app})
 
 
 def build_models() -> None:
-    """Every model that is imported, and every adapter that there is: FastAPI's, one a route, and ours."""
+    """Build every imported model, and every existing adapter: FastAPI's (one per route) and ours."""
     for model in set(_below(BaseModel)):
         if not model.__pydantic_complete__:
             model.model_rebuild(raise_errors=False)
     with warnings.catch_warnings():
-        # FastAPI makes an adapter of each field that it describes: "exclude" means nothing there.
+        # FastAPI makes an adapter of each field that it describes, for which "exclude" has no meaning.
         warnings.simplefilter("ignore", UnsupportedFieldAttributeWarning)
         for adapter in unbuilt_adapters():
             adapter.rebuild(raise_errors=False)
 
 
 def unbuilt_adapters() -> list[TypeAdapter[object]]:
-    """Nobody keeps a list of them but the garbage collector."""
-    every = [one for one in gc.get_objects() if isinstance(one, TypeAdapter)]
-    return [adapter for adapter in every if not adapter.pydantic_complete]
+    """Return all adapters that are not built yet. Only the garbage collector has a list of them."""
+    adapters = [item for item in gc.get_objects() if isinstance(item, TypeAdapter)]
+    return [adapter for adapter in adapters if not adapter.pydantic_complete]
 
 
 def _below(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    for one in model.__subclasses__():
-        yield one
-        yield from _below(one)
+    for subclass in model.__subclasses__():
+        yield subclass
+        yield from _below(subclass)

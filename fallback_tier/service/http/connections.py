@@ -1,7 +1,7 @@
-"""Bounds on connections, below HTTP: how many there are, and how slowly a request may arrive.
+"""Limits on connections, below HTTP: how many are open, and how slowly a request may arrive.
 
-Each connection is a file descriptor, and a worker that can't have one fails its fix. So connections are
-counted where they are accepted, before TLS, and some descriptors are never theirs.
+Each connection is a file descriptor, and a worker that gets none fails its fix. So connections are counted
+where they are accepted, before TLS, and some descriptors are reserved.
 """
 
 import asyncio
@@ -19,20 +19,20 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.service.settings import Limits
 
-#: Descriptors that no connection gets: databases, logs, pipes to workers and to clients of attempts.
+#: Descriptors reserved for databases, logs, and pipes to workers and to clients of attempts.
 RESERVED = 256
 
-#: Descriptors that are asked for: more than the most connections that can be configured, and the reserve.
+#: Requested limit of open files: more than the largest configurable number of connections, and the reserve.
 WANTED = 65_536
 
-#: Connections that are refused in one go, before others of the event loop have their turn.
+#: Connections that are refused in one call, before the event loop continues with others.
 _REFUSED_AT_ONCE = 64
 
 
 class Room:
-    """How many connections there may be, of one address at most half. Threads may share it.
+    """Counts open connections up to a total; one address may have at most half of it. Thread-safe.
 
-    ``proxies``: addresses that speak for many, whose connections count together only.
+    ``proxies``: addresses that connect for many clients: only the total limits them.
     """
 
     def __init__(self, total: int, by_address: int, proxies: Sequence[str] = ()) -> None:
@@ -43,7 +43,7 @@ class Room:
         self._lock = threading.Lock()
 
     def take(self, address: str) -> bool:
-        """One more from there; False: there is no room for it."""
+        """Count a connection from ``address``. Return False if a limit is reached."""
         with self._lock:
             if self._open.total() >= self.total:
                 return False
@@ -53,7 +53,7 @@ class Room:
             return True
 
     def give_back(self, address: str) -> None:
-        """One fewer."""
+        """Count a closed connection."""
         with self._lock:
             self._open[address] -= 1
             if not self._open[address]:
@@ -64,12 +64,12 @@ class Room:
 
 
 class Door(socket.socket):
-    """A socket that listens, and lets in what there is room for; the rest is closed at once."""
+    """A listening socket that accepts connections within the limits, and closes others at once."""
 
     room: Room
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """As a socket has it, for an event loop: raises BlockingIOError where nobody is to be let in."""
+        """Accept a connection, for an event loop. Raises BlockingIOError if none is accepted."""
         for _ in range(_REFUSED_AT_ONCE):
             connection, peer = super().accept()
             if self.room.take(peer[0]):
@@ -79,7 +79,7 @@ class Door(socket.socket):
 
 
 class _Connection(socket.socket):
-    """One that is counted until it is closed."""
+    """A connection that is counted until it is closed."""
 
     def __init__(self, accepted: socket.socket, room: Room, address: str) -> None:
         family, kind, proto = accepted.family, accepted.type, accepted.proto
@@ -88,7 +88,7 @@ class _Connection(socket.socket):
         self._address = address
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the connection. Idempotent."""
         super().close()
         room, self._room = self._room, None
         if room is not None:
@@ -96,8 +96,9 @@ class _Connection(socket.socket):
 
 
 class _TimedProtocol(H11Protocol):
-    """uvicorn's, which closes a connection whose request arrives too slowly; waiting between requests has
-    uvicorn's own limit."""
+    """uvicorn's protocol, closing a connection whose request arrives too slowly. uvicorn itself limits
+    the time between requests.
+    """
 
     headers_s: ClassVar[float]
     body_s: ClassVar[float]
@@ -114,7 +115,7 @@ class _TimedProtocol(H11Protocol):
         self._await(self.conn.their_state)
 
     def on_response_complete(self) -> None:
-        """As uvicorn has it: the next request's time begins with its first byte."""
+        """Continue as uvicorn does: the time limit of the next request begins with its first byte."""
         super().on_response_complete()
         self._await(self.conn.their_state if self.conn.trailing_data[0] else None)
 
@@ -123,7 +124,7 @@ class _TimedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _await(self, state: object) -> None:
-        """The time of what is awaited runs from when it was first awaited, whatever trickles in."""
+        """Start a new state's time limit, which ends however little data arrives."""
         limits: dict[object, float] = {h11.IDLE: self.headers_s, h11.SEND_BODY: self.body_s}
         if state not in limits:
             state = None
@@ -137,21 +138,23 @@ class _TimedProtocol(H11Protocol):
 
 
 def timed_protocol(limits: Limits) -> type[H11Protocol]:
-    """HTTP/1.1 with these limits, for uvicorn."""
-    facts = {"headers_s": limits.headers_s, "body_s": limits.request_s}
-    return type("TimedProtocol", (_TimedProtocol,), facts)
+    """Return the protocol class (HTTP/1.1) with these limits, for uvicorn."""
+    limits_s = {"headers_s": limits.headers_s, "body_s": limits.request_s}
+    return type("TimedProtocol", (_TimedProtocol,), limits_s)
 
 
 def room_for(limits: Limits, proxies: Sequence[str]) -> Room:
-    """As many connections as are configured, and as the system's limit on open files leaves; that is raised
-    as far as this process may. Raises ConfigurationError: it leaves none."""
-    soft = _raised_limit()
-    if soft < 2 * RESERVED:
+    """Return a room of as many connections as are configured and as the limit on open files permits.
+
+    That limit is raised as far as this process may. Raises ConfigurationError if it is too low.
+    """
+    limit = _raised_limit()
+    if limit < 2 * RESERVED:
         raise ConfigurationError(
-            f"This process may open {soft} files, and the service needs at least {2 * RESERVED}.",
+            f"This process may open {limit} files, and the service needs at least {2 * RESERVED}.",
             next_step="Raise the limit: `ulimit -n`, or LimitNOFILE= of its systemd unit.",
         )
-    total = min(limits.connections, soft - RESERVED)
+    total = min(limits.connections, limit - RESERVED)
     return Room(total, limits.connections_per_address, proxies)
 
 

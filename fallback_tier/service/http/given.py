@@ -1,4 +1,4 @@
-"""What routes have in common: parameters, pages, bodies of JSON, and examples for the OpenAPI document."""
+"""Common parts of the routes: parameters, pages, JSON bodies, and examples for the OpenAPI document."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Coroutine
@@ -64,26 +64,26 @@ _WORDS = {
 
 
 def may_answer(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What a route may answer besides success, with those that every route may."""
-    every = {400, 401, 403, 413, 415, 422, 429, 503, 504, *statuses}
+    """Return the errors that a route may respond with: ``statuses``, and those of every route."""
+    all_statuses = {400, 401, 403, 413, 415, 422, 429, 503, 504, *statuses}
     return {
         status: {
             "description": _WORDS[status],
             "content": {"application/problem+json": {"schema": _SCHEMA}},
         }
-        for status in sorted(every)
+        for status in sorted(all_statuses)
     }
 
 
 _SCHEMA = ProblemDocument.model_json_schema()
 
 
-#: Numbers of rows and events are far below that.
+#: Upper bound; numbers of rows and events are far below it.
 _MAX = 2**53
 
 
 def cursor_of(number: int) -> str:
-    """What asks for the page behind this row."""
+    """Return the cursor of the page after this row."""
     return urlsafe_b64encode(f"n{number}".encode()).decode().rstrip("=")
 
 
@@ -93,7 +93,7 @@ def _number(cursor: str) -> str:
 
 
 def number_in(cursor: str | None) -> int | None:
-    """The row behind which a page begins. Raises ValueError."""
+    """Return the row after which a page begins. Raises ValueError."""
     if cursor is None:
         return None
     try:
@@ -119,7 +119,7 @@ async def _service(request: Request) -> Service:
 
 TheService = Annotated[Service, Depends(_service)]
 
-#: Ours are ``fix-`` and 16 digits; other orchestrators' fixes are on record under names of theirs.
+#: Our identifiers are ``fix-`` and 16 digits; fixes of other orchestrators are on record under their own.
 FixId = Annotated[
     str,
     Path(
@@ -152,18 +152,18 @@ IdempotencyKey = Annotated[
 
 
 class _JsonRequest(Request):
-    """A request whose body is JSON, and says the same to every reader."""
+    """A request whose body is unambiguous JSON."""
 
     async def body(self) -> bytes:
-        """The body. Raises HTTPException (415) for one of another type."""
+        """Return the body. Raises HTTPException (415) for another content type."""
         content = await super().body()
-        if content and not _is_json(given := self.headers.get("content-type", "")):
-            named = f"is {given!r}" if given else "has no content type"
-            raise HTTPException(415, f"The body {named}; this route takes application/json.")
+        if content and not _is_json(content_type := self.headers.get("content-type", "")):
+            description = f"is {content_type!r}" if content_type else "has no content type"
+            raise HTTPException(415, f"The body {description}; this route takes application/json.")
         return content
 
     async def json(self) -> Any:
-        """The body, read. Raises ValueError; HTTPException (400) for a key that an object has twice."""
+        """Return the parsed body. Raises ValueError; HTTPException (400) if an object has a key twice."""
         try:
             return parse_json(await self.body())
         except DuplicateKeyError as error:
@@ -171,21 +171,21 @@ class _JsonRequest(Request):
 
 
 def _is_json(content_type: str) -> bool:
-    message = Message()
-    message["content-type"] = content_type
-    subtype = message.get_content_subtype()
+    header = Message()
+    header["content-type"] = content_type
+    subtype = header.get_content_subtype()
     is_json = subtype == "json" or subtype.endswith("+json")
-    return message.get_content_maintype() == "application" and is_json
+    return header.get_content_maintype() == "application" and is_json
 
 
 class JsonRoute(APIRoute):
-    """A route that takes JSON alone."""
+    """A route that accepts only JSON."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """As fastapi has it."""
-        inner = super().get_route_handler()
+        """Return fastapi's handler for a ``_JsonRequest``."""
+        handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
-            return await inner(_JsonRequest(request.scope, request.receive))
+            return await handler(_JsonRequest(request.scope, request.receive))
 
         return handle

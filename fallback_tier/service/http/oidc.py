@@ -1,4 +1,6 @@
-"""People of an OpenID Connect issuer: authlib asks it, with PKCE; state and nonce are in the session."""
+"""Sign-in of people at an OpenID Connect issuer, by authlib, with PKCE; state and nonce are in the
+session.
+"""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,10 +19,10 @@ from fallback_tier.service.settings import OidcSettings
 
 CALLBACK = "/v1/session/oidc/callback"
 
-#: For one answer of the issuer's.
+#: Time limit of one response of the issuer.
 _TIMEOUT_S = 10.0
 
-#: What an issuer's words may be in a sentence of ours.
+#: Longest text of the issuer in an error message.
 _SAID_CHARS = 200
 
 
@@ -45,21 +47,24 @@ class Oidc:
 
     @property
     def host(self) -> str:
-        """The issuer, as people know it."""
+        """Return the issuer's host, as people know it."""
         return urlsplit(self._settings.issuer).netloc
 
     async def begin(self, request: Request) -> Response:
-        """To the issuer. Raises BusyError: it can't be asked."""
+        """Redirect to the issuer. Raises BusyError if it can't be reached."""
         try:
-            back = self._settings.public_url.rstrip("/") + CALLBACK
-            response: Response = await self._client.authorize_redirect(request, back)
+            callback_url = self._settings.public_url.rstrip("/") + CALLBACK
+            response: Response = await self._client.authorize_redirect(request, callback_url)
         except (httpx2.HTTPError, ValueError, KeyError, RuntimeError) as error:
             raise _unreachable(error) from error
         return response
 
     async def end(self, request: Request) -> tuple[str, frozenset[Role]]:
-        """Who came back, with which roles. Raises NotSignedInError: the issuer's answer is not to be
-        believed; NotAllowedError: no group of this person's has a role here; BusyError."""
+        """Return name and roles of a person who came back.
+
+        Raises NotSignedInError if the issuer's response is not accepted; NotAllowedError if none of the
+        person's groups has a role here; BusyError.
+        """
         expected = {"iss": {"essential": True, "values": [self._settings.issuer]}}
         try:
             token = await self._client.authorize_access_token(request, claims_options=expected)
@@ -86,17 +91,14 @@ class Oidc:
         return name
 
     def _roles(self, claims: dict[str, Any]) -> frozenset[Role]:
-        reported = claims.get(self._settings.roles_claim)
-        groups = (
-            [reported]
-            if isinstance(reported, str)
-            else reported
-            if isinstance(reported, list)
-            else []
-        )
-        known = self._settings.roles
+        value = claims.get(self._settings.roles_claim)
+        groups = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+        roles_by_group = self._settings.roles
         roles = {
-            role for group in groups if isinstance(group, str) for role in known.get(group, ())
+            role
+            for group in groups
+            if isinstance(group, str)
+            for role in roles_by_group.get(group, ())
         }
         if not roles:
             raise NotAllowedError(
@@ -107,15 +109,15 @@ class Oidc:
 
 
 def _not_believed(why: str) -> NotSignedInError:
-    message = " ".join(why.split())[:_SAID_CHARS]
+    reason = " ".join(why.split())[:_SAID_CHARS]
     return NotSignedInError(
-        f"The issuer's answer is not to be believed: {message}.", next_step="Sign in again."
+        f"The issuer's answer is not to be believed: {reason}.", next_step="Sign in again."
     )
 
 
 def _unreachable(error: Exception) -> BusyError:
-    message = " ".join(f"{type(error).__name__}: {error}".split())[:_SAID_CHARS]
+    reason = " ".join(f"{type(error).__name__}: {error}".split())[:_SAID_CHARS]
     return BusyError(
-        f"The issuer can't be asked: {message}.",
+        f"The issuer can't be asked: {reason}.",
         next_step="Try again; if that doesn't help, look at people.oidc of the configuration.",
     )

@@ -1,4 +1,4 @@
-"""Every error as problem+json (RFC 9457): what is wrong, why, and the next step."""
+"""Errors as problem+json (RFC 9457): what is wrong, why, and the next step."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,15 +31,15 @@ from fallback_tier.service.refusals import NotSignedInError, RequestRefusedError
 
 MEDIA_TYPE = "application/problem+json"
 
-#: What a browser asks for when it opens an address, and no program of its pages does.
+#: A browser accepts this when it opens an address; a page's script does not.
 _HTML = "text/html"
 
 _REPORT = "Report it, please: the service's log has the traceback."
 
-#: Faults of a request that are told at once.
+#: Maximum number of a request's faults in a response.
 _MAX_FAULTS = 10
 
-#: The first that fits. What is not here is ours to fix: 500.
+#: Status by type of error; the first match counts. Any other error is a defect: 500.
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (RequestError, HTTPStatus.NOT_FOUND),
     (RepositoryError, HTTPStatus.UNPROCESSABLE_ENTITY),
@@ -54,7 +54,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (ToolError, HTTPStatus.SERVICE_UNAVAILABLE),
 )
 
-#: What a code of HTTP's own is called, and what can be done.
+#: Code and next step of HTTP's own errors.
 _CODES = {
     400: ("bad_request", "Send JSON as /v1/openapi.json describes it."),
     404: ("not_found", "/v1/openapi.json lists what there is."),
@@ -66,7 +66,7 @@ _CODES = {
 
 
 def status_of(error: FallbackError) -> int:
-    """The HTTP status that says it."""
+    """Return the HTTP status of an error."""
     if isinstance(error, RequestRefusedError):
         return error.status
     return int(
@@ -77,7 +77,7 @@ def status_of(error: FallbackError) -> int:
 def document(
     status: int, code: str, detail: str, next_step: str, **more: object
 ) -> dict[str, object]:
-    """The body of an error."""
+    """Return the body of an error."""
     return {
         "type": f"urn:fallback-tier:problem:{code}",
         "title": HTTPStatus(status).phrase,
@@ -90,7 +90,7 @@ def document(
 
 
 def response(error: FallbackError) -> JSONResponse:
-    """An error of ours as an answer."""
+    """Return the response for one of our errors."""
     status = status_of(error)
     body = document(status, error.code, _text(error.problem), _text(error.next_step))
     headers: dict[str, str] = {}
@@ -104,7 +104,7 @@ def response(error: FallbackError) -> JSONResponse:
 def plain(
     status: int, detail: str | None = None, headers: dict[str, str] | None = None
 ) -> JSONResponse:
-    """One of HTTP's own."""
+    """Return the response for an error of HTTP itself."""
     code, next_step = _CODES.get(status, ("http", "/v1/openapi.json describes every request."))
     text = detail or HTTPStatus(status).phrase
     return JSONResponse(
@@ -113,9 +113,9 @@ def plain(
 
 
 def defect(error: Exception) -> JSONResponse:
-    """What nobody explained: its own words may say what nobody should read."""
+    """Return the response for an unexpected error, without its message, which could reveal secrets."""
     body = document(500, "defect", _defect_of(error), _REPORT)
-    # Made outside of every middleware, so the header is set here.
+    # This response passes no middleware, so the header is set here.
     return JSONResponse(body, 500, {"Cache-Control": "no-store"}, media_type=MEDIA_TYPE)
 
 
@@ -124,8 +124,9 @@ def _defect_of(error: Exception) -> str:
 
 
 def install(app: FastAPI, page: Callable[[Request, FallbackError], Response] | None = None) -> None:
-    """Whatever goes wrong in a route is told in this form; as a ``page`` to a person whom a link or an
-    issuer led here."""
+    """Return every error of a route in this form; as a ``page`` to a person whom a link or an issuer
+    led here.
+    """
 
     @app.exception_handler(FallbackError)
     async def ours(request: Request, error: FallbackError) -> Response:
@@ -144,9 +145,9 @@ def install(app: FastAPI, page: Callable[[Request, FallbackError], Response] | N
     @app.exception_handler(Exception)
     async def ours_to_fix(request: Request, error: Exception) -> Response:
         if page is not None and _HTML in request.headers.get("accept", ""):
-            with suppress(Exception):  # whatever is broken may be what a page is made with
-                told = FallbackError(_defect_of(error), next_step=_REPORT)
-                return await anyio.to_thread.run_sync(page, request, told)
+            with suppress(Exception):  # the page itself may be what is broken
+                problem = FallbackError(_defect_of(error), next_step=_REPORT)
+                return await anyio.to_thread.run_sync(page, request, problem)
         return defect(error)
 
 
@@ -167,5 +168,5 @@ def _malformed(error: RequestValidationError) -> JSONResponse:
 
 
 def _text(text: str) -> str:
-    """No answer can carry half of a surrogate pair, and a request may have one."""
+    """Return a text that UTF-8 can encode: a request may contain half of a surrogate pair."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""Single attempts, for an orchestrator that proves patches itself."""
+"""Routes of single attempts, for an orchestrator that proves patches itself."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -51,42 +51,42 @@ async def stream(
     whole, with `cached`. The attempt goes on to its end when its reader goes.
     """
     token = None if key is None else Token.of(key, "attempt", order)
-    loop, coming = asyncio.get_running_loop(), asyncio.Queue[ServerSentEvent]()
+    loop, queue = asyncio.get_running_loop(), asyncio.Queue[ServerSentEvent]()
 
-    def reported(event: TierEvent) -> None:
-        with suppress(RuntimeError):  # the loop has ended: the attempt goes on all the same
-            loop.call_soon_threadsafe(coming.put_nowait, _event(event.kind, event))
+    def on_event(event: TierEvent) -> None:
+        with suppress(RuntimeError):  # the loop has ended: the attempt continues all the same
+            loop.call_soon_threadsafe(queue.put_nowait, _event(event.kind, event))
 
-    async def attempted() -> None:
-        """What came of it is the last event, behind all that was told before."""
+    async def run_attempt() -> None:
+        """Run the attempt; its result is the last event, after all others."""
         try:
             answer = await anyio.to_thread.run_sync(
-                service.attempts.run, caller, order, token, reported
+                service.attempts.run, caller, order, token, on_event
             )
         except FallbackError as error:
             last = _problem(problems.response(error))
-        except Exception as error:  # noqa: BLE001 (told as the other routes tell it)
+        except Exception as error:  # noqa: BLE001 (reported as other routes report it)
             last = _problem(problems.defect(error))
         else:
             last = _event("Finished", answer)
-        coming.put_nowait(last)
+        queue.put_nowait(last)
 
-    task = asyncio.create_task(attempted())
+    task = asyncio.create_task(run_attempt())
     _going_on.add(task)
     task.add_done_callback(_going_on.discard)
     while True:
-        event = await coming.get()
+        event = await queue.get()
         yield event
         if event.event in ("Finished", "problem"):
             return
 
 
-#: An event loop itself holds a task only weakly, and this one may outlive its reader.
+#: Running tasks: an event loop keeps only weak references, and a task may outlive its reader.
 _going_on: "set[asyncio.Task[None]]" = set()
 
 
-def _problem(answer: Response) -> ServerSentEvent:
-    return ServerSentEvent(raw_data=bytes(answer.body).decode(), event="problem")
+def _problem(response: Response) -> ServerSentEvent:
+    return ServerSentEvent(raw_data=bytes(response.body).decode(), event="problem")
 
 
 def _event(kind: str, model: BaseModel) -> ServerSentEvent:

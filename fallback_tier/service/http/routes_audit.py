@@ -1,4 +1,4 @@
-"""The record: events page by page, the export, the verification."""
+"""Routes of the audit trail: events page by page, the export, the verification."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -14,7 +14,7 @@ from fallback_tier.service.http.given import Cursor, TheService, cursor_of, may_
 from fallback_tier.service.http.security import Reader
 from fallback_tier.service.operations.record import MAX_EVENTS
 
-#: Of an export, read and sent in one go.
+#: Bytes of an export that are read and sent at once.
 _PIECE_BYTES = 256 * 1024
 
 router = APIRouter(prefix="/v1/audit", tags=["audit"])
@@ -44,15 +44,15 @@ def events(
     since: Annotated[datetime | None, Query(description="recorded then or later")] = None,
 ) -> EventPage:
     """What is on record."""
-    found = service.audits.events(
+    page = service.audits.events(
         after=number_in(cursor) or 0,
         limit=limit,
         fix_id=fix_id,
         kinds=kinds,
         since=None if since is None else since.isoformat(),
     )
-    more = cursor_of(found[-1].seq) if len(found) == limit else None
-    return EventPage(events=[stored.model_dump(mode="json") for stored in found], next=more)
+    next_cursor = cursor_of(page[-1].seq) if len(page) == limit else None
+    return EventPage(events=[stored.model_dump(mode="json") for stored in page], next=next_cursor)
 
 
 @router.get(

@@ -1,4 +1,4 @@
-"""Campaigns: how they stand, what is stuck, pause and resume."""
+"""Routes of campaigns: status, stuck fixes, pause and resume."""
 
 from typing import Annotated
 
@@ -66,11 +66,11 @@ def fixes(
 ) -> CampaignFixes:
     """Its fixes, in the queue's order."""
     after = number_in(cursor)
-    found = service.campaigns.fixes(
+    page = service.campaigns.fixes(
         name, state=state, after=-1 if after is None else after, limit=limit
     )
-    more = cursor_of(found[-1].number) if len(found) == limit else None
-    return CampaignFixes(fixes=found, next=more)
+    next_cursor = cursor_of(page[-1].number) if len(page) == limit else None
+    return CampaignFixes(fixes=page, next=next_cursor)
 
 
 @router.post("/{name}/pause", responses=may_answer(404, 409))

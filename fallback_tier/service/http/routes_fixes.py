@@ -1,4 +1,4 @@
-"""Submit, list, follow, cancel, resume; patch and evidence."""
+"""Routes of fixes: submit, list, follow, cancel, resume; patch and evidence."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -93,9 +93,9 @@ def fixes(
 ) -> FixPage:
     """Submitted fixes, the newest first."""
     before = number_in(cursor)
-    found = service.fixes.page(before=before, limit=limit, state=state, repository=repository)
-    more = cursor_of(found[-1].number) if len(found) == limit else None
-    return FixPage(fixes=found, next=more)
+    page = service.fixes.page(before=before, limit=limit, state=state, repository=repository)
+    next_cursor = cursor_of(page[-1].number) if len(page) == limit else None
+    return FixPage(fixes=page, next=next_cursor)
 
 
 @router.get("/fixes/{fix_id}", responses=may_answer(404))
@@ -123,11 +123,11 @@ async def events(
     """
     doorman: AccessControl = request.app.state.doorman
     try:
-        async for reported in service.feed.follow(fix_id, int(last or 0)):
+        async for item in service.feed.follow(fix_id, int(last or 0)):
             if not await anyio.to_thread.run_sync(doorman.still, request, Role.READ):
                 return
-            number = None if reported.number is None else str(reported.number)
-            yield ServerSentEvent(raw_data=reported.data, event=reported.kind, id=number)
+            number = None if item.number is None else str(item.number)
+            yield ServerSentEvent(raw_data=item.data, event=item.kind, id=number)
     except FallbackError as error:
         body = problems.response(error).body
         yield ServerSentEvent(raw_data=bytes(body).decode(), event="problem")
@@ -179,7 +179,7 @@ def resume(service: TheService, caller: Submitter, fix_id: FixId) -> Fix:
 
 
 def _attachment(content: bytes, media_type: str, name: str) -> Response:
-    """A browser saves it, and runs nothing of it."""
+    """Return a response that a browser saves, and of which it runs nothing."""
     headers = {
         "Content-Disposition": f'attachment; filename="{name}"',
         "X-Content-Type-Options": "nosniff",

@@ -1,4 +1,4 @@
-"""Questions to people, and their answers."""
+"""Routes of questions to people, and their answers."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""People sign in and out. A program sends its key with each request, and needs no session."""
+"""Routes for people to sign in and out. A program sends its key with each request, and needs no session."""
 
 from typing import Annotated
 
@@ -17,18 +17,17 @@ from fallback_tier.service.roles import Role
 
 router = APIRouter(prefix="/v1/session", tags=["session"], route_class=JsonRoute)
 
-#: Where a browser goes once somebody has signed in, unless it said something else.
+#: Default target of a browser after sign-in.
 _AFTER = "/v1/session"
 
-#: A path of this service's own: no second slash at its beginning, and no backslash, which browsers read as
-#: one.
+#: A path of this service: no second slash at its start, and no backslash, which browsers read as a slash.
 _Local = Annotated[str, Query(pattern=r"^/([!-.0-\[\]-~][!-\[\]-~]{0,500})?$", alias="next")]
 
 
 class SignIn(Frozen):
     """A name and a password of this machine."""
 
-    # Built at once: FastAPI hushes what pydantic says of its own fields only while it reads a route.
+    # Built at once: FastAPI silences pydantic's warnings about its fields only while it reads a route.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=False)
 
     name: Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS, examples=["Ada"])]

@@ -1,4 +1,4 @@
-"""Who asks, and may they: an API key in a header, or a browser's session; limits for both."""
+"""Authentication and authorisation: an API key in a header, or a browser's session; rate limits."""
 
 import hashlib
 import hmac
@@ -25,21 +25,23 @@ from fallback_tier.service.refusals import NotAllowedError, NotSignedInError, To
 from fallback_tier.service.roles import Caller, Role
 from fallback_tier.service.settings import Limits, PeopleSettings
 
-#: Browsers keep ``__Host-`` ones from every other host and path; they take them with TLS alone.
+#: Browsers send ``__Host-`` cookies to this host only, and accept them only over TLS.
 COOKIE, COOKIE_TLS = "fallback_tier_session", "__Host-fallback_tier_session"
 
-#: Bytes of randomness in what a session's own forms carry: nobody can guess it (128 bits).
+#: Random bytes of a session's form token: too many to guess (128 bits).
 _FORM_BYTES = 16
 
-#: Where in the session it stands; authlib keeps the state of a sign-in beside it.
+#: Key of the sign-in in the session; authlib stores the state of a sign-in next to it.
 _SIGNED_IN = "signed_in"
 
 
 class _Kept(Frozen):
-    """What the cookie says. ``key_sha256``: of the key that was given; ``stamp``: of the password of this
-    machine that was (``People.stamp``), or of how the issuer was configured (``OidcSettings.stamp``);
-    ``issuer``: whose word the name is, where it is one's. ``until``: seconds since the epoch;
-    ``generation``: ``People``'s."""
+    """The content of the cookie.
+
+    ``key_sha256``: of the key that was given; ``stamp``: of the password of this machine that was given
+    (``People.stamp``), or of the issuer's configuration (``OidcSettings.stamp``); ``issuer``: that vouches
+    for the name, if one does. ``until``: seconds since the epoch; ``generation``: of ``People``.
+    """
 
     name: str
     roles: tuple[Role, ...]
@@ -52,7 +54,7 @@ class _Kept(Frozen):
 
     @property
     def sha256(self) -> str:
-        """Names the session without saying what its forms carry."""
+        """Return an identifier of the session that does not reveal its form token."""
         return hashlib.sha256(self.form_token.encode()).hexdigest()
 
 
@@ -61,25 +63,25 @@ _adapter = TypeAdapter(_Kept)
 
 @dataclass(frozen=True)
 class SignedIn:
-    """Who has signed in with this browser. ``form_token``: what each form of its pages carries."""
+    """A caller who is signed in with this browser. ``form_token``: the token in each form of its pages."""
 
     caller: Caller
     form_token: str
 
     def may_send(self, form_token: str) -> bool:
-        """Did a page of this session make the form?"""
+        """Return whether a page of this session made the form."""
         return hmac.compare_digest(self.form_token.encode(), form_token.encode())
 
 
 class Sessions:
     """Sessions of browsers: a signed cookie says who signed in, how, and until when (ADR-0081, ADR-0084).
 
-    It can't be made without the service's key, and no script reads it. The owner of a key, and a person of
-    this machine, are looked up at each request, so that a revoked key, a removed person or a new password
-    ends sessions at once. A person of an issuer has the roles that it gave, until the session ends, or
-    another issuer, or other roles for its groups, are configured. Signing out ends the session in every
-    process of the service: the database remembers it until it would have ended, so that a copy of the
-    cookie opens nothing.
+    The cookie can't be forged without the service's key, and no script can read it. The owner of a key, and
+    a person of this machine, are looked up at each request, so that a revoked key, a removed person or a
+    new password ends sessions at once. A person of an issuer has the roles that it gave until the session
+    ends, or until the issuer or its groups' roles are configured differently. Signing out ends the session
+    in every process of the service: the database stores that until the session would have expired, so that
+    a copy of the cookie is worthless.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class Sessions:
         self._clock = clock
 
     def open_by_key(self, request: Request, key: str) -> Caller | None:
-        """None: the key is not valid, and no session begins."""
+        """Begin a session and return its caller; return None if the key is not valid."""
         caller = self._keys.caller(key)
         if caller is not None:
             self._open(
@@ -108,7 +110,10 @@ class Sessions:
         return caller
 
     def open_by_password(self, request: Request, name: str, password: str) -> Caller | None:
-        """None: nobody has this name and password, or nobody signs in so here; no session begins."""
+        """Begin a session and return its caller.
+
+        Return None if name and password don't match, or if people can't sign in by password.
+        """
         caller = self._people.signed_in(name, password) if self._settings.local else None
         if caller is not None:
             stamp = self._people.stamp(name)
@@ -118,64 +123,64 @@ class Sessions:
     def open_by_issuer(
         self, request: Request, name: str, roles: frozenset[Role], issuer: str
     ) -> None:
-        """Whom the issuer has named."""
+        """Begin the session of a person whom the issuer has named."""
         oidc = self._settings.oidc
-        lasts_s, stamp = (0.0, None) if oidc is None else (oidc.session_s, oidc.stamp)
-        self._open(request, name, roles, lasts_s, issuer=issuer, stamp=stamp)
+        session_s, stamp = (0.0, None) if oidc is None else (oidc.session_s, oidc.stamp)
+        self._open(request, name, roles, session_s, issuer=issuer, stamp=stamp)
 
     def _open(
         self,
         request: Request,
         name: str,
         roles: frozenset[Role],
-        lasts_s: float,
+        session_s: float,
         **how: str | None,
     ) -> None:
-        """What was open in this browser is over: nobody goes on in another's."""
-        kept = _Kept(
+        """Begin a session. It replaces this browser's previous one, which may be another person's."""
+        session = _Kept(
             name=name,
             roles=tuple(sorted(roles)),
-            until=self._clock() + lasts_s,
+            until=self._clock() + session_s,
             form_token=secrets.token_urlsafe(_FORM_BYTES),
             generation=self._people.generation(),
             **how,
         )
         self.close(request)
-        request.session[_SIGNED_IN] = kept.model_dump(mode="json")
+        request.session[_SIGNED_IN] = session.model_dump(mode="json")
 
     def signed_in(self, request: Request) -> SignedIn | None:
-        """Whose session it is; None: nobody's, or not any more."""
-        kept = _kept(request)
-        if kept is None or kept.until <= self._clock():
+        """Return the session's caller and form token, or None if no session is valid."""
+        session = _kept(request)
+        if session is None or session.until <= self._clock():
             return None
-        if not self._people.is_open(kept.generation, kept.sha256):
+        if not self._people.is_open(session.generation, session.sha256):
             return None
-        caller = self._now(kept)
-        return None if caller is None else SignedIn(caller, kept.form_token)
+        caller = self._now(session)
+        return None if caller is None else SignedIn(caller, session.form_token)
 
     def caller(self, request: Request) -> Caller | None:
-        """As the service's door asks."""
-        found = self.signed_in(request)
-        return None if found is None else found.caller
+        """Return the session's caller, or None, for ``AccessControl``."""
+        signed_in = self.signed_in(request)
+        return None if signed_in is None else signed_in.caller
 
-    def _now(self, kept: _Kept) -> Caller | None:
-        if kept.key_sha256 is not None:
-            return self._keys.caller_of(kept.key_sha256)
-        if kept.issuer is not None:
+    def _now(self, session: _Kept) -> Caller | None:
+        if session.key_sha256 is not None:
+            return self._keys.caller_of(session.key_sha256)
+        if session.issuer is not None:
             oidc = self._settings.oidc
-            is_same = oidc is not None and kept.stamp == oidc.stamp
-            return person_caller(kept.name, kept.roles, kept.issuer) if is_same else None
-        is_same = self._settings.local and kept.stamp == self._people.stamp(kept.name)
-        return self._people.caller(kept.name) if is_same else None
+            is_same = oidc is not None and session.stamp == oidc.stamp
+            return person_caller(session.name, session.roles, session.issuer) if is_same else None
+        is_same = self._settings.local and session.stamp == self._people.stamp(session.name)
+        return self._people.caller(session.name) if is_same else None
 
     def close(self, request: Request) -> None:
-        """Nobody has signed in any more, with this cookie or a copy of it."""
-        kept = _kept(request)
+        """End the session, for this cookie and any copy of it."""
+        session = _kept(request)
         try:
-            if kept is not None and kept.until > (now := self._clock()):
-                self._people.end_session(kept.sha256, kept.until, now)
+            if session is not None and session.until > (now := self._clock()):
+                self._people.end_session(session.sha256, session.until, now)
         finally:
-            request.session.clear()  # also where the store can't be written: this browser, at least
+            request.session.clear()  # sign out this browser even if the store can't be written
 
 
 def _kept(request: Request) -> _Kept | None:
@@ -189,15 +194,17 @@ HEADER = "X-API-Key"
 
 api_key = APIKeyHeader(name=HEADER, auto_error=False, description="an API key")
 
-#: What changes nothing needs no proof of where it comes from.
+#: Methods that change nothing need no check of their origin.
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
-#: Pairs of a name and an address from which it signed in: the last ones, some 3 MB.
+#: Remembered pairs of a name and an address from which it signed in: the latest ones, some 3 MB.
 _MAX_KNOWN = 10_000
 
 
 class AccessControl:
-    """Tells who asks. ``session``: the person that a session is of, where people can sign in."""
+    """Identifies callers and limits their requests. ``session`` returns a session's caller, if people
+    can sign in.
+    """
 
     def __init__(
         self,
@@ -216,12 +223,12 @@ class AccessControl:
         self._failed = _limit("failed_sign_ins", limits.failed_sign_ins)
 
     def caller(self, request: Request, key: str | None) -> Caller:
-        """Raises NotSignedInError, TooManyError."""
+        """Return the caller of a request. Raises NotSignedInError, TooManyError."""
         address = address_of(request)
-        found = self._session(request) if key is None else self._keys.caller(key)
-        # Who has a right to come in is counted apart: others at the same address can't shut the door.
-        self._count(self._per_address, "address" if found else "unknown", address)
-        if found is None:
+        caller = self._session(request) if key is None else self._keys.caller(key)
+        # Count valid callers separately: others at the same address can't use up their limit.
+        self._count(self._per_address, "address" if caller else "unknown", address)
+        if caller is None:
             if key is not None:
                 self.wrong_key(address)
             raise NotSignedInError(
@@ -232,14 +239,14 @@ class AccessControl:
             )
         if key is None:
             check_same_origin(request)
-        self._count(self._per_caller, "caller", found.name)
-        return found
+        self._count(self._per_caller, "caller", caller.name)
+        return caller
 
     def still(self, request: Request, role: Role) -> bool:
-        """Who was let in with this request, for long, may still come in with this role."""
+        """Return whether the caller of a long-running request still has this role."""
         key = request.headers.get(HEADER)
-        found = self._session(request) if key is None else self._keys.caller(key)
-        return found is not None and found.may(role)
+        caller = self._session(request) if key is None else self._keys.caller(key)
+        return caller is not None and caller.may(role)
 
     def check_address(self, request: Request) -> str:
         """Count a request to sign in, and return its address. Raises TooManyError."""
@@ -254,23 +261,24 @@ class AccessControl:
         self._count_failure(("failed", address))
 
     def begin_sign_in(self, request: Request, name: str) -> Callable[[], None]:
-        """Count an attempt before its password is hashed, and return what takes the count back on success.
+        """Count an attempt before its password is hashed, and return a function that takes the count back
+        on success.
 
-        Counts by address and by name, so that neither attempts at the same time nor many addresses pass
-        the limit. An address from which this name has signed in is not limited by the name: the failures of
-        others can't lock a person out there (docs/service.md). Raises TooManyError; what is refused is not
-        counted.
+        Counts by address and by name, so that neither attempts at the same time nor many addresses pass the
+        limit. An address from which this name has signed in is not limited by the name: the failures of
+        others can't lock a person out there (docs/service.md). Raises TooManyError; a refused attempt is
+        not counted.
         """
         address = self.check_address(request)
-        counted = [("failed", address)]
+        counters = [("failed", address)]
         if (name, address) not in self._known:
-            counted.append(("failed name", name))
-        self._count_failure(*counted)
+            counters.append(("failed name", name))
+        self._count_failure(*counters)
 
         def succeeded() -> None:
             with self._sign_ins:
-                for identifiers in counted:
-                    self._storage.decr(self._failed.key_for(*identifiers))
+                for counter in counters:
+                    self._storage.decr(self._failed.key_for(*counter))
                 self._known[name, address] = None
                 self._known.move_to_end((name, address))
                 if len(self._known) > _MAX_KNOWN:
@@ -278,39 +286,41 @@ class AccessControl:
 
         return succeeded
 
-    def _count_failure(self, *counted: tuple[str, str]) -> None:
-        """Count all of them or, if one is at its limit, none."""
+    def _count_failure(self, *counters: tuple[str, str]) -> None:
+        """Count all of these or, if one is at its limit, none."""
         with self._sign_ins:
-            for kind, whose in counted:
-                if not self._limiter.test(self._failed, kind, whose):
-                    raise self._too_many(self._failed, kind, whose)
-            for kind, whose in counted:
-                self._limiter.hit(self._failed, kind, whose)
+            for kind, identifier in counters:
+                if not self._limiter.test(self._failed, kind, identifier):
+                    raise self._too_many(self._failed, kind, identifier)
+            for kind, identifier in counters:
+                self._limiter.hit(self._failed, kind, identifier)
 
-    def _count(self, item: RateLimitItem, kind: str, whose: str) -> None:
-        if not self._limiter.hit(item, kind, whose):
-            raise self._too_many(item, kind, whose)
+    def _count(self, item: RateLimitItem, kind: str, identifier: str) -> None:
+        if not self._limiter.hit(item, kind, identifier):
+            raise self._too_many(item, kind, identifier)
 
-    def _too_many(self, item: RateLimitItem, kind: str, whose: str) -> TooManyError:
-        window = self._limiter.get_window_stats(item, kind, whose)
-        wait = max(1, int(window.reset_time - time.time()) + 1)
-        counted = {"caller": "from this caller", "failed name": "with this name"}
+    def _too_many(self, item: RateLimitItem, kind: str, identifier: str) -> TooManyError:
+        window = self._limiter.get_window_stats(item, kind, identifier)
+        wait_s = max(1, int(window.reset_time - time.time()) + 1)
+        text_by_kind = {"caller": "from this caller", "failed name": "with this name"}
         return TooManyError(
-            f"More than {item} {counted.get(kind, 'from this address')}.",
-            next_step=f"Wait {wait} seconds.",
-            retry_after_s=wait,
+            f"More than {item} {text_by_kind.get(kind, 'from this address')}.",
+            next_step=f"Wait {wait_s} seconds.",
+            retry_after_s=wait_s,
         )
 
 
 def address_of(request: Request) -> str:
-    """The client's, as a trusted proxy says it, else as it connects."""
+    """Return the client's address as a trusted proxy reports it, otherwise as it connects."""
     return request.client.host if request.client else "unknown"
 
 
 def needs(role: Role) -> Callable[..., Caller]:
-    """A dependency: the caller, who has this role. Raises NotSignedInError, NotAllowedError,
-    TooManyError. It runs in a thread, since keys and sessions are looked up in a file that a writer may
-    hold."""
+    """Return a dependency: the caller, who has this role. Raises NotSignedInError, NotAllowedError,
+    TooManyError.
+
+    It runs in a thread, since keys and sessions are read from a file that a writer may lock.
+    """
 
     def check(request: Request, key: Annotated[str | None, Security(api_key)]) -> Caller:
         doorman: AccessControl = request.app.state.doorman
@@ -331,9 +341,12 @@ Decider = Annotated[Caller, Depends(needs(Role.DECIDE))]
 
 
 def check_same_origin(request: Request, *, unknown: bool = False) -> None:
-    """A browser sends a session's cookie along for any page: what changes something must come from ours.
-    ``unknown``: what says nothing of where it comes from, as no browser does, may pass: there is no session
-    yet. Raises NotAllowedError."""
+    """Check that a request that changes something comes from our own pages: browsers send a session's
+    cookie along for any page.
+
+    ``unknown``: a request without any origin, as no browser sends it, may pass, since there is no session
+    yet. Raises NotAllowedError.
+    """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if request.method in _SAFE or site == "same-origin":
         return

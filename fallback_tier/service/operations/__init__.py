@@ -1,1 +1,1 @@
-"""What the service does, whoever asks: routes and pages only translate. All of it is plain Python."""
+"""The service's operations, in plain Python, for routes and pages, which only translate."""

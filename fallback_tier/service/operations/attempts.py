@@ -1,7 +1,7 @@
-"""One ``FallbackTier.run`` over HTTP, with parts that are warm: an attempt by recipe costs its work alone.
+"""One ``FallbackTier.run`` over HTTP, with warm parts: an attempt by recipe costs only its own work.
 
-Each thread has parts of its own. A request with an Idempotency-Key is answered once: the answer is kept,
-and given again as it was.
+Each thread has its own parts. The response to a request with an Idempotency-Key is stored, and returned
+again unchanged.
 """
 
 import json
@@ -34,13 +34,13 @@ from fallback_tier.wiring import Services
 from fallback_tier.workers.checkouts import Checkouts
 from fallback_tier.workers.tables import RepositoryName, RepositorySettings
 
-#: Attempts that may wait for a thread: more would only wait longer than their callers do.
+#: Attempts that may wait for a thread: more would wait longer than their callers do.
 MAX_WAITING = 32
 
-#: An orchestrator's own names for a fix and a gate transition.
+#: An orchestrator's own identifiers of a fix and a gate transition.
 _Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 
-#: Retries are at most three (ADR-0014); who sends more is told so by the tier.
+#: Upper bound of the list; the tier itself refuses more than three retries (ADR-0014).
 _MAX_PRIOR = 16
 
 _application: TypeAdapter[RecipeApplication] = TypeAdapter(RecipeApplication)
@@ -49,7 +49,7 @@ _application: TypeAdapter[RecipeApplication] = TypeAdapter(RecipeApplication)
 class AttemptOrder(Frozen):
     """What ``fallback-tier attempt`` reads; the repository by its configured name."""
 
-    # Built at once: FastAPI hushes what pydantic says of its own fields only while it reads a route.
+    # Built at once: FastAPI silences pydantic's warnings about its fields only while it reads a route.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=False)
 
     advisory: dict[str, Any]
@@ -67,7 +67,7 @@ class AttemptAnswer(Frozen):
 
 
 class Attempts:
-    """Runs attempts, some at once. ``open_parts`` gives a thread its own parts."""
+    """Runs attempts, several at once. ``open_parts`` opens a thread's own parts."""
 
     def __init__(
         self,
@@ -86,10 +86,11 @@ class Attempts:
         self._own = threading.local()
         self._parts: list[Services] = []
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="attempt")
-        #: Requests that run or wait.
+        #: Maximum number of requests that run or wait.
         self.most_at_once = threads + MAX_WAITING
         self._room = threading.BoundedSemaphore(self.most_at_once)
-        with database.writing() as db:  # whoever asked these has been cut off
+        # The callers lost their connections when the last service ended.
+        with database.writing() as db:
             forget_unanswered(db)
 
     def run(
@@ -97,23 +98,25 @@ class Attempts:
         caller: Caller,
         order: AttemptOrder,
         token: Token | None = None,
-        reported: Callable[[TierEvent], None] = lambda _: None,
+        on_event: Callable[[TierEvent], None] = lambda _: None,
     ) -> AttemptAnswer:
-        """``reported`` hears each event of ``stream`` as it comes, in another thread; nothing of an answer
-        that is given again.
+        """Run an attempt, or return the stored response to the same request.
 
-        Raises NotServedError, AdvisoryError, AttemptHistoryError, RepositoryError; ConflictError: the
+        ``on_event`` is called with each event of ``stream``, in another thread; with none for a stored
+        response.
+
+        Raises NotServedError, AdvisoryError, AttemptHistoryError, RepositoryError; ConflictError if the
         token came with another body, or its first request is not answered yet; BusyError.
         """
         repository = self._fixes.repository(order.repository)
         advisory = parse_advisory(json.dumps(order.advisory).encode(), "advisory")
-        if token is not None and (before := self._begun(caller, token)) is not None:
-            return AttemptAnswer(application=_application.validate_json(before), cached=True)
+        if token is not None and (stored_answer := self._begun(caller, token)) is not None:
+            return AttemptAnswer(application=_application.validate_json(stored_answer), cached=True)
         try:
             if order.fix_id is not None:
                 self._claim(caller, order.fix_id)
             application = self._in_pool(
-                lambda: self._attempt(order, advisory, repository, reported)
+                lambda: self._attempt(order, advisory, repository, on_event)
             )
         except BaseException:
             self._forget(caller, token)
@@ -139,20 +142,20 @@ class Attempts:
         order: AttemptOrder,
         advisory: Advisory,
         repository: RepositorySettings,
-        reported: Callable[[TierEvent], None],
+        on_event: Callable[[TierEvent], None],
     ) -> RecipeApplication:
         services: Services | None = getattr(self._own, "services", None)
         if services is None:
             services = self._own.services = self._open()
             self._parts.append(services)
-        place = repository.path or self._checkouts.standing(order.repository, repository)
+        path = repository.path or self._checkouts.standing(order.repository, repository)
         inputs = services.inputs(
             advisory,
-            Path(place),
+            Path(path),
             fix_id=order.fix_id,
             gate_transition_id=order.gate_transition_id,
         )
-        # As ``FallbackTier.run``, which is ``stream`` drained.
+        # Does what ``FallbackTier.run`` does, which drains ``stream``.
         for event in services.tier.stream(
             inputs.advisory,
             inputs.repo_ctx,
@@ -161,12 +164,13 @@ class Attempts:
         ):
             if isinstance(event, Finished):
                 return event.application
-            reported(event)
+            on_event(event)
         raise AssertionError("a stream ends with Finished")
 
     def _claim(self, caller: Caller, fix_id: str) -> None:
-        """This fix's attempts are the caller's from the first one on. Raises ConflictError: the queue, a
-        terminal or another caller has begun it, and nobody else writes to its record."""
+        """Reserve a fix's attempts for this caller, from the first one on. Raises ConflictError if the
+        queue, a terminal or another caller began it: nothing else may write to its audit trail.
+        """
         owner = self._owner(fix_id)
         if owner is None and not self._is_begun(fix_id):
             with self._database.writing() as db:
@@ -191,35 +195,35 @@ class Attempts:
             return bool(self._fixes.record.events(fix_id))
         return True
 
-    # --- Answers that are kept --------------------------------------------------------------------
+    # --- Stored responses ----------------------------------------------------------------------------
 
     def _begun(self, caller: Caller, token: Token) -> str | None:
-        """The answer that was given; None: nobody has asked yet, and now somebody has."""
+        """Return the stored response; None if the request is new, and mark it as being processed."""
         with self._database.writing() as db:
-            before = known(db, caller.name, token, self._clock())
-            if before is None:
+            request = known(db, caller.name, token, self._clock())
+            if request is None:
                 remember(db, caller.name, token, self._clock())
                 return None
-        if before.answer is None:
+        if request.answer is None:
             raise ConflictError(
                 "This request is being answered just now.",
                 next_step="Send it again with the same Idempotency-Key when it is done.",
                 kind="being_answered",
             )
-        return before.answer
+        return request.answer
 
     def _keep(self, caller: Caller, token: Token, application: RecipeApplication) -> None:
         with self._database.writing() as db:
             answered(db, caller.name, token, application.model_dump_json())
 
     def _forget(self, caller: Caller, token: Token | None) -> None:
-        """An error is no answer: the same request may be tried again."""
+        """Forget a request that failed, so that it can be retried."""
         if token is not None:
             with self._database.writing() as db:
                 forget(db, caller.name, token)
 
     def close(self) -> None:
-        """Waits for what runs. Idempotent."""
+        """Wait for running attempts. Idempotent."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         while self._parts:
             self._parts.pop().close()

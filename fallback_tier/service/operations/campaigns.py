@@ -1,7 +1,7 @@
-"""Campaigns of a fleet, looked at; paused and resumed by somebody with a name (docs/fleet.md).
+"""Campaigns of a fleet: status, and pause and resume by a named caller (docs/fleet.md).
 
-The list is the same as ``fallback-tier fleet`` has: in the state folder, or in PostgreSQL. The service
-starts no fix of a campaign, and makes no list where there is none.
+The list is that of ``fallback-tier fleet``: in the state folder, or in PostgreSQL. The service starts no
+fix of a campaign, and creates no list.
 """
 
 import threading
@@ -29,10 +29,10 @@ from fallback_tier.service.operations.record import TrailAndEvidence
 from fallback_tier.service.refusals import ConflictError, NotFoundError
 from fallback_tier.service.roles import Caller
 
-#: Fixes in one page.
+#: Maximum number of fixes on one page.
 MAX_PAGE = 200
 
-#: What each kind means to who reads it.
+#: Explanation of each kind, for a person.
 _STUCK_SAYS = {
     StuckKind.LEFT: "No runner has it: its worker may go on, and nothing new starts.",
     StuckKind.LONG: "It runs for far longer than others did.",
@@ -45,7 +45,7 @@ _STUCK_SAYS = {
 class Because(Frozen):
     """Why a campaign is paused or resumed: kept with the campaign, and the caller's name."""
 
-    # Built at once: FastAPI hushes what pydantic says of its own fields only while it reads a route.
+    # Built at once: FastAPI silences pydantic's warnings about its fields only while it reads a route.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=False)
 
     because: Annotated[
@@ -120,9 +120,9 @@ class CampaignView(Frozen):
 
 
 class Campaigns:
-    """All campaigns of a service's list, opened when it is there. ``close`` it at the end.
+    """All campaigns of a service's list, which is opened once it exists. ``close`` it at the end.
 
-    Every method raises FleetStoreError; what names a campaign NotFoundError, too.
+    Every method raises FleetStoreError; those that take a campaign's name also NotFoundError.
     """
 
     def __init__(self, record: TrailAndEvidence, url: SecretStr | None = None) -> None:
@@ -132,31 +132,36 @@ class Campaigns:
         self._opened: FleetStore | None = None
 
     def all(self) -> tuple[Campaign, ...]:
-        """The newest first."""
+        """Return all campaigns, the newest first."""
         store = self._store()
         return () if store is None else tuple(map(_campaign, store.campaigns()))
 
     def show(self, name: str) -> CampaignView:
-        """One, with what needs somebody's attention."""
+        """Return a campaign, with the fixes that need a person's attention."""
         store = self._having(name)
         return CampaignView(
             campaign=_campaign(store.campaign(name)),
             why=reasons(store, name),
             stuck=tuple(
-                StuckFix(kind=it.kind, says=_STUCK_SAYS[it.kind], since=it.since, fix=_fix(it.fix))
-                for it in stuck(store, name)
+                StuckFix(
+                    kind=entry.kind,
+                    says=_STUCK_SAYS[entry.kind],
+                    since=entry.since,
+                    fix=_fix(entry.fix),
+                )
+                for entry in stuck(store, name)
             ),
         )
 
     def fixes(
         self, name: str, *, state: FixState | None = None, after: int = -1, limit: int = MAX_PAGE
     ) -> tuple[CampaignFix, ...]:
-        """In the queue's order, behind number ``after``."""
-        found = self._having(name).fixes(name, state=state, after=after, limit=min(limit, MAX_PAGE))
-        return tuple(map(_fix, found))
+        """Return fixes in the queue's order, after number ``after``."""
+        fixes = self._having(name).fixes(name, state=state, after=after, limit=min(limit, MAX_PAGE))
+        return tuple(map(_fix, fixes))
 
     def pause(self, caller: Caller, name: str, because: Because) -> Campaign:
-        """Nothing more starts. Raises ConflictError: it is over."""
+        """Pause a campaign: no fix is started. Raises ConflictError if it is over."""
         store = self._having(name)
         try:
             campaign_control.pause(store, name, Said(by=caller.name, because=because.because))
@@ -169,8 +174,9 @@ class Campaigns:
         return _campaign(store.campaign(name))
 
     def resume(self, caller: Caller, name: str, because: Because) -> Campaign:
-        """It may start fixes again, those too that failed or were cancelled; ``fleet run`` does so. Raises
-        AuditStoreError: the record tells where they stand."""
+        """Let a campaign start fixes again, also those that failed or were cancelled; ``fleet run``
+        starts them. Raises AuditStoreError, as their states are read from the audit trail.
+        """
         store = self._having(name)
         campaign_control.resume(
             store, name, self._facts, Said(by=caller.name, because=because.because)
@@ -197,7 +203,7 @@ class Campaigns:
         )
 
     def _store(self) -> FleetStore | None:
-        """None: nobody has begun a campaign here."""
+        """Return the store, or None if there is no list of campaigns yet."""
         with self._lock:
             if self._opened is None and (self._url or fleet_db(self._record.state_dir).is_file()):
                 url = None if self._url is None else self._url.get_secret_value()
@@ -205,7 +211,7 @@ class Campaigns:
             return self._opened
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the store. Idempotent."""
         with self._lock:
             store, self._opened = self._opened, None
             if store is not None:

@@ -1,6 +1,7 @@
-"""Who follows a fix: its events as they come on record, read once for all who follow the same one.
+"""Event feeds of fixes: events as they come on record, read once for all followers of a fix.
 
-An event's number in the chain is its identifier, so that whoever lost the connection goes on behind it.
+An event's identifier is its number in the chain, so that a reader that lost its connection can continue
+after it.
 """
 
 import asyncio
@@ -14,12 +15,12 @@ from fallback_tier.service.operations.record import TrailAndEvidence
 from fallback_tier.service.queue import OrderQueue
 from fallback_tier.service.refusals import BusyError
 
-#: Between two looks at the record, for each fix that somebody follows.
+#: Time between two looks at the audit trail, for each fix that has followers.
 _POLL_S = 0.25
 
 
 class FeedItem(NamedTuple):
-    """One event. ``number`` None: it is no event of the record, but the end of what is told."""
+    """One event. ``number`` None: the last item, which is not an event of the audit trail."""
 
     number: int | None
     kind: str
@@ -37,7 +38,7 @@ class _Followed:
 
 
 class Feed:
-    """For one event loop."""
+    """The feeds of one event loop."""
 
     def __init__(self, queue: OrderQueue, record: TrailAndEvidence, max_followers: int) -> None:
         self._queue = queue
@@ -48,22 +49,22 @@ class Feed:
 
     @property
     def followers(self) -> int:
-        """How many follow some fix now."""
-        return sum(one.followers for one in self._followed.values())
+        """Return the number of open streams."""
+        return sum(followed.followers for followed in self._followed.values())
 
     @property
     def is_closed(self) -> bool:
-        """The service ends."""
+        """Return whether the service ends."""
         return self._closed.is_set()
 
     def close(self) -> None:
-        """Every stream ends at once; its reader comes back with the last number that it has."""
+        """End every stream at once; a reader can reconnect with the last number that it has."""
         self._closed.set()
-        for one in self._followed.values():
-            one.changed.set()
+        for followed in self._followed.values():
+            followed.changed.set()
 
     async def check(self, fix_id: str) -> None:
-        """Before a stream begins. Raises NotFoundError; BusyError: too many are open."""
+        """Check before a stream begins. Raises NotFoundError; BusyError if too many are open."""
         if self.followers >= self._max or self.is_closed:
             raise BusyError(
                 f"{self.followers:,} event streams are open, and no more are taken.",
@@ -73,63 +74,65 @@ class Feed:
         await asyncio.to_thread(self._queue.get, fix_id)
 
     async def follow(self, fix_id: str, after: int) -> AsyncIterator[FeedItem]:
-        """What is on record behind ``after``, what comes, and how it ended (kind ``ended``).
+        """Yield the events on record after ``after``, new ones as they come, and the end (kind ``ended``).
 
-        Raises what the record raises.
+        Raises the audit trail's errors.
         """
-        one = self._followed.setdefault(fix_id, _Followed())
-        one.followers += 1
-        if one.task is None:
-            one.task = asyncio.create_task(self._read(fix_id, one))
+        followed = self._followed.setdefault(fix_id, _Followed())
+        followed.followers += 1
+        if followed.task is None:
+            followed.task = asyncio.create_task(self._read(fix_id, followed))
         try:
-            async for reported in self._told(one, after):
-                yield reported
+            async for item in self._told(followed, after):
+                yield item
         finally:
-            one.followers -= 1
-            if not one.followers:
-                one.task.cancel()
-                if self._followed.get(fix_id) is one:
+            followed.followers -= 1
+            if not followed.followers:
+                followed.task.cancel()
+                if self._followed.get(fix_id) is followed:
                     del self._followed[fix_id]
 
-    async def _told(self, one: _Followed, after: int) -> AsyncIterator[FeedItem]:
+    async def _told(self, followed: _Followed, after: int) -> AsyncIterator[FeedItem]:
         at = 0
         while True:
-            changed = one.changed
-            while at < len(one.items):
-                reported = one.items[at]
+            changed = followed.changed
+            while at < len(followed.items):
+                item = followed.items[at]
                 at += 1
-                if reported.number is None or reported.number > after:
-                    yield reported
-            if one.failed is not None:
-                raise one.failed
-            if one.over or self.is_closed:
+                if item.number is None or item.number > after:
+                    yield item
+            if followed.failed is not None:
+                raise followed.failed
+            if followed.over or self.is_closed:
                 return
             await changed.wait()
 
-    async def _read(self, fix_id: str, one: _Followed) -> None:
+    async def _read(self, fix_id: str, followed: _Followed) -> None:
         last = 0
-        while not one.over and one.failed is None:
+        while not followed.over and followed.failed is None:
             try:
                 fresh, end = await asyncio.to_thread(self._look, fix_id, last)
             except FallbackError as error:
-                one.failed = error
+                followed.failed = error
                 fresh, end = [], None
             if fresh:
                 last = fresh[-1].number or last
-                one.items.extend(fresh)
+                followed.items.extend(fresh)
             if end is not None:
-                one.items.append(end)
-                one.over = True
-                if self._followed.get(fix_id) is one:
-                    del self._followed[fix_id]  # who comes now reads anew: it may be resumed
-            if fresh or one.over or one.failed:
-                changed, one.changed = one.changed, asyncio.Event()
+                followed.items.append(end)
+                followed.over = True
+                if self._followed.get(fix_id) is followed:
+                    del self._followed[fix_id]  # a later follower reads it again: it may be resumed
+            if fresh or followed.over or followed.failed:
+                changed, followed.changed = followed.changed, asyncio.Event()
                 changed.set()
-            if not one.over:
+            if not followed.over:
                 await asyncio.sleep(_POLL_S)
 
     def _look(self, fix_id: str, after: int) -> tuple[list[FeedItem], FeedItem | None]:
-        """The state first: what is on record when it is over is all there is."""
+        """Return new events, and the end if the fix is over. Its state is read first: if it is over,
+        the events on record are complete.
+        """
         order = self._queue.get(fix_id)
         fresh = [
             FeedItem(stored.seq, stored.kind, stored.payload.model_dump_json())
@@ -142,5 +145,5 @@ class Feed:
 
 
 def ended_json(fix: Fix) -> str:
-    """The last event of a stream, whole: never cut into pieces."""
+    """Return the last event of a stream, which is never truncated."""
     return fix.model_dump_json()

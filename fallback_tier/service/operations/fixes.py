@@ -1,4 +1,4 @@
-"""Submit, list, show, cancel, resume; the patch and the evidence of a fix."""
+"""Fixes of the service: submit, list, show, cancel, resume; the patch and the evidence of one."""
 
 import json
 from collections.abc import Callable, Collection, Mapping
@@ -27,7 +27,7 @@ from fallback_tier.service.refusals import NotAllowedError, NotFoundError, NotSe
 from fallback_tier.service.roles import Caller, Role
 from fallback_tier.workers.tables import RepositorySettings
 
-#: Fixes in one page of a list.
+#: Maximum number of fixes on one page of a list.
 MAX_PAGE = 100
 
 
@@ -63,7 +63,7 @@ class EvidenceItem(Frozen):
 
 @dataclass(frozen=True)
 class Fixes:
-    """The fixes of one service. ``wake``: something changed that a dispatcher should see."""
+    """The fixes of one service. ``wake`` is called after a change that the dispatcher should see."""
 
     queue: OrderQueue
     record: TrailAndEvidence
@@ -72,15 +72,18 @@ class Fixes:
     wake: Callable[[], None]
 
     def repositories_named(self) -> tuple[Repository, ...]:
-        """Those that a submission may name."""
+        """Return the repositories that a submission may name."""
         return tuple(
-            Repository(name=name, ref=one.ref, is_remote=one.url is not None)
-            for name, one in sorted(self.repositories.items())
+            Repository(name=name, ref=settings.ref, is_remote=settings.url is not None)
+            for name, settings in sorted(self.repositories.items())
         )
 
     def submit(self, caller: Caller, submission: Submission, token: Token | None = None) -> Fix:
-        """Take it; durable when this returns. Raises NotServedError: a repository or an ecosystem that
-        this service does not know; AdvisoryError; ConflictError and BusyError as the queue does."""
+        """Queue a submission; it is durable when this returns.
+
+        Raises NotServedError for a repository or an ecosystem that this service does not know;
+        AdvisoryError; ConflictError and BusyError as the queue does.
+        """
         self.repository(submission.repository)
         advisory = parse_advisory(_bytes(submission.advisory), "advisory")
         if not set(advisory.ecosystems) & set(self.ecosystems):
@@ -89,15 +92,15 @@ class Fixes:
                 next_step=f"Installed are {', '.join(sorted(self.ecosystems))}.",
                 kind="no_plugin",
             )
-        asked = NewOrder(
+        order = NewOrder(
             fix_id=new_id("fix"), submission=submission, advisory_id=advisory.id, by=caller.name
         )
-        taken = self.queue.submit(asked, token)
+        accepted = self.queue.submit(order, token)
         self.wake()
-        return whole(taken.order, cached=taken.cached)
+        return whole(accepted.order, cached=accepted.cached)
 
     def repository(self, name: str) -> RepositorySettings:
-        """Raises NotServedError."""
+        """Return a repository's settings. Raises NotServedError."""
         if name not in self.repositories:
             raise NotServedError(
                 f"There is no repository {name!r} in this service's configuration.",
@@ -114,28 +117,28 @@ class Fixes:
         state: OrderState | None = None,
         repository: str | None = None,
     ) -> tuple[OrderLine, ...]:
-        """The newest first."""
+        """Return submitted fixes, the newest first."""
         limit = min(limit, MAX_PAGE)
         return self.queue.page(before=before, limit=limit, state=state, repository=repository)
 
     def show(self, fix_id: str) -> Fix:
-        """Raises NotFoundError."""
+        """Return a fix. Raises NotFoundError."""
         return whole(self.queue.get(fix_id))
 
     def cancel(self, caller: Caller, fix_id: str) -> Fix:
-        """Raises NotFoundError, ConflictError."""
+        """Cancel a fix. Raises NotFoundError, ConflictError."""
         order = self.queue.cancel(fix_id, caller.name)
         self.wake()
         return whole(order)
 
     def resume(self, caller: Caller, fix_id: str) -> Fix:
-        """It goes on by what is on record. Raises NotFoundError, ConflictError."""
+        """Queue a fix again; it continues from the audit trail. Raises NotFoundError, ConflictError."""
         order = self.queue.resume(fix_id, caller.name)
         self.wake()
         return whole(order)
 
     def patch(self, fix_id: str) -> str:
-        """The proved patch. Raises NotFoundError: there is none, or not yet."""
+        """Return the proved patch. Raises NotFoundError if there is none, or not yet."""
         order = self.queue.get(fix_id)
         application = (order.ended or {}).get("application")
         if not isinstance(application, dict):
@@ -147,27 +150,30 @@ class Fixes:
         return str(application["diff"])
 
     def evidence_of(self, fix_id: str) -> tuple[EvidenceItem, ...]:
-        """Evidence that its record obliges to be kept, once each; a fix from a terminal has it too. Raises
-        NotFoundError."""
+        """Return the evidence that a fix's audit trail obliges the store to keep, each once. Fixes from
+        a terminal have it, too. Raises NotFoundError.
+        """
         events = self.record.events(fix_id)
         if not events:
-            self.queue.get(
-                fix_id
-            )  # submitted, and nothing is recorded yet; else there is no such fix
+            # Submitted, and nothing is recorded yet; otherwise there is no such fix.
+            self.queue.get(fix_id)
         private = {digest for stored in events for digest in private_digests(stored.payload)}
-        found: dict[Digest, EvidenceItem] = {}
+        item_by_digest: dict[Digest, EvidenceItem] = {}
         for stored in events:
             for digest in kept_digests(stored.payload):
                 item = EvidenceItem(
                     sha256=digest, seq=stored.seq, kind=stored.kind, private=digest in private
                 )
-                found.setdefault(digest, item)
-        return tuple(found.values())
+                item_by_digest.setdefault(digest, item)
+        return tuple(item_by_digest.values())
 
     def evidence(self, caller: Caller, fix_id: str, digest: Digest) -> bytes:
-        """One piece, which this fix's record must name. Raises NotFoundError; NotAllowedError: it is
-        private, and the caller no admin; EvidenceError: it is gone."""
-        item = next((one for one in self.evidence_of(fix_id) if one.sha256 == digest), None)
+        """Return one piece of evidence, which the fix's audit trail must name.
+
+        Raises NotFoundError; NotAllowedError if it is private and the caller is not an admin; EvidenceError
+        if it was deleted.
+        """
+        item = next((entry for entry in self.evidence_of(fix_id) if entry.sha256 == digest), None)
         if item is None:
             raise NotFoundError(
                 f"The record of fix {fix_id} names no evidence {digest[:12]}….",
@@ -183,14 +189,14 @@ class Fixes:
 
 
 def whole(order: Order, *, cached: bool = False) -> Fix:
-    """For an answer: without the advisory, which the caller has."""
-    line = {name: getattr(order, name) for name in OrderLine.model_fields}
-    given = order.submission
+    """Return a fix for a response: without the advisory, which the caller has."""
+    facts = {name: getattr(order, name) for name in OrderLine.model_fields}
+    submission = order.submission
     return Fix(
-        **line,
-        ref=given.ref,
-        whose_code=given.whose_code,
-        offline=given.offline,
+        **facts,
+        ref=submission.ref,
+        whose_code=submission.whose_code,
+        offline=submission.offline,
         cached=cached,
         ended=order.ended,
     )

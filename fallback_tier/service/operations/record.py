@@ -1,4 +1,4 @@
-"""The record, read through the service: one shared reader, pages of events, exports, verifications."""
+"""The audit trail, read through the service: one shared reader, pages of events, exports, verifications."""
 
 import tempfile
 import threading
@@ -31,7 +31,7 @@ from fallback_tier.wiring.trail import (
 
 
 class TrailAndEvidence:
-    """Trail and evidence of one state folder."""
+    """The audit trail and the evidence of one state folder."""
 
     def __init__(self, state_dir: Path, settings: RecordSettings) -> None:
         self.state_dir = state_dir
@@ -39,27 +39,28 @@ class TrailAndEvidence:
         self._lock = threading.Lock()
         self._reader: ReadOnlyTrail | None = None
 
-    def command(self, words: str) -> str:
-        """Return a suggested command with the locations of this record, for a shell of this machine."""
-        return command(words, locations(self.state_dir, self.settings))
+    def command(self, text: str) -> str:
+        """Return a suggested command with this audit trail's locations, for a shell of this machine."""
+        return command(text, locations(self.state_dir, self.settings))
 
     def completed(self, text: str) -> str:
         """Return a text in which each command between backticks has these locations."""
         return completed(text, locations(self.state_dir, self.settings))
 
     def make(self) -> None:
-        """So that it is there before the first fix. Raises AuditStoreError, KeyringError."""
+        """Create the audit trail before the first fix. Raises AuditStoreError, KeyringError."""
         open_trail(self.state_dir, self.settings).close()
 
     @property
     def evidence(self) -> FileEvidenceStore:
-        """The evidence store."""
+        """Return the evidence store."""
         return open_evidence(self.state_dir)
 
     @contextmanager
     def reading(self) -> Iterator[ReadOnlyTrail]:
-        """The one reader, alone with it: read what is asked to its end. A store that failed (a database
-        that was started again) is opened anew the next time. Raises AuditStoreError."""
+        """Yield the shared reader, locked: read to the end inside the block. After a failure (a
+        database that was restarted) the next call reopens it. Raises AuditStoreError.
+        """
         with self._lock:
             if self._reader is None:
                 self._reader = read_trail(self.state_dir, self.settings)
@@ -71,17 +72,17 @@ class TrailAndEvidence:
 
     @contextmanager
     def reading_long(self) -> Iterator[ReadOnlyTrail]:
-        """A reader of one's own, for what takes its time."""
+        """Yield a separate reader, for long reads."""
         with closing(read_trail(self.state_dir, self.settings)) as reader:
             yield reader
 
     def events(self, fix_id: str, *, after: int = 0) -> list[StoredEvent]:
-        """All events of a fix behind this number."""
+        """Return all events of a fix after this number."""
         with self.reading() as reader:
             return list(reader.events(fix_id, after=after))
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the shared reader. Idempotent."""
         with self._lock:
             self._close()
 
@@ -91,13 +92,15 @@ class TrailAndEvidence:
             reader.close()
 
 
-#: Events in one page.
+#: Maximum number of events on one page.
 MAX_EVENTS = 500
 
 
 @dataclass(frozen=True)
 class Audits:
-    """Of one record. Exports and verifications read all of it, so there is one of them at a time."""
+    """Pages, exports and verifications of one audit trail. Exports and verifications read all of it, so
+    only one of them runs at a time.
+    """
 
     record: TrailAndEvidence
     _one: threading.Lock = field(default_factory=threading.Lock)
@@ -111,19 +114,23 @@ class Audits:
         kinds: Collection[str] = (),
         since: str | None = None,
     ) -> list[StoredEvent]:
-        """In chain order, behind number ``after``. Raises AuditStoreError, AuditIntegrityError."""
-        wanted = frozenset(kinds) or None
-        found: list[StoredEvent] = []
+        """Return events in chain order, after number ``after``. Raises AuditStoreError,
+        AuditIntegrityError.
+        """
+        wanted_kinds = frozenset(kinds) or None
+        events: list[StoredEvent] = []
         with self.record.reading() as reader:
-            for stored in reader.events(fix_id, kinds=wanted, since=since, after=after):
-                found.append(stored)
-                if len(found) >= min(limit, MAX_EVENTS):
+            for stored in reader.events(fix_id, kinds=wanted_kinds, since=since, after=after):
+                events.append(stored)
+                if len(events) >= min(limit, MAX_EVENTS):
                     break
-        return found
+        return events
 
     def export(self, *, fix_id: str | None = None, with_evidence: bool = False) -> BinaryIO:
-        """A file without a name, at its beginning: with its last reader it is gone, whatever becomes of
-        this process. The caller closes it. Raises RequestError: no such fix; BusyError."""
+        """Return an export as an unnamed file, at its start: the system deletes it when it is closed,
+        even if this process dies. The caller closes it. Raises RequestError if there is no such fix;
+        BusyError.
+        """
         record = self.record
         folder = exports_dir(record.state_dir)
         checkpoints = read_checkpoints(record.state_dir, record.settings)
@@ -146,15 +153,15 @@ class Audits:
         return file
 
     def verify(self, *, with_evidence: bool = True) -> VerificationReport:
-        """As ``fallback-tier audit verify``. Raises BusyError."""
+        """Verify as ``fallback-tier audit verify`` does. Raises BusyError."""
         record = self.record
         state, settings = record.state_dir, record.settings
-        asked = with_evidence and evidence_dir(state).is_dir()
+        reads_evidence = with_evidence and evidence_dir(state).is_dir()
         with self._alone(), record.reading_long() as reader:
             return verify(
                 reader,
                 checkpoints=read_checkpoints(state, settings),
-                evidence=record.evidence if asked else None,
+                evidence=record.evidence if reads_evidence else None,
                 sealed=segment_dir(state),
             )
 
@@ -173,5 +180,7 @@ class Audits:
 
 
 def exports_dir(state_dir: Path) -> Path:
-    """Where exports are made: as large as the record, so not where the system keeps small files."""
+    """Return the folder of exports: they are as large as the audit trail, too large for the system's
+    temporary folder.
+    """
     return service_dir(state_dir) / "exports"

@@ -1,6 +1,6 @@
-"""What fixes ask people, and the answers: the same code as ``fallback-tier review``, the same events.
+"""Questions of fixes to people, and the answers: the same code and events as ``fallback-tier review``.
 
-Who answers is whoever is signed in: nobody writes another's name into the record.
+An answer is recorded in the name of the signed-in caller, never in another's.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ from fallback_tier.service.refusals import ConflictError, NotFoundError
 from fallback_tier.service.roles import Caller
 from fallback_tier.wiring.trail import open_trail
 
-#: What a fix on record has at least one of.
+#: A fix on record has at least one of these events.
 _FIRST = frozenset({FixStarted.__name__, AttemptStarted.__name__})
 
 
@@ -48,7 +48,7 @@ class Decision(Frozen):
     ``usd_per_fix``, ``tokens_per_fix``: the new cap, for ``raise_budget`` alone.
     """
 
-    # Built at once: FastAPI hushes what pydantic says of its own fields only while it reads a route.
+    # Built at once: FastAPI silences pydantic's warnings about its fields only while it reads a route.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=False)
 
     verdict: Verdict
@@ -74,28 +74,32 @@ class Decided(Frozen):
 
 @dataclass(frozen=True)
 class Reviews:
-    """The questions of one record."""
+    """The questions of one audit trail."""
 
     record: TrailAndEvidence
     _questions: Questions = field(default_factory=Questions)
 
     def questions(self, *, answered: bool = False) -> list[Question]:
-        """Open ones, the newest first; ``answered``: the others too."""
-        with self.record.reading() as reader:  # alone with it, and with what is kept of it
+        """Return open questions, the newest first; ``answered``: all questions."""
+        with self.record.reading() as reader:  # the lock also protects the cache in ``_questions``
             return self._questions.read(reader, answered=answered)
 
     def show(self, fix_id: str) -> Review:
-        """One question, with what is needed to answer it. Raises NotFoundError; InputError: it asks
-        nothing."""
+        """Return one question, with what is needed to answer it. Raises NotFoundError; InputError if
+        the fix asks nothing.
+        """
         self._check_there(fix_id)
         with self.record.reading() as reader:
-            found = read_review(reader, self.record.evidence, fix_id)
-        steps = tuple(map(self.record.command, found.next_steps))
-        return found.model_copy(update={"next_steps": steps})
+            question = read_review(reader, self.record.evidence, fix_id)
+        steps = tuple(map(self.record.command, question.next_steps))
+        return question.model_copy(update={"next_steps": steps})
 
     def decide(self, caller: Caller, fix_id: str, decision: Decision) -> Decided:
-        """Record an answer. Raises ConflictError: somebody answered before, or decides just now;
-        InputError: nothing is asked, or this can't be the answer; EvidenceError: the patch is gone."""
+        """Record an answer.
+
+        Raises ConflictError if another answer is on record or being recorded; InputError if nothing is
+        asked, or this can't be the answer; EvidenceError if the patch was deleted.
+        """
         signature = review.Signature(by=caller.name, because=decision.because)
         self._check_there(fix_id)
         with self._deciding(fix_id) as audit:
@@ -110,8 +114,11 @@ class Reviews:
         )
 
     def abandon(self, caller: Caller, fix_id: str, because: str) -> None:
-        """Record that a person abandons a fix that was interrupted. Raises ConflictError: a process works
-        on it; InputError: it has ended, waits for an answer, or there is no reason; NotFoundError."""
+        """Record that a person abandons an interrupted fix.
+
+        Raises ConflictError if a process works on it; InputError if it has ended, waits for an answer, or
+        there is no reason; NotFoundError.
+        """
         signature = review.Signature(by=caller.name, because=because)
         self._check_there(fix_id)
         with self._deciding(fix_id) as audit:
@@ -123,9 +130,9 @@ class Reviews:
         evidence = self.record.evidence
         match decision.verdict:
             case Verdict.APPROVE:
-                done = review.approve(audit, evidence, fix_id, signature, patch=decision.patch)
-                text = done.patch.decode("utf-8", "replace")
-                return {"patch_sha256": done.decision.patch_sha256, "patch": text}
+                approval = review.approve(audit, evidence, fix_id, signature, patch=decision.patch)
+                text = approval.patch.decode("utf-8", "replace")
+                return {"patch_sha256": approval.decision.patch_sha256, "patch": text}
             case Verdict.REJECT:
                 review.reject(audit, fix_id, signature)
                 return {}
@@ -133,9 +140,9 @@ class Reviews:
                 event = review.reopen(audit, fix_id, signature, opens=new_id("gate"))
                 return {"opens": event.opens, "goes_on": True}
             case Verdict.GATES_AGAIN:
-                opens, named = new_id("gate"), decision.patch
+                opens, patch = new_id("gate"), decision.patch
                 event = review.run_gates_again(
-                    audit, evidence, fix_id, signature, opens=opens, patch=named
+                    audit, evidence, fix_id, signature, opens=opens, patch=patch
                 )
                 return {"opens": opens, "patch_sha256": event.judges_again, "goes_on": True}
             case Verdict.RAISE_BUDGET:
@@ -159,7 +166,7 @@ class Reviews:
         )
 
     def _check_first(self, audit: AuditStore, fix_id: str) -> None:
-        """Raises ConflictError with the answer that is on record already."""
+        """Raise ConflictError if there is an answer on record; its message has that answer."""
         answer = review.answer_to(read_history(audit, fix_id).current)
         if answer is not None:
             raise ConflictError(
@@ -170,7 +177,9 @@ class Reviews:
 
     @contextmanager
     def _deciding(self, fix_id: str) -> Iterator[AuditStore]:
-        """The store, and the fix held as a run holds it: what is decided stands before its next event."""
+        """Yield the store, with the fix locked as a run locks it, so that the decision precedes its
+        next event.
+        """
         state, settings = self.record.state_dir, self.record.settings
         with ExitStack() as stack:
             try:
