@@ -99,8 +99,7 @@ class Checkpointer:
         self._frontier = Frontier()
 
     def check(self) -> int:
-        """Check that the history agrees, and that a key and the folder are usable. Return the covered
-        events.
+        """Check the history, the key and the folder, and return the number of covered events.
 
         Raises HistoryError, CheckpointError, KeyringError, AuditIntegrityError.
         """
