@@ -75,8 +75,7 @@ def make_link(
         ) from error
     digest = payload_digest(payload)
     header_bytes = canonical_header(scope, event.kind, seq, recorded_at, digest, previous_leaf)
-    # Its values are checked, and building the validator of all kinds of events takes 13 ms in a new
-    # process.
+    # Its values are checked, and building the validator of all events takes 13 ms in a new process.
     stored = StoredEvent.model_construct(
         seq=seq,
         scope=scope,

@@ -116,8 +116,7 @@ class AuditIntegrityError(AuditError):
 class NotAnExportError(AuditIntegrityError):
     """A file's first line is not an export's, or is of a newer format: none of its content was judged.
 
-    For a file that is part of the audit trail (a sealed one) that is damage; for one that a person named,
-    bad input.
+    For a part of the audit trail (a sealed file) that is damage; for a file that a person named, bad input.
     """
 
     code = "audit_not_an_export"

@@ -94,8 +94,7 @@ class Event(Frozen):
         kind: str
 
     def in_words(self) -> str:
-        """Return what happened, in one line. Untrusted text is not neutralised (``showing.describe``
-        does)."""
+        """Return what happened, in one line. Text is not neutralised (``showing.describe`` does that)."""
         raise NotImplementedError
 
     def excerpt(self) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final, Literal, NamedTuple
 
-#: Value of a label that has nothing to say: a label can't be empty.
+#: Value of a label if there is nothing to say.
 NONE: Final = "none"
 
 

@@ -34,8 +34,7 @@ def sign_statement(domain: str, content: Mapping[str, Any], signers: Sequence[Si
 
 
 def open_statement(domain: str, data: bytes, verifiers: Collection[Verifier]) -> dict[str, Any]:
-    """Return the content of a statement of this domain. Raises AuditIntegrityError: altered, another
-    kind."""
+    """Return the content of a statement. Raises AuditIntegrityError: altered, or of another domain."""
     text = open_note(data, verifiers).text
     first_line, _, body = text.removesuffix("\n").partition("\n")
     if first_line != domain:

@@ -87,8 +87,7 @@ class ModelFailureKind(StrEnum):
 
     @property
     def may_be_billed(self) -> bool:
-        """Return whether the server may bill it though its usage is unknown: then the pre-charge is
-        booked."""
+        """Return whether it may be billed, with unknown usage: then the pre-charge is booked."""
         kind = ModelFailureKind
         return self in {kind.TIMEOUT, kind.BROKEN_STREAM, kind.NOT_AN_ANSWER}
 

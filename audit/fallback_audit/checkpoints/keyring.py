@@ -16,8 +16,7 @@ Anyone who can change the database and the checkpoints, but not the keys, could 
 rewrite the history, and have it signed by the next honest run. So the signer remembers logs, as SSH
 remembers hosts: ``known/<id>`` names a log's folder, and the size and digest of the last checkpoint signed
 there. A log has up to three ids: its folder as the caller names it, the folder that this resolves to, and
-its history, identified by its first checkpoint. By its history an older copy of a log is recognised at any
-path.
+its history, identified by its first checkpoint. By it an older copy of a log is recognised at any path.
 """
 
 import fcntl
@@ -47,8 +46,7 @@ SIGNING, PREVIOUS, NEXT = "signing.skey", "previous.skey", "next.skey"
 TRUSTED, RETIRED = ".vkey", ".retired.vkey"
 _KEYS = (".skey", TRUSTED)
 
-#: A key's name is the log's origin. If no person chose one, it is random and reveals nothing of the
-#: machine.
+#: A key's name is the log's origin. It is random unless a person chose it: no host name is in it.
 _NAME_PREFIX, _NAME_BYTES = "fallback-tier/", 8
 
 _OTHERS, _OTHERS_WRITE = 0o077, 0o022
@@ -90,8 +88,7 @@ class Keyring:
                 raise _exposed(
                     folder, "others can write to it", "chmod 700", kind="writable_by_others"
                 )
-            # Public keys first: if another process makes the first key now, its private half is there
-            # later.
+            # Public keys first: a first key that another process makes now has its private half by then.
             public = {path: _public(path) for path in sorted(folder.glob("*" + TRUSTED))}
             signing, previous = _private(folder / SIGNING), _private(folder / PREVIOUS)
         retired = [key for path, key in public.items() if path.name.endswith(RETIRED)]
@@ -114,8 +111,7 @@ class Keyring:
         return tuple(dict.fromkeys(signer for signer in current_and_previous if signer is not None))
 
     def verifiers(self) -> tuple[Verifier, ...]:
-        """Return all trusted keys, also retired ones: each may have signed something that is still
-        valid."""
+        """Return all trusted keys, also retired ones: signatures of each may still be valid."""
         return self.trusted + self.retired
 
     def current(self) -> tuple[Verifier, ...]:
@@ -132,8 +128,7 @@ class Keyring:
 
     @property
     def origin(self) -> str:
-        """Return the log's name, which is its key's. Raises KeyringError: no keys, or keys of several
-        names."""
+        """Return the log's name, which is its key's. Raises KeyringError: no key, or several names."""
         if self.signing is not None:
             return self.signing.name
         names = {verifier.name for verifier in self.verifiers()}
@@ -226,8 +221,7 @@ def rotate(folder: Path, announce: Callable[[Rotation], None]) -> Rotation:
 def end_overlap(folder: Path) -> Verifier | None:
     """Delete the previous private key, and return its public half, which stays as retired.
 
-    Return None if no rotation overlaps. Make a checkpoint first: the latest one must have the new key's
-    signature.
+    Return None if no rotation overlaps. Make a checkpoint first: the latest needs the new key's signature.
     """
     with explained(folder), _locked(folder):
         previous = _private(folder / PREVIOUS)

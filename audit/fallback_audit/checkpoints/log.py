@@ -172,8 +172,8 @@ class CheckpointLog:
         """Yield the checkpoints larger than ``after``, ascending, each with what is wrong with it.
 
         If ``after`` (verified earlier) is given, the first one must name the checkpoint of that size. The
-        latest must be signed by a key that is not retired. The last one that the keys' folder knows must
-        be there.
+        latest must be signed by a key that is not retired. The last one known to the keys' folder must
+        exist.
         """
         gone = self.gone(keyring)
         before = self._named(after) if after else None
@@ -203,8 +203,7 @@ class CheckpointLog:
     def _known_to_be_good(
         self, note: bytes, trusted: tuple[Verifier, ...]
     ) -> SignedCheckpoint | None:
-        """Return the checkpoint that was added here last if it has these bytes and its signers are still
-        trusted."""
+        """Return the last added checkpoint if it has these bytes and its signers are still trusted."""
         last_added = self._made
         same = (
             last_added is not None
@@ -350,8 +349,7 @@ def gone_because(last: Previous, folder: Path) -> str:
 
 
 def ahead_because(last: Previous, folder: Path) -> str:
-    """Return why a log whose history continues to ``last`` elsewhere must not be continued in
-    ``folder``."""
+    """Return why a log that continues to ``last`` elsewhere must not be continued in ``folder``."""
     return (
         f"{folder} holds an older copy of it: these keys signed a checkpoint of {last.size} events of the "
         "same audit trail, which is not in this copy"

@@ -105,8 +105,7 @@ def inclusion_ranges(index: int, size: int) -> list[Range]:
 
 
 def consistency_ranges(old: int, size: int) -> list[Range]:
-    """Return the ranges whose roots prove that the tree begins with ``old`` entries (PROOF, RFC 6962
-    §2.1.2)."""
+    """Return the ranges to prove that the tree extends one of ``old`` (PROOF, RFC 6962 §2.1.2)."""
     if not 0 < old <= size:
         raise ValueError(f"a tree of {old} entries can't be the beginning of one of {size}")
     path: list[Range] = []
@@ -127,8 +126,7 @@ def range_roots(
 ) -> list[bytes]:
     """Return the root of each range, in one pass. ``entries`` begin after ``base`` (default: at the first).
 
-    Raises ValueError if there are too few entries, or if a range begins or ends inside a subtree of
-    ``base``.
+    Raises ValueError if ranges overlap, a range cuts through a subtree of ``base``, or entries are missing.
     """
     base_tree = base or Frontier()
     wanted = sorted(set(ranges))

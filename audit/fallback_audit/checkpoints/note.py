@@ -140,8 +140,7 @@ class Opened(NamedTuple):
 
 
 def sign_note(text: str, signers: Sequence[Signer]) -> bytes:
-    """Return ``text`` with a signature of each signer. Raises AuditStoreError if no note can have the
-    text."""
+    """Return ``text`` with each signer's signature. Raises AuditStoreError if no note can have it."""
     if not text.endswith("\n") or _CONTROL.search(text) or not signers:
         raise AuditStoreError(
             "This text can't be signed: it needs a signer, a line feed at its end, and no control "
@@ -195,8 +194,7 @@ def bad_note(reason: str, *, kind: str = "") -> AuditIntegrityError:
 def decode_base64(text: str) -> bytes:
     """Decode standard base64, of which each value has one valid text. Raises ValueError.
 
-    The library's decoder ignores the spare bits at the end, so different texts would decode to one
-    signature.
+    The library's decoder ignores spare bits at the end: two texts would decode to one signature.
     """
     try:
         data = base64.b64decode(text, validate=True)

@@ -124,8 +124,7 @@ def prove_inclusion(
     verifiers: Collection[Verifier],
     base: Frontier | None = None,
 ) -> InclusionProof:
-    """Prove that ``signed`` covers event ``seq``, in one pass over the headers after ``base`` (the sealed
-    tree).
+    """Prove that ``signed`` covers event ``seq``, in one pass over the headers after the sealed ``base``.
 
     Raises RequestError if the event is not covered or is sealed, AuditIntegrityError if the store's events
     are not those that were signed.

@@ -1,8 +1,7 @@
 """Making checkpoints, from the last signed one to the end of the chain, and when to make them.
 
 Before anything is signed, the store's history must agree with the last checkpoint: not fewer events, at the
-checkpoint's size the leaf that it names (a leaf depends on all before it), and from there an unbroken
-chain.
+its size the leaf that it names (a leaf depends on all before it), and from there an unbroken chain.
 
 ``CheckpointedStore`` makes a checkpoint once N events are uncovered, at most T seconds after the first
 uncovered one, at the end of each attempt and of each fix, and at close. Events that another process wrote
@@ -113,8 +112,7 @@ class Checkpointer:
         return latest.checkpoint.size
 
     def checkpoint(self, wrote: Sequence[Span] = ()) -> SignedCheckpoint | None:
-        """Return the checkpoint that covers all events: the latest, or a new one. None if there is no
-        event.
+        """Return a checkpoint that covers all events: the latest, or a new one. None without events.
 
         ``wrote``: the events that the caller wrote itself, ascending; other new events are signed as found.
         Raises HistoryError, CheckpointError, KeyringError, AuditIntegrityError; then nothing is signed.
@@ -247,8 +245,7 @@ class Checkpointer:
     def _extended(
         self, latest: SignedCheckpoint | None, keyring: Keyring, size: int, tip: str
     ) -> Frontier:
-        """Return the tree of ``size`` entries, extended from the last signed one or, if unknown, from the
-        start."""
+        """Return the tree of ``size`` entries, extended from the last signed one if it is known."""
         frontier, leaf = self._signed(latest), (latest.checkpoint.tip or "") if latest else GENESIS
         if frontier is None:
             frontier, leaf = Start.of(self._segments(), keyring.verifiers())

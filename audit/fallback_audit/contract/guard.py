@@ -195,8 +195,7 @@ class JudgedFix:
 
 
 def _broken_by(trail: Trail, kind: Kind) -> Iterator[Violation]:
-    """Yield at least the violations that the last event, which is of this kind, caused; earlier ones may be
-    among them."""
+    """Yield the violations that the last event, of this kind, caused; maybe earlier ones too."""
     local, whole = _RULES_FOR[kind]
     # FixStarted makes it a gate runner's trail: then more rules apply to all attempts.
     yield from violations(trail if kind is FixStarted else trail.latest(), local)
@@ -211,8 +210,7 @@ def _known(violation: Violation) -> tuple[str, int]:
 class _Transaction(NamedTuple):
     """The open transaction. ``recorded`` is a new object for each.
 
-    ``first``: number of its first event; ``judged``: the fixes that it has added events to, all cached
-    here.
+    ``first``: number of its first event; ``judged``: the fixes of its events, which are all cached.
     """
 
     recorded: TrailReader | None

@@ -1,7 +1,7 @@
 """Accounts of retrievals: the evidence named by ``RetrievalQueried`` that explains the memory's answer.
 
-The complete model is in ``fallback_tier.retrieval``; this package reads only the part that it prints and
-compares.
+The complete model is in ``fallback_tier.retrieval``; only the part that is printed or compared is read
+here.
 """
 
 from collections.abc import Mapping

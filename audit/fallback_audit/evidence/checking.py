@@ -199,8 +199,7 @@ def examine(
 
     ``started_on``: the event with which the process began that stored it. ``is_private``: an earlier
     release may have encrypted it (``private_digests``); other evidence that looks encrypted is altered. For
-    the finding ELSEWHERE the text is the machine's name. Raises UnreadEvidenceError if the system failed to
-    read it.
+    ELSEWHERE the text is the machine's name. Raises UnreadEvidenceError if the system failed to read it.
     """
     try:
         evidence.get(digest)

@@ -42,8 +42,7 @@ from fallback_audit.ports import EvidenceStore
 #: Largest piece of evidence. Twice the largest patch we make (8 MiB); logs are cut earlier.
 MAX_EVIDENCE_BYTES = 16 * 1024 * 1024
 
-#: First bytes of a file that an earlier release encrypted. Other evidence may begin so: compare its digest
-#: first.
+#: First bytes of files that an earlier release encrypted. Evidence may begin so: compare its digest first.
 ENCRYPTED = b"fallback-tier/evidence/v1\0"
 
 #: Name of the file with the store's id, and the id's length in bytes.
@@ -223,8 +222,7 @@ class FileEvidenceStore:
         return content
 
     def _is_encrypted(self, digest: Digest) -> bool:
-        """Return whether an earlier release encrypted the file. Raises EvidenceError: altered,
-        unreadable."""
+        """Return whether an earlier release encrypted it. Raises EvidenceError: altered, unreadable."""
         try:
             self.get(digest)
         except EncryptedEvidenceError:
@@ -232,8 +230,7 @@ class FileEvidenceStore:
         return False
 
     def path(self, digest: str) -> Path:
-        """Return the path of this digest's file, which may not exist. Raises EvidenceError: not a
-        digest."""
+        """Return the path of this digest's file, existing or not. Raises EvidenceError: not a digest."""
         if not _DIGEST.fullmatch(digest):
             raise EvidenceError(
                 f"{digest[:80]!r} is not a SHA-256 digest (64 lower-case hex characters).",

@@ -37,8 +37,7 @@ _ONE_FIX = (
 def verify_fix(
     spool: Spool, checkpoints: CheckpointSource, *, with_evidence: bool = True
 ) -> VerificationReport:
-    """Check the export of one fix, with its evidence. Problems with its content are reported, not
-    raised."""
+    """Check the export of one fix, with its evidence. Problems are reported, not raised."""
     integrity, signed_problems = Listed[Problem](), Listed[Problem]()
     for reason in spool.schema_problems():
         integrity.add(Problem.reporting(TrailFault("schema", reason)))

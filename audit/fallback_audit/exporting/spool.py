@@ -64,7 +64,7 @@ _ROWS = "SELECT seq, header, leaf, payload FROM event"
 class Spool:
     """A ``VerifiableStore`` over one export. A context manager, which removes the unpacked files.
 
-    Raises AuditIntegrityError if the file is cut off or not an export; AuditStoreError if it can't be
+    Raises AuditIntegrityError: the file is cut off, or not an export; AuditStoreError: it can't be
     unpacked.
     """
 
@@ -172,8 +172,7 @@ class Spool:
             raise self._failed(error) from error
 
     def _failed(self, error: Exception) -> FallbackError:
-        """Return the error to raise. It names the export and the temporary folder: the disk of either may
-        fail."""
+        """Return the error to raise, naming the export and the folder: the disk of either may fail."""
         what = f"{self.name} can't be unpacked in {self._place.name}"
         unfit = AuditStoreError(
             f"{what}: {error}.", next_step="Free some space there, or set TMPDIR."
@@ -329,8 +328,7 @@ def import_export(
 
 
 def _check_target(spool: Spool, target: Target) -> None:
-    """Raise RequestError if the target has another trail's files. Those of an interrupted import are its
-    own."""
+    """Raise RequestError if the target has other files than those of an interrupted import of this."""
     if spool.head.fix_id is not None:
         raise RequestError(
             f"{spool.name} has the events of one fix only: a store is a whole chain.",

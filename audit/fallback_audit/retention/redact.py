@@ -52,7 +52,7 @@ def with_words(event: AuditEvent) -> tuple[str, ...]:
 def residue(event: AuditEvent, fields: Collection[str]) -> dict[str, Any]:
     """Return the event without the text in ``fields``, as JSON: valid as an event of the same kind.
 
-    Lists keep their lengths, and missing values stay missing: rules may count them. Members of a vocabulary
+    Lists keep their lengths, missing values stay missing (rules may count), and members of vocabularies
     stay.
     """
     content, typed = event.model_dump(mode="json"), event.model_dump()
@@ -253,8 +253,7 @@ def _checked(stored: StoredEvent, fields: Sequence[str]) -> tuple[str, ...]:
 
 
 def _check_over(store: AuditReader, stored: StoredEvent) -> None:
-    """Raise AuditStoreError if a run may still need the event: without its text it would act
-    differently."""
+    """Raise AuditStoreError if a run may still need the event's text to act as it would have."""
     scope = stored.scope
     if scope.fix_id == MAINTENANCE.fix_id or scope.fix_id in ended_fixes(store):
         return

@@ -115,8 +115,7 @@ def _headers(store: HeaderReader, base: int) -> Iterator[tuple[int, str, str]]:
 
 
 class _Content(NamedTuple):
-    """Content of a segment's file: rows up to ``last_seq``, what precedes them, the checkpoint over
-    them."""
+    """A segment's content: rows up to ``last_seq``, what precedes them, the checkpoint over them."""
 
     origin: str
     start: Start
@@ -234,8 +233,7 @@ def _chained(content: _Content, verifiers: Sequence[Verifier]) -> Iterator[Store
 def _check(
     part: Path, content: _Content, written: _WrittenSegment, verifiers: Sequence[Verifier]
 ) -> None:
-    """Check that the file has the same chain up to the same end: the rows in the store are dropped for
-    it."""
+    """Check that the file has the same chain up to the same end: it replaces the rows in the store."""
     read = content._replace(rows=rows_of_file(part, sha256=written.sha256))
     start = content.start
     seq, tip, frontier = start.seq, start.tip, start.frontier.copy()
@@ -288,8 +286,7 @@ class Sealer:
     progress: Progress | None = None
 
     def choose(self, before: datetime) -> Choice:
-        """Return what ``seal`` would do. Raises RequestError if ``before`` is after midnight (UTC) of
-        today."""
+        """Return what ``seal`` would do. Raises RequestError if ``before`` is after 00:00 UTC of today."""
         midnight = self.clock().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         if before > midnight:
             raise RequestError(
@@ -415,8 +412,7 @@ class Sealer:
     def _write(
         self, path: Path, start: Start, last_seq: int, covered: SignedCheckpoint
     ) -> _WrittenSegment:
-        """Write the file. In a separate method, so that no cursor outlives it, which would block
-        ``scrub``."""
+        """Write the file. A separate method, so that no cursor outlives it and blocks ``scrub``."""
         with self.store.snapshot() as snapshot:
             content = _Content(
                 origin=self.keyring.origin,

@@ -161,8 +161,7 @@ def _shown(verdicts: Sequence[_Verdict], level: ProofLevel | None) -> Iterator[s
 
 
 def _passing(tests: _Verdict | None) -> str:
-    """Return the text on passing tests. It always counts those that failed before: they may test the
-    flaw."""
+    """Return the text on passing tests, with those that failed before: they may test the flaw."""
     failing_before = () if tests is None else tests.failing_before
     text = (
         f"tests pass, but for {len(failing_before)} that failed before"

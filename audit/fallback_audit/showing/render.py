@@ -181,8 +181,7 @@ class Renderer:
 
 
 def _uncompared(judged: GateJudged, evidence: EvidenceStore | None) -> list[str]:
-    """Return what a person needs to judge tests that were not compared, but the reason (in the
-    sentence)."""
+    """Return what, but for the reason, a person needs to judge tests that were not compared."""
     lines = [line for tests in judged.tests for line in tests_lines(tests)[1:]]
     if lines and judged.evidence_sha256 and isinstance(evidence, FileEvidenceStore):
         lines.append(visible(f"log: {evidence.path(judged.evidence_sha256)}"))

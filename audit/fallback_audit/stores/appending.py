@@ -2,8 +2,7 @@
 
 An append calls the guard, chains the links, and passes them to the transaction. The chain is in the order
 of recording, its times only nearly so, since clocks may be set back. The first event since a time is found
-by bisection: it reads some thousand headers and no payload, and an index over times would slow down each
-append.
+by bisection, which reads some thousand headers and no payload; an index would slow down each append.
 """
 
 from collections.abc import Callable, Iterator, Sequence

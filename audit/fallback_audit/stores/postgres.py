@@ -134,8 +134,7 @@ class _PostgresSnapshot:
         return frozenset(seq for (seq,) in rows)
 
     def rows(self, after: int = 0) -> Iterator[StoredRow]:
-        """Yield every row after number ``after`` (None for a missing payload), then payloads without a
-        header."""
+        """Yield rows after number ``after`` (None: no payload), then payloads without a header."""
         linked = self._rows(
             "SELECT seq, header, leaf, payload FROM audit_header LEFT JOIN (SELECT seq, payload"
             " FROM audit_payload WHERE seq > %s) AS payloads USING (seq) WHERE seq > %s ORDER BY seq",
@@ -151,8 +150,7 @@ class _PostgresSnapshot:
         return map(StoredRow._make, chain(linked, orphans))
 
     def rows_by_trail(self, fix_ids: frozenset[str] | None = None) -> Iterator[StoredRow]:
-        """Yield complete rows only, grouped by gate transition, each group in chain order; of all fixes,
-        or of these."""
+        """Yield complete rows by gate transition, in chain order; of all fixes, or of these."""
         sql = "SELECT seq, header, leaf, payload FROM audit_header JOIN audit_payload USING (seq)"
         order = "ORDER BY fix_id, gate_transition_id, seq"
         if fix_ids is None:
@@ -354,8 +352,7 @@ class _PostgresTransaction:
         """Find out whether the server committed before the connection was lost.
 
         Raises AuditStoreError if it did not, or if that is not known. The server's end of the lost
-        connection holds the chain's lock until its transaction has ended: the next holder of the lock sees
-        its outcome.
+        connection holds the chain's lock until its transaction has ended: the next holder sees its outcome.
         """
         what = (
             f"Audit store {self._session.location}: the connection was lost while event {last.seq}"
@@ -450,8 +447,7 @@ class PostgresAuditStore(PostgresAuditReader):
         return self._write(records) if records else ()
 
     def replace_payload(self, seq: int, tombstone: bytes, record: Record) -> StoredEvent:
-        """Redact event ``seq``; see ``KeepableStore``. Raises AuditStoreError: no such event, or
-        redacted."""
+        """Redact event ``seq``; see ``KeepableStore``. Raises AuditStoreError: missing, or redacted."""
 
         def replace(connection: Connection) -> None:
             connection.execute("INSERT INTO audit_tombstone VALUES (%s, %s)", (seq, tombstone))
@@ -475,8 +471,7 @@ class PostgresAuditStore(PostgresAuditReader):
         return self._keep(record, f"segment {segment.number} can't be sealed", drop)
 
     def scrub(self) -> None:
-        """Rewrite the tables without what was removed. The server's log and backups keep it until they
-        expire.
+        """Rewrite the tables without removed bytes. The server's log and backups keep them for a while.
 
         Raises AuditStoreError if this user may not: before PostgreSQL 17 only the owner may.
         """

@@ -106,8 +106,7 @@ TCP_TIMEOUT_MS = 20_000
 
 #: TCP keepalive probes of an idle connection: seconds before the first, seconds between them, and their
 #: number. A client that waits for an answer has sent everything, so the limit above does not end its wait;
-#: the system's own keepalive would, after two hours. The server drops clients that are gone in the same
-#: way.
+#: the system's own keepalive would, after two hours. The server drops lost clients likewise.
 KEEPALIVE_S, KEEPALIVE_AGAIN_S, KEEPALIVES = 10, 5, 2
 
 #: The same limits as settings of the server.
@@ -117,8 +116,7 @@ SERVER_KEEPALIVES = {
     "tcp_keepalives_count": str(KEEPALIVES),
 }
 
-#: The schema needs generated columns and ``text`` in UTF-8; 13 is the oldest release that it was written
-#: for.
+#: The schema needs generated columns and ``text`` in UTF-8. It was written for release 13 and later.
 MIN_SERVER_VERSION = 130000
 
 #: From this release on, a user who does not own a table may be allowed to rewrite it (GRANT MAINTAIN).

@@ -141,8 +141,7 @@ FUNCTIONS: Mapping[str, str] = {
 
 
 def lock_key(schema: str) -> int:
-    """Return the key of the chain's advisory lock (64 bits, signed). Its holder is the schema's only
-    writer."""
+    """Return the key (64 bits, signed) of the chain's advisory lock, which its only writer holds."""
     digest = hashlib.sha256(b"fallback-tier/audit/chain-lock/v1\0" + schema.encode()).digest()
     return int.from_bytes(digest[:8], signed=True)
 

@@ -130,8 +130,7 @@ class SqliteSnapshot:
         return frozenset(seq for (seq,) in rows)
 
     def rows(self, after: int = 0) -> Iterator[StoredRow]:
-        """Yield every row after number ``after`` (None for a missing payload), then payloads without a
-        header."""
+        """Yield rows after number ``after`` (None: no payload), then payloads without a header."""
         linked = self._connection.execute(f"{ROWS} WHERE seq > ? ORDER BY seq", (after,))
         return chain(map(_as_row, linked), self._orphans(after))
 
@@ -154,8 +153,7 @@ class SqliteSnapshot:
         yield from map(_as_row, orphans)
 
     def rows_by_trail(self, fix_ids: frozenset[str] | None = None) -> Iterator[StoredRow]:
-        """Yield complete rows only, grouped by gate transition, each group in chain order; of all fixes,
-        or of these."""
+        """Yield complete rows by gate transition, in chain order; of all fixes, or of these."""
         sql = f"SELECT {_LINK} FROM audit_header JOIN audit_payload USING (seq)"  # noqa: S608
         if fix_ids is None:
             rows: Iterator[tuple[object, ...]] = self._connection.execute(
@@ -415,13 +413,11 @@ class SqliteAuditStore(SqliteAuditReader):
         return self.append_all((Record(scope, event),))[0]
 
     def append_all(self, records: Sequence[Record]) -> tuple[StoredEvent, ...]:
-        """Make events durable in one transaction with one sync. Raises AuditStoreError: none was
-        recorded."""
+        """Make events durable in one transaction, one sync. Raises AuditStoreError: none was recorded."""
         return self._write(records) if records else ()
 
     def replace_payload(self, seq: int, tombstone: bytes, record: Record) -> StoredEvent:
-        """Redact event ``seq``; see ``KeepableStore``. Raises AuditStoreError: no such event, or
-        redacted."""
+        """Redact event ``seq``; see ``KeepableStore``. Raises AuditStoreError: missing, or redacted."""
 
         def replace(db: sqlite3.Connection) -> None:
             db.execute("INSERT INTO audit_tombstone VALUES (?, ?)", (seq, tombstone))

@@ -34,8 +34,7 @@ T = TypeVar("T")
 #: an export or a verification.
 RENEWAL_WAIT_S = 2.0
 
-#: Names both risks: a process may be wrong about a file that it has open, and a copy lacks the newest
-#: events.
+#: Two risks: a process may be wrong about a file that it has open, and a copy lacks the newest events.
 LOOK_FROM_OUTSIDE = (
     "Stop what has it open (`fuser` shows it), then run `fallback-tier audit verify`. Only if that finds "
     "it damaged too, keep the file for analysis and restore a copy."
@@ -198,8 +197,7 @@ class _Shared:
 class SqliteConnection:
     """A connection to the file at ``path``. One thread at a time may use it: callers hold a lock.
 
-    ``connect`` opens it, at first and whenever its files were replaced; ``writes``: it may write to the
-    file.
+    ``connect`` opens it, again whenever its files were replaced; ``writes``: it may write to the file.
     """
 
     def __init__(
@@ -237,8 +235,7 @@ class SqliteConnection:
             shared.leave(user)
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of ``work``. Retry once if files were replaced meanwhile. Raises as
-        ``using``."""
+        """Return the result of ``work``, retried once if files were replaced. Raises as ``using``."""
         with suppress(FilesReplacedError), self.using() as db:
             return work(db)
         with self.using() as db:
@@ -327,8 +324,7 @@ class SqliteConnection:
     def _close_without_writing(self, db: sqlite3.Connection) -> None:
         """Close it without copying its log over newer pages, and without deleting another log.
 
-        SQLite does neither while this process has a second connection to the file, nor when it closes a
-        read-only one.
+        SQLite does neither while this process has another connection to the file, nor for a read-only one.
         """
         uri = f"{self.path.absolute().as_uri()}?mode=ro"
         with ExitStack() as stack:

@@ -157,8 +157,7 @@ def table_names(connection: sqlite3.Connection) -> set[str]:
 def applied_migrations(connection: sqlite3.Connection) -> set[str]:
     """Return the names of the applied migrations, as sqlite-utils recorded them.
 
-    Read without sqlite-utils: importing it takes a third of the time of a fix by recipe, and a store is
-    migrated once.
+    Read without sqlite-utils: its import takes a third of a fix by recipe, and a store is migrated once.
     """
     if _RECORD not in table_names(connection):
         return set()
@@ -167,8 +166,7 @@ def applied_migrations(connection: sqlite3.Connection) -> set[str]:
 
 
 def _apply_migrations(connection: sqlite3.Connection) -> None:
-    """Run the pending migrations in order. Never edit a released one: add the next. The caller holds the
-    write lock."""
+    """Run the pending migrations in order, under the caller's write lock. Never edit a released one."""
     from sqlite_utils import Database
     from sqlite_utils.migrations import Migrations
 
@@ -190,8 +188,7 @@ def _apply_migrations(connection: sqlite3.Connection) -> None:
 def schema_problems(connection: sqlite3.Connection) -> list[str]:
     """Return the tables, index and safeguards that are missing or not as the store's migrations made them.
 
-    A store that has not been migrated yet, since it was only read, is checked against the migrations it
-    had.
+    A store that is not migrated yet, since it was only read, is checked against the migrations it had.
     """
     objects = connection.execute(
         "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"

@@ -144,8 +144,7 @@ class GivenCheckpoints:
         return None
 
     def checked(self, *, after: int = 0) -> Iterator[CheckedCheckpoint]:
-        """Yield all checkpoints, by size. One that is not larger than ``after`` is a fault: it can't be
-        checked."""
+        """Yield all checkpoints, by size. One up to ``after`` can't be checked, which is a fault."""
         notes = (*self.notes, *self.extra)
         yield from sorted(
             (self._opened(kept, after) for kept in notes), key=lambda checkpoint: checkpoint.size

@@ -72,8 +72,7 @@ _as_entry: Callable[[tuple[int, AuditEvent]], AnyEntry] = partial(tuple.__new__,
 
 
 class EvidenceCheck:
-    """Check that evidence which events rely on exists unaltered. ``maintenance``: the events of
-    maintenance.
+    """Check of the evidence that events rely on. ``maintenance``: the events of maintenance.
 
     Not ``complete``: an export, which leaves private evidence out; then missing evidence is only counted.
     """
@@ -215,8 +214,7 @@ class Trails:
             self.contract.add(violation)
 
     def _entries(self, rows: Sequence[StoredRow]) -> list[AnyEntry]:
-        """Return the readable events; on an error read them one by one, to report which is wrong and
-        why."""
+        """Return the readable events. On an error read them one by one, to report which is wrong."""
         seqs, headers, _, payloads = zip(*rows, strict=True)
         try:
             events = [parse_event(payload) for payload in payloads]
@@ -285,8 +283,7 @@ class Trails:
         self.open_fixes.append(open_fix)
 
     def _redactions(self, trail: Trail, rows: Sequence[StoredRow]) -> None:
-        """Report each tombstone without an event that names it, and each such event without its
-        tombstone."""
+        """Report tombstones that no event names, and named events that have no tombstone."""
         tombstones_by_seq = {
             event.seq: event.tombstone_sha256
             for _, event in trail.notes

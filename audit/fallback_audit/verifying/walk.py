@@ -104,8 +104,7 @@ class Interruptions:
 
 
 def signed_later(events: str, count: int, interruptions: Interruptions) -> str:
-    """Return a note on ``count`` events that were signed by a run that had not written them, and the known
-    causes."""
+    """Return a note on ``count`` events that another run signed than wrote, with the known causes."""
     causes = [*interruptions.reasons()]
     if (unexplained := count - interruptions.events) > 0:
         rest = f"for {unexplained:,} of them " if causes else ""
@@ -117,8 +116,7 @@ def signed_later(events: str, count: int, interruptions: Interruptions) -> str:
 
 
 class Covering:
-    """Comparison with the checkpoints. Call ``reached`` at each ``next_size``, in order; ``ended`` at
-    last."""
+    """Comparison with the checkpoints: call ``reached`` at each ``next_size``, and ``ended`` at last."""
 
     def __init__(self, source: CheckpointSource, problems: Listed[Problem], *, after: int) -> None:
         self._problems = problems
@@ -246,7 +244,7 @@ class Position:
 class Walk:
     """A walk along the chain from ``at``, which it updates. ``covering`` None: compare no checkpoints.
 
-    ``tombstones``: the events in the store's table of tombstones; None if it has no such table.
+    ``tombstones``: the events in the store's table of tombstones; None: an export, which has none.
     """
 
     at: Position
@@ -272,8 +270,7 @@ class Walk:
                 self.progress(self.at.seq)
 
     def _rows_to_next_checkpoint(self) -> int:
-        """Return the block's size: it ends at the next checkpoint at the latest, where a root is
-        computed."""
+        """Return the block's size. It ends at the next checkpoint, where a root is computed."""
         next_size = self.covering.next_size if self.covering else None
         return (
             _BLOCK_ROWS if next_size is None else min(_BLOCK_ROWS, max(1, next_size - self.at.seq))
@@ -311,8 +308,7 @@ class Walk:
             self._compare()
 
     def _is_lost(self, row: StoredRow) -> bool:
-        """Return whether its payload is a tombstone that is missing from the store's table of
-        tombstones."""
+        """Return whether its payload is a tombstone that the store's table of tombstones lacks."""
         redacted = row.payload is not None and row.payload.startswith(TOMBSTONE_START)
         return redacted and self.tombstones is not None and row.seq not in self.tombstones
 
@@ -446,8 +442,7 @@ class Sealed:
             yield f"{len(self._absent):,} sealed segments are not here: nothing in them was read."
 
     def _excuse(self, events: Sequence[AuditEvent]) -> None:
-        """Accept missing files that were retired. The event of one may be in a later segment that was
-        retired."""
+        """Accept missing files that were retired, by an event here or in a later retired segment."""
         missing, self._absent = self._absent, []
         for segment in reversed(missing):
             if self._retired or _names(events, SegmentRetired, segment):
@@ -493,8 +488,7 @@ class Sealed:
             yield row
 
     def _opened(self, statements: Sequence[bytes]) -> list[SegmentStatement]:
-        """Open the statements, each of which must follow the one before; report those that can't be
-        trusted."""
+        """Open the statements, each of which must follow the last; report those that can't be trusted."""
         opened: list[SegmentStatement] = []
         last_seq, tip = 0, GENESIS
         for number, statement in enumerate(statements, start=1):
