@@ -227,9 +227,7 @@ def end_overlap(folder: Path) -> Verifier | None:
         previous = _private(folder / PREVIOUS)
         if previous is None:
             return None
-        if previous != _private(
-            folder / SIGNING
-        ):  # otherwise a rotation was interrupted before its end
+        if previous != _private(folder / SIGNING):  # otherwise a rotation was interrupted
             stem = folder / previous.verifier.id.hex()
             _write(Path(f"{stem}{RETIRED}"), previous.verifier.vkey)
             Path(f"{stem}{TRUSTED}").unlink(missing_ok=True)
@@ -374,9 +372,7 @@ def _read(path: Path) -> Previous | None:
         except FileNotFoundError:
             return None
     match = _KNOWN.fullmatch(content)
-    if not content.strip(
-        "\0"
-    ):  # after a power cut, an unsynced file may have its name but no content
+    if not content.strip("\0"):  # after a power cut an unsynced file may be empty
         return None
     if match is None:
         raise KeyringError(

@@ -133,8 +133,7 @@ class CheckpointLog:
             return _largest_in(self.folder)
 
     def latest(self, keyring: Keyring) -> SignedCheckpoint | None:
-        """Return the largest, which a key that is not retired must have signed. Raises
-        AuditIntegrityError."""
+        """Return the largest. Raises AuditIntegrityError if only retired keys, or none, signed it."""
         size = self.latest_size()
         return self._open_current(size, keyring) if size else None
 
@@ -150,7 +149,7 @@ class CheckpointLog:
         return signed
 
     def open(self, size: int, keyring: Keyring) -> SignedCheckpoint:
-        """Return this size's checkpoint, signed by any trusted key. Raises AuditIntegrityError,
+        """Open the checkpoint of this size. Raises AuditIntegrityError (no trusted key),
         CheckpointError."""
         path = self.path(size)
         note, trusted = self._read(path), keyring.verifiers()
@@ -172,8 +171,7 @@ class CheckpointLog:
         """Yield the checkpoints larger than ``after``, ascending, each with what is wrong with it.
 
         If ``after`` (verified earlier) is given, the first one must name the checkpoint of that size. The
-        latest must be signed by a key that is not retired. The last one known to the keys' folder must
-        exist.
+        latest must be signed by a key that is not retired. The last known to the keys' folder must exist.
         """
         gone = self.gone(keyring)
         before = self._named(after) if after else None
@@ -194,9 +192,7 @@ class CheckpointLog:
                     size, path, signed, _gap(before, signed.checkpoint.previous)
                 )
             before = signed.named if signed else self._named(size)
-        if (
-            gone is not None
-        ):  # at the last size: a larger one would count as signed after the reader began
+        if gone is not None:  # at the last size: a larger one would count as signed later
             fault = TrailFault("known_checkpoint_missing", gone_because(gone, self.folder))
             yield CheckedCheckpoint(last, self.path(gone.size), None, fault)
 
@@ -259,8 +255,7 @@ class CheckpointLog:
             return bool(size) and self._named(size) in recall_all(keyring.folder)
 
     def add(self, signed: SignedCheckpoint) -> None:
-        """Store a checkpoint durably, whole or not at all. The caller holds ``locked``. Raises
-        CheckpointError.
+        """Store it durably, whole or not at all, under the caller's ``locked``. Raises CheckpointError.
 
         A checkpoint of the same size is replaced only by the same text with other signatures.
         """

@@ -102,9 +102,7 @@ class Checkpointer:
 
         Raises HistoryError, CheckpointError, KeyringError, AuditIntegrityError.
         """
-        with (
-            self._log.locked()
-        ):  # a folder that can't be locked can't be written either: fail early
+        with self._log.locked():  # fail early: without the lock no checkpoint can be written
             latest = self._latest(self._keyring())
         if latest is None:
             return 0

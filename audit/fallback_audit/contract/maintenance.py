@@ -154,9 +154,8 @@ def retired_were_sealed(trail: Trail) -> Iterator[Finding]:
         if isinstance(event, SegmentSealed):
             sealed.add(segment)
             continue
-        is_earlier = (
-            first_sealed is not None and segment[1] < first_sealed
-        )  # its SegmentSealed was sealed with a later segment
+        # The SegmentSealed of an earlier one was itself sealed, in a later segment.
+        is_earlier = first_sealed is not None and segment[1] < first_sealed
         if segment not in sealed and not (is_earlier and cut):
             yield seq, f"events {segment[0]} to {segment[1]} are retired, and were not sealed"
         if segment[0] in retired:

@@ -94,7 +94,7 @@ class Redaction(Frozen):
 
 @dataclass(frozen=True)
 class Redactor:
-    """Redacts events of one store. ``signers`` sign the tombstones."""
+    """Redaction of one store's events. ``signers`` sign the tombstones."""
 
     store: KeepableStore
     evidence: FileEvidenceStore

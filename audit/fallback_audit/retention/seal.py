@@ -276,7 +276,7 @@ class Retired(Frozen):
 
 @dataclass(frozen=True)
 class Sealer:
-    """Seals and retires segments of one store, whose files are in ``folder``."""
+    """Sealing and retiring of one store's segments, whose files are in ``folder``."""
 
     store: SealableStore
     folder: Path

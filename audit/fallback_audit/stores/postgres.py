@@ -522,9 +522,7 @@ class PostgresAuditStore(PostgresAuditReader):
                     transaction.roll_back()
                     raise
                 transaction.commit(appended[-1])
-            if (
-                self._guard is not None
-            ):  # still under the lock, so that the guard sees events in their order
+            if self._guard is not None:  # under the lock, so that it sees events in order
                 for event in appended:
                     self._guard.appended(event)
         return recorded

@@ -169,9 +169,7 @@ class SqliteSnapshot:
 
 def segments(connection: sqlite3.Connection) -> list[bytes]:
     """Return the statements of all segments, in order."""
-    if "audit_segment" not in table_names(
-        connection
-    ):  # not opened for writing since migration 2 was released
+    if "audit_segment" not in table_names(connection):  # migration 2 was not applied yet
         return []
     rows = connection.execute("SELECT statement FROM audit_segment ORDER BY number")
     # A damaged page may hold anything: opening what is not a statement raises an error.
@@ -479,9 +477,7 @@ class SqliteAuditStore(SqliteAuditReader):
                 if step is not None:
                     step(db)
             self._last = appended[-1]
-            if (
-                self._guard is not None
-            ):  # still under the lock, so that the guard sees events in their order
+            if self._guard is not None:  # under the lock, so that it sees events in order
                 for event in appended:
                     self._guard.appended(event)
         return recorded

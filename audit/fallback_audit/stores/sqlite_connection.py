@@ -381,9 +381,7 @@ def store_error(path: Path, error: Exception) -> AuditError:
     if primary in _DAMAGE and not _is_damaged(path):
         primary = sqlite3.SQLITE_IOERR
     if primary < 0 and isinstance(error, sqlite3.OperationalError):
-        primary = (
-            sqlite3.SQLITE_CORRUPT
-        )  # text that is not valid UTF-8, found by the sqlite3 module itself
+        primary = sqlite3.SQLITE_CORRUPT  # the sqlite3 module found text that is not UTF-8
     kind, reason, next_step = _REASONS.get(
         primary,
         (

@@ -310,7 +310,7 @@ class Trails:
 
 
 def rules_for(trail: Trail) -> tuple[Rule, ...]:
-    """Return the rules that events of these kinds can break: e.g. without a judge's for a fix by recipe."""
+    """Return the rules that events of these kinds can break: e.g. none on judges for a fix by recipe."""
     return _rules_that_see(frozenset([type(entry.event) for entry in trail.everything]))
 
 

@@ -55,7 +55,7 @@ _OF_MAINTENANCE = f'{{"fix_id":"{MAINTENANCE.fix_id}","gate_transition_id"'.enco
 
 
 class Interruptions:
-    """Runs that, by the audit trail, were interrupted before their events were signed.
+    """Runs that the audit trail shows were interrupted before their events were signed.
 
     ``found``: the events that a signer found and had not written itself.
     """
