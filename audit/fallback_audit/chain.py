@@ -33,7 +33,7 @@ TOMBSTONE_START = b"fallback-tier/audit/tombstone/v1\n"
 
 
 class Header(Frozen):
-    """What a leaf is the digest of. Field order does not matter: RFC 8785 sorts keys."""
+    """An event's header, whose digest is the leaf. Field order does not matter: RFC 8785 sorts keys."""
 
     seq: int
     fix_id: str

@@ -1,6 +1,6 @@
 """Tell failures of the system, e.g. of a full disk, from bad input and from damage.
 
-Code that reads or writes files translates the system's errors into errors of ours, and mostly blames the
+Code that reads or writes files translates the system's errors into ours, and mostly blames the
 path or its permissions. It calls ``blamed`` first, which recognises failures of the system itself.
 """
 

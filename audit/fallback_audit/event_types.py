@@ -76,14 +76,14 @@ class Badge(NamedTuple):
 
 
 class Event(Frozen):
-    """One kind of evidence, declared once: its fields, its words, its badge and the metrics it moves.
+    """The base of all events. A subclass declares one kind of evidence: fields, texts, badge and metrics.
 
-    A subclass with a ``kind`` of its own is an event; one without is what events share. The chapters of
-    ``fallback_audit.events`` hold them all, and every list of kinds is made from those. The rules that an
-    event is held to stand in the chapter of the same name of ``fallback_audit.contract``.
+    A subclass with its own ``kind`` is an event; one without is what events share. The chapters of
+    ``fallback_audit.events`` have them all, and every list of kinds is derived from those. The rules on an
+    event are in the chapter of the same name of ``fallback_audit.contract``.
 
-    ``since``: the schema version that brought it; one behind the current makes it the current one. Kinds
-    of versions 2 to 9 have 1, too.
+    ``since``: the schema version that introduced it; a larger one than the current becomes the current one.
+    Kinds of versions 2 to 9 also have 1.
     """
 
     role: ClassVar[Role] = Role.STEP

@@ -213,9 +213,11 @@ class CheckpointLog:
 
         ``latest``: the checkpoint that was just read, which need not be read again.
         """
-        read = None if latest is None else latest.named
-        known = recall(keyring.folder, self.folder)
-        return next((last for last in known if last != read and not self._has(last)), None)
+        latest_named = None if latest is None else latest.named
+        last_signed = recall(keyring.folder, self.folder)
+        return next(
+            (last for last in last_signed if last != latest_named and not self._has(last)), None
+        )
 
     def ahead(self, keyring: Keyring, latest: SignedCheckpoint | None = None) -> Previous | None:
         """Return the last checkpoint of this log, signed for any folder, if this copy does not have it.

@@ -153,12 +153,12 @@ def in_part_is_said_of_a_batch(trail: Trail) -> Iterator[Finding]:
     for seq, start in trail.of(FixStarted):
         if start.in_part and start.batch_sha256 is None:
             yield seq, "an advisory is fixed in part, and this is no part of a batch"
-        if others := set(start.in_part) - set(start.advisory_ids):
-            yield seq, f"fixed in part, and not among its advisories: {min(others)}"
+        if foreign := set(start.in_part) - set(start.advisory_ids):
+            yield seq, f"fixed in part, and not among its advisories: {min(foreign)}"
     of_batches = [
         entry.event for entry in trail.of(FixStarted) if entry.event.batch_sha256 is not None
     ]
     advisory_ids = {name for start in of_batches for name in start.advisory_ids}
     for seq, delivered in trail.of(PatchDelivered):
-        if others := set(delivered.in_part) - advisory_ids:
-            yield seq, f"delivered as fixed in part, and of no batch's advisories: {min(others)}"
+        if foreign := set(delivered.in_part) - advisory_ids:
+            yield seq, f"delivered as fixed in part, and of no batch's advisories: {min(foreign)}"

@@ -186,9 +186,9 @@ class PatchProposed(Event):
     taken_from: Structural | None = None
 
     def in_words(self) -> str:
-        made = f", made in {self.taken_from}" if self.taken_from else ""
+        origin = f", made in {self.taken_from}" if self.taken_from else ""
         return (
-            f"patch {self.patch_sha256[:12]} by {self.tier}{made}: {', '.join(self.files)}"
+            f"patch {self.patch_sha256[:12]} by {self.tier}{origin}: {', '.join(self.files)}"
             f"{self._confidence()}"
         )
 

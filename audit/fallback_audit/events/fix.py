@@ -320,7 +320,7 @@ class AttemptFailed(Event):
 
 
 class _PatchAccepted(Event):
-    """What both ends with a patch tell of it."""
+    """The fields that both ends with a patch share."""
 
     role = Role.END
     attempt: Attempt

@@ -110,7 +110,7 @@ class Candidate(Frozen):
 
     @property
     def name(self) -> str:
-        """It in words."""
+        """Return how the candidate is called in texts."""
         return f"step {self.step}, path {self.path}, candidate {self.number}"
 
 

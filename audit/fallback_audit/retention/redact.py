@@ -173,13 +173,13 @@ class Redactor:
 
     def _evidence_of(self, stored: StoredEvent) -> tuple[StoredFile, ...]:
         """Return its evidence files that exist. Raises AuditStoreError if an open fix needs one."""
-        named = {digest.hex() for digest in named_digests(stored.payload)}
-        files = tuple(file for name in sorted(named) if (file := self.evidence.find(name)))
+        digests = {digest.hex() for digest in named_digests(stored.payload)}
+        files = tuple(file for digest in sorted(digests) if (file := self.evidence.find(digest)))
         ended = ended_fixes(self.store)
-        digests = {file.digest for file in files}
+        stored_digests = {file.digest for file in files}
         for other in self.store.events() if files else ():
             fix_id = other.scope.fix_id
-            needed = digests & {digest.hex() for digest in named_digests(other.payload)}
+            needed = stored_digests & {digest.hex() for digest in named_digests(other.payload)}
             if needed and fix_id not in ended:
                 raise AuditStoreError(
                     f"Evidence {min(map(str, needed))} is needed by {fix_id}, which has not ended.",

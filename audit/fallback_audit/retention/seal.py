@@ -92,12 +92,12 @@ def choose(store: HeaderReader, ended: Mapping[str, str], *, base: int, before: 
         reached = max(reached, ends[fix_id])
     if reached <= old:
         best = old
-    held = [
+    holding = [
         Held(fix_id=fix_id, first_seq=first, over=fix_id in ended)
         for fix_id, first in firsts.items()
         if ends[fix_id] > old
     ]
-    return Choice(base=base, last_seq=best, old=old, held_by=tuple(held[:_MAX_NAMED]))
+    return Choice(base=base, last_seq=best, old=old, held_by=tuple(holding[:_MAX_NAMED]))
 
 
 def _headers(store: HeaderReader, base: int) -> Iterator[tuple[int, str, str]]:

@@ -52,7 +52,7 @@ CREATE TABLE audit_migration (
 CREATE INDEX audit_trail ON audit_header (fix_id, gate_transition_id, seq)
 """
 
-# 23001 is restrict_violation: no other statement of ours can raise it.
+# 23001 is restrict_violation: none of our other statements can raise it.
 _REFUSE = "RAISE EXCEPTION 'the audit trail is append-only' USING ERRCODE = '23001'"
 
 #: The number of the last sealed event: the stored events start after it.

@@ -147,29 +147,29 @@ class GivenCheckpoints:
         """Yield all checkpoints, by size. One up to ``after`` can't be checked, which is a fault."""
         notes = (*self.notes, *self.extra)
         yield from sorted(
-            (self._opened(kept, after) for kept in notes), key=lambda checkpoint: checkpoint.size
+            (self._opened(note, after) for note in notes), key=lambda checkpoint: checkpoint.size
         )
 
-    def _opened(self, kept: KeptNote, after: int) -> CheckedCheckpoint:
+    def _opened(self, note: KeptNote, after: int) -> CheckedCheckpoint:
         try:
-            signed = open_checkpoint(kept.note, self.keyring.verifiers())
+            signed = open_checkpoint(note.note, self.keyring.verifiers())
         except AuditIntegrityError as error:
-            altered = TrailFault(error.kind, f"{kept.place}: {error.problem}")
-            return CheckedCheckpoint(0, kept.place, None, altered)
+            altered = TrailFault(error.kind, f"{note.place}: {error.problem}")
+            return CheckedCheckpoint(0, note.place, None, altered)
         checkpoint, origin = signed.checkpoint, self.keyring.origin
         fault: TrailFault | None = None
         if checkpoint.origin != origin:
             fault = TrailFault(
                 "another_log",
-                f"{kept.place}: it is a checkpoint of the log {checkpoint.origin}, not of {origin}",
+                f"{note.place}: it is a checkpoint of the log {checkpoint.origin}, not of {origin}",
             )
         elif checkpoint.size <= after:
             fault = TrailFault(
                 "not_newer",
-                f"{kept.place}: it covers {checkpoint.size} events, but an incremental run begins after "
+                f"{note.place}: it covers {checkpoint.size} events, but an incremental run begins after "
                 f"event {after}: verify everything",
             )
-        return CheckedCheckpoint(checkpoint.size, kept.place, None if fault else signed, fault)
+        return CheckedCheckpoint(checkpoint.size, note.place, None if fault else signed, fault)
 
 
 #: Checkpoints, and the keys that may have signed them.

@@ -368,7 +368,7 @@ def _extend(frontier: Frontier, entries: Sequence[bytes]) -> None:
 
 
 def fix_id_of(row: StoredRow) -> str | None:
-    """Return the id of the event's fix, or None if an altered header does not tell."""
+    """Return the id of the event's fix, or None if an altered header lacks it."""
     try:
         fix_id = json.loads(row.header or b"")["fix_id"]
     except (ValueError, KeyError, TypeError, RecursionError):
