@@ -1,4 +1,4 @@
 """The audit trail of fallback-tier: event vocabulary, hash chain, evidence, verification.
 
-This package is the floor: it imports nothing else of ours, so it owns the words that events use.
+This is the lowest layer: it imports no other package of the project, so it owns the events' vocabularies.
 """

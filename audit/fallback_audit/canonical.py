@@ -1,4 +1,4 @@
-"""One byte form for every record (RFC 8785), and the domain-separated hashes over it."""
+"""The canonical bytes of a record (RFC 8785), and the domain-separated hashes over them."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ import rfc8785
 from fallback_audit.errors import AuditStoreError
 
 # A hash of one kind of record must never be valid for another (RFC 6962 §2.1 does the same with
-# 0x00/0x01), so each kind has a prefix of its own. The NUL ends it: no canonical JSON has one.
+# 0x00/0x01), so each kind has its own prefix. It ends with NUL, which canonical JSON never has.
 HEADER_DOMAIN = b"fallback-tier/audit/header/v1\0"
 PAYLOAD_DOMAIN = b"fallback-tier/audit/payload/v1\0"
 GENESIS_DOMAIN = b"fallback-tier/audit/genesis/v1\0"
@@ -22,8 +22,8 @@ GENESIS = hashlib.sha256(GENESIS_DOMAIN).hexdigest()
 #: The first integer that a JSON reader with IEEE 754 numbers may round (RFC 8785 §3.2.2.3).
 UNSAFE_INTEGER = 2**53
 
-# Keys in code point order, no spaces, UTF-8, and only the escapes that RFC 8785 asks for.
-# A record is a tree: it has passed ``_is_plain``, which would not end in a circle.
+# Keys in code point order, no spaces, UTF-8, and only the escapes that RFC 8785 requires.
+# A record has no cycles: ``_is_plain``, which it has passed, would not have returned.
 _encode = json.JSONEncoder(
     sort_keys=True,
     separators=(",", ":"),
@@ -34,13 +34,13 @@ _encode = json.JSONEncoder(
 
 
 def canonical_bytes(record: Mapping[str, Any]) -> bytes:
-    """The RFC 8785 form of a JSON object.
+    """Return the RFC 8785 form of a JSON object.
 
-    Raises AuditStoreError for what has none: integers of 2**53 and more, NaN, lone surrogates.
+    Raises AuditStoreError if it has none: integers of 2**53 and more, NaN, lone surrogates.
     """
     try:
-        # The encoder of the standard library is 20 times as fast, and gives the same bytes where
-        # there are no fractions and no exotic keys (tests compare the two): an append is latency.
+        # The standard library's encoder is 20 times as fast, and gives the same bytes if there are no
+        # fractions and no non-ASCII keys (tests compare the two). An append delays a fix.
         return _encode(record).encode() if _is_plain(record) else rfc8785.dumps(dict(record))
     except (rfc8785.CanonicalizationError, UnicodeEncodeError) as error:
         raise AuditStoreError(
@@ -51,7 +51,7 @@ def canonical_bytes(record: Mapping[str, Any]) -> bytes:
 
 
 def canonical_text(text: str) -> str:
-    """The RFC 8785 form of a JSON string. Raises AuditStoreError: it has a lone surrogate."""
+    """Return the RFC 8785 form of a JSON string. Raises AuditStoreError if it has a lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -64,7 +64,7 @@ def canonical_text(text: str) -> str:
 
 
 def _is_plain(value: object) -> bool:
-    """Text, safe integers, booleans, null, and lists and ASCII-keyed objects of them."""
+    """Return whether it consists of text, safe integers, booleans, null, lists and ASCII-keyed objects."""
     kind = type(value)
     if kind is str or kind is bool or value is None:
         return True
@@ -78,10 +78,10 @@ def _is_plain(value: object) -> bool:
 
 
 def payload_digest(payload: bytes) -> str:
-    """What a header says of its payload."""
+    """Return a payload's digest, which its header stores."""
     return hashlib.sha256(PAYLOAD_DOMAIN + payload).hexdigest()
 
 
 def leaf_digest(header: bytes) -> str:
-    """The leaf: what the next header says of this one."""
+    """Return a header's digest, the leaf, which the next header stores."""
     return hashlib.sha256(HEADER_DOMAIN + header).hexdigest()

@@ -1,9 +1,9 @@
 """The hash chain: how an event becomes a link, and how a stored link is read and checked.
 
 A link is two byte strings. The *header* names the event, its payload's digest and the leaf before
-it; the *leaf* is the header's digest. The *payload* is the event itself, stored apart, so that one
-can be redacted without breaking the chain (ADR-0007). Verification hashes the stored bytes:
-nothing is parsed and written again on the way.
+it; the *leaf* is the header's digest. The *payload* is the event itself, stored separately, so that it
+can be redacted without breaking the chain (ADR-0007). Verification hashes the stored bytes, without
+parsing and serialising them again.
 """
 
 import json
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from fallback_audit.checkpoints.note import Verifier
     from fallback_audit.statements import Tombstone
 
-#: How a signed tombstone begins (its domain, ``checkpoints.statement``); a payload is a JSON object.
+#: How a signed tombstone begins (its domain, ``statements``); a payload is a JSON object.
 TOMBSTONE_START = b"fallback-tier/audit/tombstone/v1\n"
 
 
 class Header(Frozen):
-    """What a leaf is the digest of. Field order does not matter: RFC 8785 sorts keys."""
+    """An event's header, whose digest is the leaf. Field order does not matter: RFC 8785 sorts keys."""
 
     seq: int
     fix_id: str
@@ -46,7 +46,7 @@ class Header(Frozen):
 
 
 class StoredRow(NamedTuple):
-    """One link as bytes, exactly as the store has them; None where a table has no such row."""
+    """The bytes of one link, exactly as stored; None if a table has no such row."""
 
     seq: int
     header: bytes | None
@@ -55,7 +55,7 @@ class StoredRow(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A new link: the bytes to store, and the event as readers will see it."""
+    """A new link: the bytes to store, and the event as it will be read."""
 
     header: bytes
     payload: bytes
@@ -65,7 +65,7 @@ class Link(NamedTuple):
 def make_link(
     scope: Scope, event: AuditEvent, *, seq: int, previous_leaf: str, recorded_at: str
 ) -> Link:
-    """Chain ``event`` behind ``previous_leaf``. Raises AuditStoreError: no canonical form."""
+    """Chain ``event`` to ``previous_leaf``. Raises AuditStoreError if it has no canonical form."""
     try:
         payload = canonical_bytes(event.model_dump(mode="json"))
     except PydanticSerializationError as error:
@@ -75,7 +75,7 @@ def make_link(
         ) from error
     digest = payload_digest(payload)
     header_bytes = canonical_header(scope, event.kind, seq, recorded_at, digest, previous_leaf)
-    # Its values are checked, and a validator would be built of every kind of event: 13 ms in a new process.
+    # Its values are checked, and building the validator of all events takes 13 ms in a new process.
     stored = StoredEvent.model_construct(
         seq=seq,
         scope=scope,
@@ -93,8 +93,11 @@ def make_link(
 def canonical_header(
     scope: Scope, kind: str, seq: int, recorded_at: str, payload_sha256: str, previous_leaf: str
 ) -> bytes:
-    """The RFC 8785 form of a Header. Written out, since an append is latency: only a scope's names may
-    need an escape. Raises AuditStoreError: a lone surrogate in one."""
+    """Return the RFC 8785 form of a Header.
+
+    It is formatted here for speed: appends delay a fix, and only the scope's names may need escapes. Raises
+    AuditStoreError if a name has a lone surrogate.
+    """
     fix_id, transition = canonical_text(scope.fix_id), canonical_text(scope.gate_transition_id)
     return (
         f'{{"fix_id":{fix_id},"gate_transition_id":{transition},"kind":"{kind}",'
@@ -104,10 +107,10 @@ def canonical_header(
 
 
 def read_row(row: StoredRow, verifiers: Sequence["Verifier"] = ()) -> StoredEvent:
-    """The event of one row, its own bytes checked (not its predecessor's: that is ``broken_link``).
+    """Return the event of one row, after checking its own bytes (``broken_link`` checks its predecessor's).
 
-    With ``verifiers`` (trusted keys) a redacted payload is read too: what its tombstone left of it.
-    Raises AuditIntegrityError: a reader never acts on altered bytes.
+    With ``verifiers`` (trusted keys) a redacted payload is read too, as far as its tombstone left it.
+    Raises AuditIntegrityError if the bytes were altered.
     """
     header, payload = row.header, row.payload
     fault = broken_bytes(row, verifiers)
@@ -138,9 +141,9 @@ def read_row(row: StoredRow, verifiers: Sequence["Verifier"] = ()) -> StoredEven
 
 
 def redaction(row: StoredRow, verifiers: Sequence["Verifier"]) -> "Tombstone | None":
-    """The tombstone that stands where the row's payload was; None where the payload itself is there.
+    """Return the tombstone that replaced the row's payload, or None if the payload itself is there.
 
-    Raises AuditIntegrityError for one that no trusted key signed, or that is of another event.
+    Raises AuditIntegrityError if no trusted key signed it, or if it is another event's.
     """
     if row.header is None or row.payload is None or not row.payload.startswith(TOMBSTONE_START):
         return None
@@ -152,16 +155,16 @@ def redaction(row: StoredRow, verifiers: Sequence["Verifier"]) -> "Tombstone | N
 def broken_link(
     row: StoredRow, *, seq: int, previous_leaf: str, verifiers: Sequence["Verifier"] = ()
 ) -> TrailFault | None:
-    """Why this row is not link number ``seq`` behind ``previous_leaf``; None where it is.
+    """Return why this row is not link number ``seq`` after ``previous_leaf``, or None if it is.
 
-    Nothing is parsed. In canonical JSON a quote inside a string is always escaped, so the member text
-    that is looked for can stand only where the members themselves stand.
+    Nothing is parsed. In canonical JSON a quote inside a string is always escaped, so the text searched for
+    can't occur inside another member's value.
     """
     return broken_bytes(row, verifiers) or _broken_place(row, seq, previous_leaf)
 
 
 def broken_bytes(row: StoredRow, verifiers: Sequence["Verifier"] = ()) -> TrailFault | None:
-    """What is wrong with the row taken alone."""
+    """Return what is wrong with the row itself, or None."""
     if row.header is None:
         return TrailFault(
             "no_header", "a payload without a header (extra, or its header was deleted)"
@@ -187,7 +190,7 @@ def broken_bytes(row: StoredRow, verifiers: Sequence["Verifier"] = ()) -> TrailF
 
 
 def _broken_place(row: StoredRow, seq: int, previous_leaf: str) -> TrailFault | None:
-    """What is wrong with an intact row's place in the chain."""
+    """Return what is wrong with an intact row's place in the chain, or None."""
     if (moved := misnumbered(row)) is not None:
         return moved
     if row.seq > seq:
@@ -204,7 +207,7 @@ def _broken_place(row: StoredRow, seq: int, previous_leaf: str) -> TrailFault | 
 
 
 def misnumbered(row: StoredRow) -> TrailFault | None:
-    """Return the fault of a header that says another number than its row, if it does."""
+    """Return the fault if the header has another number than its row, else None."""
     if (row.header or b"").endswith(b',"seq":%d}' % row.seq):
         return None
     return TrailFault(
@@ -213,7 +216,7 @@ def misnumbered(row: StoredRow) -> TrailFault | None:
 
 
 def unreadable(header: bytes) -> TrailFault:
-    """Why intact bytes could not be read as an event."""
+    """Return why intact bytes could not be read as an event."""
     try:
         version = json.loads(header)["schema_version"]
     except (ValueError, KeyError, TypeError, RecursionError):

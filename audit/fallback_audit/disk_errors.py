@@ -1,7 +1,7 @@
-"""A disk that fails, or is full, is neither bad input nor damage: the one place that tells them apart.
+"""Tell failures of the system, e.g. of a full disk, from bad input and from damage.
 
-Whoever reads or writes a file turns the system's errors into errors of ours, and mostly it is the path or
-its rights that are wrong. ``blamed`` is asked before that is said.
+Code that reads or writes files translates the system's errors into ours, and mostly blames the
+path or its permissions. It calls ``blamed`` first, which recognises failures of the system itself.
 """
 
 import errno
@@ -15,7 +15,7 @@ _NO_ROOM = "Free space there, or use a place on another disk, then run it again.
 _NO_MORE = "Raise this system's limits (`ulimit -a`) or end other programs, then run it again."
 _FAILING = "Check the disk and its quota (`dmesg`, `df`), then run it again."
 
-#: What no path, no right and no content is the reason of, as the system says it (errno(3)): the next step.
+#: errno(3) of failures that no path, permission or content causes: the next step.
 _NEXT_STEPS = {
     errno.ENOSPC: _NO_ROOM,
     errno.EDQUOT: _NO_ROOM,
@@ -28,30 +28,30 @@ _NEXT_STEPS = {
     # A file system that is damaged itself (its checksums, its structure).
     errno.EBADMSG: _FAILING,
     errno.EUCLEAN: _FAILING,
-    # One that went away: network, FUSE, a medium.
+    # A file system that is gone: network, FUSE, a removable medium.
     errno.ESTALE: _FAILING,
     errno.EREMOTEIO: _FAILING,
     errno.ENOTCONN: _FAILING,
     errno.ENOMEDIUM: _FAILING,
 }
 
-#: SQLITE_IOERR and SQLITE_FULL (https://sqlite.org/rescode.html): the errno that they stand for. By number:
-#: who never opens a store does not pay for importing sqlite3.
+#: SQLITE_IOERR and SQLITE_FULL (https://sqlite.org/rescode.html) → errno. As numbers, so that a process
+#: which opens no store need not import sqlite3.
 _OF_SQLITE = {10: errno.EIO, 13: errno.ENOSPC}
 
-#: How long a chain of causes is followed; an error raised in an error's handler has a few.
+#: Number of causes that are followed; an error raised while handling another has a few.
 _CAUSES = 10
 
 
 class Failure(NamedTuple):
-    """What failed, in the system's words, and what a person can do."""
+    """The system's description of a failure, and what a person can do."""
 
     meaning: str
     next_step: str
 
 
 def failure_of(error: BaseException) -> Failure | None:
-    """How the system failed; None where it did not: the path, its rights or the content are at fault."""
+    """Return how the system failed, or None if the path, its permissions or the content are at fault."""
     number = _number(error)
     if number not in _NEXT_STEPS:
         return None
@@ -59,10 +59,10 @@ def failure_of(error: BaseException) -> Failure | None:
 
 
 def blamed(error: BaseException, what: str, otherwise: FallbackError) -> FallbackError:
-    """The error to raise for ``error``: DiskError over ``what`` (the option, the file) where the system
-    failed, else ``otherwise``.
+    """Return the error to raise for ``error``: a DiskError about ``what`` (the option, the file) if the
+    system failed, else ``otherwise``.
 
-    Decoders say "damaged" where a read failed (zipfile, tarfile): so what an error came from counts, too.
+    Causes of ``error`` count too: decoders (zipfile, tarfile) report damage if a read failed.
     """
     failure = next(filter(None, map(failure_of, _causes(error))), None)
     if failure is None:
@@ -71,19 +71,19 @@ def blamed(error: BaseException, what: str, otherwise: FallbackError) -> Fallbac
 
 
 def raise_failed(error: BaseException, what: str) -> None:
-    """Raises DiskError where the system failed: asked by who takes an error for "nothing is there"."""
+    """Raise DiskError if the system failed. For callers that take other errors for "nothing is there"."""
     failure = failure_of(error)
     if failure is not None:
         raise DiskError(f"{what}: {failure.meaning}.", next_step=failure.next_step) from error
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    found: BaseException | None = error
+    cause: BaseException | None = error
     for _ in range(_CAUSES):
-        if found is None:
+        if cause is None:
             return
-        yield found
-        found = found.__cause__ or found.__context__
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def _number(error: BaseException) -> int | None:

@@ -1,21 +1,21 @@
-"""The root of the one exception tree, and the audit trail's own branch.
+"""The root of the project's exception tree, and the audit trail's branch.
 
 ::
 
-    FallbackError                  every error of ours: what is wrong, why, and the next step
+    FallbackError                  all our errors: what is wrong, why, and the next step
     ├── DiskError                  the system failed to read or write a file, or has no room for it
     ├── AuditError
     │   ├── AuditStoreError        the store can't be opened, read or written
-    │   │   ├── RequestError       what was asked for is not on record, or can't be had; bad input
+    │   │   ├── RequestError       the request names nothing on record, or can't be done; bad input
     │   │   ├── ContractError      the event would break the trace contract
-    │   │   ├── OvertakenError     another session goes on with the fix
+    │   │   ├── OvertakenError     another session continues the fix
     │   │   └── CheckpointError    a checkpoint can't be made
     │   │       └── HistoryError   the store is not the one that was signed
     │   ├── KeyringError           a signing or trusted key is missing or malformed
     │   ├── AuditIntegrityError    what is stored is not what was written
-    │   │   └── NotAnExportError   a file is no export, or one of a newer format
+    │   │   └── NotAnExportError   a file is not an export, or one of a newer format
     │   └── EvidenceError          an evidence file is missing, altered or too large
-    │       ├── UnreadEvidenceError  it may not be read: nothing is known about it
+    │       ├── UnreadEvidenceError  it may not be read: its state is unknown
     │       └── EncryptedEvidenceError  an earlier release encrypted it
     └── (fallback_tier.errors)     the other branches
 """
@@ -24,11 +24,11 @@ from typing import ClassVar, NamedTuple
 
 
 class FallbackError(Exception):
-    """Base of every error of ours.
+    """Base of all our errors.
 
-    ``problem`` names the input and the reason in one sentence; ``next_step`` says what a person can
-    do about it. The command line only prints them. ``kind`` tells the refusals of one class apart, for
-    programs: the words may change, it does not. ``tests/golden/messages.txt`` lists all of them.
+    ``problem`` names the input and the reason in one sentence; ``next_step`` says what a person can do
+    about it. The command line only prints them. ``kind`` distinguishes the refusals of one class, for
+    programs: the text may change, it does not. ``tests/golden/messages.txt`` lists all of them.
     """
 
     #: Stable machine name, printed by ``--json``.
@@ -42,7 +42,7 @@ class FallbackError(Exception):
 
 
 class TrailFault(NamedTuple):
-    """Why something that was read is not as it should be, if nothing is raised. ``kind``: as an error's."""
+    """Why something that was read is wrong, if nothing is raised. ``kind``: as an error's."""
 
     kind: str
     reason: str
@@ -54,7 +54,7 @@ class TrailFault(NamedTuple):
 
 
 class DiskError(FallbackError):
-    """The system failed to read or write a file, or has no room for it: no bad input, and no damage."""
+    """The system failed to read or write a file, or has no room for it: not bad input, and not damage."""
 
     code = "disk"
 
@@ -72,7 +72,7 @@ class AuditStoreError(AuditError):
 
 
 class RequestError(AuditStoreError):
-    """What was asked for is not on record, or can't be done to it: bad input, and nothing was done."""
+    """What the request names is not on record, or can't be changed so: bad input, and nothing was done."""
 
     code = "audit_request"
 
@@ -84,7 +84,7 @@ class ContractError(AuditStoreError):
 
 
 class OvertakenError(AuditStoreError):
-    """Another session goes on with this fix (ADR-0086); nothing was recorded."""
+    """Another session continues this fix (ADR-0086); nothing was recorded."""
 
     code = "audit_overtaken"
 
@@ -114,10 +114,9 @@ class AuditIntegrityError(AuditError):
 
 
 class NotAnExportError(AuditIntegrityError):
-    """A file is no export from its first line on, or one of a newer format: nothing of it was judged.
+    """A file's first line is not an export's, or is of a newer format: none of its content was judged.
 
-    Where the file should be a part of the record (a sealed one), that is damage; where a person named
-    it, bad input.
+    For a part of the audit trail (a sealed file) that is damage; for a file that a person named, bad input.
     """
 
     code = "audit_not_an_export"
@@ -130,12 +129,12 @@ class EvidenceError(AuditError):
 
 
 class UnreadEvidenceError(EvidenceError):
-    """An evidence file may not be read: whether it is whole, nobody knows."""
+    """An evidence file may not be read, so whether it is intact is unknown."""
 
     code = "evidence_unread"
 
 
 class EncryptedEvidenceError(EvidenceError):
-    """An earlier release encrypted this evidence file, and this one reads none of those (ADR-0126)."""
+    """An earlier release encrypted this evidence file, and this release can't read it (ADR-0126)."""
 
     code = "evidence_encrypted"

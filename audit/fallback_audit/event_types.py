@@ -1,4 +1,4 @@
-"""What every event is, and the field types that events share."""
+"""The base of all events, and the field types that they share."""
 
 from collections.abc import Iterator
 from enum import Enum, auto
@@ -10,16 +10,16 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.metrics import Move
 from fallback_audit.vocabulary import BlockerKind, LadderStep, ProofLevel, TestsLevel
 
-#: Longest excerpt of untrusted text that an event may carry: enough to triage, too short to leak a
-#: file. The whole text is evidence.
+#: Longest excerpt of untrusted text in an event: enough to triage, too short to leak a file. The whole text
+#: is evidence.
 MAX_EXCERPT_CHARS = 600
 
 
 class _FreeText:
-    """A mark on members of an event that hold somebody's words: a person's, a model's, a target's.
+    """A mark on members of an event with text of a person, a model or a target.
 
-    They may name a person or hold a secret, and can be redacted (``retention.redact``). Nothing else
-    can: what has no mark is what the trace contract judges by.
+    They may name a person or contain a secret, and can be redacted (``retention.redact``). Other members
+    can't be redacted: the trace contract depends on them.
     """
 
 
@@ -27,8 +27,10 @@ FREE_TEXT: Final = _FreeText()
 
 
 class _StructuralText:
-    """A mark on text that rules, readers or a resumed run go by, and that a program of ours chose, or a
-    registry. It is never redacted. A text of an event has this mark or the other, or a pattern."""
+    """A mark on text that rules, readers or a resumed run depend on, chosen by our programs or a registry.
+
+    It is never redacted. Each text of an event has this mark or the other, or a pattern.
+    """
 
 
 STRUCTURAL: Final = _StructuralText()
@@ -44,27 +46,27 @@ Dollars = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$")]
 
 
 class Role(Enum):
-    """What an event is to the gate transition that it stands in."""
+    """The role of an event in its gate transition."""
 
-    #: Part of the fix: it happens between its beginning and its end.
+    #: Part of the fix, between its beginning and its end.
     STEP = auto()
-    #: The fix ends here; for a budget until BudgetRaised.
+    #: The end of the fix; for a budget until BudgetRaised.
     END = auto()
-    #: What may stand behind the end: a patch goes out, a person answers.
+    #: May follow the end: a patch is delivered, a person answers.
     AFTER_THE_END = auto()
-    #: What a process says of itself when it resumes a fix: no verdict, and no answer to one.
+    #: Recorded by a process that resumes a fix: neither a verdict nor an answer to one.
     RESUMING = auto()
-    #: A person ends an unfinished fix, wherever it stands: no rule about its steps sees it.
+    #: A person ends an unfinished fix, at any point: no rule about its steps sees it.
     ABANDONING = auto()
-    #: Said of other events of this trail, wherever it stands: no rule about the fix itself sees it.
+    #: About other events of this trail, at any point: no rule about the fix itself sees it.
     NOTE = auto()
 
 
 class Badge(NamedTuple):
-    """How readers mark an event.
+    """How an event is highlighted.
 
-    ``tone``: its class on the portal's pages (good, bad, warn, fresh, person). ``style``: rich's, on a
-    terminal. ``warns``: a log line of level warning. ``routine``: several in a row are folded.
+    ``tone``: its class on the portal's pages (good, bad, warn, fresh, person). ``style``: its rich style on
+    a terminal. ``warns``: its log line has level warning. ``routine``: several in a row are folded.
     """
 
     tone: str = ""
@@ -74,14 +76,14 @@ class Badge(NamedTuple):
 
 
 class Event(Frozen):
-    """One kind of evidence, declared once: its fields, its words, its badge and the metrics it moves.
+    """The base of all events. A subclass declares one kind of evidence: fields, texts, badge and metrics.
 
-    A subclass with a ``kind`` of its own is an event; one without is what events share. The chapters of
-    ``fallback_audit.events`` hold them all, and every list of kinds is made from those. The rules that an
-    event is held to stand in the chapter of the same name of ``fallback_audit.contract``.
+    A subclass with its own ``kind`` is an event; one without is what events share. The chapters of
+    ``fallback_audit.events`` have them all, and every list of kinds is derived from those. The rules on an
+    event are in the chapter of the same name of ``fallback_audit.contract``.
 
-    ``since``: the schema version that brought it; one behind the current makes it the current one. Kinds
-    of versions 2 to 9 have 1, too.
+    ``since``: the schema version that introduced it; a larger one than the current becomes the current one.
+    Kinds of versions 2 to 9 also have 1.
     """
 
     role: ClassVar[Role] = Role.STEP
@@ -92,20 +94,20 @@ class Event(Frozen):
         kind: str
 
     def in_words(self) -> str:
-        """Return what happened, in one line. Untrusted text stands as it is (``showing.describe``)."""
+        """Return what happened, in one line. Text is not neutralised (``showing.describe`` does that)."""
         raise NotImplementedError
 
     def excerpt(self) -> str | None:
-        """Return the lines that stand below it: a summary, a gate's detail, problems. Not neutralised."""
+        """Return the lines to show below it: a summary, a gate's detail, problems. Not neutralised."""
         return None
 
     def moves(self) -> Iterator[Move]:
-        """Yield what this event does to metrics."""
+        """Yield the changes of metrics by this event."""
         yield from ()
 
     @property
     def badge(self) -> Badge:
-        """Return how this very event is marked; as a rule by its kind."""
+        """Return this event's badge, usually its kind's."""
         return self.BADGE
 
 
@@ -117,7 +119,7 @@ class UnreadItem(Frozen):
     next_step: str = ""
 
 
-#: All texts of an item can be redacted: they quote a target's files and clients.
+#: All texts of an item can be redacted: they quote a target's files and its clients' output.
 Unread = Annotated[UnreadItem, FREE_TEXT]
 
 
@@ -128,7 +130,7 @@ class AgeException(Frozen):
     reason: str
 
 
-#: Both texts are a person's.
+#: Both texts are a person's, and can be redacted.
 Excepted = Annotated[AgeException, FREE_TEXT]
 
 
@@ -160,7 +162,7 @@ class StepDeclined(Frozen):
     blockers: tuple[Blocker, ...] = Field(default=(), exclude_if=lambda it: not it)
 
 
-#: Its texts quote a target's files and clients.
+#: Its texts can be redacted: they quote a target's files and its clients' output.
 Declined = Annotated[StepDeclined, FREE_TEXT]
 
 
@@ -198,7 +200,7 @@ class JudgedTests(Frozen):
     output: str = Field(default="", max_length=MAX_EXCERPT_CHARS, exclude_if=lambda it: not it)
 
 
-#: Its texts quote a target's files and output.
+#: Its texts can be redacted: they quote a target's files and output.
 Tested = Annotated[JudgedTests, FREE_TEXT]
 
 

@@ -1,4 +1,4 @@
-"""Private files that survive a crash: the few system calls that both stores share."""
+"""Private files that survive a crash: system calls that the audit and evidence stores share."""
 
 import errno
 import fcntl
@@ -14,15 +14,15 @@ from typing import BinaryIO
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 
-#: Whoever holds one of our locks longer than this hangs, or was stopped: what it does takes milliseconds.
+#: A process that holds one of our locks longer than this hangs or was stopped: its work takes milliseconds.
 LOCK_TIMEOUT_S = 30.0
 
-#: flock(2) itself knows no time limit.
+#: flock(2) itself has no time limit, so it is polled.
 _LOCK_POLL_S = 0.01
 
 
 def make_private_directory(path: Path) -> None:
-    """Create what is missing of ``path``, mode 0700, durably. What exists stays as it is."""
+    """Create ``path`` and its missing parents durably, mode 0700. Existing ones stay as they are."""
     if path.is_dir():
         return
     make_private_directory(path.parent)
@@ -37,8 +37,8 @@ def make_private_directory(path: Path) -> None:
 def create_private(path: Path) -> None:
     """Create an empty file with mode 0600 if there is none, without opening it.
 
-    Closing any descriptor of a database file drops the POSIX locks that SQLite holds on it in this process:
-    also the descriptor that made it, if another thread has opened the file by then.
+    Closing any descriptor of a database file drops the POSIX locks that SQLite has on it in this process:
+    also the descriptor with which it was created, if another thread has opened the file by then.
     """
     with suppress(FileExistsError):
         os.mknod(path, stat.S_IFREG | FILE_MODE)
@@ -46,8 +46,8 @@ def create_private(path: Path) -> None:
 
 
 def read_regular(path: Path, limit: int) -> bytes:
-    """At most ``limit`` bytes of a regular file. Raises OSError, also for a pipe that somebody planted
-    there: opening one would wait for ever."""
+    """Read at most ``limit`` bytes of a regular file. Raises OSError, also if the path is a pipe (planted):
+    opening one normally would block forever."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -57,7 +57,7 @@ def read_regular(path: Path, limit: int) -> bytes:
 
 @contextmanager
 def descriptor_of(path: Path, flags: int) -> Iterator[int]:
-    """Open it, without handing it on to other programs; a file that is made is private. Raises OSError."""
+    """Open a file, closed on exec; a new file is private. Raises OSError."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
     try:
         yield descriptor
@@ -66,7 +66,7 @@ def descriptor_of(path: Path, flags: int) -> Iterator[int]:
 
 
 def lock(descriptor: int, operation: int, timeout_s: float = LOCK_TIMEOUT_S) -> None:
-    """flock(2) with ``operation`` (LOCK_SH or LOCK_EX), waited for. Raises TimeoutError."""
+    """Wait for flock(2) with ``operation`` (LOCK_SH or LOCK_EX). Raises TimeoutError."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
@@ -89,8 +89,11 @@ def sync_directory(path: Path) -> None:
 def made_whole(
     path: Path, prefix: str, put: Callable[[str, Path], None] = os.replace
 ) -> Iterator[BinaryIO]:
-    """What is written stands at ``path``, mode 0600, once it is whole and durable; else nothing of it
-    stays. ``prefix``: what it is called until then. ``put`` gives it its name. Raises OSError."""
+    """Yield a file that appears at ``path``, mode 0600, once it is whole and durable.
+
+    On an error nothing of it stays. ``prefix``: how its temporary name begins. ``put`` moves it to
+    ``path``. Raises OSError.
+    """
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=prefix)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -104,8 +107,10 @@ def made_whole(
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Put a file there durably: whole or not at all, and never one that others can read. One writer a
-    folder at a time: the caller holds its lock. Raises OSError."""
+    """Write a file durably: whole or not at all, and never readable by others.
+
+    One writer per folder at a time: the caller holds its lock. Raises OSError.
+    """
     fresh = path.with_name(".new")
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)

@@ -1,6 +1,6 @@
-"""Metrics that events move: declared beside the event, counted elsewhere.
+"""Metrics that events change: declared next to the event, counted elsewhere.
 
-A declaration needs no library that counts. ``fallback_tier.observing`` makes the metrics of it.
+A declaration needs no metrics library. ``fallback_tier.observing`` makes the metrics from the declarations.
 """
 
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final, Literal, NamedTuple
 
-#: Where a label has to say something, and nothing is to be said.
+#: Value of a label if there is nothing to say.
 NONE: Final = "none"
 
 
@@ -16,8 +16,8 @@ NONE: Final = "none"
 class Metric:
     """One metric. ``says`` is its help text; ``buckets`` are a histogram's, in seconds.
 
-    ``zeros``: label values that are 0 before the first event, so that a rate is right from that one on.
-    ``chosen``: labels whose values others choose (a gate's name): whoever counts bounds their number.
+    ``zeros``: label values that are 0 before the first event, so that rates are right from that event on.
+    ``chosen``: labels whose values others choose (a gate's name): the code that counts bounds their number.
     """
 
     kind: Literal["counter", "gauge", "histogram"]
@@ -30,10 +30,10 @@ class Metric:
 
 
 class Move(NamedTuple):
-    """What one event does to a metric.
+    """The change of a metric by one event.
 
-    ``add`` and ``set`` are of counters and gauges, ``observe`` is of histograms. ``begin`` and ``end``: the
-    time between two events of a gate transition is observed, as the audit trail dates them.
+    ``add`` and ``set`` apply to counters and gauges, ``observe`` to histograms. ``begin`` and ``end``:
+    observe the time between two events of a gate transition, by their times in the audit trail.
     """
 
     metric: Metric

@@ -1,4 +1,4 @@
-"""What the rest of the house needs of an audit store and an evidence store."""
+"""Interfaces of the audit store and the evidence store that the rest of the project uses."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
@@ -14,12 +14,12 @@ class Scope(Frozen):
     gate_transition_id: str
 
 
-#: Where events stand that are about the record as a whole (``events.maintenance``), not about one fix.
+#: The scope of events about the audit trail as a whole (``events.maintenance``), not about one fix.
 MAINTENANCE = Scope(fix_id="audit", gate_transition_id="upkeep")
 
 
 class Record(NamedTuple):
-    """An event to append, and where it belongs."""
+    """An event to append, with its scope."""
 
     scope: Scope
     event: AuditEvent
@@ -52,7 +52,7 @@ class HeaderRow(NamedTuple):
 
 
 class AuditReader(Protocol):
-    """What is on record, for whoever only reads it."""
+    """Read access to the audit trail."""
 
     def events(
         self,
@@ -62,11 +62,11 @@ class AuditReader(Protocol):
         since: str | None = None,
         after: int = 0,
     ) -> Iterator[StoredEvent]:
-        """Events in chain order: of one fix or of all, of these kinds only, behind number ``after``.
+        """Yield events in chain order: of one fix or of all, of these kinds only, after number ``after``.
 
-        ``since`` (an RFC 3339 time, UTC where it names no zone): from the first event recorded then or
-        later on. What follows it is given whatever its date, since clocks are set back: a caller
-        that sums up a day counts rather too much than too little.
+        ``since`` (an RFC 3339 time, UTC if it names no zone): from the first event recorded at that time or
+        later. All events after that one are yielded whatever their dates, since clocks may be set back: a
+        caller that sums up a day may count too much, never too little.
         """
         ...
 
@@ -75,35 +75,35 @@ class HeaderReader(Protocol):
     """The chain without its payloads, for checkpoints."""
 
     def tip(self) -> tuple[int, Digest]:
-        """Number and leaf of the last event; (0, GENESIS) where there is none."""
+        """Return number and leaf of the last event; (0, GENESIS) if there is none."""
         ...
 
     def headers(self, *, after: int = 0, upto: int | None = None) -> Iterator[HeaderRow]:
-        """Headers in chain order behind number ``after``, to number ``upto`` where one is given."""
+        """Yield headers in chain order after number ``after``, up to number ``upto`` if given."""
         ...
 
 
 class AppendGuard(Protocol):
-    """Asked inside the write transaction of each append, so across all writers of a store."""
+    """A check of each append, made inside its write transaction, so across all writers of a store."""
 
     def admit(self, record: Record, seq: int, recorded: "TrailReader") -> tuple[AuditEvent, ...]:
-        """May this become event ``seq``? Returns what is to be appended right behind it (flags).
+        """Admit ``record`` as event ``seq``, and return the events to append right after it (flags).
 
-        ``recorded`` is a new object for each transaction, so that a guard knows one from the next.
-        Raises ContractError: then nothing of the transaction is recorded.
+        ``recorded`` is a new object for each transaction, so that a guard can tell transactions apart.
+        Raises ContractError if the event is refused: then nothing of the transaction is recorded.
         """
         ...
 
     def appended(self, event: StoredEvent) -> None:
-        """This one is durable now."""
+        """Note that this event is durable now."""
         ...
 
 
 class TrailReader(Protocol):
-    """What a guard may read, inside the transaction."""
+    """What a guard may read inside the transaction."""
 
     def trail(self, fix_id: str, *, after: int = 0) -> Iterator[StoredEvent]:
-        """The events of one fix behind number ``after``, with those that this transaction adds."""
+        """Yield the events of one fix after number ``after``, with those that this transaction adds."""
         ...
 
 
@@ -111,11 +111,11 @@ class AuditStore(AuditReader, HeaderReader, Protocol):
     """Append-only, hash-chained event store. Appends return only when the events are durable."""
 
     def append(self, scope: Scope, event: AuditEvent) -> StoredEvent:
-        """Make one event durable. Raises AuditStoreError; then nothing was recorded."""
+        """Make one event durable. Raises AuditStoreError: then nothing was recorded."""
         ...
 
     def append_all(self, records: Sequence[Record]) -> tuple[StoredEvent, ...]:
-        """Make some events durable at once, in this order: all of them, or none (AuditStoreError)."""
+        """Make several events durable at once, in this order: all of them, or none (AuditStoreError)."""
         ...
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class AuditStore(AuditReader, HeaderReader, Protocol):
 
 
 class Segment(NamedTuple):
-    """The oldest events, moved to a sealed file. ``statement``: what was signed about them (ADR-0036)."""
+    """The oldest events, moved to a sealed file (ADR-0036). ``statement``: what was signed about them."""
 
     number: int
     first_seq: int
@@ -133,30 +133,29 @@ class Segment(NamedTuple):
 
 
 class KeepableStore(AuditStore, Protocol):
-    """What the keepers of a record may do to it. Each step and the event that tells of it are one
-    transaction: there is no action without its evidence. Raises AuditStoreError; then nothing was done.
+    """Maintenance of an audit trail. Each step and the event that records it are one transaction: there is
+    no action without its evidence. Raises AuditStoreError: then nothing was done.
     """
 
     def segments(self) -> list[bytes]:
-        """The statements of all segments, in order. Events start behind the last one's ``last_seq``."""
+        """Return all segments' statements, in order. Events start after the last one's ``last_seq``."""
         ...
 
     def replace_payload(self, seq: int, tombstone: bytes, record: Record) -> StoredEvent:
-        """Put ``tombstone`` where the payload of event ``seq`` stood, once; append ``record`` (its
+        """Replace the payload of event ``seq`` with ``tombstone``, once; append ``record`` (its
         PayloadRedacted); then ``scrub``.
         """
         ...
 
     def add_segment(self, segment: Segment, record: Record) -> StoredEvent:
-        """Append ``record`` (its SegmentSealed), keep the statement, delete the events up to
-        ``last_seq``. They must begin behind the last segment; ``record`` itself always stays. Then
-        ``scrub``.
+        """Append ``record`` (its SegmentSealed), store the statement, delete the events up to ``last_seq``,
+        then ``scrub``. They must begin after the last segment; ``record`` itself always stays.
         """
         ...
 
     def scrub(self) -> None:
-        """Leave nothing of replaced and deleted bytes in the store's own files. Both steps above do
-        it; call it again where they raised AuditStoreError that a reader was in the way.
+        """Remove replaced and deleted bytes from the store's own files. Both steps above do so; call it
+        again if they raised AuditStoreError because of a reader.
         """
         ...
 
@@ -165,9 +164,9 @@ class EvidenceStore(Protocol):
     """Content-addressed bytes outside the chain, found by SHA-256."""
 
     def put(self, content: bytes) -> Digest:
-        """Store durably, mode 0600, and return the digest. Raises EvidenceError over the cap."""
+        """Store durably, mode 0600, and return the digest. Raises EvidenceError if over the size cap."""
         ...
 
     def get(self, digest: Digest) -> bytes:
-        """Raises EvidenceError where missing, or where the bytes no longer match the digest."""
+        """Return the content. Raises EvidenceError if it is missing or no longer matches the digest."""
         ...

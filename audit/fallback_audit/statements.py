@@ -1,14 +1,14 @@
-"""Signed statements: what a keeper of the record says of it (a tombstone, a sealed segment).
+"""Signed statements of maintenance: tombstones, and statements of sealed segments.
 
-A signed note of two lines: the *domain*, which names the kind of statement, and one canonical JSON
-object (RFC 8785). No statement of one domain is valid in another, and none is a checkpoint: a checkpoint
-has a number in its second line.
+A statement is a signed note of two lines: the *domain*, which names the kind of statement, and one
+canonical JSON object (RFC 8785). No statement of one domain is valid in another, and none is a checkpoint:
+a checkpoint has a number in its second line.
 
-A *segment* is the oldest events, moved as they were to a file. Its statement carries all that the rest of
-the chain is verified from: the last leaf, and the Merkle tree over everything up to there. A *tombstone*
-replaces a redacted payload. The header keeps the digest of that payload, so the chain is unbroken; the
-tombstone says by whom, why and which members were taken out, and carries the ``residue``: the event with
-those members replaced. An event ``PayloadRedacted`` in the chain names it (ADR-0036).
+A *segment* is the oldest events, moved unchanged to a file. Its statement has all that is needed to verify
+the rest of the chain: the last leaf, and the Merkle tree up to there. A *tombstone* replaces a redacted
+payload. The header keeps the digest of that payload, so the chain is unbroken; the tombstone says by whom,
+why and which members were removed, and has the ``residue``: the event with those members replaced. An event
+``PayloadRedacted`` in the chain names it (ADR-0036).
 """
 
 import json
@@ -29,15 +29,15 @@ SEGMENT_DOMAIN = "fallback-tier/audit/segment/v1"
 
 
 def sign_statement(domain: str, content: Mapping[str, Any], signers: Sequence[Signer]) -> bytes:
-    """A statement, as bytes to store. Raises AuditStoreError where ``content`` has no canonical form."""
+    """Return a signed statement to store. Raises AuditStoreError if ``content`` has no canonical form."""
     return sign_note(f"{domain}\n{canonical_bytes(content).decode()}\n", signers)
 
 
 def open_statement(domain: str, data: bytes, verifiers: Collection[Verifier]) -> dict[str, Any]:
-    """What a statement of this domain says. Raises AuditIntegrityError: altered, or another kind."""
+    """Return the content of a statement. Raises AuditIntegrityError: altered, or of another domain."""
     text = open_note(data, verifiers).text
-    message, _, body = text.removesuffix("\n").partition("\n")
-    if message != domain:
+    first_line, _, body = text.removesuffix("\n").partition("\n")
+    if first_line != domain:
         raise bad_note(f"it is no statement of the kind {domain}", kind="another_domain")
     try:
         content = json.loads(body)
@@ -51,7 +51,8 @@ def open_statement(domain: str, data: bytes, verifiers: Collection[Verifier]) ->
 
 
 class SegmentStatement(Frozen):
-    """``tip``: leaf of event ``last_seq``; ``frontier``, ``root``: of the tree over events 1 to there.
+    """Content of a segment's statement. ``tip``: leaf of event ``last_seq``; ``frontier``, ``root``: of the
+    tree over events 1 to there.
 
     ``file``: a name without a folder; ``sha256``: the digest of its bytes.
     """
@@ -71,7 +72,7 @@ class SegmentStatement(Frozen):
 
 
 def open_segment(statement: bytes, verifiers: Sequence[Verifier]) -> SegmentStatement:
-    """The signed statement of a segment. Raises AuditIntegrityError: no trusted signature, malformed."""
+    """Open a segment's statement. Raises AuditIntegrityError: no trusted signature, malformed."""
     try:
         return SegmentStatement.model_validate(open_statement(SEGMENT_DOMAIN, statement, verifiers))
     except ValidationError as error:
@@ -83,31 +84,31 @@ def open_segment(statement: bytes, verifiers: Sequence[Verifier]) -> SegmentStat
 
 
 class Start(NamedTuple):
-    """Where the live events begin: behind the last sealed segment, or at the first event."""
+    """Where the stored events begin: after the last sealed segment, or at the first event."""
 
     frontier: Frontier
     tip: str
 
     @property
     def seq(self) -> int:
-        """The number of the last sealed event; 0 if none was sealed."""
+        """Return the number of the last sealed event; 0 if none was sealed."""
         return self.frontier.size
 
     @classmethod
     def behind(cls, last: SegmentStatement | None) -> "Start":
-        """Return the start behind this segment. Raises ValueError if its frontier is malformed."""
+        """Return the start after this segment. Raises ValueError if its frontier is malformed."""
         if last is None:
             return cls(Frontier(), GENESIS)
         return cls(Frontier(last.last_seq, map(bytes.fromhex, last.frontier)), last.tip)
 
     @classmethod
     def of(cls, statements: Sequence[bytes], verifiers: Sequence[Verifier]) -> "Start":
-        """Return the start behind the last of these signed statements. Raises AuditIntegrityError."""
+        """Return the start after the last of these signed statements. Raises AuditIntegrityError."""
         return cls.behind(open_segment(statements[-1], verifiers) if statements else None)
 
 
 class Tombstone(Frozen):
-    """``fields``: the members of the event that were replaced by ``[redacted]`` in the residue."""
+    """Content of a tombstone. ``fields``: the event's members that the residue has as ``[redacted]``."""
 
     seq: int
     leaf: Digest
@@ -122,7 +123,7 @@ class Tombstone(Frozen):
 def open_tombstone(
     payload: bytes, verifiers: Sequence[Verifier], *, seq: int, leaf: str | None, header: bytes
 ) -> Tombstone:
-    """The tombstone of event ``seq``. Raises AuditIntegrityError: not signed, or of another event."""
+    """Open the tombstone of event ``seq``. Raises AuditIntegrityError: not signed, or another event's."""
     try:
         stone = Tombstone.model_validate(open_statement(TOMBSTONE_DOMAIN, payload, verifiers))
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Closed vocabularies that events use. The floor owns them, so that no layer above is imported."""
+"""Closed vocabularies of events, defined in this lowest layer so that it imports no layer above."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -21,12 +21,12 @@ class PromptShape(StrEnum):
 
     @classmethod
     def asked(cls, *, retry: bool) -> "PromptShape":
-        """An attempt's: a retry is a fresh context (ADR-0011)."""
+        """Return an attempt's shape: a retry is a fresh context (ADR-0011)."""
         return cls.RETRY if retry else cls.INITIAL
 
     @property
     def label(self) -> str:
-        """What every reader (log, show, export, portal) prints."""
+        """Return the text that every reader (log, show, export, portal) prints."""
         return {
             PromptShape.INITIAL: "initial LLM run",
             PromptShape.RETRY: "fresh LLM run, no RAG",
@@ -37,11 +37,11 @@ class PromptShape(StrEnum):
 class AffectedCode(StrEnum):
     """Whose code an advisory is about in this repository: decided once, before anything is tried."""
 
-    #: The repository is the source of an affected package: its own code is to be edited.
+    #: The repository is the source of an affected package: a fix edits its own code.
     OWN = "own"
-    #: An affected package is one that others wrote: its version is to be raised.
+    #: An affected package is other people's: a fix raises its version.
     DEPENDENCY = "dependency"
-    #: The repository calls itself as the package, and what else is known of both says otherwise.
+    #: The repository has the package's name, but other facts about the two contradict that.
     UNCLEAR = "unclear"
 
 
@@ -50,7 +50,7 @@ class DecidedBy(StrEnum):
 
     #: The names in the repository's own manifests, parsed.
     MANIFEST = "manifest"
-    #: The names, and the registry's link to the package's source beside the repository's own.
+    #: The names, and the registry's link to the package's source, compared with the repository's own.
     REGISTRY = "registry"
     #: A person (`--own-code`, `--dependency`).
     PERSON = "person"
@@ -80,14 +80,14 @@ class ModelFailureKind(StrEnum):
     #: The server did not accept the request for another reason.
     REJECTED = "rejected"
     SERVER_ERROR = "server_error"
-    #: A 200 that is no Messages API answer.
+    #: A response with status 200 that is not a Messages API answer.
     NOT_AN_ANSWER = "not_an_answer"
-    #: It was never sent: the budget was used up in between.
+    #: It was never sent: the budget had been used up meanwhile.
     WITHHELD = "withheld"
 
     @property
     def may_be_billed(self) -> bool:
-        """The server may have worked, and nobody learned how much: booked at the pre-charge."""
+        """Return whether it may be billed, with unknown usage: then the pre-charge is booked."""
         kind = ModelFailureKind
         return self in {kind.TIMEOUT, kind.BROKEN_STREAM, kind.NOT_AN_ANSWER}
 
@@ -155,7 +155,7 @@ class FailureKind(StrEnum):
     TESTS_FAILED = "tests_failed"
     TESTS_MISSING = "tests_missing"
     PROOF_FAILED = "proof_failed"
-    #: A gate of the user's own (``[tool.fallback-tier]``) said no.
+    #: The user's own gate (``[tool.fallback-tier]``) failed.
     CUSTOM_GATE_FAILED = "custom_gate_failed"
     #: New process, network or dynamic-code calls that the plan did not declare.
     UNDECLARED_CAPABILITY = "undeclared_capability"
@@ -186,25 +186,25 @@ class RefusalReason(StrEnum):
     REPEATED_PATCH = "repeated_patch"
     NOTHING_CHANGED = "nothing_changed"
     RETRY_CAP_REACHED = "retry_cap_reached"
-    #: Gates refused the fixes of several packages in one patch: they are proved in smaller parts.
+    #: Gates refused one patch for several packages: they are proved in smaller parts.
     FAILS_TOGETHER = "fails_together"
-    #: Whether the project is affected could not be found out: a source that may hold the package was not
-    #: read, or a project was not resolved (ADR-0100). Since schema version 14.
+    #: It is unknown whether the project is affected: a source that may have the package was not read, or a
+    #: project was not resolved (ADR-0100). Since schema version 14.
     UNKNOWN = "unknown"
-    #: A safe release exists, and a rule on the age of releases (the project's, or ``--release-age``) does
-    #: not admit it yet, or its date is unknown (ADR-0110). Since schema version 15.
+    #: A safe release exists, but an age rule (the project's, or ``--release-age``) does not admit it yet,
+    #: or its date is unknown (ADR-0110). Since schema version 15.
     RELEASE_TOO_NEW = "release_too_new"
-    #: What is affected is a project outside of the folders that a person limited the fix to (``--path``,
-    #: ADR-0143). Since schema version 18.
+    #: The affected project is outside the folders that a person limited the fix to (``--path``, ADR-0143).
+    #: Since schema version 18.
     OUTSIDE_PATHS = "outside_paths"
 
     @property
     def ends_chain(self) -> bool:
-        """True where a recipe's "no" is final: no example and no model could do better.
+        """Return whether this refusal of a recipe is final: no example and no model could do better.
 
-        A missing client is one: the gates could prove no other patch without it. *Unknown* is one: an
-        example or a model would patch on a guess, and no gate could see whether it was right. A rule on
-        the age of releases is one, as are the folders of a fix: a model may not overrule them.
+        A missing client is final: without it the gates could prove no other patch. *Unknown* is final: an
+        example or a model would only guess, and no gate could check the patch. An age rule and the folders
+        of a fix are final: a model may not overrule them.
         """
         return self in {
             RefusalReason.NOT_AFFECTED,
@@ -220,7 +220,7 @@ class RefusalReason(StrEnum):
 
     @property
     def is_attempt_failure(self) -> bool:
-        """True where a fresh context may do better: the attempt failed, the fix has not."""
+        """Return whether a fresh context may do better: the attempt failed, the fix has not."""
         return self in {RefusalReason.PLAN_INVALID, RefusalReason.REPEATED_PATCH}
 
 
@@ -237,15 +237,15 @@ class BlockerKind(StrEnum):
     AGE_RULE = "age_rule"
     #: The release is for other versions of Python or node.
     RUNTIME = "runtime"
-    #: The package comes from an address, a git repository, a path or an archive: none is fetched.
+    #: The package comes from a URL, a git repository, a path or an archive, which are not fetched.
     ADDRESS = "address"
-    #: The release has no wheel, and none is built.
+    #: The release has no wheel, and wheels are not built.
     NOT_BUILT = "not_built"
     #: A file that could not be read.
     UNREADABLE = "unreadable"
-    #: What the client resolved is not what a fix may be.
+    #: What the client resolved is not allowed as a fix.
     RESULT = "result"
-    #: The client refused, for a reason that only its output states.
+    #: The client refused, for a reason that is only in its output.
     CLIENT = "client"
 
 
@@ -255,7 +255,7 @@ class Capability(StrEnum):
     PROCESS = "process"
     NETWORK = "network"
     DYNAMIC_CODE = "dynamic_code"
-    #: What it does can't be told from the source and the project.
+    #: The source and the project don't show what it does.
     UNKNOWN = "unknown"
 
 
@@ -283,20 +283,20 @@ class EscalationReason(StrEnum):
     BUDGET_EXHAUSTED = "budget_exhausted"
     RETRY_REFUSED = "retry_refused"
     NOTHING_PROVED = "nothing_proved"
-    #: The flaw is gone, as far as was looked, and tests of the base commit assert what was.
+    #: The vulnerability is gone as far as checked, and tests of the base commit assert the old behaviour.
     TESTS_CONTRADICT_PATCH = "tests_contradict_patch"
-    #: A person had the gates run again on a patch, and one of them failed it again.
+    #: A person had the gates run again on a patch, and one failed again.
     GATES_FAILED_AGAIN = "gates_failed_again"
     GATES_UNDECIDED = "gates_undecided"
 
 
-#: The gate that runs the base commit's tests, and the one that runs a test of the flaw.
+#: The gate that runs the base commit's tests, and the one that runs a test of the vulnerability.
 TESTS_GATE, PROOF_GATE = "tests", "proof"
 
 #: Before schema version 7 a pass of any of these ended a fix as verified.
 PROVING_GATES = frozenset({"not_vulnerable", TESTS_GATE, PROOF_GATE})
 
-#: Gates whose pass shows the flaw gone, by whose code has it (ADR-0038).
+#: Gates whose pass shows the vulnerability gone, by whose code has it (ADR-0038).
 SHOWING_GATES = {
     AffectedCode.OWN: frozenset({PROOF_GATE}),
     AffectedCode.DEPENDENCY: frozenset({"not_vulnerable", PROOF_GATE}),
@@ -311,16 +311,16 @@ class ProofLevel(StrEnum):
     RESOLVED_TREE = "resolved_tree"
     #: Only declared versions could be read, and none is affected.
     PINS = "pins"
-    #: Source was edited, and nobody has looked yet. Before schema version 7 also: only tests passed.
+    #: Source was edited, not checked yet. Before schema version 7 also: only tests passed.
     SOURCE = "source"
-    #: A test of the flaw fails at the base commit and passes with the patch.
+    #: A test of the vulnerability fails at the base commit and passes with the patch.
     PROOF_TEST = "proof_test"
-    #: The base commit's tests pass; nothing shows the flaw gone.
+    #: The base commit's tests pass; nothing shows the vulnerability gone.
     TESTS_ONLY = "tests_only"
 
     @property
     def label(self) -> str:
-        """What was shown, in the words of every screen and report."""
+        """Return the text that all screens and reports use."""
         return _PROOF_LABELS[self]
 
 
@@ -336,18 +336,18 @@ _PROOF_LABELS = {
 class TestsLevel(StrEnum):
     """How far a project's own tests were judged."""
 
-    #: Test by test, with the base commit's.
+    #: Compared test by test with the base commit's.
     COMPARED = "compared"
-    #: They ran with the patch, and nothing of the base commit's could be compared test by test.
+    #: They ran with the patch, but could not be compared with the base commit's test by test.
     RAN = "ran"
-    #: Nothing is known of them: none, or they could not be run, or they told nothing.
+    #: Nothing is known: there are none, they could not be run, or they had no result.
     NOT_JUDGED = "not_judged"
 
     @classmethod
     def weakest(cls, levels: Iterable["TestsLevel"]) -> "TestsLevel":
-        """Return the level of a whole, which is its weakest part's; of nothing, NOT_JUDGED."""
-        found = [*levels]
-        return max(found, key=[*cls].index, default=cls.NOT_JUDGED)
+        """Return the weakest of these levels; NOT_JUDGED if there are none."""
+        all_levels = [*levels]
+        return max(all_levels, key=[*cls].index, default=cls.NOT_JUDGED)
 
 
 class LadderStep(StrEnum):
@@ -361,7 +361,7 @@ class LadderStep(StrEnum):
 
     @property
     def label(self) -> str:
-        """What every reader prints."""
+        """Return the text that every reader prints."""
         return {
             LadderStep.LOCK_REFRESH: "in-range lock refresh",
             LadderStep.DIRECT_BUMP: "direct bump",

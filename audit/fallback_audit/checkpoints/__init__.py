@@ -1,1 +1,1 @@
-"""Signed checkpoints of the chain: what nobody can take back without the key (ADR-0033)."""
+"""Signed checkpoints of the chain, which can't be changed without the key (ADR-0033)."""

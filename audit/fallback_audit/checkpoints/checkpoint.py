@@ -1,11 +1,11 @@
-"""Checkpoints: "this log has so many entries, with this Merkle root", signed (C2SP tlog-checkpoint).
+"""Checkpoints: signed statements of a log's size and Merkle root (C2SP tlog-checkpoint).
 
-Extension lines of ours follow the root::
+Our extension lines follow the root::
 
     tip <hex>                     the chain's leaf at that size: a writer compares one row, not all
-    previous <size> <sha256>      the checkpoint before this one, its text's digest (none in the first):
-                                  so one that was removed between two others is missed
-    found <first> <last>          new events that this signer did not write itself, a line a span: it
+    previous <size> <sha256>      the checkpoint before this one and its text's digest (none in the first),
+                                  so that one removed between two others is noticed
+    found <first> <last>          new events that this signer did not write itself, one line per span: it
                                   signs that they are there, and does not vouch for them (ADR-0059)
 
 They are signed with the rest. Readers that know only the specification ignore them.
@@ -38,7 +38,7 @@ _FOUND = re.compile(r"found ([1-9][0-9]{0,15}) ([1-9][0-9]{0,15})", re.ASCII)
 class Previous(NamedTuple):
     """The checkpoint before: its size, and the SHA-256 of its text.
 
-    Not of its signatures: one may be added later (a rotation, a witness), and it is the same still.
+    The digest does not cover the signatures: one may be added later (a rotation, a witness).
     """
 
     size: int
@@ -46,7 +46,7 @@ class Previous(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Events that stand one behind the other: the first and the last."""
+    """Consecutive events: the first and the last."""
 
     first: int
     last: int
@@ -54,7 +54,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """``root`` is the RFC 6962 root of the first ``size`` entries of the log ``origin``."""
+    """A checkpoint. ``root``: the RFC 6962 root of the first ``size`` entries of the log ``origin``."""
 
     origin: str
     size: int
@@ -64,11 +64,11 @@ class Checkpoint:
     found: tuple[Span, ...] = ()
 
     def is_new_in(self, seq: int) -> bool:
-        """Does it cover this event, and the checkpoint before it, if it names one, does not?"""
+        """Return whether it covers this event and the checkpoint before it, if any, does not."""
         return (self.previous.size if self.previous else 0) < seq <= self.size
 
     def text(self) -> str:
-        """As signed."""
+        """Return the text that is signed."""
         lines = [self.origin, str(self.size), base64.b64encode(self.root).decode()]
         if self.tip is not None:
             lines.append(f"tip {self.tip}")
@@ -79,7 +79,7 @@ class Checkpoint:
 
     @classmethod
     def parse(cls, text: str) -> "Checkpoint":
-        """From ``text``; extension lines of others are ignored. Raises AuditIntegrityError."""
+        """Parse ``text``, ignoring unknown extension lines. Raises AuditIntegrityError."""
         lines = text.removesuffix("\n").split("\n")
         if len(lines) < 3 or not all(lines) or not _SIZE.fullmatch(lines[1]):
             raise _bad_checkpoint("its text is not origin, size and root", kind="malformed")
@@ -89,20 +89,22 @@ class Checkpoint:
             root = b""
         if len(root) != HASH_BYTES:
             raise _bad_checkpoint("its root is no SHA-256 hash", kind="malformed")
-        tips = [reported[1] for line in lines[3:] if (reported := _TIP.fullmatch(line))]
-        before = [
-            reported.groups() for line in lines[3:] if (reported := _PREVIOUS.fullmatch(line))
+        tips = [match[1] for line in lines[3:] if (match := _TIP.fullmatch(line))]
+        previous_lines = [
+            match.groups() for line in lines[3:] if (match := _PREVIOUS.fullmatch(line))
         ]
-        if len(tips) > 1 or len(before) > 1:
+        if len(tips) > 1 or len(previous_lines) > 1:
             raise _bad_checkpoint(
                 "it names two tips, or two checkpoints before it", kind="malformed"
             )
-        previous = Previous(int(before[0][0]), before[0][1]) if before else None
+        previous = (
+            Previous(int(previous_lines[0][0]), previous_lines[0][1]) if previous_lines else None
+        )
         size, tip = int(lines[1]), tips[0] if tips else None
         found = tuple(
-            Span(int(reported[1]), int(reported[2]))
+            Span(int(match[1]), int(match[2]))
             for line in lines[3:]
-            if (reported := _FOUND.fullmatch(line))
+            if (match := _FOUND.fullmatch(line))
         )
         if not all(span.first <= span.last <= size for span in found):
             raise _bad_checkpoint(
@@ -121,27 +123,27 @@ class SignedCheckpoint(NamedTuple):
 
     @property
     def named(self) -> Previous:
-        """What the next checkpoint says of this one."""
+        """Return the size and digest by which the next checkpoint names this one."""
         return named_by(self.checkpoint.size, self.note)
 
 
 def named_by(size: int, note: bytes) -> Previous:
-    """What a checkpoint says of the one of ``size`` before it, whose file's content is ``note``."""
+    """Return how a checkpoint names the one before it, of ``size`` and with the file content ``note``."""
     text = note.rpartition(b"\n\n")[0] + b"\n"
     return Previous(size, hashlib.sha256(text).hexdigest())
 
 
 def sign_checkpoint(checkpoint: Checkpoint, signers: Sequence[Signer]) -> SignedCheckpoint:
-    """Sign it."""
+    """Sign a checkpoint."""
     note = sign_note(checkpoint.text(), signers)
     return SignedCheckpoint(checkpoint, note, tuple(signer.verifier for signer in signers))
 
 
 def open_checkpoint(note: bytes, verifiers: Collection[Verifier]) -> SignedCheckpoint:
-    """Check a checkpoint. Raises AuditIntegrityError: altered, malformed, or signed by nobody trusted.
+    """Check a checkpoint. Raises AuditIntegrityError: altered, malformed, or not signed by a trusted key.
 
-    One of those who signed must have the log's own name: a key that is trusted for another log says
-    nothing about this one.
+    One of the trusted keys that signed it must have the log's name: a key that is trusted for another log
+    proves nothing about this one.
     """
     opened = open_note(note, verifiers)
     checkpoint = Checkpoint.parse(opened.text)
@@ -153,7 +155,7 @@ def open_checkpoint(note: bytes, verifiers: Collection[Verifier]) -> SignedCheck
 
 
 def _bad_checkpoint(reason: str, *, kind: str = "") -> AuditIntegrityError:
-    """The error for a checkpoint that can't be trusted."""
+    """Return the error for a checkpoint that can't be trusted."""
     return AuditIntegrityError(
         f"A checkpoint can't be trusted: {reason}.",
         next_step="Keep it for analysis; check that --keys names the keys of this deployment.",
@@ -162,15 +164,15 @@ def _bad_checkpoint(reason: str, *, kind: str = "") -> AuditIntegrityError:
 
 
 class Written:
-    """Numbers of the events that became durable through one guard, a keeper's and a flag among them.
-    Threads may share it."""
+    """Numbers of the events that became durable through one guard, including flags and events of
+    maintenance. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._spans: list[Span] = []
 
     def add(self, seq: int) -> None:
-        """Event ``seq`` is ours."""
+        """Note that event ``seq`` was written here."""
         with self._lock:
             last = self._spans[-1] if self._spans else None
             if last is not None and last.last + 1 == seq:
@@ -179,23 +181,23 @@ class Written:
                 self._spans.append(Span(seq, seq))
 
     def spans(self) -> tuple[Span, ...]:
-        """All of them that are not forgotten, ascending."""
+        """Return the numbers that are not forgotten, as ascending spans."""
         with self._lock:
             return tuple(self._spans)
 
     def forget(self, covered: int) -> None:
-        """A checkpoint covers these: nobody asks about them any more."""
+        """Forget the spans that a checkpoint of size ``covered`` covers."""
         with self._lock:
             self._spans = [span for span in self._spans if span.last > covered]
 
 
 def others(wrote: Sequence[Span], *, after: int, upto: int) -> tuple[Span, ...]:
-    """The events behind ``after``, to ``upto``, that are in none of ``wrote`` (ascending)."""
-    found = []
+    """Return the events after ``after``, up to ``upto``, that are in none of ``wrote`` (ascending)."""
+    spans = []
     for span in (*wrote, Span(upto + 1, upto + 1)):
         if span.first > after + 1:
-            found.append(Span(after + 1, min(span.first - 1, upto)))
+            spans.append(Span(after + 1, min(span.first - 1, upto)))
         after = max(after, span.last)
         if after >= upto:
             break
-    return tuple(found)
+    return tuple(spans)

@@ -1,22 +1,22 @@
-"""The folder of signing and trusted keys: kept apart from what they sign.
+"""The folder of signing and trusted keys, separate from what they sign.
 
 ::
 
     signing.skey        signs (mode 0600; the folder 0700)
     previous.skey       signs too, while a rotation overlaps
-    next.skey           made by a rotation that was interrupted; it goes on with it
+    next.skey           made by an interrupted rotation, which continues with it
     <id>.vkey           trusted: may have signed anything
     <id>.retired.vkey   trusted for what it signed, but not for the latest checkpoint
-    known/              what was signed last, log by log
+    known/              the last signed checkpoint of each log
 
-A folder with ``*.vkey`` files only is enough to verify. Private keys that others can read are refused,
-and a folder that others can write to.
+A folder with only ``*.vkey`` files is enough to verify. Private keys that others can read, and a folder
+that others can write to, are refused.
 
 Anyone who can change the database and the checkpoints, but not the keys, could remove all checkpoints,
-write the history anew, and have it signed by the next honest run. The signer remembers, as SSH remembers
-hosts: ``known/<id>`` names a log's folder, and the size and digest of the last checkpoint signed there.
-A log has up to three ids: its folder as the caller names it, the folder that this leads to, and its
-history, which is its first checkpoint. The history finds an older copy of a log at any path.
+rewrite the history, and have it signed by the next honest run. So the signer remembers logs, as SSH
+remembers hosts: ``known/<id>`` names a log's folder, and the size and digest of the last checkpoint signed
+there. A log has up to three ids: its folder as the caller names it, the folder that this resolves to, and
+its history, identified by its first checkpoint. By it an older copy of a log is recognised at any path.
 """
 
 import fcntl
@@ -46,7 +46,7 @@ SIGNING, PREVIOUS, NEXT = "signing.skey", "previous.skey", "next.skey"
 TRUSTED, RETIRED = ".vkey", ".retired.vkey"
 _KEYS = (".skey", TRUSTED)
 
-#: A key's name is the log's origin. Without one that a person chose, nothing about the machine is in it.
+#: A key's name is the log's origin. It is random unless a person chose it: no host name is in it.
 _NAME_PREFIX, _NAME_BYTES = "fallback-tier/", 8
 
 _OTHERS, _OTHERS_WRITE = 0o077, 0o022
@@ -56,13 +56,13 @@ _KeyT = TypeVar("_KeyT")
 
 _ID_CHARACTERS = 16
 
-#: What a disk writes whole or not at all, in bytes.
+#: Bytes that a disk writes whole or not at all.
 _SECTOR = 512
 _KNOWN = re.compile(r"([1-9][0-9]{0,15}) ([0-9a-f]{64})\n[^\n]*\n", re.ASCII)
 
 
 class Rotation(NamedTuple):
-    """From which key to which."""
+    """A change of the signing key: the old and the new one."""
 
     old: Verifier
     new: Verifier
@@ -70,7 +70,7 @@ class Rotation(NamedTuple):
 
 @dataclass(frozen=True)
 class Keyring:
-    """The keys of one folder, as read. ``load`` again to see a rotation."""
+    """The keys of one folder when it was read. ``load`` it again to see a rotation."""
 
     folder: Path
     signing: Signer | None
@@ -80,7 +80,7 @@ class Keyring:
 
     @classmethod
     def load(cls, folder: Path) -> "Keyring":
-        """Read a folder; one that does not exist is empty. Raises KeyringError: malformed, or exposed."""
+        """Read a folder; a missing one counts as empty. Raises KeyringError: malformed, or exposed."""
         with explained(folder):
             if not folder.is_dir():
                 return cls(folder, None, None, (), ())
@@ -88,18 +88,18 @@ class Keyring:
                 raise _exposed(
                     folder, "others can write to it", "chmod 700", kind="writable_by_others"
                 )
-            # Public keys first: a first key that another process makes now has its private half then.
+            # Public keys first: a first key that another process makes now has its private half by then.
             public = {path: _public(path) for path in sorted(folder.glob("*" + TRUSTED))}
             signing, previous = _private(folder / SIGNING), _private(folder / PREVIOUS)
         retired = [key for path, key in public.items() if path.name.endswith(RETIRED)]
-        own = [signer.verifier for signer in (signing, previous) if signer is not None]
-        trusted = [key for key in (*own, *public.values()) if key not in retired]
+        signing_keys = [signer.verifier for signer in (signing, previous) if signer is not None]
+        trusted = [key for key in (*signing_keys, *public.values()) if key not in retired]
         return cls(folder, signing, previous, _once(trusted), _once(retired))
 
     def signers(self) -> tuple[Signer, ...]:
-        """Who signs: the current key, and the previous one while a rotation overlaps.
+        """Return the keys that sign: the current one, and the previous one while a rotation overlaps.
 
-        Raises KeyringError where there is no current key.
+        Raises KeyringError if there is no current key.
         """
         if self.signing is None:
             raise KeyringError(
@@ -107,20 +107,20 @@ class Keyring:
                 next_step=_KEYGEN,
                 kind="no_signing_key",
             )
-        both = (self.signing, self.previous)
-        return tuple(dict.fromkeys(signer for signer in both if signer is not None))
+        current_and_previous = (self.signing, self.previous)
+        return tuple(dict.fromkeys(signer for signer in current_and_previous if signer is not None))
 
     def verifiers(self) -> tuple[Verifier, ...]:
-        """Every trusted key, retired ones too: each may have signed something that is still valid."""
+        """Return all trusted keys, also retired ones: signatures of each may still be valid."""
         return self.trusted + self.retired
 
     def current(self) -> tuple[Verifier, ...]:
-        """The keys one of which must have signed the *latest* checkpoint: those not retired."""
+        """Return the keys that are not retired, one of which must have signed the *latest* checkpoint."""
         return self.trusted
 
     @property
     def origin_if_any(self) -> str | None:
-        """The log's name; None where the keys don't say."""
+        """Return the log's name, or None if the keys don't determine it."""
         try:
             return self.origin
         except KeyringError:
@@ -128,14 +128,14 @@ class Keyring:
 
     @property
     def origin(self) -> str:
-        """The log's name: that of its key. Raises KeyringError where there are none, or of two names."""
+        """Return the log's name, which is its key's. Raises KeyringError: no key, or several names."""
         if self.signing is not None:
             return self.signing.name
         names = {verifier.name for verifier in self.verifiers()}
         if len(names) != 1:
-            found = "there is no key" if not names else "there are keys of several names"
+            reason = "there is no key" if not names else "there are keys of several names"
             raise KeyringError(
-                f"The keys in {self.folder} don't say whose checkpoints to trust: {found}.",
+                f"The keys in {self.folder} don't say whose checkpoints to trust: {reason}.",
                 next_step=_KEYGEN,
                 kind="several_names" if names else "no_key",
             )
@@ -143,8 +143,8 @@ class Keyring:
 
 
 class KeyFolder:
-    """A folder that is read again when one of its keys has changed, so that a process which runs for
-    weeks takes part in a rotation, and a checkpoint needs no key parsed anew."""
+    """A folder that is read again only if one of its keys has changed, so that a process which runs for
+    weeks follows a rotation, and a checkpoint need not parse keys again."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -153,7 +153,7 @@ class KeyFolder:
 
     def load(self) -> Keyring:
         """As ``Keyring.load``. Raises KeyringError."""
-        stamp = _stamp(self._folder)  # first: what changes meanwhile is read again the next time
+        stamp = _stamp(self._folder)  # first: a change meanwhile is then noticed the next time
         if self._keyring is None or stamp is None or stamp != self._stamp:
             self._keyring, self._stamp = None, None
             self._keyring, self._stamp = Keyring.load(self._folder), stamp
@@ -161,9 +161,9 @@ class KeyFolder:
 
 
 def _stamp(folder: Path) -> object:
-    """What tells one state of the keys, and of who may read them, from another; None: can't be told."""
+    """Return a value that changes with the keys and their permissions; None if it isn't available."""
     try:
-        own = folder.stat()
+        folder_stat = folder.stat()
         with os.scandir(folder) as entries:
             keys = sorted(
                 (entry.name, *_version(entry.stat()))
@@ -172,7 +172,7 @@ def _stamp(folder: Path) -> object:
             )
     except OSError:
         return None
-    return own.st_ino, own.st_mode, keys
+    return folder_stat.st_ino, folder_stat.st_mode, keys
 
 
 def _version(key: os.stat_result) -> tuple[int, ...]:
@@ -180,15 +180,15 @@ def _version(key: os.stat_result) -> tuple[int, ...]:
 
 
 def generate(folder: Path, name: str | None = None) -> Keyring:
-    """Make the first key, durably; where there is one already, it stays, and is what you get.
+    """Make the first key durably, unless there is one, and return the folder's keys.
 
-    Two processes may do so at once: both get the same. Raises KeyringError.
+    Two processes may do so at once: both get the same key. Raises KeyringError.
     """
     with explained(folder), _locked(folder):
         if not (folder / SIGNING).exists():
             chosen = name or _NAME_PREFIX + secrets.token_hex(_NAME_BYTES)
             signer = Signer.generate(chosen)
-            # In this order: a folder with a public key only would be taken for one that verifies.
+            # Private key first: a folder with only a public key counts as verify-only.
             _write(folder / SIGNING, signer.skey)
             _write(folder / f"{signer.verifier.id.hex()}{TRUSTED}", signer.verifier.vkey)
     return Keyring.load(folder)
@@ -197,8 +197,8 @@ def generate(folder: Path, name: str | None = None) -> Keyring:
 def rotate(folder: Path, announce: Callable[[Rotation], None]) -> Rotation:
     """Sign with a new key from now on, and with the old one too until ``end_overlap``.
 
-    ``announce`` puts it on record (``SigningKeyRotated``) before the new key signs anything: if it
-    raises, or the process dies, the next ``rotate`` goes on with the same new key.
+    ``announce`` records the rotation (``SigningKeyRotated``) before the new key signs anything: if it
+    raises, or the process dies, the next ``rotate`` continues with the same new key.
     """
     with explained(folder), _locked(folder):
         old = Keyring.load(folder).signers()[0]
@@ -211,7 +211,7 @@ def rotate(folder: Path, announce: Callable[[Rotation], None]) -> Rotation:
         announce(rotation)
         for key in rotation:
             _write(folder / f"{key.id.hex()}{TRUSTED}", key.vkey)
-        # Never a moment without a signing key; a crash between the two leaves the old one twice.
+        # In this order there is always a signing key; a crash in between leaves the old one twice.
         _write(folder / PREVIOUS, old.skey)
         (folder / NEXT).replace(folder / SIGNING)
         sync_directory(folder)
@@ -219,15 +219,15 @@ def rotate(folder: Path, announce: Callable[[Rotation], None]) -> Rotation:
 
 
 def end_overlap(folder: Path) -> Verifier | None:
-    """Delete the previous private key; its public half stays, as retired. None: no overlap ran.
+    """Delete the previous private key, and return its public half, which stays as retired.
 
-    Make a checkpoint first: the latest one must have the new key's signature.
+    Return None if no rotation overlaps. Make a checkpoint first: the latest needs the new key's signature.
     """
     with explained(folder), _locked(folder):
         previous = _private(folder / PREVIOUS)
         if previous is None:
             return None
-        if previous != _private(folder / SIGNING):  # else a rotation was interrupted before its end
+        if previous != _private(folder / SIGNING):  # otherwise a rotation was interrupted
             stem = folder / previous.verifier.id.hex()
             _write(Path(f"{stem}{RETIRED}"), previous.verifier.vkey)
             Path(f"{stem}{TRUSTED}").unlink(missing_ok=True)
@@ -238,7 +238,7 @@ def end_overlap(folder: Path) -> Verifier | None:
 
 @contextmanager
 def explained(folder: Path) -> Iterator[None]:
-    """System errors as KeyringError."""
+    """Translate OSError to KeyringError."""
     try:
         yield
     except OSError as error:
@@ -260,7 +260,7 @@ def _finish_interrupted(folder: Path, signing: Signer) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """One process at a time changes the keys. The system lets go of the lock when it ends.
+    """Let one process at a time change the keys. The system releases the lock when the process ends.
 
     Raises OSError (TimeoutError: another process holds it).
     """
@@ -315,10 +315,12 @@ def _once(keys: list[Verifier]) -> tuple[Verifier, ...]:
 
 
 def known_files(keys: Path, log: Path) -> tuple[Path, ...]:
-    """Where the keys' folder keeps what it knows of the log in this folder: by its name, and by where
-    that leads, so that neither a link put in its place nor another name for it makes it a new one."""
-    places = dict.fromkeys((str(log.absolute()), _led_to(log)))
-    names = (hashlib.sha256(os.fsencode(place)).hexdigest() for place in places)
+    """Return the files about the log in this folder: by the folder's name, and by the path it resolves to.
+
+    So a log stays known if a link replaces its folder, or if the folder is named differently.
+    """
+    log_paths = dict.fromkeys((str(log.absolute()), _led_to(log)))
+    names = (hashlib.sha256(os.fsencode(log_path)).hexdigest() for log_path in log_paths)
     return tuple(keys / "known" / name[:_ID_CHARACTERS] for name in names)
 
 
@@ -346,7 +348,7 @@ def recall_history(keys: Path, first: Previous) -> Previous | None:
 
 
 def recall_all(keys: Path) -> frozenset[Previous]:
-    """The last checkpoints that were signed with these keys, wherever their logs are.
+    """Return the last checkpoints that were signed with these keys, whatever folders their logs are in.
 
     Raises KeyringError.
     """
@@ -369,28 +371,26 @@ def _read(path: Path) -> Previous | None:
             content = _settled(path)
         except FileNotFoundError:
             return None
-    found = _KNOWN.fullmatch(content)
-    if not content.strip(
-        "\0"
-    ):  # a power cut kept the name of an unsynced file, and none of its bytes
+    match = _KNOWN.fullmatch(content)
+    if not content.strip("\0"):  # after a power cut an unsynced file may be empty
         return None
-    if found is None:
+    if match is None:
         raise KeyringError(
             f"{path}: it does not say which checkpoint was signed last.",
             next_step="Run `fallback-tier audit verify`; if the record is whole, delete this file.",
             kind="last_checkpoint_unreadable",
         )
-    return Previous(int(found[1]), found[2])
+    return Previous(int(match[1]), match[2])
 
 
 def remember(keys: Path, log: Path, last: Previous, first: Previous) -> None:
     """Store ``last`` as the latest checkpoint of the log in this folder, whose first one is ``first``.
 
-    A folder of keys that can't be written to is left as it is: it may be read-only on purpose.
+    A folder of keys that can't be written is left as it is: it may be read-only on purpose.
     """
-    place = _led_to(log).replace("\n", "?")
+    resolved = _led_to(log).replace("\n", "?")
     for path in (*known_files(keys, log), history_file(keys, first)):
-        content = f"{last.size} {last.sha256}\n{place}\n".encode(errors="surrogateescape")
+        content = f"{last.size} {last.sha256}\n{resolved}\n".encode(errors="surrogateescape")
         try:
             make_private_directory(path.parent)
             if not _overwritten(path, content):
@@ -423,8 +423,11 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _overwritten(path: Path, content: bytes) -> bool:
-    """In place, where it is as long: a file made anew each time costs more than the signature. It is
-    one write, less than a sector, so neither a crash nor a lost current leaves half of it."""
+    """Overwrite the file in place if its length stays, and return whether that was done.
+
+    Recreating it each time would take longer than the signature. The one write is at most a sector, so
+    neither a crash nor a power cut leaves half of it.
+    """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -437,7 +440,7 @@ def _overwritten(path: Path, content: bytes) -> bool:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    fresh = path.with_name(f".{path.name}")  # one writer a log: the caller holds its lock
+    fresh = path.with_name(f".{path.name}")  # one writer per log: the caller holds its lock
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     with os.fdopen(os.open(fresh, flags, FILE_MODE), "wb") as file:
         file.write(content)
@@ -445,13 +448,13 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _settled(path: Path) -> str:
-    """What it says, read until two readings agree: a writer may be overwriting it."""
-    reported, again = None, path.read_text(errors="surrogateescape")
-    while reported != again:
-        reported, again = again, path.read_text(errors="surrogateescape")
-    return again
+    """Return the file's text, read until two readings agree: a writer may be overwriting it."""
+    before, text = None, path.read_text(errors="surrogateescape")
+    while before != text:
+        before, text = text, path.read_text(errors="surrogateescape")
+    return text
 
 
 def _led_to(log: Path) -> str:
-    """Unlike ``Path.resolve``, this does not raise where links lead in a circle."""
+    """Resolve the path. Unlike ``Path.resolve``, don't raise if links form a circle."""
     return os.path.realpath(log)

@@ -1,16 +1,16 @@
-"""The checkpoints' folder: one file each, never removed.
+"""The folder of checkpoints: one file each, never removed.
 
 ::
 
-    000000000031/0000000000313131.checkpoint     a signed checkpoint, named by its size; the folder,
-                                                 by that over 10,000
-    frontier.json                                a cache: believed only if its root was signed
+    000000000031/0000000000313131.checkpoint     a signed checkpoint, named by its size; the subfolder
+                                                 by the size divided by 10,000
+    frontier.json                                a cache: used only if its root was signed
     .lock                                        one writer at a time
 
-Each checkpoint names the one before it by size and digest (``checkpoint``), so a file missing between
-two others is found, and so is one exchanged for another that was signed as well. What nobody can see
-here is that the *last* ones are gone: the database has more events then, or it was rolled back too, and
-only a copy elsewhere tells (a folder on another disk; ``audit prove --from``).
+Each checkpoint names the one before it by size and digest (``checkpoint``), so a file that is missing
+between two others is noticed, and so is one replaced by another signed checkpoint. The folder alone can't
+show that the *last* ones are missing: the database has more events then, or it was rolled back too, and
+only a copy elsewhere shows it (a folder on another disk; ``audit prove --from``).
 """
 
 import fcntl
@@ -42,8 +42,8 @@ from fallback_audit.files import (
     write_whole,
 )
 
-#: Sizes a subfolder has room for. A writer lists the subfolders and the last one of them, and its time
-#: must not grow with the log: of ten million events, in fixes of 16, that is a thousand, and 625 files.
+#: Sizes per subfolder. A writer lists the subfolders and the files in the last one, and that must stay fast
+#: as the log grows: for ten million events, in fixes of 16, it lists a thousand subfolders and 625 files.
 SHARD_EVENTS = 10_000
 
 _SHARD = re.compile(r"[0-9]{12}", re.ASCII)
@@ -56,12 +56,12 @@ _OVERSLEPT = (
 
 
 def _file_of(folder: Path, size: int) -> Path:
-    """Where the checkpoint of this size is, or would be."""
+    """Return the path of the checkpoint of this size, whether it exists or not."""
     return folder / f"{size // SHARD_EVENTS:012d}" / f"{size:016d}.checkpoint"
 
 
 def _sizes_in(folder: Path) -> Iterator[int]:
-    """The sizes of which there are files, ascending. Raises OSError."""
+    """Yield the sizes of which there are files, ascending. Raises OSError."""
     for shard in _shards(folder):
         yield from sorted(size for name in _names(shard) if (size := _size(name, shard)))
 
@@ -72,7 +72,7 @@ def _smallest_in(folder: Path) -> int:
 
 
 def _largest_in(folder: Path) -> int:
-    """The largest of them; 0 where there is none. Raises OSError."""
+    """Return the largest size of which there is a file; 0 if there is none. Raises OSError."""
     for shard in reversed(_shards(folder)):
         for name in sorted(_names(shard), reverse=True):
             if size := _size(name, shard):
@@ -92,17 +92,16 @@ def _names(folder: Path) -> list[str]:
 
 
 def _size(name: str, shard: Path) -> int:
-    """Of the checkpoint in the file of this name; 0: it is none, or stands in the wrong subfolder."""
-    found = _FILE.fullmatch(name)
-    size = int(found[1]) if found else 0
+    """Return the size in this file name; 0 if it is not a checkpoint's, or is in the wrong subfolder."""
+    match = _FILE.fullmatch(name)
+    size = int(match[1]) if match else 0
     return size if size // SHARD_EVENTS == int(shard.name) else 0
 
 
 class CheckedCheckpoint(NamedTuple):
-    """One file of the folder: what it says where it can be trusted, else ``fault``, why not.
+    """One file of the folder: the checkpoint if it can be trusted, else ``fault``, why not.
 
-    A ``fault`` may also stand beside a good checkpoint: the one that it names before it is missing
-    or altered.
+    A good checkpoint may also have a ``fault``: the one that it names before it is missing or altered.
     """
 
     size: int
@@ -120,21 +119,21 @@ class CheckpointLog:
         self._first: Previous | None = None
 
     def path(self, size: int) -> Path:
-        """Where the checkpoint of this size is, or would be."""
+        """Return the path of the checkpoint of this size, whether it exists or not."""
         return _file_of(self.folder, size)
 
     def sizes(self) -> Iterator[int]:
-        """The sizes of which there are files, ascending. Raises CheckpointError."""
+        """Yield the sizes of which there are files, ascending. Raises CheckpointError."""
         with self.explained():
             yield from _sizes_in(self.folder)
 
     def latest_size(self) -> int:
-        """The largest of them; 0 where there is none."""
+        """Return the largest size of which there is a file; 0 if there is none. Raises CheckpointError."""
         with self.explained():
             return _largest_in(self.folder)
 
     def latest(self, keyring: Keyring) -> SignedCheckpoint | None:
-        """The largest, which must be signed by a key that is not retired. Raises AuditIntegrityError."""
+        """Return the largest. Raises AuditIntegrityError if only retired keys, or none, signed it."""
         size = self.latest_size()
         return self._open_current(size, keyring) if size else None
 
@@ -150,7 +149,8 @@ class CheckpointLog:
         return signed
 
     def open(self, size: int, keyring: Keyring) -> SignedCheckpoint:
-        """The checkpoint of this size, by any trusted key. Raises AuditIntegrityError, CheckpointError."""
+        """Open the checkpoint of this size. Raises AuditIntegrityError (no trusted key),
+        CheckpointError."""
         path = self.path(size)
         note, trusted = self._read(path), keyring.verifiers()
         try:
@@ -168,11 +168,10 @@ class CheckpointLog:
         return signed
 
     def checked(self, keyring: Keyring, *, after: int = 0) -> Iterator[CheckedCheckpoint]:
-        """Every checkpoint larger than ``after``, ascending, each with what is wrong with it.
+        """Yield the checkpoints larger than ``after``, ascending, each with what is wrong with it.
 
-        With ``after`` (verified earlier), the first one must name the checkpoint of that size. The
-        latest must be signed by a key that is not retired; and the last one that the keys' folder knows
-        must be there.
+        If ``after`` (verified earlier) is given, the first one must name the checkpoint of that size. The
+        latest must be signed by a key that is not retired. The last known to the keys' folder must exist.
         """
         gone = self.gone(keyring)
         before = self._named(after) if after else None
@@ -186,35 +185,39 @@ class CheckpointLog:
                 opened = self._open_current if size == last else self.open
                 signed = opened(size, keyring)
             except AuditIntegrityError as error:
-                gone = None if gone is not None and gone.size == size else gone  # said here
+                gone = None if gone is not None and gone.size == size else gone  # reported here
                 yield CheckedCheckpoint(size, path, None, TrailFault.of(error))
             else:
                 yield CheckedCheckpoint(
                     size, path, signed, _gap(before, signed.checkpoint.previous)
                 )
             before = signed.named if signed else self._named(size)
-        if (
-            gone is not None
-        ):  # at the last size, lest a reader take it for one signed since he began
+        if gone is not None:  # at the last size: a larger one would count as signed later
             fault = TrailFault("known_checkpoint_missing", gone_because(gone, self.folder))
             yield CheckedCheckpoint(last, self.path(gone.size), None, fault)
 
     def _known_to_be_good(
         self, note: bytes, trusted: tuple[Verifier, ...]
     ) -> SignedCheckpoint | None:
-        """These very bytes were added here last, and who signed them is trusted still."""
-        made = self._made
-        same = made is not None and made.note == note and set(made.signed_by) <= set(trusted)
-        return made if same else None
+        """Return the last added checkpoint if it has these bytes and its signers are still trusted."""
+        last_added = self._made
+        same = (
+            last_added is not None
+            and last_added.note == note
+            and set(last_added.signed_by) <= set(trusted)
+        )
+        return last_added if same else None
 
     def gone(self, keyring: Keyring, latest: SignedCheckpoint | None = None) -> Previous | None:
-        """The last checkpoint that the keys' folder knows, if it is not here any more, as it was.
+        """Return the last checkpoint that the keys' folder knows, if it is missing here or altered.
 
-        ``latest``: it was read just now, and need not be read again.
+        ``latest``: the checkpoint that was just read, which need not be read again.
         """
-        read = None if latest is None else latest.named
-        known = recall(keyring.folder, self.folder)
-        return next((last for last in known if last != read and not self._has(last)), None)
+        latest_named = None if latest is None else latest.named
+        last_signed = recall(keyring.folder, self.folder)
+        return next(
+            (last for last in last_signed if last != latest_named and not self._has(last)), None
+        )
 
     def ahead(self, keyring: Keyring, latest: SignedCheckpoint | None = None) -> Previous | None:
         """Return the last checkpoint of this log, signed for any folder, if this copy does not have it.
@@ -239,12 +242,14 @@ class CheckpointLog:
 
     def _has(self, checkpoint: Previous) -> bool:
         with self.explained():
-            is_there = self.path(checkpoint.size).is_file()
-        return is_there and self._named(checkpoint.size) == checkpoint
+            exists = self.path(checkpoint.size).is_file()
+        return exists and self._named(checkpoint.size) == checkpoint
 
     def is_known(self, keyring: Keyring) -> bool:
-        """Does the keys' folder know how far this log went? By its place, or, of one that was moved whole,
-        by the last checkpoint that was signed elsewhere and is in it."""
+        """Return whether the keys' folder knows how far this log went.
+
+        It knows that by the log's path or, of a log that was moved, by its last checkpoint.
+        """
         if recall(keyring.folder, self.folder):
             return True
         with self.explained():
@@ -252,9 +257,9 @@ class CheckpointLog:
             return bool(size) and self._named(size) in recall_all(keyring.folder)
 
     def add(self, signed: SignedCheckpoint) -> None:
-        """Keep it, durably, whole or not at all; the caller holds ``locked``. Raises CheckpointError.
+        """Store it durably, whole or not at all, under the caller's ``locked``. Raises CheckpointError.
 
-        One of the same size is replaced by the same text with other signatures, and by nothing else.
+        A checkpoint of the same size is replaced only by the same text with other signatures.
         """
         path = self.path(signed.checkpoint.size)
         with self.explained():
@@ -269,29 +274,32 @@ class CheckpointLog:
         self._made = signed
 
     def frontier(self, signed: SignedCheckpoint) -> Frontier | None:
-        """The cached frontier, if it is exactly that of the tree that was signed."""
+        """Return the cached frontier if it is exactly that of the signed tree, else None."""
         try:
-            reported = json.loads(read_regular(self.folder / "frontier.json", MAX_NOTE_BYTES))
-            cached = Frontier(int(reported["size"]), map(bytes.fromhex, reported["hashes"]))
+            document = json.loads(read_regular(self.folder / "frontier.json", MAX_NOTE_BYTES))
+            cached = Frontier(int(document["size"]), map(bytes.fromhex, document["hashes"]))
         except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return None
-        agreed = (cached.size, cached.root()) == (signed.checkpoint.size, signed.checkpoint.root)
-        return cached if agreed else None
+        is_signed = (cached.size, cached.root()) == (signed.checkpoint.size, signed.checkpoint.root)
+        return cached if is_signed else None
 
     def remember(self, frontier: Frontier) -> None:
-        """Cache it, for the next writer. A failure costs that one time, nothing else: so it is written
-        in place and not synced. What a crash leaves half-written has no root that was signed."""
-        reported = {"size": frontier.size, "hashes": [digest.hex() for digest in frontier.hashes]}
+        """Cache the frontier for the next writer.
+
+        It is written in place and not synced: a failure only costs time. A half-written one has no signed
+        root, and is not used.
+        """
+        document = {"size": frontier.size, "hashes": [digest.hex() for digest in frontier.hashes]}
         path = self.folder / "frontier.json"
         try:
             with descriptor_of(path, os.O_WRONLY | os.O_CREAT) as descriptor:
-                os.ftruncate(descriptor, os.write(descriptor, json.dumps(reported).encode()))
+                os.ftruncate(descriptor, os.write(descriptor, json.dumps(document).encode()))
         except OSError:
             return
 
     @contextmanager
     def locked(self, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
-        """One writer at a time, across processes and threads. Raises CheckpointError."""
+        """Hold the lock of the only writer, across processes and threads. Raises CheckpointError."""
         with self.explained():
             make_private_directory(self.folder)
             descriptor = os.open(
@@ -306,7 +314,7 @@ class CheckpointLog:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """System errors as CheckpointError."""
+        """Translate OSError to CheckpointError."""
         try:
             yield
         except TimeoutError as error:
@@ -330,7 +338,7 @@ class CheckpointLog:
 
 
 def gone_because(last: Previous, folder: Path) -> str:
-    """Why it is bad that ``last`` is not there."""
+    """Return a sentence part on the missing checkpoint ``last``, and how it may have gone."""
     return (
         f"a checkpoint of {last.size} events was signed for {folder}, and is not there now "
         "(removed, exchanged, or put back to an older state)"
@@ -338,7 +346,7 @@ def gone_because(last: Previous, folder: Path) -> str:
 
 
 def ahead_because(last: Previous, folder: Path) -> str:
-    """Return why a log whose history goes on to ``last`` elsewhere must not be continued in ``folder``."""
+    """Return why a log that continues to ``last`` elsewhere must not be continued in ``folder``."""
     return (
         f"{folder} holds an older copy of it: these keys signed a checkpoint of {last.size} events of the "
         "same audit trail, which is not in this copy"
@@ -346,7 +354,7 @@ def ahead_because(last: Previous, folder: Path) -> str:
 
 
 def _gap(before: Previous | None, named: Previous | None) -> TrailFault | None:
-    """Why the checkpoint that one names before it is not the one that is there."""
+    """Return the fault if the checkpoint ``named`` as the one before is not ``before``, else None."""
     if before == named:
         return None
     if named is None:

@@ -1,8 +1,8 @@
 """The Merkle tree of RFC 6962 (§2.1; RFC 9162 §2.1 has the same, and the checks).
 
-Entries are the canonical headers of the chain, in its order. The tree is never held: a *frontier* (the
-roots of its perfect subtrees, left to right) is enough to extend it, and a proof is a list of ranges
-whose roots one pass over the entries gives. So memory is logarithmic, for ten million events too.
+Entries are the canonical headers of the chain, in its order. The tree is never in memory as a whole: a
+*frontier* (the roots of its perfect subtrees, left to right) is enough to extend it, and a proof is a list
+of ranges whose roots are computed in one pass over the entries. So memory grows logarithmically.
 """
 
 import hashlib
@@ -18,39 +18,39 @@ _LEAF, _NODE = b"\x00", b"\x01"
 
 
 def leaf_hash(entry: bytes) -> bytes:
-    """The hash of an entry: never that of an inner node."""
+    """Return the hash of an entry, which never equals that of an inner node."""
     return hashlib.sha256(_LEAF + entry).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """The hash over two subtrees."""
+    """Return the hash over two subtrees."""
     return hashlib.sha256(_NODE + left + right).digest()
 
 
 class Frontier:
-    """The tree so far: ``size`` entries, and a hash a bit of ``size``, the largest subtree first.
+    """A tree that can be extended: its ``size``, and one hash per set bit of it, the largest subtree first.
 
-    Raises ValueError where the hashes are not as many as the size has bits.
+    Raises ValueError if the number or length of the hashes does not fit the size.
     """
 
     def __init__(self, size: int = 0, hashes: Iterable[bytes] = ()) -> None:
         self._hashes = list(hashes)
         self.size = size
-        right = size >= 0 and len(self._hashes) == size.bit_count()
-        if not right or any(len(digest) != HASH_BYTES for digest in self._hashes):
+        fits = size >= 0 and len(self._hashes) == size.bit_count()
+        if not fits or any(len(digest) != HASH_BYTES for digest in self._hashes):
             raise ValueError(f"a frontier of size {size} has a hash of 32 bytes for each bit of it")
 
     @property
     def hashes(self) -> tuple[bytes, ...]:
-        """The roots of the perfect subtrees, the largest (leftmost) first."""
+        """Return the roots of the perfect subtrees, the largest (leftmost) first."""
         return tuple(self._hashes)
 
     def append(self, entry: bytes) -> None:
-        """Add an entry at the end."""
+        """Append an entry."""
         self.add(1, leaf_hash(entry))
 
     def add(self, count: int, digest: bytes) -> None:
-        """Add a perfect subtree of ``count`` entries (a power of two that divides ``size``)."""
+        """Append a perfect subtree of ``count`` entries (a power of two that divides ``size``)."""
         if count.bit_count() != 1 or self.size % count:
             raise ValueError(f"{count} entries make no subtree behind {self.size}")
         carry = self.size // count
@@ -61,7 +61,7 @@ class Frontier:
         self.size += count
 
     def root(self) -> bytes:
-        """The Merkle tree hash of what was added."""
+        """Return the Merkle tree hash of all entries."""
         if not self._hashes:
             return EMPTY_ROOT
         digest = self._hashes[-1]
@@ -70,16 +70,16 @@ class Frontier:
         return digest
 
     def subtrees(self) -> list[tuple[int, int, bytes]]:
-        """``(first, behind, hash)`` of each perfect subtree, from the left."""
-        found, first = [], 0
+        """Return ``(first, end, hash)`` of each perfect subtree, from the left; ``end`` is excluded."""
+        subtrees, first = [], 0
         for digest in self._hashes:
             count = 1 << ((self.size - first).bit_length() - 1)
-            found.append((first, first + count, digest))
+            subtrees.append((first, first + count, digest))
             first += count
-        return found
+        return subtrees
 
     def copy(self) -> "Frontier":
-        """One that can be extended without this one."""
+        """Return a copy that can be extended separately."""
         return Frontier(self.size, self._hashes)
 
 
@@ -88,16 +88,16 @@ Range = tuple[int, int]
 
 
 def inclusion_ranges(index: int, size: int) -> list[Range]:
-    """Whose roots prove that entry ``index`` is in the tree: PATH of RFC 6962 §2.1.1, in its order."""
+    """Return the ranges whose roots prove that entry ``index`` is in the tree (PATH, RFC 6962 §2.1.1)."""
     if not 0 <= index < size:
         raise ValueError(f"there is no entry {index} in a tree of {size}")
     path: list[Range] = []
-    first, behind = 0, size
-    while behind - first > 1:
-        middle = first + _split(behind - first)
+    first, end = 0, size
+    while end - first > 1:
+        middle = first + _split(end - first)
         if index < middle:
-            path.append((middle, behind))
-            behind = middle
+            path.append((middle, end))
+            end = middle
         else:
             path.append((first, middle))
             first = middle
@@ -105,58 +105,57 @@ def inclusion_ranges(index: int, size: int) -> list[Range]:
 
 
 def consistency_ranges(old: int, size: int) -> list[Range]:
-    """Whose roots prove that the tree of ``old`` entries is the beginning: PROOF of RFC 6962 §2.1.2."""
+    """Return the ranges to prove that the tree extends one of ``old`` (PROOF, RFC 6962 §2.1.2)."""
     if not 0 < old <= size:
         raise ValueError(f"a tree of {old} entries can't be the beginning of one of {size}")
     path: list[Range] = []
-    first, behind, whole = 0, size, True
-    while old != behind:
-        middle = first + _split(behind - first)
+    first, end, whole = 0, size, True
+    while old != end:
+        middle = first + _split(end - first)
         if old <= middle:
-            path.append((middle, behind))
-            behind = middle
+            path.append((middle, end))
+            end = middle
         else:
             path.append((first, middle))
             first, whole = middle, False
-    return ([] if whole else [(first, behind)]) + path[::-1]
+    return ([] if whole else [(first, end)]) + path[::-1]
 
 
 def range_roots(
     ranges: Sequence[Range], entries: Iterable[bytes], base: Frontier | None = None
 ) -> list[bytes]:
-    """The root of each range, in one pass. ``entries`` begin behind ``base`` (default: at the first).
+    """Return the root of each range, in one pass. ``entries`` begin after ``base`` (default: at the first).
 
-    Raises ValueError where the entries do not reach, or a range needs what is inside a subtree of
-    ``base``.
+    Raises ValueError if ranges overlap, a range cuts through a subtree of ``base``, or entries are missing.
     """
-    known = base or Frontier()
+    base_tree = base or Frontier()
     wanted = sorted(set(ranges))
     if any(left[1] > right[0] for left, right in pairwise(wanted)):
         raise ValueError("the ranges overlap")
-    found: dict[Range, bytes] = {}
-    stream, at = iter(entries), known.size
-    for first, behind in wanted:
+    roots: dict[Range, bytes] = {}
+    stream, position = iter(entries), base_tree.size
+    for first, end in wanted:
         tree = Frontier()
-        for begin, end, digest in known.subtrees():
-            if first <= begin and end <= behind:
-                tree.add(end - begin, digest)
-        while at < behind:
+        for subtree_first, subtree_end, digest in base_tree.subtrees():
+            if first <= subtree_first and subtree_end <= end:
+                tree.add(subtree_end - subtree_first, digest)
+        while position < end:
             entry = next(stream, None)
             if entry is None:
-                raise ValueError(f"there are {at} entries, {behind} are needed")
-            if at >= first:
+                raise ValueError(f"there are {position} entries, {end} are needed")
+            if position >= first:
                 tree.append(entry)
-            at += 1
-        if tree.size != behind - first:
-            raise ValueError(f"the entries before {known.size} are sealed")
-        found[(first, behind)] = tree.root()
-    return [found[asked] for asked in ranges]
+            position += 1
+        if tree.size != end - first:
+            raise ValueError(f"the entries before {base_tree.size} are sealed")
+        roots[(first, end)] = tree.root()
+    return [roots[needed] for needed in ranges]
 
 
 def inclusion_holds(
     leaf: bytes, *, index: int, size: int, path: Sequence[bytes], root: bytes
 ) -> bool:
-    """Is the entry with this leaf hash number ``index`` of the tree? (RFC 9162 §2.1.3.2.)"""
+    """Return whether the tree's entry ``index`` has this leaf hash (RFC 9162 §2.1.3.2)."""
     if not 0 <= index < size:
         return False
     node, last, digest = index, size - 1, leaf
@@ -176,7 +175,7 @@ def inclusion_holds(
 def consistency_holds(
     *, old: int, old_root: bytes, size: int, root: bytes, path: Sequence[bytes]
 ) -> bool:
-    """Is the tree of ``old`` entries the beginning of the other one? (RFC 9162 §2.1.4.2.)"""
+    """Return whether the tree begins with the tree of ``old`` entries (RFC 9162 §2.1.4.2)."""
     if not 0 < old <= size or any(len(digest) != HASH_BYTES for digest in path):
         return False
     if old == size:
@@ -202,5 +201,5 @@ def consistency_holds(
 
 
 def _split(count: int) -> int:
-    """The largest power of two below ``count`` (at least 2)."""
+    """Return the largest power of two below ``count`` (at least 2)."""
     return 1 << ((count - 1).bit_length() - 1)

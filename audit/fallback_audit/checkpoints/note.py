@@ -1,7 +1,7 @@
-"""Signed notes: a text, and one line a signature (C2SP signed-note v1.0.0; Ed25519, type 0x01).
+"""Signed notes: a text, and one line per signature (C2SP signed-note v1.0.0; Ed25519, type 0x01).
 
-Keys have the text forms of Go's ``golang.org/x/mod/sumdb/note``, so its tools, and those built on it,
-check what we sign. `cryptography` is imported when something is signed or checked: it costs 30 ms.
+Keys have the text forms of Go's ``golang.org/x/mod/sumdb/note``, so its tools, and those built on it, can
+check our signatures. `cryptography` is imported when something is signed or checked: that takes 30 ms.
 """
 
 import base64
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
         Ed25519PublicKey,
     )
 
-#: The one signature type here. Its byte stands in keys, and in what a key id is the hash of.
+#: The only signature type here. Its byte is in keys, and in the input of a key id's hash.
 ED25519 = b"\x01"
 KEY_BYTES = 32
 KEY_ID_BYTES = 4
 
-#: As in Go's reader: more is no note, it is someone using up memory.
+#: Limits of Go's reader: a larger note is an attempt to use up memory.
 MAX_NOTE_BYTES = 1_000_000
 MAX_SIGNATURES = 100
 
@@ -38,7 +38,8 @@ _HEX_ID = re.compile(r"[0-9a-f]{8}")
 
 
 def key_id(name: str, public: bytes) -> bytes:
-    """Four bytes that find a key; not proof of anything (C2SP signed-note, "Signatures")."""
+    """Return the four bytes by which a key is found; they prove nothing (C2SP signed-note,
+    "Signatures")."""
     return hashlib.sha256(name.encode() + b"\n" + ED25519 + public).digest()[:KEY_ID_BYTES]
 
 
@@ -51,17 +52,17 @@ class Verifier:
 
     @cached_property
     def id(self) -> bytes:
-        """Its key id."""
+        """Return its key id."""
         return key_id(self.name, self.public)
 
     @property
     def vkey(self) -> str:
-        """``name+id+key``, for publishing."""
+        """Return ``name+id+key``, for publishing."""
         return f"{self.name}+{self.id.hex()}+{_b64(ED25519 + self.public)}"
 
     @classmethod
     def parse(cls, vkey: str) -> "Verifier":
-        """From ``vkey``. Raises KeyringError."""
+        """Parse ``vkey``. Raises KeyringError."""
         name, _, rest = vkey.partition("+")
         hex_id, _, data = rest.partition("+")
         verifier = cls(_checked_name(name), _key_bytes(data, "public"))
@@ -69,7 +70,7 @@ class Verifier:
         return verifier
 
     def verifies(self, message: bytes, signature: bytes) -> bool:
-        """Did the owner of this key sign exactly this?"""
+        """Return whether the owner of this key signed exactly this message."""
         from cryptography.exceptions import InvalidSignature
 
         try:
@@ -94,17 +95,17 @@ class Signer:
 
     @cached_property
     def verifier(self) -> Verifier:
-        """Its public half."""
+        """Return its public half."""
         return Verifier(self.name, self._key.public_key().public_bytes_raw())
 
     @property
     def skey(self) -> str:
-        """``PRIVATE+KEY+name+id+seed``: for a private file, and nothing else."""
+        """Return ``PRIVATE+KEY+name+id+seed``: for a private file only."""
         return f"{_PRIVATE}+{self.name}+{self.verifier.id.hex()}+{_b64(ED25519 + self.seed)}"
 
     @classmethod
     def parse(cls, skey: str) -> "Signer":
-        """From ``skey``. Raises KeyringError, in words that repeat nothing of it."""
+        """Parse ``skey``. Raises KeyringError, whose text repeats nothing of it."""
         if not skey.startswith(f"{_PRIVATE}+"):
             raise _bad_key("it is no private key")
         name, _, rest = skey.removeprefix(f"{_PRIVATE}+").partition("+")
@@ -115,13 +116,13 @@ class Signer:
 
     @classmethod
     def generate(cls, name: str) -> "Signer":
-        """A new key. Raises KeyringError for a name that a note can't carry."""
+        """Generate a key. Raises KeyringError if a note can't have this name."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         return cls(_checked_name(name), Ed25519PrivateKey.generate().private_bytes_raw())
 
     def sign(self, message: bytes) -> bytes:
-        """The 64 bytes of an Ed25519 signature (RFC 8032)."""
+        """Return the 64 bytes of an Ed25519 signature (RFC 8032)."""
         return self._key.sign(message)
 
     @cached_property
@@ -132,14 +133,14 @@ class Signer:
 
 
 class Opened(NamedTuple):
-    """What a note says, and which of the trusted keys signed it (at least one)."""
+    """A note's text, and the trusted keys that signed it (at least one)."""
 
     text: str
     signed_by: tuple[Verifier, ...]
 
 
 def sign_note(text: str, signers: Sequence[Signer]) -> bytes:
-    """``text`` with one signature of each. Raises AuditStoreError for a text that no note can have."""
+    """Return ``text`` with each signer's signature. Raises AuditStoreError if no note can have it."""
     if not text.endswith("\n") or _CONTROL.search(text) or not signers:
         raise AuditStoreError(
             "This text can't be signed: it needs a signer, a line feed at its end, and no control "
@@ -158,16 +159,16 @@ def sign_note(text: str, signers: Sequence[Signer]) -> bytes:
 def open_note(note: bytes, verifiers: Collection[Verifier]) -> Opened:
     """Check a note. Raises AuditIntegrityError: malformed, a wrong signature of a trusted key, or none.
 
-    Signatures of unknown keys are ignored, as the specification asks (rotation and witnesses rest on
-    it). A trusted key's wrong signature is refused even beside a right one.
+    Signatures of unknown keys are ignored, as the specification requires (rotation and witnesses depend on
+    it). A wrong signature of a trusted key is refused even if another one is right.
     """
     text, lines = _split(note)
-    known = {(verifier.name, verifier.id): verifier for verifier in verifiers}
+    verifier_by_key = {(verifier.name, verifier.id): verifier for verifier in verifiers}
     signed_by: list[Verifier] = []
     message = text.encode()
     for line in lines:
         name, signature = _signature(line)
-        verifier = known.get((name, signature[:KEY_ID_BYTES]))
+        verifier = verifier_by_key.get((name, signature[:KEY_ID_BYTES]))
         if verifier is None or verifier in signed_by:
             continue
         if not verifier.verifies(message, signature[KEY_ID_BYTES:]):
@@ -182,7 +183,7 @@ def open_note(note: bytes, verifiers: Collection[Verifier]) -> Opened:
 
 
 def bad_note(reason: str, *, kind: str = "") -> AuditIntegrityError:
-    """The error for a note that can't be trusted."""
+    """Return the error for a note that can't be trusted."""
     return AuditIntegrityError(
         f"A signed note can't be trusted: {reason}.",
         next_step="Keep it for analysis; check that --keys names the keys of this deployment.",
@@ -191,9 +192,9 @@ def bad_note(reason: str, *, kind: str = "") -> AuditIntegrityError:
 
 
 def decode_base64(text: str) -> bytes:
-    """Standard base64, one spelling a value. Raises ValueError.
+    """Decode standard base64, of which each value has one valid text. Raises ValueError.
 
-    The library's decoder ignores the spare bits at the end: two texts would be one signature.
+    The library's decoder ignores spare bits at the end: two texts would decode to one signature.
     """
     try:
         data = base64.b64decode(text, validate=True)

@@ -1,7 +1,8 @@
-"""Proofs that stand alone: an event is in the log; an old checkpoint is the beginning of a new one.
+"""Proofs in their own files: an event is in the log; a new checkpoint extends an old one.
 
-Inclusion is a C2SP tlog-proof: ``extra`` carries the event's canonical header, of which the leaf hash is
-made. Consistency has the form of a witness's request (C2SP tlog-witness, "add-checkpoint")::
+A proof of inclusion is a C2SP tlog-proof: ``extra`` has the event's canonical header, from which the leaf
+hash is computed. A proof of consistency has the form of a witness's request (C2SP tlog-witness,
+"add-checkpoint")::
 
     old 20852014
     PlRNCrwHpqhGrupue0L7gxbjbMiKA9temvuZZDDpkaw=
@@ -43,7 +44,7 @@ _CONSISTENCY = re.compile(rf"old {_NUMBER}\n((?:\S+\n)*)\n", re.ASCII)
 
 @dataclass(frozen=True)
 class InclusionProof:
-    """Event ``index`` + 1, whose header is ``header``, is in the log that ``checkpoint`` signs."""
+    """A proof that event ``index`` + 1, with this ``header``, is in the log that ``checkpoint`` signs."""
 
     index: int
     header: bytes
@@ -51,22 +52,22 @@ class InclusionProof:
     checkpoint: bytes
 
     def text(self) -> bytes:
-        """As a ``.tlog-proof`` file."""
+        """Return the content of a ``.tlog-proof`` file."""
         lines = [INCLUSION_HEADER, f"extra {_b64(self.header)}", f"index {self.index}"]
         return _text(lines, self.hashes, self.checkpoint)
 
     @classmethod
     def parse(cls, data: bytes) -> "InclusionProof":
-        """From a file. Raises AuditIntegrityError; it proves nothing yet (``checked``)."""
-        found = _INCLUSION.match(_decoded(data))
-        if found is None or found[1] is None:
+        """Parse a file. Raises AuditIntegrityError. The proof is not checked yet (``checked``)."""
+        match = _INCLUSION.match(_decoded(data))
+        if match is None or match[1] is None:
             raise _bad_proof(
                 "it is no tlog-proof with an event's header in its extra line", kind="not_a_proof"
             )
-        return cls(int(found[2]), _unb64(found[1]), _hashes(found[3]), _rest(data, found))
+        return cls(int(match[2]), _unb64(match[1]), _hashes(match[3]), _rest(data, match))
 
     def checked(self, verifiers: Collection[Verifier]) -> SignedCheckpoint:
-        """The checkpoint that covers the event. Raises AuditIntegrityError: the proof does not hold."""
+        """Return the checkpoint that covers the event. Raises AuditIntegrityError if the proof is wrong."""
         signed = open_checkpoint(self.checkpoint, verifiers)
         size, root = signed.checkpoint.size, signed.checkpoint.root
         leaf = leaf_hash(self.header)
@@ -80,26 +81,26 @@ class InclusionProof:
 
 @dataclass(frozen=True)
 class ConsistencyProof:
-    """The log that ``checkpoint`` signs begins with the ``old`` events of an earlier checkpoint."""
+    """A proof that the log of ``checkpoint`` begins with the ``old`` events of an earlier checkpoint."""
 
     old: int
     hashes: tuple[bytes, ...]
     checkpoint: bytes
 
     def text(self) -> bytes:
-        """As a file."""
+        """Return the content of a file."""
         return _text([f"old {self.old}"], self.hashes, self.checkpoint)
 
     @classmethod
     def parse(cls, data: bytes) -> "ConsistencyProof":
-        """From a file. Raises AuditIntegrityError; it proves nothing yet (``checked``)."""
-        found = _CONSISTENCY.match(_decoded(data))
-        if found is None:
+        """Parse a file. Raises AuditIntegrityError. The proof is not checked yet (``checked``)."""
+        match = _CONSISTENCY.match(_decoded(data))
+        if match is None:
             raise _bad_proof("it is no proof of consistency", kind="not_a_proof")
-        return cls(int(found[1]), _hashes(found[2]), _rest(data, found))
+        return cls(int(match[1]), _hashes(match[2]), _rest(data, match))
 
     def checked(self, old: Checkpoint, verifiers: Collection[Verifier]) -> SignedCheckpoint:
-        """The newer checkpoint. Raises AuditIntegrityError: it does not go on from ``old``."""
+        """Return the newer checkpoint. Raises AuditIntegrityError if it does not continue ``old``."""
         signed = open_checkpoint(self.checkpoint, verifiers)
         new = signed.checkpoint
         if (old.origin, old.size) != (new.origin, self.old):
@@ -123,10 +124,10 @@ def prove_inclusion(
     verifiers: Collection[Verifier],
     base: Frontier | None = None,
 ) -> InclusionProof:
-    """Event ``seq`` is covered by ``signed``. One pass over the headers behind ``base`` (sealed before it).
+    """Prove that ``signed`` covers event ``seq``, in one pass over the headers after the sealed ``base``.
 
-    Raises RequestError where it is not covered or is sealed, AuditIntegrityError where the store's
-    events are not those that were signed.
+    Raises RequestError if the event is not covered or is sealed, AuditIntegrityError if the store's events
+    are not those that were signed.
     """
     size = signed.checkpoint.size
     if not 1 <= seq <= size:
@@ -155,7 +156,7 @@ def prove_consistency(
     verifiers: Collection[Verifier],
     base: Frontier | None = None,
 ) -> ConsistencyProof:
-    """``old`` is the beginning of ``signed``. Raises as ``prove_inclusion`` does."""
+    """Prove that ``signed`` extends ``old``. Raises CheckpointError, AuditIntegrityError."""
     size = signed.checkpoint.size
     if not 0 < old.size <= size:
         raise CheckpointError(
@@ -189,18 +190,18 @@ def _text(lines: list[str], hashes: Sequence[bytes], checkpoint: bytes) -> bytes
 
 
 def _decoded(data: bytes) -> str:
-    """As Latin-1: a place in the text is the same place in the bytes."""
+    """Decode as Latin-1, so that an offset in the text is the same in the bytes."""
     if len(data) > 2 * MAX_NOTE_BYTES:
         raise _bad_proof(f"it has more than {2 * MAX_NOTE_BYTES} bytes", kind="not_a_proof")
     return data.decode("latin-1")
 
 
-def _rest(data: bytes, found: re.Match[str]) -> bytes:
-    return data[found.end() :]
+def _rest(data: bytes, match: re.Match[str]) -> bytes:
+    return data[match.end() :]
 
 
 def _hashes(lines: str) -> tuple[bytes, ...]:
-    texts = lines.split("\n")[:-1]  # each ends with one
+    texts = lines.split("\n")[:-1]  # each line ends with a line feed
     if len(texts) > MAX_PATH:
         raise _bad_proof(f"it has more than {MAX_PATH} hashes", kind="not_a_proof")
     return tuple(map(_unb64, texts))

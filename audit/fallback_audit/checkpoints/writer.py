@@ -1,13 +1,13 @@
-"""Make checkpoints, from the last signed one to the end of the chain, and make them on time.
+"""Making checkpoints, from the last signed one to the end of the chain, and when to make them.
 
-Before anything is signed, the store's history must agree with the last checkpoint: not fewer events, and
-at its size the leaf that it names (a leaf stands for all before it), and from there on an unbroken chain.
+Before anything is signed, the store's history must agree with the last checkpoint: not fewer events, at the
+its size the leaf that it names (a leaf depends on all before it), and from there an unbroken chain.
 
 ``CheckpointedStore`` makes a checkpoint once N events are uncovered, at most T seconds after the first
 uncovered one, at the end of each attempt and of each fix, and at close. Events that another process wrote
-are signed as found. Events are durable before that: a checkpoint that can't be written undoes nothing, and
-is tried again at the next one. But once N events are uncovered the store refuses, before it appends (fail
-closed). A store that contradicts its last checkpoint refuses at once.
+are signed as found. Events are durable before that: if a checkpoint can't be written, no event is lost, and
+the next checkpoint covers them. But once N events are uncovered, the store tries first and refuses to
+append if it fails (fail closed). A store that contradicts its last checkpoint is refused at once.
 """
 
 import logging
@@ -50,7 +50,7 @@ from fallback_audit.statements import Start
 Notify = Callable[[str], None]
 _Segments = Callable[[], Sequence[bytes]]
 
-#: Lines of what was found that a checkpoint has at most.
+#: Most ``found`` lines in a checkpoint.
 _MAX_SPANS = 16
 
 _LOGGER = logging.getLogger("fallback_audit")
@@ -60,22 +60,22 @@ _VERIFY = (
     "that says the same, restore the store that was signed."
 )
 
-#: What ends a fix, an attempt, or a recipe's candidate: what was recorded of it is covered then.
+#: Kinds that end a fix, an attempt, or a recipe's candidate: its events are covered then.
 _COVERED_AT = CLOSING_KINDS | {
     kind.__name__ for kind in (AttemptFailed, AttemptRefused, RecipeCandidateFailed)
 }
 
 
 def to_log(message: str) -> None:
-    """Say it to whoever runs the program: on standard error, unless a host has its logging say it."""
+    """Log a warning. It goes to standard error unless a host program configures logging."""
     _LOGGER.warning("fallback-tier: %s", message)
 
 
 class Checkpointer:
-    """Signs checkpoints of ``reader`` into ``log`` with the keys in ``keys``. Threads may share it.
+    """Signer of checkpoints of ``reader`` into ``log``, with the keys in ``keys``. Threads may share it.
 
     ``segments``: the statements of the sealed segments, in order. ``called``: the options that name this
-    record on a command line, for the command that an error tells.
+    audit trail on a command line, for the command in an error's text.
     """
 
     def __init__(
@@ -98,11 +98,11 @@ class Checkpointer:
         self._frontier = Frontier()
 
     def check(self) -> int:
-        """How many events are covered; the history agrees, there is a key to go on with, and a place.
+        """Check the history, the key and the folder, and return the number of covered events.
 
         Raises HistoryError, CheckpointError, KeyringError, AuditIntegrityError.
         """
-        with self._log.locked():  # what can't be locked can't be written either: better said now
+        with self._log.locked():  # fail early: without the lock no checkpoint can be written
             latest = self._latest(self._keyring())
         if latest is None:
             return 0
@@ -110,11 +110,10 @@ class Checkpointer:
         return latest.checkpoint.size
 
     def checkpoint(self, wrote: Sequence[Span] = ()) -> SignedCheckpoint | None:
-        """The checkpoint that covers every event: the latest if it does, else a new one. None: no event.
+        """Return a checkpoint that covers all events: the latest, or a new one. None without events.
 
-        ``wrote``: the events that the caller wrote itself, ascending. Of what is new, the others are signed
-        as found.
-        Raises HistoryError, CheckpointError, KeyringError, AuditIntegrityError; nothing is signed then.
+        ``wrote``: the events that the caller wrote itself, ascending; other new events are signed as found.
+        Raises HistoryError, CheckpointError, KeyringError, AuditIntegrityError; then nothing is signed.
         """
         if not (self._reader.tip()[0] or self._log.latest_size()):
             self._check_known(self._folder.load())
@@ -131,9 +130,9 @@ class Checkpointer:
             frontier = self._extended(latest, keyring, size, tip)
             previous = latest.named if latest is not None else None
             covered = before.size if before is not None else 0
-            found = _few(others(wrote, after=covered, upto=size))
-            made = Checkpoint(keyring.origin, size, frontier.root(), tip, previous, found)
-            signed = sign_checkpoint(made, keyring.signers())
+            found_spans = _few(others(wrote, after=covered, upto=size))
+            new = Checkpoint(keyring.origin, size, frontier.root(), tip, previous, found_spans)
+            signed = sign_checkpoint(new, keyring.signers())
             self._log.add(signed)
             self._log.remember(frontier)
             remember(self._keys, self._log.folder, signed.named, self._log.first() or signed.named)
@@ -141,10 +140,10 @@ class Checkpointer:
             return signed
 
     def begin_again(self, announce: Callable[[Previous], None]) -> None:
-        """Forget the checkpoint that was signed last and is gone: its record was removed on purpose.
+        """Forget the last signed checkpoint, which is missing: its audit trail was removed on purpose.
 
-        ``announce`` puts that on record, durably, before it is forgotten. Raises RequestError where none is
-        gone, HistoryError where the store contradicts a checkpoint that is there.
+        ``announce`` records that durably before it is forgotten. Raises RequestError if none is missing,
+        HistoryError if the store contradicts a checkpoint that exists.
         """
         with self._log.locked():
             keyring = self._folder.load()
@@ -157,7 +156,7 @@ class Checkpointer:
     def _signed_by_all(
         self, latest: SignedCheckpoint | None, keyring: Keyring
     ) -> SignedCheckpoint | None:
-        """The latest, with the signatures that a rotation adds to what there is already."""
+        """Return ``latest``, with the missing signatures if a rotation added a key."""
         if latest is None:
             return None
         signers = keyring.signers()
@@ -168,7 +167,7 @@ class Checkpointer:
         return signed
 
     def _keyring(self) -> Keyring:
-        """The keys; the first one is made where nothing was ever signed. Raises KeyringError."""
+        """Return the keys, making the first one if nothing was ever signed. Raises KeyringError."""
         keyring = self._folder.load()
         if keyring.signing is not None:
             return keyring
@@ -180,7 +179,7 @@ class Checkpointer:
                 kind="checkpoints_without_key",
             )
         if keyring.verifiers():
-            keyring.signers()  # a folder for verifying only: says so
+            keyring.signers()  # raises: the folder is for verifying only
         self._check_known(keyring)
         keyring = generate(self._keys)
         vkey = keyring.signers()[0].verifier.vkey
@@ -193,7 +192,7 @@ class Checkpointer:
         return latest
 
     def _check_known(self, keyring: Keyring, latest: SignedCheckpoint | None = None) -> None:
-        """Check that the last checkpoint which was signed for this log is in it. Raises HistoryError."""
+        """Check that the last checkpoint signed for this log is in it. Raises HistoryError."""
         gone = self._log.gone(keyring, latest)
         if gone is not None:
             raise HistoryError(
@@ -212,7 +211,7 @@ class Checkpointer:
 
     @property
     def _ending(self) -> str:
-        """The command by which a person says that the record was removed on purpose."""
+        """Return the command with which a person confirms that the audit trail was removed on purpose."""
         return f"fallback-tier audit begin-again{self._called} --by NAME --because TEXT"
 
     def _check_history(self, before: Checkpoint) -> None:
@@ -244,17 +243,17 @@ class Checkpointer:
     def _extended(
         self, latest: SignedCheckpoint | None, keyring: Keyring, size: int, tip: str
     ) -> Frontier:
-        """The tree of ``size`` entries, from the last signed one or, failing that, from the beginning."""
+        """Return the tree of ``size`` entries, extended from the last signed one if it is known."""
         frontier, leaf = self._signed(latest), (latest.checkpoint.tip or "") if latest else GENESIS
         if frontier is None:
             frontier, leaf = Start.of(self._segments(), keyring.verifiers())
-        wanted = latest.checkpoint if latest is not None else None
+        last_checkpoint = latest.checkpoint if latest is not None else None
         for row in self._reader.headers(after=frontier.size, upto=size):
             _check_link(row, frontier.size + 1, leaf)
             frontier.append(row.header)
             leaf = row.leaf
-            if wanted is not None and frontier.size == wanted.size:
-                self._check_root(frontier, wanted)
+            if last_checkpoint is not None and frontier.size == last_checkpoint.size:
+                self._check_root(frontier, last_checkpoint)
         if (frontier.size, leaf) != (size, tip):
             raise HistoryError(
                 f"The store says it has {size} events, but the chain ends at {frontier.size}.",
@@ -263,7 +262,7 @@ class Checkpointer:
         return frontier
 
     def _signed(self, latest: SignedCheckpoint | None) -> Frontier | None:
-        """The frontier of the last checkpoint, if somebody has it."""
+        """Return the last checkpoint's frontier from memory or the cache, or None."""
         if latest is None:
             return None
         signed = latest.checkpoint
@@ -280,13 +279,13 @@ class Checkpointer:
             )
 
 
-def _few(found: tuple[Span, ...]) -> tuple[Span, ...]:
-    """Not a line an event where several write at once: rather too much is called found."""
-    return found if len(found) <= _MAX_SPANS else (Span(found[0].first, found[-1].last),)
+def _few(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+    """Merge spans if there are too many (several writers): the one then also has events not found."""
+    return spans if len(spans) <= _MAX_SPANS else (Span(spans[0].first, spans[-1].last),)
 
 
 def gone_from(log: CheckpointLog, keyring: Keyring) -> Previous:
-    """The last checkpoint that was signed there and is gone. Raises RequestError where none is."""
+    """Return the last signed checkpoint of this log, which is missing. Raises RequestError if none is."""
     gone = log.gone(keyring) or log.ahead(keyring)
     if gone is None:
         raise RequestError(
@@ -298,7 +297,7 @@ def gone_from(log: CheckpointLog, keyring: Keyring) -> Previous:
 
 
 def _check_link(row: HeaderRow, seq: int, previous_leaf: str) -> None:
-    """Never sign a header that is not the next link."""
+    """Raise HistoryError if a header is not the next link: it must not be signed."""
     linked = b'"previous_leaf":"%b"' % previous_leaf.encode() in row.header
     if row.seq != seq or not linked or leaf_digest(row.header) != row.leaf:
         raise HistoryError(
@@ -309,13 +308,13 @@ def _check_link(row: HeaderRow, seq: int, previous_leaf: str) -> None:
 
 
 class CheckpointedStore:
-    """An ``AuditStore`` around ``store``. Threads may share it, and processes its parts.
+    """An ``AuditStore`` around ``store``. Threads may share it; processes may share the store and the log.
 
-    ``written``: what the store's guard noted as written here.
-    ``events``, ``seconds``: the N and T above. Where several processes write, each counts what it knows
-    of, so at most that many more events than N can be uncovered. ``from_first``: where nothing is covered
-    yet, that is made good at once: then a log without any checkpoint was robbed of it.
-    ``started_on``: this machine, for the events with which a process begins its part of a fix.
+    ``written``: the events that the store's guard noted as written here. ``events``, ``seconds``: the N and
+    T above. If several processes write, each counts only the events that it knows of, so more than N may be
+    uncovered. ``from_first``: if nothing is covered yet, make a checkpoint with the first append, so that a
+    log with events and no checkpoint must have lost it. ``started_on``: this machine, for the events with
+    which a process begins its part of a fix.
     """
 
     def __init__(
@@ -352,11 +351,11 @@ class CheckpointedStore:
         return self.append_all((Record(scope, event),))[0]
 
     def append_all(self, records: Sequence[Record]) -> tuple[StoredEvent, ...]:
-        """Make events durable, then cover them where it is time.
+        """Make events durable, then cover them if a checkpoint is due.
 
-        Raises AuditStoreError as the store does; CheckpointError where too many are uncovered and no
-        checkpoint can be made; HistoryError, KeyringError, AuditIntegrityError where what was signed
-        before can't be gone on with. Nothing was recorded then.
+        Raises AuditStoreError as the store does; CheckpointError if too many are uncovered and no
+        checkpoint can be made; HistoryError, KeyringError, AuditIntegrityError if the signed history can't
+        be continued. Then nothing was recorded.
         """
         with self._lock:
             self._admit()
@@ -371,7 +370,7 @@ class CheckpointedStore:
         return appended
 
     def checkpoint(self) -> SignedCheckpoint | None:
-        """Cover every event now. None: there is no event. Raises CheckpointError, KeyringError."""
+        """Cover all events now. Return None if there is no event. Raises CheckpointError, KeyringError."""
         with self._lock:
             return self._cover()
 
@@ -383,19 +382,19 @@ class CheckpointedStore:
         since: str | None = None,
         after: int = 0,
     ) -> Iterator[StoredEvent]:
-        """As the store's."""
+        """Yield the store's events."""
         return self.store.events(fix_id, kinds=kinds, since=since, after=after)
 
     def tip(self) -> tuple[int, Digest]:
-        """As the store's."""
+        """Return the store's tip."""
         return self.store.tip()
 
     def headers(self, *, after: int = 0, upto: int | None = None) -> Iterator[HeaderRow]:
-        """As the store's."""
+        """Yield the store's headers."""
         return self.store.headers(after=after, upto=upto)
 
     def close(self) -> None:
-        """Cover what is uncovered, release the store. Idempotent. A failed checkpoint is only said."""
+        """Cover uncovered events, release the store. Idempotent. A failed checkpoint is only reported."""
         with self._lock:
             timer, self._timer = self._timer, None
             if self._closed:
@@ -420,7 +419,7 @@ class CheckpointedStore:
         return self._size - (self._covered or 0)
 
     def _admit(self) -> None:
-        """May anything be appended? The first time, this compares the store with its checkpoints."""
+        """Raise if nothing may be appended. The first call compares the store with its checkpoints."""
         if self._covered is None:
             covered = self._checkpointer.check()
             self._size, self._covered = self.store.tip()[0], covered
@@ -450,7 +449,7 @@ class CheckpointedStore:
         return signed
 
     def _try_to_cover(self) -> None:
-        """A failure is said once; the next checkpoint that is due tries again."""
+        """Make a checkpoint; report a failure once. The next checkpoint that is due tries again."""
         try:
             self._cover()
         except AuditError as error:
@@ -459,8 +458,11 @@ class CheckpointedStore:
             self._failure = error
 
     def _set_timer(self) -> None:
-        """Runs while events are uncovered, and goes on when they are covered before it is up: so it may
-        be up early for later ones, but no fix has to start a thread of its own."""
+        """Start the timer if events are uncovered and none runs.
+
+        It is not stopped when they are covered: it may fire early for later events, but a fix need not
+        start a new thread.
+        """
         if self._timer is None and self._uncovered() and not self._closed:
             self._timer = self._new_timer(self._seconds, self._time_is_up)
             self._timer.daemon = True
@@ -474,5 +476,5 @@ class CheckpointedStore:
             try:
                 if self._uncovered():
                     self._try_to_cover()
-            finally:  # a defect ends this thread: the next one tries again
+            finally:  # a defect ends this thread: the next timer tries again
                 self._set_timer()

@@ -34,7 +34,7 @@ from fallback_audit.vocabulary import (
 
 # --- A retry is a fresh context (ADR-0011). --------------------------------------------------------
 
-# The floor can't import fallback_tier.limits; a test holds this equal to the tier's own.
+# This package can't import fallback_tier.limits; a test keeps this equal to the tier's own.
 MAX_RETRIES = 3
 
 
@@ -151,9 +151,12 @@ def history_grows(trail: Trail) -> Iterator[Finding]:
 def attempts_in_order(trail: Trail) -> Iterator[Finding]:
     """One that goes on with a recipe's next candidate keeps its number, too."""
     for run in trail.runs:
-        after, again = run.successor, run.resumed and run.keeps_its_number
-        if after and after.attempt <= run.attempt and not again:
-            yield after.start.seq, f"attempt {after.attempt} starts after attempt {run.attempt}"
+        successor, may_repeat = run.successor, run.resumed and run.keeps_its_number
+        if successor and successor.attempt <= run.attempt and not may_repeat:
+            yield (
+                successor.start.seq,
+                f"attempt {successor.attempt} starts after attempt {run.attempt}",
+            )
 
 
 @rule(
@@ -196,7 +199,7 @@ def edits_are_new(trail: Trail) -> Iterator[Finding]:
 
 # --- The chain: recipe, solved example, model. -----------------------------------------------------
 
-# The floor can't import fallback_tier.limits; a test holds this equal to the tier's own.
+# This package can't import fallback_tier.limits; a test keeps this equal to the tier's own.
 MAX_EXAMPLES = 4
 
 
@@ -247,7 +250,7 @@ def _was_made_by(tier: Tier, run: Run) -> bool:
     if tier is Tier.RAG:
         return bool(run.of(ExampleReplayed))
     answers = run.any_of(ModelAnswered, AnswerReused)
-    return any(e.event.call_type is CallType.AUTHOR for e in answers)  # type: ignore[attr-defined]
+    return any(answer.event.call_type is CallType.AUTHOR for answer in answers)  # type: ignore[attr-defined]
 
 
 @rule(
@@ -314,14 +317,14 @@ def retrieval_acts(trail: Trail) -> Iterator[Finding]:
 def _decided_retrieval_acts(
     run: Run, decisions: Sequence[Entry[RetrieveDecided]]
 ) -> Iterator[Finding]:
-    """Self-RAG asks for each segment anew: what was wanted is in a prompt of its candidates."""
+    """Yield queries whose examples no prompt has. Self-RAG decides on retrieval for each segment."""
     wanted = any(e.event.decision is Retrieve.YES for e in decisions if e.event.step == 1)
-    used: set[str] | None = None  # by the candidates after it; None: there are none
+    used: set[str] | None = None  # examples in later candidates' prompts; None: no candidates
     for seq, event in reversed(
         run.any_of(RetrievalQueried, StrategyDegraded, ModelCalled, AnswerReused)
     ):
         if isinstance(event, StrategyDegraded):
-            used = None  # a search that runs out of means asks for fewer candidates, and says so
+            used = None  # a degraded search makes fewer candidates, on record
         elif isinstance(event, Asked):
             if event.candidate is not None:
                 used = set() if used is None else used
@@ -339,7 +342,7 @@ def _decided_retrieval_acts(
 
 # --- One attempt: its prompt, its events, its outcome. ---------------------------------------------
 
-#: What says of which attempt it is, and stands inside it.
+#: Kinds that name their attempt, and are recorded inside it.
 _NUMBERED = frozenset(
     kind for kind in KINDS if "attempt" in kind.model_fields and kind not in TERMINALS
 )
@@ -360,18 +363,18 @@ _NUMBERED = frozenset(
 )
 def prompt_shapes_agree(trail: Trail) -> Iterator[Finding]:
     """Initial on a first attempt, retry on a retry, none where no model was asked or is to be."""
-    again = trail.judges_again is not None
+    judges_again = trail.judges_again is not None
     for run in trail.runs:
         shape = PromptShape.asked(retry=run.is_retry)
-        shape = PromptShape.NONE if again else shape
-        asked = shape if run.asked else PromptShape.NONE
+        shape = PromptShape.NONE if judges_again else shape
+        refused_shape = shape if run.asked else PromptShape.NONE
         for seq, event in run.any_of(
             AttemptStarted, ModelCalled, AnswerReused, PatchProposed, AttemptRefused
         ):
             if type(event) is AttemptRefused:
-                expected = asked
+                expected = refused_shape
             elif type(event) is PatchProposed:
-                if again:  # that of its making
+                if judges_again:  # it has the shape of its making
                     continue
                 expected = shape if event.tier is Tier.LLM else PromptShape.NONE
             else:

@@ -58,8 +58,8 @@ _ANSWERS_TO_A_FAILURE = frozenset({AttemptStarted, FixEscalated, FixRefused})
 def proposals_are_judged(trail: Trail) -> Iterator[Finding]:
     for run in trail.runs if trail.managed else ():
         for seq, _ in run.of(PatchProposed):
-            follows = run.next_of(seq, GateJudged, *_DECISIONS)
-            decision = follows.event if follows else _successor(run)
+            following = run.next_of(seq, GateJudged, *_DECISIONS)
+            decision = following.event if following else _successor(run)
             if decision is not None and type(decision) not in _ANSWERS_TO_A_PATCH:
                 yield seq, f"no gate judged this patch before {decision.kind}"
 
@@ -140,9 +140,9 @@ def failures_have_grounds(trail: Trail) -> Iterator[Finding]:
 )
 def failed_attempts_act(trail: Trail) -> Iterator[Finding]:
     for seq, _ in trail.of(AttemptFailed):
-        follows = trail.act_after(seq)
-        if follows and type(follows.event) not in _ANSWERS_TO_A_FAILURE:
-            yield seq, f"AttemptFailed is followed by {follows.event.kind}"
+        following = trail.act_after(seq)
+        if following and type(following.event) not in _ANSWERS_TO_A_FAILURE:
+            yield seq, f"AttemptFailed is followed by {following.event.kind}"
 
 
 @rule(
@@ -159,12 +159,12 @@ def refusals_act(trail: Trail) -> Iterator[Finding]:
     for run in trail.runs if trail.managed else ():
         for seq, refusal in run.of(AttemptRefused):
             allowed: tuple[type, ...] = (FixRefused, FixEscalated)
-            if is_budget_stop(refusal):  # can be raised, so it is never the end by itself
+            if is_budget_stop(refusal):  # a budget can be raised: it ends no fix by itself
                 allowed = (FixEscalated, AttemptStarted) if run.resumed else (FixEscalated,)
             if refusal.reason.is_attempt_failure:
                 allowed = (AttemptFailed, *allowed)
-            follows = run.next_of(seq, *_DECISIONS)
-            decision = follows.event if follows else _successor(run)
+            following = run.next_of(seq, *_DECISIONS)
+            decision = following.event if following else _successor(run)
             if decision is not None and not isinstance(decision, allowed):
                 yield seq, f"refused ({refusal.reason}), then {decision.kind}"
 
@@ -226,7 +226,7 @@ def _repeated(signatures: list[str]) -> bool:
 
 
 def _same(reason: str, kind: FailureKind) -> bool:
-    """A refusal that is an attempt's failure has the failure kind of the same name."""
+    """Return whether a refusal has this failure kind: those that are failures share the names."""
     return reason == kind.value
 
 
@@ -268,7 +268,7 @@ def one_terminal_event(trail: Trail) -> Iterator[Finding]:
                 yield seq, f"{event.kind} after the fix had ended ({trail.terminal.event.kind})"
 
 
-# --- What an end has to have behind it. ------------------------------------------------------------
+# --- What an end requires. -------------------------------------------------------------------------
 
 
 @rule(
@@ -355,7 +355,7 @@ def own_code_takes_no_recipe(trail: Trail) -> Iterator[Finding]:
     sees={FixEscalated, AttemptFailed},
 )
 def contradictions_are_real(trail: Trail) -> Iterator[Finding]:
-    asked = [
+    questions = [
         seq
         for seq, end in trail.of(FixEscalated)
         if end.reason is EscalationReason.TESTS_CONTRADICT_PATCH
@@ -364,7 +364,7 @@ def contradictions_are_real(trail: Trail) -> Iterator[Finding]:
         failure.failure_kind is FailureKind.TESTS_FAILED and TESTS_GATE in failure.failing_gates
         for _, failure in trail.of(AttemptFailed)
     )
-    for seq in asked if not failed else ():
+    for seq in questions if not failed else ():
         yield seq, "no attempt failed by the tests of the base commit"
 
 
@@ -402,8 +402,8 @@ def verified_ran_its_gates(trail: Trail) -> Iterator[Finding]:
     """Before schema version 5 a FixStarted named neither gates nor inputs."""
     start = _start(trail)
     planned = start.gates if start else ()
-    tells = start is not None and (planned or start.inputs_sha256)
-    ends = trail.any_of(FixVerified, FixPatched) if tells and trail.runs else []
+    names_gates = start is not None and (planned or start.inputs_sha256)
+    ends = trail.any_of(FixVerified, FixPatched) if names_gates and trail.runs else []
     for seq, _ in ends:
         judged = tuple(verdict.event.gate for verdict in trail.runs[-1].of(GateJudged))
         if judged != planned:
@@ -411,7 +411,7 @@ def verified_ran_its_gates(trail: Trail) -> Iterator[Finding]:
 
 
 def _accepted(trail: Trail, seq: int, end: FixVerified | FixPatched) -> Iterator[Finding]:
-    """What holds of both ends with a patch: it was proposed, nothing failed, and the gates are named."""
+    """Check what both ends with a patch require: it was proposed, no gate failed, the gates are named."""
     run = trail.runs[-1] if trail.runs else None
     if run is None or end.attempt != run.attempt:
         yield seq, f"attempt {end.attempt} is not the one in hand"
@@ -421,16 +421,16 @@ def _accepted(trail: Trail, seq: int, end: FixVerified | FixPatched) -> Iterator
         yield seq, "this patch was not proposed in the attempt"
     if judged(run, GateStatus.FAILED):
         yield seq, "a gate failed on this patch"
-    for status, named in (
+    for status, gates in (
         (GateStatus.PASSED, end.gates_passed),
         (GateStatus.SKIPPED, end.gates_skipped),
     ):
-        if set(named) != {verdict.gate for _, verdict in judged(run, status)}:
+        if set(gates) != {verdict.gate for _, verdict in judged(run, status)}:
             yield seq, f"the gates named as {status} are not those on record"
 
 
 def _passed(trail: Trail) -> list[GateJudged]:
-    """What passed in the attempt in hand."""
+    """Return the verdicts that passed in the last attempt."""
     runs = trail.runs[-1:]
     return [verdict for run in runs for _, verdict in judged(run, GateStatus.PASSED)]
 
@@ -440,11 +440,13 @@ def _start(trail: Trail) -> FixStarted | None:
 
 
 def _proving_gates(trail: Trail) -> frozenset[str]:
-    """Gates whose pass ends a fix as verified. Before schema version 7, when a fix did not say whose code
-    is affected, passing tests were enough."""
+    """Return the gates whose pass ends a fix as verified.
+
+    Before schema version 7, when a fix did not record whose code is affected, passing tests were enough.
+    """
     start = _start(trail)
-    reported = start is not None and start.affected_code is not None
-    return SHOWING_GATES[_code(trail)] if reported else PROVING_GATES
+    names_code = start is not None and start.affected_code is not None
+    return SHOWING_GATES[_code(trail)] if names_code else PROVING_GATES
 
 
 def _code(trail: Trail) -> AffectedCode:
@@ -453,5 +455,5 @@ def _code(trail: Trail) -> AffectedCode:
 
 
 def judged(run: Run, status: GateStatus) -> list[tuple[int, GateJudged]]:
-    """The verdicts of an attempt that ended so."""
+    """Return an attempt's verdicts with this status, with their numbers."""
     return [(e.seq, e.event) for e in run.of(GateJudged) if e.event.status is status]

@@ -1,20 +1,20 @@
 """The one guard that an append passes, inside its transaction (ADR-0035, ADR-0086, ADR-0127).
 
-It asks two questions, then notes what became durable:
+It checks two things, then notes which events became durable:
 
-1. Is the writer still the one that goes on with the fix? A lock file holds on one machine. A worker that
-   was given up for dead may still be at work on another, and what it records would stand between the events
-   of whoever goes on. It can append no more.
-2. Does the event keep to the trace contract?
+1. Is the writer still the one that continues the fix? A lock file works on one machine only. A worker that
+   was taken for dead may still be running on another, and its events would be mixed with those of the
+   worker that continues. It can't append any more.
+2. Does the event keep the trace contract?
 
-An event is refused where the trail with it would break a rule that the trail without it does not; or it
-is let through, and an AppendFlagged right behind it says so. What another process appended is caught up
-with from the store itself, which holds its write lock meanwhile, so no two appends are judged apart.
+If the trail would break a rule with the event that it does not break without it, the event is refused; or
+it is appended, and an AppendFlagged right after it says so. Events that another process appended are read
+from the store, which holds its write lock meanwhile, so every append is judged on the whole trail.
 
-* A trail that can't be read, or was altered, takes no event: what it says can't be relied on. Redacted
+* Nothing is appended to a trail that can't be read or was altered: its content can't be relied on. Redacted
   events are judged by what is left of them.
-* Where the beginning of a trail stands in a sealed segment, only the rules of maintenance are judged here:
-  what is missing proves nothing. ``verify`` judges the whole where it is given the segments.
+* If the beginning of a trail is in a sealed segment, only the rules of maintenance are judged here: a
+  missing event proves nothing. ``verify`` judges the whole trail if it is given the segments.
 """
 
 import threading
@@ -50,17 +50,17 @@ from fallback_audit.ports import MAINTENANCE, Record, Scope, StoredEvent, TrailR
 #: What to do with an event that breaks a rule.
 OnBreach = Literal["refuse", "flag"]
 
-#: Events of recently used fixes that are held in memory, about 2 KiB each. One fix alone may have more.
+#: Events of recently used fixes that are cached, about 2 KiB each. A single fix may have more.
 MAX_CACHED_EVENTS: Final = 10_000
 
-#: Whoever records one of these goes on with the fix.
+#: The process that records one of these continues the fix.
 TAKES_IN_HAND = (FixStarted, FixResumed)
 
 
 @dataclass
 class _Session:
-    """``seen``: number of the fix's last event that this session knows; ``begun``: it has taken the fix
-    in hand, and did not only read."""
+    """A process's work on one fix. ``seen``: number of the last event that it knows; ``begun``: it has
+    taken the fix in hand, and not only read it."""
 
     seen: int
     begun: bool = False
@@ -70,9 +70,9 @@ _LINKING = frozenset[Kind]().union(*(rule.sees for rule in FIX_RULES))
 
 
 def _rules_for(kind: Kind) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
-    """Return the rules that such an event can break when it is appended: ``Rule.local`` ones, and others.
+    """Return the rules that an appended event of this kind can break: ``Rule.local`` ones, and others.
 
-    A note is seen by the rules about notes only.
+    Only the rules about notes see a note.
     """
     of_kind = [
         rule
@@ -95,11 +95,11 @@ class _Placed(NamedTuple):
 
 
 class JudgedFix:
-    """The gate transitions of one fix.
+    """The gate transitions of one fix, with the violations in them.
 
-    ``confirmed``: number of the last event known to be durable. ``known_to``: up to this number of the
-    chain, all events of the fix are here. ``base``: number of the last event in a sealed segment, set
-    where a trail does not begin here.
+    ``confirmed``: number of the last event known to be durable. ``known_to``: all events of the fix up to
+    this number of the chain are here. ``base``: number of the last event in a sealed segment, set if a
+    trail's beginning is not here.
     """
 
     def __init__(self, fix_id: str) -> None:
@@ -114,7 +114,7 @@ class JudgedFix:
 
     @property
     def base(self) -> int:
-        """See the class."""
+        """Return the number of the last sealed event; see the class."""
         return self._base
 
     @base.setter
@@ -123,46 +123,52 @@ class JudgedFix:
         for trail in self._trails.values():
             trail.base = base
         if self._trails:
-            self._known = {_known(found) for found in self._everything_wrong()}
+            self._known = {_known(violation) for violation in self._everything_wrong()}
 
     @property
     def is_confirmed(self) -> bool:
-        """Everything here is known to be durable."""
+        """Return whether all events here are known to be durable."""
         return not self._tail
 
     def is_whole_with(self, record: Record) -> bool:
-        """Does every trail begin as a fix does, with this event appended? That of maintenance can't say."""
+        """Return whether every trail begins as a fix does, with this event appended.
+
+        False for the trail of maintenance, which begins like no fix.
+        """
         trail = self._trails.get(record.scope)
         if trail is None:
             trail = Trail(record.scope, [Entry(1, record.event)])
         others = self._trails.values()
-        return trail.of_a_fix and all(one.begins for one in (trail, *others))
+        return trail.of_a_fix and all(other.begins for other in (trail, *others))
 
-    def catch_up(self, behind: Iterable[StoredEvent]) -> bool:
-        """Go on with what is stored behind ``confirmed``. False: that is not what was held here."""
-        rows = [_Placed(stored.seq, stored.scope, stored.payload) for stored in behind]
-        held = len(self._tail)
-        if rows[:held] != self._tail:
+    def catch_up(self, later: Iterable[StoredEvent]) -> bool:
+        """Add the stored events after ``confirmed``.
+
+        Return False, and add none, if they don't begin with those cached here.
+        """
+        rows = [_Placed(stored.seq, stored.scope, stored.payload) for stored in later]
+        cached = len(self._tail)
+        if rows[:cached] != self._tail:
             return False
-        for seq, scope, event in rows[held:]:
+        for seq, scope, event in rows[cached:]:
             self._append(Entry(seq, event), scope)
-        if rows[held:]:
+        if rows[cached:]:
             self._known.update(map(_known, self._everything_wrong()))
         return True
 
     def add(self, entry: AnyEntry, scope: Scope) -> list[Violation]:
-        """One more event; returns what it breaks that was not broken before."""
+        """Add an event, and return the violations that were not there before."""
         opens = scope not in self._trails
         trail = self._append(entry, scope)
-        found = list(_broken_by(trail, type(entry.event)))
+        broken = list(_broken_by(trail, type(entry.event)))
         if opens or type(entry.event) in _LINKING:
-            found += self._between()
-        new = [violation for violation in found if _known(violation) not in self._known]
+            broken += self._between()
+        new = [violation for violation in broken if _known(violation) not in self._known]
         self._known.update(map(_known, new))
         return new
 
     def confirm(self, event: StoredEvent) -> None:
-        """This one is durable, and so is everything before it."""
+        """Note that this event is durable, and so are all before it."""
         if any(placed.seq == event.seq for placed in self._tail):
             self._tail = [placed for placed in self._tail if placed.seq > event.seq]
             self.confirmed = event.seq
@@ -189,22 +195,22 @@ class JudgedFix:
 
 
 def _broken_by(trail: Trail, kind: Kind) -> Iterator[Violation]:
-    """What the last event, of this kind, may have broken: no less than what is wrong with it in."""
+    """Yield the violations that the last event, of this kind, caused; maybe earlier ones too."""
     local, whole = _RULES_FOR[kind]
-    # FixStarted makes it a gate runner's trail: then more is asked of all attempts.
+    # FixStarted makes it a gate runner's trail: then more rules apply to all attempts.
     yield from violations(trail if kind is FixStarted else trail.latest(), local)
     yield from violations(trail, whole)
 
 
 def _known(violation: Violation) -> tuple[str, int]:
-    """Return a violation as far as it is the same one after another event: its rule and its event."""
+    """Return what identifies a violation, its rule and event: its text may change with later events."""
     return violation.rule, violation.seq
 
 
 class _Transaction(NamedTuple):
-    """The open one: ``recorded`` is a new object each time.
+    """The open transaction. ``recorded`` is a new object for each.
 
-    ``first``: number of its first event; ``judged``: the fixes that it has added to, all of them here.
+    ``first``: number of its first event; ``judged``: the fixes of its events, which are all cached.
     """
 
     recorded: TrailReader | None
@@ -213,12 +219,12 @@ class _Transaction(NamedTuple):
 
 
 class ContractGuard:
-    """Implements ``ports.AppendGuard``. One guard a store, which is one session of each fix that it takes
-    in hand (``expect``); threads may share it.
+    """Implementation of ``ports.AppendGuard``, one per store. Threads may share it.
 
-    ``on_violation``: ``refuse`` (ContractError, nothing is recorded) or ``flag``. ``written``: what became
-    durable through this guard. Who takes no fix in hand (a person who decides, another orchestrator) is
-    judged by the contract alone.
+    It is one session of each fix that it takes in hand (``expect``). ``on_violation``: ``refuse``
+    (ContractError, nothing is recorded) or ``flag``. ``written``: the events that became durable through
+    this guard. For a writer that takes no fix in hand (a person who decides, another orchestrator), only
+    the contract is checked.
     """
 
     def __init__(
@@ -229,28 +235,30 @@ class ContractGuard:
         self._refuses = on_violation == "refuse"
         self._max_cached_events = max_cached_events
         self._fixes: OrderedDict[str, JudgedFix] = OrderedDict()
-        self._held = 0  # events of all of them
-        # Numbers of the latest durable events, as far as all were appended here.
+        self._held = 0  # number of events in _fixes
+        # Numbers of the latest durable events that were all appended here, without a gap.
         self._own = range(0)
         self._transaction = _Transaction(None, 0, set())
         self._lock = threading.Lock()
 
     def expect(self, fix_id: str, seen: int) -> None:
-        """This session has read the fix up to event ``seen`` (0: nothing), and is to take it in hand: that
-        is refused where anything else is on record by then."""
+        """Begin a session that has read the fix up to event ``seen`` (0: nothing) and will take it in hand.
+
+        That is refused if anything else is recorded by then.
+        """
         with self._lock:
             self._sessions[fix_id] = _Session(seen)
 
     def let_go(self, fix_id: str) -> None:
-        """The session of this fix is over. Idempotent."""
+        """End the session of this fix. Idempotent."""
         with self._lock:
             self._sessions.pop(fix_id, None)
 
     def admit(self, record: Record, seq: int, recorded: TrailReader) -> tuple[AuditEvent, ...]:
-        """Judge ``record`` as event ``seq`` of its fix. Returns the flags to append right behind it.
+        """Judge ``record`` as event ``seq``. Return the flags to append right after it.
 
-        Raises OvertakenError: another session goes on with this fix; ContractError: it breaks a rule and
-        flags are not wanted, or its trail can't be read.
+        Raises OvertakenError if another session continues this fix; ContractError if the event breaks a
+        rule and is not to be flagged, or its trail can't be read.
         """
         with self._lock:
             if self._transaction.recorded is not recorded:
@@ -259,7 +267,7 @@ class ContractGuard:
             return self._judge(record, seq, recorded)
 
     def appended(self, event: StoredEvent) -> None:
-        """It is durable: it was written here, and its fix need not be read again up to here."""
+        """Note that an event written here is durable: its fix need not be read again up to it."""
         with self._lock:
             session = self._sessions.get(event.scope.fix_id)
             if session is not None:
@@ -280,13 +288,13 @@ class ContractGuard:
         first = self._transaction.first  # from here on the events are this transaction's own
         others = recorded.trail(record.scope.fix_id, after=session.seen)
         delivers = isinstance(record.event, PatchDelivered)
-        overtaken = _in_the_way((one for one in others if one.seq < first), session, delivers)
+        overtaken = _in_the_way((other for other in others if other.seq < first), session, delivers)
         if overtaken is not None:
             raise _overtaken(record, overtaken)
 
     def _judge(self, record: Record, seq: int, recorded: TrailReader) -> tuple[AuditEvent, ...]:
         fix_id = record.scope.fix_id
-        fix = self._take(fix_id)  # put back only when nothing went wrong
+        fix = self._take(fix_id)  # put back only if nothing went wrong
         if fix is None or not self._holds_everything(fix):
             fix = self._caught_up(fix, record, recorded)
         fix.known_to = seq - 1
@@ -312,12 +320,15 @@ class ContractGuard:
         return fix
 
     def _holds_everything(self, fix: JudgedFix) -> bool:
-        """Nobody else appended anything since this fix was last judged: the store need not be asked."""
+        """Return whether all of the fix's events are cached: no other process has appended since."""
         if fix.fix_id in self._transaction.judged:
             return True
-        own = self._own
-        nobody_else = own.stop == self._transaction.first and own.start <= fix.known_to + 1
-        return nobody_else and fix.is_confirmed
+        appended_here = self._own
+        no_other_writer = (
+            appended_here.stop == self._transaction.first
+            and appended_here.start <= fix.known_to + 1
+        )
+        return no_other_writer and fix.is_confirmed
 
     def _caught_up(self, fix: JudgedFix | None, record: Record, recorded: TrailReader) -> JudgedFix:
         fix_id = record.scope.fix_id
@@ -336,7 +347,7 @@ class ContractGuard:
         return fix
 
     def _forget(self) -> None:
-        """The least recently used fixes, but never the one in hand."""
+        """Forget the least recently used fixes, but never the one in hand."""
         while self._held > self._max_cached_events and len(self._fixes) > 1:
             self._held -= self._fixes.popitem(last=False)[1].size
 
@@ -344,15 +355,18 @@ class ContractGuard:
 def _in_the_way(
     others: Iterator[StoredEvent], session: _Session, delivers: bool
 ) -> StoredEvent | None:
-    """Return one that takes the fix in hand or abandons it, or has delivered what this session
-    ``delivers``; if it has not begun yet, any that it has not read; else None."""
-    for one in others:
-        if isinstance(one.payload, (*TAKES_IN_HAND, *ABANDONING)):
-            return one
-        if delivers and isinstance(one.payload, PatchDelivered):
-            return one
-        if not session.begun and not isinstance(one.payload, NOTES):
-            return one
+    """Return the first event that overtakes this session, or None.
+
+    Such an event takes the fix in hand, abandons it, or delivers the patch if this session ``delivers`` it
+    too. If the session has not begun yet, any event but a note overtakes it.
+    """
+    for other in others:
+        if isinstance(other.payload, (*TAKES_IN_HAND, *ABANDONING)):
+            return other
+        if delivers and isinstance(other.payload, PatchDelivered):
+            return other
+        if not session.begun and not isinstance(other.payload, NOTES):
+            return other
     return None
 
 
@@ -374,7 +388,7 @@ def _overtaken(record: Record, other: StoredEvent) -> OvertakenError:
 
 
 def _base(recorded: TrailReader) -> int:
-    """Number of the last event in a sealed segment: its own SegmentSealed always stands behind it."""
+    """Return the number of the last sealed event, or 0. Its SegmentSealed always comes after it."""
     sealed: Iterator[int] = (
         stored.payload.last_seq
         for stored in recorded.trail(MAINTENANCE.fix_id)

@@ -1,6 +1,6 @@
-"""Rules of the trace contract over the record's own maintenance: what was taken out, sealed, let through.
+"""Rules of the trace contract on maintenance: redaction, sealing, flags, keys.
 
-They hold for trails whose beginning was sealed as well.
+They also hold for trails whose beginning was sealed.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from fallback_audit.events import (
     SigningKeyRotated,
 )
 
-#: What stands in the scope ``MAINTENANCE``, and nowhere else.
+#: Kinds that are only in the scope ``MAINTENANCE``.
 MAINTAINING = (
     SegmentSealed,
     SegmentRetired,
@@ -65,12 +65,12 @@ def redactions_are_named(trail: Trail) -> Iterator[Finding]:
     of_maintenance=True,
 )
 def flags_stand_behind(trail: Trail) -> Iterator[Finding]:
-    about: int | None = None
+    previous_seq: int | None = None
     for seq, event in trail.everything if trail.notes else ():
         if not isinstance(event, AppendFlagged):
-            about = seq
-        elif event.at != about:
-            yield seq, f"the flag is about event {event.at}, and stands behind {about}"
+            previous_seq = seq
+        elif event.at != previous_seq:
+            yield seq, f"the flag is about event {event.at}, and stands behind {previous_seq}"
 
 
 @rule(
@@ -147,19 +147,20 @@ def segments_follow(trail: Trail) -> Iterator[Finding]:
 def retired_were_sealed(trail: Trail) -> Iterator[Finding]:
     sealed: set[tuple[int, int, str]] = set()
     retired: set[int] = set()
-    known = next((entry.event.first_seq for entry in trail.of(SegmentSealed)), None)
+    first_sealed = next((entry.event.first_seq for entry in trail.of(SegmentSealed)), None)
     cut = bool(trail.base and trail.entries and trail.entries[0].seq > trail.base)
     for seq, event in trail.any_of(SegmentSealed, SegmentRetired):
-        place = (event.first_seq, event.last_seq, event.sha256)  # type: ignore[attr-defined]
+        segment = (event.first_seq, event.last_seq, event.sha256)  # type: ignore[attr-defined]
         if isinstance(event, SegmentSealed):
-            sealed.add(place)
+            sealed.add(segment)
             continue
-        before = known is not None and place[1] < known  # its own event was sealed with a later one
-        if place not in sealed and not (before and cut):
-            yield seq, f"events {place[0]} to {place[1]} are retired, and were not sealed"
-        if place[0] in retired:
-            yield seq, f"events {place[0]} to {place[1]} are retired twice"
-        retired.add(place[0])
+        # The SegmentSealed of an earlier one was itself sealed, in a later segment.
+        is_earlier = first_sealed is not None and segment[1] < first_sealed
+        if segment not in sealed and not (is_earlier and cut):
+            yield seq, f"events {segment[0]} to {segment[1]} are retired, and were not sealed"
+        if segment[0] in retired:
+            yield seq, f"events {segment[0]} to {segment[1]} are retired twice"
+        retired.add(segment[0])
 
 
 @rule(

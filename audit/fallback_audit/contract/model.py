@@ -38,11 +38,11 @@ from fallback_audit.vocabulary import CallType, Retrieve, Tier
 
 # --- Calls and their answers. ----------------------------------------------------------------------
 
-# The floor can't import fallback_tier.limits; a test holds these equal to the tier's own.
+# This package can't import fallback_tier.limits; a test keeps these equal to the tier's own.
 MAX_AUTHOR_CALLS = 3
 
-#: Author calls of one self-RAG search, which count as one: a candidate for each of MAX_EXAMPLES
-#: examples, path of the beam and step makes no more.
+#: Most author calls of one self-RAG search, which count as one: one candidate for each of MAX_EXAMPLES
+#: examples, path of the beam and step.
 MAX_CANDIDATE_CALLS = 64
 
 _ASKED = frozenset({ModelCalled, AnswerReused})
@@ -89,7 +89,8 @@ def calls_are_answered(trail: Trail) -> Iterator[Finding]:
                     yield seq, f"{event.kind} without a {event.call_type} call {event.call}"
             elif waiting and type(event) is not ConsumerLeft:
                 yield from (
-                    (at, f"{key[0]} call {key[1]} has no end") for key, at in waiting.items()
+                    (call_seq, f"{key[0]} call {key[1]} has no end")
+                    for key, call_seq in waiting.items()
                 )
                 waiting = {}
 
@@ -118,7 +119,7 @@ def rejections_act(trail: Trail) -> Iterator[Finding]:
                 follows = event
             elif follows is not None and kind in _REJECTED and _is_authors(event):
                 if isinstance(event, ModelFailed) and event.call in candidates:
-                    continue  # the other candidates are still there
+                    continue  # the other candidates remain
                 yield seq, f"{event.kind} is followed by {follows.kind}"
 
 
@@ -138,7 +139,7 @@ def reasks_have_reasons(trail: Trail) -> Iterator[Finding]:
     for run in trail.runs:
         if len(run.author_asked) < 2:
             continue
-        why = [
+        reason_seqs = [
             seq
             for seq, event in run.any_of(
                 PlanRejected, RepeatedPatchRejected, ModelFailed, GroundingJudged, MoreCodeShown
@@ -146,8 +147,8 @@ def reasks_have_reasons(trail: Trail) -> Iterator[Finding]:
             if _is_authors(event) and not (isinstance(event, GroundingJudged) and event.supported)
         ]
         for earlier, later in pairwise(run.author_asked):
-            reasons = bisect(why, later.seq) - bisect(why, earlier.seq)
-            if later.event.candidate is None and not reasons:
+            reason_count = bisect(reason_seqs, later.seq) - bisect(reason_seqs, earlier.seq)
+            if later.event.candidate is None and not reason_count:
                 yield later.seq, "the author was asked again without a rejected answer"
 
 
@@ -174,26 +175,34 @@ def more_code_was_asked_for(trail: Trail) -> Iterator[Finding]:
             for at, verdict in run.any_of(*_VERDICTS):
                 if since < at < seq:
                     yield seq, f"answer {event.call} has its verdict: {verdict.kind}"
-            again = min((one.seq for one in run.author_asked if one.seq > seq), default=None)
+            next_seq = min(
+                (entry.seq for entry in run.author_asked if entry.seq > seq), default=None
+            )
             for at, _ in run.of(PatchProposed):
-                if at > seq and (again is None or at < again):
+                if at > seq and (next_seq is None or at < next_seq):
                     yield seq, "a patch came of it without another answer"
 
 
 def _answered_last(run: Run, call: int, before: int) -> int | None:
-    """Where the author was asked for this answer, if it came, and it was asked nothing since; of a search's
-    candidates any may be the last. Not under the strict instruction."""
-    asked = [one for one in run.author_asked if one.seq < before]
-    plain = [one for one in asked if not one.event.candidate]
-    last = [one for one in asked if one.event.candidate and not plain] or plain[-1:]
-    its = next((one for one in last if one.event.call == call and not one.event.strict), None)
-    if its is None:
-        return None
-    came = isinstance(its.event, AnswerReused) or any(
-        one.seq < before and one.event.call == call and _is_authors(one.event)
-        for one in run.of(ModelAnswered)
+    """Return the event of author call ``call`` if it was answered, and is the last one before ``before``.
+
+    Any candidate of a search may be the last. None also for a call under the strict instruction.
+    """
+    calls = [entry for entry in run.author_asked if entry.seq < before]
+    without_candidates = [entry for entry in calls if not entry.event.candidate]
+    last = [
+        entry for entry in calls if entry.event.candidate and not without_candidates
+    ] or without_candidates[-1:]
+    matching = next(
+        (entry for entry in last if entry.event.call == call and not entry.event.strict), None
     )
-    return its.seq if came else None
+    if matching is None:
+        return None
+    is_answered = isinstance(matching.event, AnswerReused) or any(
+        entry.seq < before and entry.event.call == call and _is_authors(entry.event)
+        for entry in run.of(ModelAnswered)
+    )
+    return matching.seq if is_answered else None
 
 
 @rule(
@@ -236,8 +245,8 @@ def answers_reused_were_paid(trail: Trail) -> Iterator[Finding]:
             if used[answer] > paid[run.attempt][answer]:
                 yield seq, "no earlier run of this attempt paid for this answer, or it is used up"
         for call, end in _answered(run):
-            made = (call.call_type, call.model, call.request_key)
-            paid[run.attempt][(*made, end.answer_sha256, end.answer_evidence)] += 1
+            key_of_call = (call.call_type, call.model, call.request_key)
+            paid[run.attempt][(*key_of_call, end.answer_sha256, end.answer_evidence)] += 1
 
 
 @rule(
@@ -250,19 +259,19 @@ def no_finished_call_paid_twice(trail: Trail) -> Iterator[Finding]:
     paid: dict[int, Counter[object]] = defaultdict(Counter)
     for run in trail.runs if any(run.resumed for run in trail.runs) else ():
         used: Counter[object] = Counter()
-        for seq, asked in run.asked:
-            key = (asked.call_type, asked.request_key)
-            if isinstance(asked, AnswerReused):
+        for seq, request in run.asked:
+            key = (request.call_type, request.request_key)
+            if isinstance(request, AnswerReused):
                 used[key] += 1
             elif used[key] < paid[run.attempt][key]:
-                yield seq, f"{asked.call_type} call {asked.call} was paid for before"
+                yield seq, f"{request.call_type} call {request.call} was paid for before"
         for call, end in _answered(run):
             if call.request_key is not None and end.answer_evidence is not None:
                 paid[run.attempt][(call.call_type, call.request_key)] += 1
 
 
 def _is_authors(event: AuditEvent) -> bool:
-    """A call of the author's, or something about his plan: all but calls for another purpose."""
+    """Return whether the event is the author's or about the plan: False only for calls of other types."""
     if not isinstance(event, (ModelCalled, AnswerReused, ModelFailed)):
         return True
     return event.call_type is CallType.AUTHOR
@@ -278,7 +287,7 @@ def _answered(run: Run) -> Iterator[tuple[ModelCalled, ModelAnswered]]:
 
 # --- Grounding: is a plan supported. ---------------------------------------------------------------
 
-#: What takes the draft in hand away.
+#: Kinds after which there is no current draft.
 _NO_DRAFT = frozenset({PlanRejected, RepeatedPatchRejected, MoreCodeShown})
 
 _ABOUT_A_DRAFT = (
@@ -316,8 +325,8 @@ def grounding_is_recorded(trail: Trail) -> Iterator[Finding]:
 
 
 def _recorded(run: Run) -> Iterator[Finding]:
-    candidates = {asked.call for _, asked in run.author_asked if asked.candidate}
-    in_hand: set[int] = set()  # the calls that the draft is of: one, or those of a search
+    candidates = {call.call for _, call in run.author_asked if call.candidate}
+    in_hand: set[int] = set()  # the calls that made the draft: one, or those of a search
     verdict: GroundingJudged | GroundingNotEvaluated | None = None
     judged, flagged = True, False
     for seq, event in run.any_of(*_ABOUT_A_DRAFT):
@@ -337,13 +346,13 @@ def _recorded(run: Run) -> Iterator[Finding]:
                 yield seq, f"{event.kind} about call {event.call}, not about the draft in hand"
             verdict, judged = event, True
         elif type(event) is LowConfidenceFlagged:
-            flagged = True  # the plan in doubt is handed on, whatever came of the one after it
+            flagged = True  # the doubted plan is handed on, whatever came of the one after it
         elif type(event) is PatchProposed:
             supported = verdict.supported if isinstance(verdict, GroundingJudged) else None
-            reported = False if flagged else supported
+            expected = False if flagged else supported
             if verdict is None or not judged:
                 yield seq, "nothing is recorded about the grounding of this patch"
-            elif event.grounded is not reported:
+            elif event.grounded is not expected:
                 yield seq, f"grounded: {event.grounded}, which is not the last verdict"
 
 
@@ -409,8 +418,8 @@ def low_confidence_has_grounds(trail: Trail) -> Iterator[Finding]:
                     flags += 1
                 case ModelCalled(call_type=CallType.AUTHOR) if flags:
                     yield seq, "the author was asked again after LowConfidenceFlagged"
-                case PatchProposed(low_confidence=reported) if reported is not bool(flags):
-                    yield seq, f"low_confidence: {reported}, and the record says otherwise"
+                case PatchProposed(low_confidence=is_flagged) if is_flagged is not bool(flags):
+                    yield seq, f"low_confidence: {is_flagged}, and the record says otherwise"
                 case _:
                     pass
 
@@ -429,7 +438,7 @@ def low_confidence_has_grounds(trail: Trail) -> Iterator[Finding]:
 def strict_only_after_doubt(trail: Trail) -> Iterator[Finding]:
     """Never on a first generation; repairs of that regeneration have it as well."""
     for run in trail.runs:
-        if not any(asked.strict for _, asked in run.asked):
+        if not any(call.strict for _, call in run.asked):
             continue
         doubts, begun = 0, False
         for seq, event in run.any_of(GroundingJudged, ModelCalled, AnswerReused):
@@ -645,10 +654,10 @@ def retrieve_yes_fetches(trail: Trail) -> Iterator[Finding]:
 def candidates_come_first(trail: Trail) -> Iterator[Finding]:
     for run in trail.runs:
         ordinary = False
-        for seq, asked in run.author_asked:
-            if asked.candidate and ordinary:
+        for seq, call in run.author_asked:
+            if call.candidate and ordinary:
                 yield seq, "a candidate after the first draft was done"
-            ordinary = ordinary or asked.candidate is None
+            ordinary = ordinary or call.candidate is None
 
 
 @rule(
@@ -672,49 +681,52 @@ def candidates_come_first(trail: Trail) -> Iterator[Finding]:
 )
 def segments_are_scored(trail: Trail) -> Iterator[Finding]:
     for run in trail.runs:
-        if run.of(SegmentScored) or any(asked.candidate for _, asked in run.author_asked):
+        if run.of(SegmentScored) or any(call.candidate for _, call in run.author_asked):
             yield from _scored(run)
 
 
 def _scored(run: Run) -> Iterator[Finding]:
     calls = {a.call: a.candidate for _, a in run.author_asked if a.candidate is not None}
     unscored = set(calls.values())
-    owed: dict[Candidate, int] = {}
+    unscored_answers: dict[Candidate, int] = {}
     for seq, event in run.entries:
         match event:
             case ModelAnswered(call_type=CallType.AUTHOR, call=call) if call in calls:
-                owed[calls[call]] = seq
+                unscored_answers[calls[call]] = seq
             case SegmentScored(candidate=candidate):
                 if candidate not in unscored:
                     yield seq, f"{_name(candidate)} was scored twice, or never asked for"
                 if event.kept and (event.score is None or event.problem):
                     yield seq, f"{_name(candidate)} was kept without a score"
                 unscored.discard(candidate)
-                owed.pop(candidate, None)
-            case _ if late := _left_behind(event, owed):
-                for candidate in late:
-                    yield owed.pop(candidate), f"{_name(candidate)} was answered and never scored"
+                unscored_answers.pop(candidate, None)
+            case _ if overdue := _left_behind(event, unscored_answers):
+                for candidate in overdue:
+                    yield (
+                        unscored_answers.pop(candidate),
+                        f"{_name(candidate)} was answered and never scored",
+                    )
             case _:
                 pass
-        if isinstance(event, AnswerReused) and (mine := _candidate(event)) is not None:
-            owed[mine] = seq
+        if isinstance(event, AnswerReused) and (reused := _candidate(event)) is not None:
+            unscored_answers[reused] = seq
 
 
-def _left_behind(event: object, owed: dict[Candidate, int]) -> list[Candidate]:
-    """Unscored candidates that this event leaves behind."""
-    if not owed:
+def _left_behind(event: object, unscored_answers: dict[Candidate, int]) -> list[Candidate]:
+    """Return the answered candidates that should have been scored before this event."""
+    if not unscored_answers:
         return []
     if isinstance(event, PatchProposed | PlanRejected | GroundingJudged | GroundingNotEvaluated):
-        return list(owed)
+        return list(unscored_answers)
     if isinstance(event, Asked) and event.call_type is CallType.AUTHOR:
-        # All of them are of one step: the one before had to be scored for this one to be asked.
+        # They are all of one step: a step's candidates are scored before the next step begins.
         step = event.candidate.step if event.candidate else None
-        return [] if step == next(iter(owed)).step else list(owed)
+        return [] if step == next(iter(unscored_answers)).step else list(unscored_answers)
     return []
 
 
 def _candidate(event: object) -> Candidate | None:
-    """Which candidate the author is asked for."""
+    """Return the candidate that an author call is for, or None."""
     if type(event) is ModelCalled or type(event) is AnswerReused:
         return event.candidate if event.call_type is CallType.AUTHOR else None
     return None

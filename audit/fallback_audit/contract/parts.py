@@ -22,7 +22,7 @@ from fallback_audit.vocabulary import PROVING_GATES, GateStatus, RefusalReason, 
 
 # --- A recipe's candidates (ADR-0048). -------------------------------------------------------------
 
-# The floor can't import fallback_tier.limits; a test holds this equal to it.
+# This package can't import fallback_tier.limits; a test keeps this equal to the tier's own.
 MAX_RECIPE_CANDIDATES = 3
 
 
@@ -68,9 +68,9 @@ def recipe_candidates_act(trail: Trail) -> Iterator[Finding]:
     """It still has no prior attempts."""
     for run in trail.runs:
         for seq, _ in run.of(RecipeCandidateFailed):
-            follows = run.next_of(seq, GateJudged, AttemptFailed, *TERMINALS)
-            if follows is not None:
-                yield follows.seq, f"{follows.event.kind} after the candidate had failed"
+            following = run.next_of(seq, GateJudged, AttemptFailed, *TERMINALS)
+            if following is not None:
+                yield following.seq, f"{following.event.kind} after the candidate had failed"
         if run.handed_on and run.successor is not None:
             seq, start = run.successor.start
             if (start.attempt, start.prior_attempt_count) != (run.attempt, 0):
@@ -86,14 +86,18 @@ def recipe_candidates_act(trail: Trail) -> Iterator[Finding]:
 def no_retrieval_after_a_failed_gate(trail: Trail) -> Iterator[Finding]:
     """What comes is another candidate of the recipe, or a retry. On a first attempt no model is asked
     then either."""
-    failed: int | None = None
+    refusal_seq: int | None = None
     for run in trail.runs:
-        if failed is not None:
-            asked = (RetrievalQueried, ExampleReplayed, *(() if run.is_retry else (ModelCalled,)))
-            for seq, event in run.any_of(*asked):
-                yield seq, f"{event.kind} after gates had refused a patch (event {failed})"
+        if refusal_seq is not None:
+            forbidden = (
+                RetrievalQueried,
+                ExampleReplayed,
+                *(() if run.is_retry else (ModelCalled,)),
+            )
+            for seq, event in run.any_of(*forbidden):
+                yield seq, f"{event.kind} after gates had refused a patch (event {refusal_seq})"
         refusals = judged(run, GateStatus.FAILED)
-        failed = failed or (refusals[0][0] if refusals else None)
+        refusal_seq = refusal_seq or (refusals[0][0] if refusals else None)
 
 
 # --- Several advisories (ADR-0051). ----------------------------------------------------------------
@@ -116,7 +120,9 @@ def fails_together_is_of_a_batch(trail: Trail) -> Iterator[Finding]:
         if end.reason is not RefusalReason.FAILS_TOGETHER:
             continue
         starts = trail.of(FixStarted)
-        if not any(it.event.batch_sha256 and len(it.event.advisory_ids) > 1 for it in starts):
+        if not any(
+            start.event.batch_sha256 and len(start.event.advisory_ids) > 1 for start in starts
+        ):
             yield seq, "it is no part of a batch with several advisories"
         before = [entry.event for entry in trail.acts if entry.seq < seq]
         last = before[-1] if before else None
@@ -125,8 +131,7 @@ def fails_together_is_of_a_batch(trail: Trail) -> Iterator[Finding]:
 
 
 def _could_not_be_proved(trail: Trail, last: object) -> bool:
-    """Gates had their say of all of it, none failed, and one was undecided or none saw what a fix must
-    show."""
+    """Return whether gates judged last, none failed, and one was undecided or no proving gate passed."""
     verdicts = [event for _, event in trail.of(GateJudged)]
     passed = {event.gate for event in verdicts if event.status is GateStatus.PASSED}
     statuses = {event.status for event in verdicts}
@@ -148,10 +153,12 @@ def in_part_is_said_of_a_batch(trail: Trail) -> Iterator[Finding]:
     for seq, start in trail.of(FixStarted):
         if start.in_part and start.batch_sha256 is None:
             yield seq, "an advisory is fixed in part, and this is no part of a batch"
-        if alien := set(start.in_part) - set(start.advisory_ids):
-            yield seq, f"fixed in part, and not among its advisories: {min(alien)}"
-    of_batches = [it.event for it in trail.of(FixStarted) if it.event.batch_sha256 is not None]
-    known = {name for start in of_batches for name in start.advisory_ids}
+        if foreign := set(start.in_part) - set(start.advisory_ids):
+            yield seq, f"fixed in part, and not among its advisories: {min(foreign)}"
+    of_batches = [
+        entry.event for entry in trail.of(FixStarted) if entry.event.batch_sha256 is not None
+    ]
+    advisory_ids = {name for start in of_batches for name in start.advisory_ids}
     for seq, delivered in trail.of(PatchDelivered):
-        if alien := set(delivered.in_part) - known:
-            yield seq, f"delivered as fixed in part, and of no batch's advisories: {min(alien)}"
+        if foreign := set(delivered.in_part) - advisory_ids:
+            yield seq, f"delivered as fixed in part, and of no batch's advisories: {min(foreign)}"

@@ -109,8 +109,8 @@ def reviews_are_signed(trail: Trail) -> Iterator[Finding]:
         if not (answer.by.strip() and answer.reason.strip()):
             yield seq, f"{answer.kind} without a name and a reason"
         end = trail.terminal
-        asked = end is not None and end.seq < seq and isinstance(end.event, FixEscalated)
-        if end is None or not asked:
+        was_escalated = end is not None and end.seq < seq and isinstance(end.event, FixEscalated)
+        if end is None or not was_escalated:
             yield seq, f"{answer.kind} where nobody was asked to decide"
         elif is_budget_stop(end.event) and not _rejects(answer):
             yield seq, f"{answer.kind} of a fix that stopped at its budget, and it is not rejected"
@@ -157,7 +157,7 @@ def reopens_carry_a_failure(trail: Trail) -> Iterator[Finding]:
     run again, nothing is retrieved at all."""
     carried = (
         trail.of(AttemptFailed)
-        or any(e.event.linked_transition for e in trail.of(FixStarted))
+        or any(start.event.linked_transition for start in trail.of(FixStarted))
         or trail.not_made
     )
     for seq, event in trail.of(TransitionReopened) if not carried else ():
@@ -186,16 +186,18 @@ def transitions_are_opened(links: Sequence[Link]) -> Iterator[tuple[Link, Findin
         return
     openings = [(link, entry) for link in links for entry in link.opened]
     openings.sort(key=lambda opening: opening[1].seq)
-    taken: set[str] = {link.transition for link in links if not link.linked}
+    known_transitions: set[str] = {link.transition for link in links if not link.linked}
     for link, (seq, event) in openings:
-        if event.opens in taken:
+        if event.opens in known_transitions:
             yield link, (seq, f"{event.opens} is no new gate transition")
-        taken.add(event.opens)
+        known_transitions.add(event.opens)
     by_opened = {entry.event.opens: (link, entry.seq) for link, entry in openings}
     last: dict[str, Digest | None] = {}
     for number, link in enumerate(sorted(links, key=lambda link: link.seq)):
         last[link.transition] = _last(link, last)
-        yield from ((link, found) for found in _starts_with_something(link, last[link.transition]))
+        yield from (
+            (link, finding) for finding in _starts_with_something(link, last[link.transition])
+        )
         if link.started is None or not link.started.gates:
             continue
         opener = by_opened.get(link.transition)
@@ -203,27 +205,29 @@ def transitions_are_opened(links: Sequence[Link]) -> Iterator[tuple[Link, Findin
             if number or link.linked:
                 yield link, (link.seq, "a further gate transition that nobody opened")
         else:
-            at, before = opener[1], last.get(opener[0].transition)
-            yield from ((link, found) for found in _goes_on(link, opener[0], at, before))
+            opener_seq, last_failure = opener[1], last.get(opener[0].transition)
+            yield from (
+                (link, finding) for finding in _goes_on(link, opener[0], opener_seq, last_failure)
+            )
 
 
 def _last(link: Link, last: Mapping[str, Digest | None]) -> Digest | None:
-    """The failure to go on with. Gates that were run again, and did not fail, leave it as it was."""
+    """Return the failure to continue with: an earlier one if only gates ran again and did not fail."""
     if link.last is None and link.judges_again is not None:
         return last.get(link.linked or "")
     return link.last
 
 
 def _starts_with_something(link: Link, last: Digest | None) -> Iterator[Finding]:
-    """A gate transition that was opened does not tell by its own trail whether an attempt had failed."""
+    """Check that a failure preceded a reopening, which the trail of a linked transition does not show."""
     if link.linked is not None and last is None and not link.not_made:
         for seq, event in link.opened:
             if event.judges_again is None:
                 yield seq, "reopened, and no attempt of this fix had failed"
 
 
-def _goes_on(link: Link, opener: Link, at: int, last: Digest | None) -> Iterator[Finding]:
-    if link.linked != opener.transition or link.seq < at:
+def _goes_on(link: Link, opener: Link, opener_seq: int, last: Digest | None) -> Iterator[Finding]:
+    if link.linked != opener.transition or link.seq < opener_seq:
         yield link.seq, f"it is not linked to {opener.transition}, which was reopened for it"
     expected = {None, 0} if link.judges_again is not None or last is None else {None, 1}
     if link.prior_attempts not in expected:
@@ -255,9 +259,9 @@ def abandonments_are_final(links: Sequence[Link]) -> Iterator[tuple[Link, Findin
             )
 
 
-# --- Gates that run again on a patch of record. ----------------------------------------------------
+# --- Gates that run again on a recorded patch. -----------------------------------------------------
 
-#: What belongs to the making of a patch, or to giving it up.
+#: Kinds of events in the making of a patch, or in giving it up.
 MAKING = (
     RecipeEvaluated,
     RetrievalQueried,
@@ -269,7 +273,7 @@ MAKING = (
     FixRefused,
 )
 
-#: What is said of a patch, wherever it stands.
+#: The members of PatchProposed that must agree if a patch is taken over.
 _RECORDED = (
     "attempt",
     "tier",
@@ -303,12 +307,12 @@ _RECORDED = (
 )
 def gates_again_make_nothing(trail: Trail) -> Iterator[Finding]:
     """Elsewhere no patch is taken over."""
-    named = trail.judges_again
-    failed = named is not None and trail.of(AttemptFailed)
+    patch_sha256 = trail.judges_again
+    failed = patch_sha256 is not None and trail.of(AttemptFailed)
     for seq, end in trail.of(FixEscalated):
         if end.reason is EscalationReason.GATES_FAILED_AGAIN and not failed:
             yield seq, "no gate that was run again had failed"
-    if named is None:
+    if patch_sha256 is None:
         for seq, patch in trail.of(PatchProposed):
             if patch.taken_from is not None:
                 yield seq, "a patch from elsewhere, and its gates alone are not run again"
@@ -320,8 +324,11 @@ def gates_again_make_nothing(trail: Trail) -> Iterator[Finding]:
         if start.attempt != first or start.prior_attempt_count:
             yield seq, "another attempt, and only gates are to be run again"
     for seq, patch in trail.of(PatchProposed):
-        if patch.patch_sha256 != named or patch.taken_from is None:
-            yield seq, f"the gates are to be run again on patch {named[:12]}, and this is another"
+        if patch.patch_sha256 != patch_sha256 or patch.taken_from is None:
+            yield (
+                seq,
+                f"the gates are to be run again on patch {patch_sha256[:12]}, and this is another",
+            )
 
 
 @fix_rule(
@@ -341,14 +348,14 @@ def gates_again_are_of_record(links: Sequence[Link]) -> Iterator[tuple[Link, Fin
     """Nothing is said of the patch that was not said where it was made."""
     openings = [(link, entry) for link in links for entry in link.opened]
     for link, (seq, opening) in openings:
-        made = (patch for one in links for patch in one.proposed if patch.seq < seq)
-        if opening.judges_again not in {None, *(patch.event.patch_sha256 for patch in made)}:
+        earlier = (patch for other in links for patch in other.proposed if patch.seq < seq)
+        if opening.judges_again not in {None, *(patch.event.patch_sha256 for patch in earlier)}:
             yield link, (seq, "no such patch was proposed in this fix")
     by_opened = {entry.event.opens: (link, entry.event) for link, entry in openings}
     for link in links:
         opener = by_opened.get(link.transition)
         if link.started is not None and (opener or link.judges_again):
-            yield from ((link, found) for found in _as_asked(link, link.started, opener))
+            yield from ((link, finding) for finding in _as_asked(link, link.started, opener))
         for entry in link.proposed:
             if entry.event.taken_from is not None and not _was_made(entry, links):
                 yield link, (entry.seq, f"not as it was proposed in {entry.event.taken_from}")
@@ -359,29 +366,29 @@ def _as_asked(
 ) -> Iterator[Finding]:
     if started.judges_again != (opener[1].judges_again if opener else None):
         yield link.seq, "its gates are not run as the person said who opened it"
-    before = opener[0].started if opener else None
-    if started.judges_again is None or before is None:
+    opener_start = opener[0].started if opener else None
+    if started.judges_again is None or opener_start is None:
         return
     # Before schema version 7 a fix did not say whose code is affected.
-    whose = before.affected_code or started.affected_code
-    if (before.base_commit, whose) != (started.base_commit, started.affected_code):
+    affected_code = opener_start.affected_code or started.affected_code
+    if (opener_start.base_commit, affected_code) != (started.base_commit, started.affected_code):
         yield link.seq, f"its gates judge something else than those of {link.linked} did"
 
 
 def _was_made(taken: Entry[PatchProposed], links: Sequence[Link]) -> bool:
-    """Where it says that it was made, with the same said of it: no doubt gets lost on the way."""
+    """Return whether the patch was proposed in the gate transition that it names, with the same members."""
     return any(
-        made.seq < taken.seq
-        and made.event.taken_from is None
-        and _recorded(made) == _recorded(taken)
+        original.seq < taken.seq
+        and original.event.taken_from is None
+        and _recorded(original) == _recorded(taken)
         for link in links
         if link.transition == taken.event.taken_from
-        for made in link.proposed
+        for original in link.proposed
     )
 
 
 def _recorded(patch: Entry[PatchProposed]) -> tuple[object, ...]:
-    """All but free text, which may have been redacted in one place."""
+    """Return the members to compare: no free text, which may have been redacted in one of the two."""
     return tuple(getattr(patch.event, name) for name in _RECORDED)
 
 

@@ -1,7 +1,7 @@
-"""What a rule of the trace contract is, and what breaks it.
+"""Definition of the trace contract's rules, and of what breaks them.
 
-A rule stands in one place: its sentence, its source, what breaks it and its predicate are one decorated
-function, and the function's name is the rule's (``attempts_in_order`` is ``attempts-in-order``).
+A rule is defined in one place: its sentence, its source, what breaks it and its predicate are one decorated
+function, and the rule is named after the function (``attempts_in_order`` is ``attempts-in-order``).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -14,25 +14,25 @@ Kind = type[Any]
 
 
 class Removed(NamedTuple):
-    """The action itself: a trail without such an event breaks the rule."""
+    """A required event: a trail without it breaks the rule."""
 
     kind: Kind
 
 
 class Added(NamedTuple):
-    """What is forbidden: a trail with one more such event breaks the rule."""
+    """A forbidden event: a trail with one more breaks the rule."""
 
     kind: Kind
 
 
 class Altered(NamedTuple):
-    """What is to be said: a trail where this member has another value breaks the rule."""
+    """A required value: a trail in which this member has another value breaks the rule."""
 
     kind: Kind
     member: str
 
 
-#: A change that breaks a rule. Tests make mutants of valid trails by it: a rule without one is none.
+#: A change that breaks a rule. Tests change valid trails so: each rule needs at least one.
 Breach = Removed | Added | Altered
 
 TrailCheck = Callable[[Trail], Iterator[Finding]]
@@ -40,12 +40,13 @@ FixCheck = Callable[[Sequence[Link]], Iterator[tuple[Link, Finding]]]
 
 
 class Rule(NamedTuple):
-    """One sentence, where it comes from, and the predicate that finds violations of it.
+    """A sentence, its source, and the predicate that finds violations of it.
 
-    ``breaches``: what breaks it. ``sees``: kinds of events that can break it when they are appended, so
-    that a guard need not ask for others; None: any. ``local``: it looks at each attempt by itself, and at
-    how the next one begins, so that a new event breaks it in the last two at most. ``of_maintenance``: it
-    holds for a trail whose beginning was sealed as well."""
+    ``breaches``: changes that break it. ``sees``: kinds of events that can break it when they are appended,
+    so that a guard need not check it for others; None: any. ``local``: it looks at each attempt separately,
+    and at how the next one begins, so that a new event can break it only in the last two.
+    ``of_maintenance``: it also holds for a trail whose beginning was sealed.
+    """
 
     id: str
     sentence: str
@@ -58,7 +59,7 @@ class Rule(NamedTuple):
 
 
 class FixRule(NamedTuple):
-    """As ``Rule``, over all gate transitions of one fix; a finding names the one that it is in."""
+    """A ``Rule`` over all gate transitions of one fix; a finding names its gate transition."""
 
     id: str
     sentence: str
@@ -79,8 +80,7 @@ def rule(
 ) -> Callable[[TrailCheck], Rule]:
     """Make a predicate over one trail a rule; the arguments are those of ``Rule``.
 
-    The predicate yields (seq, what is wrong there). An unfinished tail is never wrong for what may still
-    come.
+    The predicate yields (seq, what is wrong there). An event that may still come is never missing.
     """
     kinds = None if sees is None else frozenset(sees)
     return lambda check: Rule(
@@ -91,25 +91,25 @@ def rule(
 def fix_rule(
     sentence: str, source: str, *, breaches: tuple[Breach, ...], sees: Collection[Kind]
 ) -> Callable[[FixCheck], FixRule]:
-    """Make a predicate over the gate transitions of a fix a rule, as ``rule`` does."""
+    """Make a predicate over the gate transitions of a fix a rule; see ``rule``."""
     return lambda check: FixRule(_name(check), sentence, source, check, breaches, frozenset(sees))
 
 
 def rules_of(*chapters: ModuleType) -> tuple[Rule, ...]:
-    """The rules over one trail that these modules define, in the order in which they stand there."""
-    return tuple(found for found in _defined(chapters) if isinstance(found, Rule))
+    """Return the rules over one trail that these modules define, in the order of their definitions."""
+    return tuple(definition for definition in _defined(chapters) if isinstance(definition, Rule))
 
 
 def fix_rules_of(*chapters: ModuleType) -> tuple[FixRule, ...]:
-    """As ``rules_of``, the rules over all gate transitions of a fix."""
-    return tuple(found for found in _defined(chapters) if isinstance(found, FixRule))
+    """Return the rules over all gate transitions of a fix, as ``rules_of`` does."""
+    return tuple(definition for definition in _defined(chapters) if isinstance(definition, FixRule))
 
 
 def _defined(chapters: Iterable[ModuleType]) -> Iterator[object]:
     for chapter in chapters:
-        for found in vars(chapter).values():
-            if isinstance(found, Rule | FixRule) and found.check.__module__ == chapter.__name__:
-                yield found
+        for member in vars(chapter).values():
+            if isinstance(member, Rule | FixRule) and member.check.__module__ == chapter.__name__:
+                yield member
 
 
 def _name(check: TrailCheck | FixCheck) -> str:

@@ -1,8 +1,8 @@
-"""The trace contract: what may stand in a trail, as a table of small rules, made from the chapters: a new
-rule is added to the chapter of its event alone.
+"""The trace contract: a table of small rules on the events of a trail.
 
-Evidence without action is a violation that a command finds: each recorded verdict must be followed
-by what it demands. A fix that has not ended is *open*, never wrong for what may still come.
+It is made from the chapters, so a new rule is only added to its event's chapter. Evidence without action is
+a violation that a command finds: each recorded verdict must be followed by what it demands. A fix that has
+not ended is *open*, and never violates a rule by events that may still come.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,15 +33,15 @@ class Violation(Frozen):
 )
 def flags_are_real(trail: Trail) -> Iterator[Finding]:
     """Of a rule between gate transitions only the name is compared: the other transitions are not here."""
-    by_id = {one.id: one for one in RULES}
-    between = {one.id for one in FIX_RULES}
+    by_id = {each.id: each for each in RULES}
+    between = {each.id for each in FIX_RULES}
     for seq, flag in _flags(trail):
         broken = by_id.get(flag.rule)
         if broken is None and flag.rule not in between:
             yield seq, f"there is no rule {flag.rule!r}"
         elif broken is not None and broken is not flags_are_real:
-            before = (entry for entry in trail.everything if entry.seq <= flag.at)
-            if not any(broken.check(Trail(trail.scope, before, base=trail.base))):
+            up_to_event = (entry for entry in trail.everything if entry.seq <= flag.at)
+            if not any(broken.check(Trail(trail.scope, up_to_event, base=trail.base))):
                 yield seq, f"event {flag.at} did not break {flag.rule!r}"
 
 
@@ -61,25 +61,25 @@ CHAPTERS = {
     "The audit trail itself": maintenance,
 }
 
-#: Every rule has mutants in the tests, made by its breaches: valid trails that it alone keeps valid.
+#: The tests break each rule by its breaches: changes of valid trails that only this rule forbids.
 RULES: tuple[Rule, ...] = (*rules_of(*CHAPTERS.values()), flags_are_real)
 
 #: Rules over all gate transitions of a fix.
 FIX_RULES: tuple[FixRule, ...] = fix_rules_of(*CHAPTERS.values())
 
-#: Both sorts.
+#: Rules of both sorts.
 ALL_RULES: tuple[Rule | FixRule, ...] = (*RULES, *FIX_RULES)
 
-#: What each rule says, and where it comes from.
-SENTENCES = {one.id: (one.sentence, one.source) for one in ALL_RULES}
+#: Rule → its sentence and its source.
+SENTENCES = {each.id: (each.sentence, each.source) for each in ALL_RULES}
 
 
 def link_violations(fix_id: str, links: Sequence[Link]) -> Iterator[Violation]:
-    """Everything that breaks a rule between the gate transitions of one fix."""
-    for one in FIX_RULES:
-        for link, (seq, detail) in one.check(links):
+    """Yield the violations of rules between the gate transitions of one fix."""
+    for fix_rule in FIX_RULES:
+        for link, (seq, detail) in fix_rule.check(links):
             yield Violation(
-                rule=one.id,
+                rule=fix_rule.id,
                 seq=seq,
                 fix_id=fix_id,
                 gate_transition_id=link.transition,
@@ -88,16 +88,16 @@ def link_violations(fix_id: str, links: Sequence[Link]) -> Iterator[Violation]:
 
 
 def violations(trail: Trail, rules: Sequence[Rule] = RULES) -> Iterator[Violation]:
-    """Everything in this trail that breaks a rule, rule by rule.
+    """Yield all violations in this trail, rule by rule.
 
-    Where its beginning may stand in a sealed segment, only the rules of maintenance can be judged here.
+    If its beginning may be in a sealed segment, only the rules of maintenance are checked.
     """
     if trail.is_cut:
-        rules = [one for one in rules if one.of_maintenance]
-    for one in rules:
-        for seq, detail in one.check(trail):
+        rules = [each for each in rules if each.of_maintenance]
+    for each in rules:
+        for seq, detail in each.check(trail):
             yield Violation(
-                rule=one.id,
+                rule=each.id,
                 seq=seq,
                 fix_id=trail.scope.fix_id,
                 gate_transition_id=trail.scope.gate_transition_id,

@@ -1,8 +1,7 @@
-"""One gate transition's events, arranged so that rules over them read as sentences; and what the gate
-transitions of one fix say of each other.
+"""One gate transition's events, indexed for the rules; and the links between the gate transitions of a fix.
 
-An event is looked at by its exact type: no kind has a subclass, and ``isinstance`` of a pydantic model is
-ten times as dear where it is another one. A verification asks this some hundred times a trail.
+Events are compared by exact type: no kind has a subclass, and ``isinstance`` with another pydantic model
+takes ten times as long. A verification does this some hundred times per trail.
 """
 
 from bisect import bisect
@@ -42,7 +41,7 @@ EventT = TypeVar("EventT")
 
 _SEQ = itemgetter(0)
 
-#: Where a rule of the trace contract is broken, and how.
+#: The number of the event at which a rule of the trace contract is broken, and how.
 Finding = tuple[int, str]
 
 
@@ -50,7 +49,7 @@ def _of_role(role: Role) -> tuple[type[Any], ...]:
     return tuple(kind for kind in KINDS if kind.role is role)
 
 
-#: Kinds by what they are to a gate transition: see ``Role``.
+#: Kinds by their role in a gate transition: see ``Role``.
 TERMINALS: tuple[type[FixVerified | FixPatched | FixRefused | FixEscalated], ...] = _of_role(
     Role.END
 )
@@ -61,12 +60,12 @@ ABANDONING: tuple[type[FixAbandoned], ...] = _of_role(Role.ABANDONING)
 
 _ENDING = frozenset({*TERMINALS, BudgetRaised})
 _NOTES, _RESUMING = frozenset(NOTES), frozenset(RESUMING)
-#: What stands apart from the entries of a trail.
+#: Kinds that are not among the entries of a trail.
 _APART = frozenset({*NOTES, *ABANDONING})
 
 
 class Entry(NamedTuple, Generic[EventT]):
-    """An event and its place in the chain."""
+    """An event and its number in the chain."""
 
     seq: int
     event: EventT
@@ -74,23 +73,23 @@ class Entry(NamedTuple, Generic[EventT]):
 
 AnyEntry = Entry[AuditEvent]
 
-#: A question to a model: sent, or answered by what was paid for before an interruption.
+#: A request to a model: sent, or answered with an answer paid for before an interruption.
 Asked = ModelCalled | AnswerReused
 
 
 class EventSequence:
-    """Consecutive entries of one transition. It grows at its end only."""
+    """Consecutive entries of one gate transition. It grows only at its end."""
 
     def __init__(self, entries: Iterable[AnyEntry]) -> None:
         self.entries = list(entries)
         self._by_type: defaultdict[type[Any], list[Any]] = defaultdict(list)
         for entry in self.entries:
             self._by_type[type(entry.event)].append(entry)
-        #: The first terminal event; None while the fix is open, or open again.
+        #: The first terminal event; None while the fix is open or reopened.
         self.terminal: AnyEntry | None = self._end()
 
     def append(self, entry: AnyEntry) -> None:
-        """One more event, behind all others."""
+        """Append an event."""
         self.entries.append(entry)
         self._by_type[type(entry.event)].append(entry)
         if type(entry.event) in _ENDING:
@@ -98,37 +97,35 @@ class EventSequence:
 
     def _end(self) -> AnyEntry | None:
         ends = self.any_of(*TERMINALS)
-        if ends and self.of(
-            BudgetRaised
-        ):  # by a person: a fix that had stopped at its budget goes on
+        if ends and self.of(BudgetRaised):  # the fix that stopped at this budget continues
             raised = {
                 entry.seq
-                for entry, follows in pairwise(self.entries)
-                if isinstance(follows.event, BudgetRaised)
+                for entry, following in pairwise(self.entries)
+                if isinstance(following.event, BudgetRaised)
             }
-            ends = [e for e in ends if not (is_budget_stop(e.event) and e.seq in raised)]
+            ends = [end for end in ends if not (is_budget_stop(end.event) and end.seq in raised)]
         return ends[0] if ends else None
 
     def of(self, kind: type[EventT]) -> list[Entry[EventT]]:
-        """The entries of this type, in chain order."""
+        """Return the entries of this type, in chain order."""
         return self._by_type.get(kind, [])
 
     def any_of(self, *kinds: type[Any]) -> list[AnyEntry]:
-        """The entries of these types, in chain order."""
-        found = [self._by_type[kind] for kind in kinds if kind in self._by_type]
-        if len(found) < 2:
-            return found[0] if found else []
-        return sorted(chain.from_iterable(found), key=_SEQ)
+        """Return the entries of these types, in chain order."""
+        lists = [self._by_type[kind] for kind in kinds if kind in self._by_type]
+        if len(lists) < 2:
+            return lists[0] if lists else []
+        return sorted(chain.from_iterable(lists), key=_SEQ)
 
     def next_of(self, seq: int, *kinds: type[Any]) -> AnyEntry | None:
-        """The first entry of these types after ``seq``."""
+        """Return the first entry of these types after ``seq``, or None."""
         by_type = self._by_type
-        behind = [entry for kind in kinds for entry in by_type.get(kind, ()) if entry.seq > seq]
-        return min(behind, key=_SEQ) if behind else None
+        later = [entry for kind in kinds for entry in by_type.get(kind, ()) if entry.seq > seq]
+        return min(later, key=_SEQ) if later else None
 
 
 class Run(EventSequence):
-    """From one AttemptStarted to the next: what the tier did, and what became of it."""
+    """The entries from one AttemptStarted to the next: what the tier did, and the outcome."""
 
     def __init__(self, entries: Iterable[AnyEntry]) -> None:
         super().__init__(entries)
@@ -138,24 +135,24 @@ class Run(EventSequence):
         #: Retry as fresh context follows from the prior attempts alone (ADR-0011).
         self.is_retry: bool = self.start.event.prior_attempt_count > 0
         self.successor: Run | None = None
-        #: What models were asked, be the answer new or found again; and the author alone.
+        #: The requests to models, with new or reused answers; and those to the author alone.
         self.asked: list[Entry[Asked]] = [*self.any_of(ModelCalled, AnswerReused)]  # type: ignore[list-item]
         self.author_asked: list[Entry[Asked]] = [
             entry for entry in self.asked if entry.event.call_type is CallType.AUTHOR
         ]
 
     def append(self, entry: AnyEntry) -> None:
-        """One more event of this attempt."""
+        """Append an event of this attempt."""
         super().append(entry)
         if isinstance(entry.event, Asked):
-            asked = Entry(entry.seq, entry.event)
-            self.asked.append(asked)
+            request = Entry(entry.seq, entry.event)
+            self.asked.append(request)
             if entry.event.call_type is CallType.AUTHOR:
-                self.author_asked.append(asked)
+                self.author_asked.append(request)
 
     @property
     def interrupted(self) -> bool:
-        """No outcome that lasts: the consumer left, the process died, or a budget was used up.
+        """Return whether it has no final outcome: consumer left, process died, or budget used up.
 
         Only such an attempt is resumed under its own number.
         """
@@ -165,50 +162,50 @@ class Run(EventSequence):
 
     @property
     def handed_on(self) -> bool:
-        """Its patch was refused, and the recipe's next candidate has the same number."""
+        """Return whether its patch was refused, and the recipe's next candidate has the same number."""
         return bool(self.of(RecipeCandidateFailed))
 
     @property
     def keeps_its_number(self) -> bool:
-        """The next run may have the same attempt number, and the same prior attempts."""
+        """Return whether the next run may have the same attempt number and prior attempts."""
         return self.interrupted or self.handed_on
 
     @property
     def went_on(self) -> bool:
-        """Something was decided after this run; an unfinished tail may still get its action."""
+        """Return whether the fix went on after this run. If not, an action may still come."""
         return self.successor is not None or self.terminal is not None
 
     @property
     def resumed(self) -> bool:
-        """The next run resumes this attempt, under the same number."""
+        """Return whether the next run resumes this attempt, under the same number."""
         return self.successor is not None and self.successor.attempt == self.attempt
 
 
 class Trail(EventSequence):
-    """All events of one gate transition of one fix, in chain order; ``notes`` and ``abandonments`` stand
-    apart.
+    """All events of one gate transition of one fix, in chain order.
 
-    ``base``: number of the last event that was sealed away from the store that this trail was read of.
+    ``notes`` and ``abandonments`` are separate from ``entries``, and in ``everything`` with them.
+    ``base``: number of the last sealed event of the store that this trail was read from.
     """
 
     def __init__(self, scope: Scope, entries: Iterable[AnyEntry], *, base: int = 0) -> None:
         self.everything = list(entries)
         self.notes = [entry for entry in self.everything if type(entry.event) in _NOTES]
-        #: A person ended the fix here: at most once, in a trail that breaks no rule.
-        self.abandonments = [e for e in self.everything if type(e.event) in ABANDONING]
+        #: Events by which a person ended the fix: at most one, in a trail that breaks no rule.
+        self.abandonments = [entry for entry in self.everything if type(entry.event) in ABANDONING]
         super().__init__(
             [entry for entry in self.everything if type(entry.event) not in _APART]
             if self.notes or self.abandonments
             else self.everything
         )
         self.scope = scope
-        #: Not about the record as a whole. Kept, since nearly every rule asks.
+        #: Not about the audit trail as a whole. Stored, since nearly every rule reads it.
         self.of_a_fix = scope != MAINTENANCE
         self.base = base
         self.preamble, self.runs = _split(self.entries)
 
     def append(self, entry: AnyEntry) -> None:
-        """One more event of this gate transition."""
+        """Append an event of this gate transition."""
         self.everything.append(entry)
         if type(entry.event) in _NOTES:
             self.notes.append(entry)
@@ -227,28 +224,28 @@ class Trail(EventSequence):
 
     @property
     def acts(self) -> list[AnyEntry]:
-        """The entries without RESUMING, for rules about what follows what."""
+        """Return the entries without RESUMING, for rules about what follows what."""
         return [entry for entry in self.entries if type(entry.event) not in _RESUMING]
 
     def act_after(self, seq: int) -> AnyEntry | None:
-        """The first of ``acts`` after ``seq``."""
-        behind = self.entries[bisect(self.entries, seq, key=_SEQ) :]
-        return next((entry for entry in behind if type(entry.event) not in _RESUMING), None)
+        """Return the first of ``acts`` after ``seq``, or None."""
+        later = self.entries[bisect(self.entries, seq, key=_SEQ) :]
+        return next((entry for entry in later if type(entry.event) not in _RESUMING), None)
 
     @property
     def managed(self) -> bool:
-        """Our gate runner kept it. Where another orchestrator judges, its verdicts are not here."""
+        """Return whether our gate runner kept it. Another orchestrator's verdicts are not in the trail."""
         return bool(self.of(FixStarted))
 
     @property
     def judges_again(self) -> Digest | None:
-        """The patch on record that is put to its gates here, and nothing else is done; None: a fix."""
+        """Return the recorded patch whose gates alone are run again here, or None if this is a fix."""
         starts = self.of(FixStarted)
         return starts[0].event.judges_again if starts else None
 
     @property
     def not_made(self) -> bool:
-        """Whether the model was unavailable for its attempt, and no patch precedes the end."""
+        """Return whether the model was unavailable for its attempt, and no patch precedes the end."""
         end = self.terminal
         return end is not None and attempt_was_not_made(
             end.event, has_patch=any(patch.seq < end.seq for patch in self.of(PatchProposed))
@@ -256,11 +253,11 @@ class Trail(EventSequence):
 
     @property
     def is_open(self) -> bool:
-        """A fix that has not ended: running, or interrupted and not abandoned."""
+        """Return whether it is a fix that has not ended: running, or interrupted and not abandoned."""
         return self.of_a_fix and self.terminal is None and not self.abandonments
 
     def latest(self) -> "Trail":
-        """The same trail with its last two runs alone, for rules that look at each by itself."""
+        """Return the trail with only its last two runs, for rules that look at each run separately."""
         if len(self.runs) < 3:
             return self
         view = copy(self)
@@ -269,7 +266,7 @@ class Trail(EventSequence):
 
     @property
     def begins(self) -> bool:
-        """It begins as a fix does: with FixStarted or, of another orchestrator, with a first attempt."""
+        """Return whether it begins as a fix: with FixStarted, or (other orchestrators) a first attempt."""
         first = self.entries[0].event if self.entries else None
         return isinstance(first, FixStarted) or (
             isinstance(first, AttemptStarted) and first.prior_attempt_count == 0
@@ -277,12 +274,12 @@ class Trail(EventSequence):
 
     @property
     def is_cut(self) -> bool:
-        """Its beginning may stand in a sealed segment: what is missing here proves nothing."""
+        """Return whether its beginning may be in a sealed segment: then a missing event proves nothing."""
         return self.base > 0 and self.of_a_fix and not self.begins
 
 
 def is_budget_stop(event: object) -> bool:
-    """The attempt, or the fix, stopped at a budget: a raised one continues it."""
+    """Return whether the event stops an attempt or fix at a budget: raising it continues the fix."""
     return (type(event) is AttemptRefused and event.reason is RefusalReason.BUDGET_EXHAUSTED) or (
         type(event) is FixEscalated and event.reason is EscalationReason.BUDGET_EXHAUSTED
     )
@@ -298,7 +295,7 @@ def attempt_was_not_made(end: object, *, has_patch: bool) -> bool:
 
 
 def refused_by_cap(event: AuditEvent) -> bool:
-    """A call over the retry cap: refused before it became an attempt, so it belongs to none."""
+    """Return whether the retry cap refused a call: before it became an attempt, so it belongs to none."""
     return type(event) is AttemptRefused and event.reason is RefusalReason.RETRY_CAP_REACHED
 
 
@@ -327,11 +324,11 @@ def _split(entries: Iterable[AnyEntry]) -> tuple[list[AnyEntry], list[Run]]:
 
 
 class Link(NamedTuple):
-    """One gate transition, as far as others of its fix concern it.
+    """The facts of one gate transition that rules on its fix need.
 
-    ``carried``: digest of the failure summary that it began with; ``last``: of the one to go on with, as
-    far as this one tells. ``not_made``: the model was unavailable for its first attempt. ``abandoned``:
-    number of the event by which a person ended the fix here.
+    ``carried``: digest of the failure summary that it began with; ``last``: digest of the one to continue
+    with, as far as this gate transition shows. ``not_made``: the model was unavailable for its first
+    attempt. ``abandoned``: number of the event by which a person ended the fix here.
     """
 
     transition: str
@@ -347,17 +344,17 @@ class Link(NamedTuple):
 
     @property
     def linked(self) -> str | None:
-        """The gate transition that it says it was opened for."""
+        """Return the gate transition that it names as its opener, or None."""
         return self.started.linked_transition if self.started else None
 
     @property
     def judges_again(self) -> Digest | None:
-        """The patch whose gates alone are run again here."""
+        """Return the patch whose gates alone are run again here, or None."""
         return self.started.judges_again if self.started else None
 
 
 def link_of(trail: Trail) -> Link:
-    """The facts of one transition, of at least one event."""
+    """Return the facts of one gate transition, which has at least one event."""
     starts, failures = trail.of(FixStarted), trail.of(AttemptFailed)
     first = trail.runs[0] if trail.runs else None
     skips = first.of(RagSkippedOnRetry) if first else []
@@ -377,7 +374,7 @@ def link_of(trail: Trail) -> Link:
 
 
 class FixLinks:
-    """What the gate transitions of one fix say of each other; not ``whole``: one can't be read."""
+    """The links of one fix's gate transitions. Not ``whole``: one of them can't be read, or is cut."""
 
     def __init__(self, fix_id: str) -> None:
         self.fix_id = fix_id

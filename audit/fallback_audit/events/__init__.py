@@ -1,7 +1,7 @@
-"""The event vocabulary: evidence of what happened, one frozen model a kind.
+"""The event vocabulary: evidence of what happened, one frozen model per kind.
 
-Each chapter declares its events once: ``Event`` says what belongs to a declaration. Everything here is made
-from the chapters, so that a new event is named nowhere else. A chapter's names are imported from here.
+Each chapter declares its events once: ``Event`` says what belongs to a declaration. Everything here is
+derived from the chapters, so that a new event is named nowhere else. Import a chapter's names from here.
 """
 
 from typing import TYPE_CHECKING, Annotated, Union
@@ -24,25 +24,28 @@ from fallback_audit.metrics import Metric
 
 _CHAPTERS = (fix, attempt, model, people, maintenance)
 
-#: Every kind of event, chapter by chapter.
+#: All kinds of events, chapter by chapter.
 KINDS: tuple[type[Event], ...] = tuple(
-    one
+    member
     for chapter in _CHAPTERS
-    for one in vars(chapter).values()
-    if isinstance(one, type)
-    and one.__module__ == chapter.__name__
-    and issubclass(one, Event)
-    and "kind" in one.model_fields
+    for member in vars(chapter).values()
+    if isinstance(member, type)
+    and member.__module__ == chapter.__name__
+    and issubclass(member, Event)
+    and "kind" in member.model_fields
 )
 
-#: Every metric that events move.
+#: All metrics that events change.
 METRICS: tuple[Metric, ...] = tuple(
     dict.fromkeys(
-        one for chapter in _CHAPTERS for one in vars(chapter).values() if isinstance(one, Metric)
+        member
+        for chapter in _CHAPTERS
+        for member in vars(chapter).values()
+        if isinstance(member, Metric)
     )
 )
 
-#: Readers accept every version up to this one. A change to an event's fields raises the number here; a new
+#: Readers accept all versions up to this one. If an event's fields change, raise the number here; a new
 #: event has its own (``Event.since``).
 SCHEMA_VERSION = max(20, *(kind.since for kind in KINDS))
 
@@ -54,7 +57,7 @@ else:
 #: Terminal events: each fix ends in exactly one. FixEscalated for a budget ends it until BudgetRaised.
 TERMINAL_KINDS = frozenset(kind.__name__ for kind in KINDS if kind.role is Role.END)
 
-#: What a fix ends with: a terminal event, or a person who abandons it.
+#: Kinds that end a fix: terminal events, and its abandonment by a person.
 CLOSING_KINDS = TERMINAL_KINDS | {kind.__name__ for kind in KINDS if kind.role is Role.ABANDONING}
 
 event_adapter: TypeAdapter[AuditEvent] = TypeAdapter(

@@ -1,9 +1,9 @@
-"""What one attempt did: it began, asked a recipe and the memory, and left a patch or the reason for none.
-Their rules are in ``contract/attempt.py``; lists of events and rules are made from the chapters.
+"""Events of one attempt: its start, the recipe, the memory's answer, and a patch or the reason for none.
 
-Payloads carry digests and short redacted excerpts, never whole prompts, diffs or logs: those live
-in the evidence store (``fallback_audit.evidence.store``). Numbers stay below 2**53 and times are strings,
-so that every payload has one canonical form (RFC 8785).
+Their rules are in ``contract/attempt.py``; lists of events and rules are derived from the chapters.
+Payloads have digests and short redacted excerpts, never whole prompts, diffs or logs: those are in the
+evidence store (``fallback_audit.evidence.store``). Numbers are below 2**53 and times are strings, so that
+every payload has one canonical form (RFC 8785).
 """
 
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ ATTEMPT_REFUSALS = Metric(
     "Attempts without a patch, and why.",
     ("reason",),
 )
-#: From milliseconds, to a memory of thousands with reranking.
+#: Buckets from milliseconds to what a memory of thousands with reranking takes.
 RAG_PHASE = Metric(
     "histogram",
     "rag_phase_duration_seconds",
@@ -99,11 +99,11 @@ class RecipeEvaluated(Event):
 
     def in_words(self) -> str:
         steps = f" ({', '.join(step.label for step in self.steps)})" if self.steps else ""
-        message = f"selected {self.recipe}{steps}" if self.selected else f"no: {self.reason}"
-        return f"recipe: {message}"
+        verdict = f"selected {self.recipe}{steps}" if self.selected else f"no: {self.reason}"
+        return f"recipe: {verdict}"
 
     def moves(self) -> Iterator[Move]:
-        yield Move(RAG_PHASE, action="begin")  # the next thing that an attempt does
+        yield Move(RAG_PHASE, action="begin")  # retrieval is the next step of an attempt
 
 
 class RetrievalQueried(Event):
@@ -117,8 +117,8 @@ class RetrievalQueried(Event):
     account_sha256: Digest | None = None
 
     def in_words(self) -> str:
-        found = ", ".join(self.example_ids) or "no example"
-        return f"solved examples: {self.verdict} ({found}): {self.reason}"
+        examples = ", ".join(self.example_ids) or "no example"
+        return f"solved examples: {self.verdict} ({examples}): {self.reason}"
 
     def moves(self) -> Iterator[Move]:
         yield Move(RAG_PHASE, (self.verdict.value,), action="end")
@@ -178,7 +178,7 @@ class PatchProposed(Event):
     edit_digest: Digest
     files: tuple[Prose, ...]
     remediation_sha256: Digest | None = None
-    #: Edits that matched only when white space was left out of the comparison (``path: edit n``).
+    #: Edits that matched only if white space was ignored (``path: edit n``).
     loose_edits: tuple[Prose, ...] = ()
     grounded: bool | None = None
     low_confidence: bool = False
@@ -186,22 +186,22 @@ class PatchProposed(Event):
     taken_from: Structural | None = None
 
     def in_words(self) -> str:
-        made = f", made in {self.taken_from}" if self.taken_from else ""
+        origin = f", made in {self.taken_from}" if self.taken_from else ""
         return (
-            f"patch {self.patch_sha256[:12]} by {self.tier}{made}: {', '.join(self.files)}"
+            f"patch {self.patch_sha256[:12]} by {self.tier}{origin}: {', '.join(self.files)}"
             f"{self._confidence()}"
         )
 
     def _confidence(self) -> str:
-        """Only a model's claims can be grounded."""
-        messages = [grounded_words(self.grounded)] if self.tier is Tier.LLM else []
-        messages += ["LOW CONFIDENCE"] if self.low_confidence else []
+        """Return how far to trust the patch. Only a model's claims can be grounded."""
+        parts = [grounded_words(self.grounded)] if self.tier is Tier.LLM else []
+        parts += ["LOW CONFIDENCE"] if self.low_confidence else []
         loose = len(self.loose_edits)
-        messages += [f"{loose} edits matched only without white space"] if loose else []
-        return f" ({', '.join(messages)})" if messages else ""
+        parts += [f"{loose} edits matched only without white space"] if loose else []
+        return f" ({', '.join(parts)})" if parts else ""
 
     def moves(self) -> Iterator[Move]:
-        if self.taken_from is None:  # else it was proposed, and counted, before
+        if self.taken_from is None:  # otherwise it was proposed, and counted, before
             yield Move(TIER_OUTCOMES, (self.tier.value, "proposed"))
 
 
@@ -240,5 +240,5 @@ class ConsumerLeft(Event):
 
 
 def grounded_words(grounded: bool | None) -> str:
-    """Return what a judge said of a plan, in words."""
+    """Return a judge's verdict on a plan as text."""
     return {True: "grounded", False: "NOT grounded", None: "grounding not evaluated"}[grounded]

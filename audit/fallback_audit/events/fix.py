@@ -1,4 +1,4 @@
-"""What a fix is told of itself: it begins, gates judge its patches, attempts fail, it ends."""
+"""Events of a fix: its start, the gates' verdicts on its patches, failed attempts, its end."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -69,7 +69,7 @@ GATE_FAILURES = Metric(
     ("gate", "failure_kind"),
     chosen=("gate",),
 )
-#: To an hour.
+#: Buckets up to an hour.
 GATE_DURATION = Metric(
     "histogram",
     "fallback_tier_gate_duration_seconds",
@@ -84,7 +84,7 @@ SANDBOX_DISABLED = Metric(
     "Fixes whose gates ran without a sandbox.",
 )
 
-#: How far tests were judged, as a reader is told; comparing them is what is expected.
+#: Texts on how far tests were judged. There is none for COMPARED, which is what is expected.
 UNCOMPARED = {
     TestsLevel.RAN: "not compared with the base commit's",
     TestsLevel.NOT_JUDGED: "not judged",
@@ -142,7 +142,7 @@ class FixStarted(StartedOn, Event):
         )
 
     def _linked(self) -> str:
-        """What a person had it opened for."""
+        """Return the gate transition from which this one was reopened, and whether only gates run."""
         if self.judges_again is not None:
             return (
                 f", the gates alone, on patch {self.judges_again[:12]} of {self.linked_transition}"
@@ -150,7 +150,7 @@ class FixStarted(StartedOn, Event):
         return f", reopened from {self.linked_transition}" if self.linked_transition else ""
 
     def _whose(self) -> str:
-        """Whose code it was taken to be about, where the trail says so."""
+        """Return whose code is affected, if the trail says so, and how that was decided."""
         if self.affected_code is None:
             return ""
         what = f"own code ({', '.join(self.own_packages)})" if self.own_packages else "own code"
@@ -158,20 +158,24 @@ class FixStarted(StartedOn, Event):
         return f"; affected is {code}, by {self.decided_by}"
 
     def _part(self) -> str:
-        """Of which run over several advisories it is a part, and what of it stays affected."""
+        """Return the batch that it is a part of, and the advisories that it fixes only in part."""
         batch = f"; a part of batch {self.batch_sha256[:12]}" if self.batch_sha256 else ""
         return batch + (f"; in part only: {', '.join(self.in_part)}" if self.in_part else "")
 
     def _where(self) -> str:
-        """Which folders it is limited to."""
+        """Return the folders that it is limited to."""
         return f"; limited to {', '.join(self.paths)}" if self.paths else ""
 
     def _ages(self) -> str:
-        """What a person said on the age of releases."""
+        """Return the required age of releases, and the exceptions that a person made."""
         days = self.release_age_days
         required = f"; releases at least {days} day(s) old" if days is not None else ""
-        excepted = (f"{it.package} ({it.reason})" for it in self.age_exceptions)
-        return required + "".join(f"; excepted from rules on ages: {it}" for it in excepted)
+        excepted = (
+            f"{exception.package} ({exception.reason})" for exception in self.age_exceptions
+        )
+        return required + "".join(
+            f"; excepted from rules on ages: {package}" for package in excepted
+        )
 
     def moves(self) -> Iterator[Move]:
         yield Move(FIXES_STARTED, (self.ecosystem,))
@@ -231,10 +235,10 @@ class GateJudged(Event):
         why = f" ({self.failure_kind})" if self.failure_kind else ""
         detail = "" if self.status == GateStatus.FAILED else f": {self.detail}"
         flaky = f" (flaky: {', '.join(self.flaky)})" if self.flaky else ""
-        kept = f" (not asked: {', '.join(self.refused_hosts)})" if self.refused_hosts else ""
+        refused = f" (not asked: {', '.join(self.refused_hosts)})" if self.refused_hosts else ""
         level = UNCOMPARED.get(self.tests_level) if self.tests_level else None
         tests = f" (tests {level})" if level else ""
-        return f"gate {self.gate} {self.status}{why}{tests}{flaky}{kept}{detail}"
+        return f"gate {self.gate} {self.status}{why}{tests}{flaky}{refused}{detail}"
 
     def excerpt(self) -> str | None:
         return self.detail if self.status == GateStatus.FAILED else None
@@ -316,7 +320,7 @@ class AttemptFailed(Event):
 
 
 class _PatchAccepted(Event):
-    """What both ends with a patch tell of it."""
+    """The fields that both ends with a patch share."""
 
     role = Role.END
     attempt: Attempt

@@ -1,7 +1,6 @@
-"""What concerns the audit trail itself: what its keepers took out, sealed or deleted, and what was let
-through.
+"""Events of the audit trail itself: redaction, sealing, deletion, new keys, and flags.
 
-Events that are not about one fix stand in the scope ``MAINTENANCE``.
+Events that are not about one fix have the scope ``MAINTENANCE``.
 """
 
 from collections.abc import Iterator
@@ -146,10 +145,10 @@ class SigningKeyRotated(Event):
 
 
 def _key(vkey: str) -> str:
-    """Name and key hash, without the key itself."""
+    """Return the key's name and hash, without the key itself."""
     return "+".join(vkey.split("+")[:2])
 
 
 def _segment(event: SegmentSealed | SegmentRetired) -> str:
-    """Its events, and the beginning of its digest."""
+    """Return the segment's events, and the beginning of its digest."""
     return f"events {event.first_seq} to {event.last_seq} ({event.sha256[:12]})"

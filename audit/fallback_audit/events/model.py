@@ -1,4 +1,4 @@
-"""What models were asked, and what came of it: calls, verdicts on answers, budgets, self-RAG's steps."""
+"""Events of model traffic: calls, verdicts on answers, budgets, self-RAG's steps."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -46,7 +46,7 @@ CALLS = Metric(
     ("call_type", "outcome"),
     zeros=zeros(CallType, ("answered", "failed", "reused")),
 )
-#: From a short verdict, to a long answer of a slow server.
+#: Buckets from a short verdict to a long answer of a slow server.
 CALL_DURATION = Metric(
     "histogram",
     "llm_call_duration_seconds",
@@ -110,7 +110,7 @@ class Candidate(Frozen):
 
     @property
     def name(self) -> str:
-        """It in words."""
+        """Return how the candidate is called in texts."""
         return f"step {self.step}, path {self.path}, candidate {self.number}"
 
 
@@ -424,8 +424,8 @@ class RetrieveDecided(Event):
 
     def in_words(self) -> str:
         why = ", ".join(filter(None, ("forced" if self.forced else "", self.reason)))
-        message = f"path {self.path}: {_RETRIEVE[self.decision]}"
-        return f"self-RAG step {self.step}, {message}" + (f" ({why})" if why else "")
+        decision = f"path {self.path}: {_RETRIEVE[self.decision]}"
+        return f"self-RAG step {self.step}, {decision}" + (f" ({why})" if why else "")
 
 
 class SegmentScored(Event):

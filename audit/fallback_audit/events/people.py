@@ -1,5 +1,5 @@
-"""What happens after an interruption, and after the end: a run is resumed or abandoned, a person decides, a
-patch goes out."""
+"""Events after an interruption or the end: a fix is resumed or abandoned, a person decides, a patch is
+delivered."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -20,7 +20,7 @@ from fallback_audit.events.fix import FIXES_ENDED
 from fallback_audit.metrics import NONE, Move
 from fallback_audit.vocabulary import DeliveryPlace, ReviewVerdict
 
-#: Who decided, and why, in a person's own words: a paragraph, not a file.
+#: Longest name or reason that a person gives with a decision: a paragraph, not a file.
 MAX_WORDS_CHARS = 2_000
 
 Words = Annotated[str, Field(max_length=MAX_WORDS_CHARS), FREE_TEXT]
@@ -126,22 +126,24 @@ def abandoned_words(event: FixAbandoned) -> str:
 
 
 def decided_words(event: ReviewDecided) -> str:
-    """Who decided what: ``approved by NAME (not proved)``. A person's word is no proof, and no reader may
-    take it for one."""
+    """Return who decided what, e.g. ``approved by NAME (not proved)``.
+
+    A person's decision is not a proof, and the text must not let readers take it for one.
+    """
     if event.verdict is ReviewVerdict.APPROVED:
         return f"approved by {event.by} (not proved)"
     return f"rejected by {event.by}"
 
 
 def reopened_words(event: TransitionReopened) -> str:
-    """Who had it tried again; or one of its patches judged again, and nothing tried."""
+    """Return who had it tried again, or had only the gates run again on one of its patches."""
     if event.judges_again is None:
         return f"reopened by {event.by}"
     return f"gates run again on patch {event.judges_again[:12]}, asked by {event.by}"
 
 
 def delivered_words(event: PatchDelivered) -> str:
-    """Where the patch is: ``delivered on a branch (fix-1 at 1a2b3c)``."""
+    """Return where the patch is, e.g. ``delivered on a branch (fix-1 at 1a2b3c)``."""
     place = "on a branch" if event.place is DeliveryPlace.BRANCH else "on the working tree"
     where = f" ({event.reference})" if event.reference else ""
     return f"delivered {place}{where}"

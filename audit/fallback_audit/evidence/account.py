@@ -1,7 +1,7 @@
-"""Why the memory answered as it did: the evidence that ``RetrievalQueried`` names, as it is read here.
+"""Accounts of retrievals: the evidence named by ``RetrievalQueried`` that explains the memory's answer.
 
-Its whole model is the memory's own (``fallback_tier.retrieval``); the floor reads the part that it
-prints and compares, and lets the rest be.
+The complete model is in ``fallback_tier.retrieval``; only the part that is printed or compared is read
+here.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ class _Read(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
-#: None: no number (JSON has none for what is infinite).
+#: None: not a number (JSON can't express infinity).
 Score = float | None
 
 
@@ -52,8 +52,10 @@ class AccountRead(_Read):
 
 
 def read_account(event: RetrievalQueried, evidence: EvidenceStore) -> AccountRead | None:
-    """The account of a retrieval; None where the event names none (before schema version 3, or a
-    retriever that gives none). Raises EvidenceError: missing, altered, not an account, of another answer.
+    """Return the account of a retrieval, or None if the event names none.
+
+    It names none before schema version 3, or if the retriever gives none. Raises EvidenceError: missing,
+    altered, not an account, of another answer.
     """
     if event.account_sha256 is None:
         return None

@@ -28,10 +28,10 @@ from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AuditReader, EvidenceStore, Scope
 
-#: Digests that one list names; a line each, 6.5 MB: well below the cap of one piece of evidence.
+#: Most digests in one list, one per line: 6.5 MB, well below the cap of a piece of evidence.
 MAX_DIGESTS_LISTED = 100_000
 
-#: Findings of a sort that a report lists; all are counted.
+#: Findings of each kind that a report lists; all are counted.
 MAX_LISTED = 100
 
 #: The reason given for evidence that was deleted on record.
@@ -39,15 +39,16 @@ REMOVED = "removed: its retention was over"
 
 
 def kept_digests(event: AuditEvent) -> tuple[Digest, ...]:
-    """Digests whose bytes must be kept: what a gate judged or said, why retrieval answered as it did,
-    what a retry stands on, what a judge found, what a fix or an attempt that is resumed needs.
+    """Return the digests of evidence that must be kept.
 
-    Prompts are kept only when switched on: an event then says so.
+    That is what a gate judged or reported, the account of a retrieval, a retry's failure summary, a judge's
+    findings, and what a resumed fix or attempt needs. Prompts are stored only if that is switched on: then
+    the event names them.
     """
     match event:
         case PatchProposed():
-            kept = (event.patch_sha256, event.remediation_sha256, event.application_sha256)
-            return tuple(filter(None, kept))
+            digests = (event.patch_sha256, event.remediation_sha256, event.application_sha256)
+            return tuple(filter(None, digests))
         case FixStarted():
             return tuple(filter(None, (event.inputs_sha256, event.batch_sha256)))
         case GateJudged():
@@ -69,21 +70,21 @@ def kept_digests(event: AuditEvent) -> tuple[Digest, ...]:
 
 
 def private_digests(event: AuditEvent) -> tuple[Digest, ...]:
-    """Return those of ``kept_digests`` that are what a model was asked or answered, word for word.
+    """Return those of ``kept_digests`` that are a model's verbatim prompts and answers.
 
-    They are in no export, and over HTTP for admins alone.
+    They are never exported, and over HTTP only admins can read them.
     """
     private = ModelCalled | ModelAnswered | AnswerReused | GroundingJudged
     return kept_digests(event) if isinstance(event, private) else ()
 
 
 def put_list(evidence: EvidenceStore, digests: Sequence[Digest]) -> Digest:
-    """Keep a list of digests, as evidence itself. Raises EvidenceError."""
+    """Store a list of digests as evidence. Raises EvidenceError."""
     return evidence.put("".join(f"{digest}\n" for digest in digests).encode("ascii"))
 
 
 def read_list(evidence: EvidenceStore, digest: Digest) -> tuple[Digest, ...]:
-    """Read it back. Raises EvidenceError: missing, altered, no such list."""
+    """Read a list of digests. Raises EvidenceError: missing, altered, not such a list."""
     lines = evidence.get(digest).decode("ascii", "replace").splitlines()
     if not all(len(line) == len(digest) for line in lines):
         raise EvidenceError(
@@ -94,7 +95,7 @@ def read_list(evidence: EvidenceStore, digest: Digest) -> tuple[Digest, ...]:
 
 
 def collected(reader: AuditReader, evidence: EvidenceStore) -> frozenset[bytes]:
-    """Digests (32 bytes each) whose evidence was deleted on record; those listed illegibly are left out.
+    """Return the digests (32 bytes each) of evidence whose deletion is recorded; skip unreadable lists.
 
     Raises UnreadEvidenceError if the system failed to read a list.
     """
@@ -103,7 +104,7 @@ def collected(reader: AuditReader, evidence: EvidenceStore) -> frozenset[bytes]:
 
 
 def collected_in(events: Iterable[AuditEvent], evidence: EvidenceStore) -> frozenset[bytes]:
-    """``collected`` of events that the caller has."""
+    """Return ``collected`` for the given events."""
     return frozenset(_listed(events, evidence))
 
 
@@ -114,19 +115,19 @@ def _listed(events: Iterable[AuditEvent], evidence: EvidenceStore) -> Iterator[b
                 yield from map(bytes.fromhex, read_list(evidence, event.list_sha256))
             except UnreadEvidenceError:
                 raise
-            except (EvidenceError, ValueError):  # verification says so: the list is evidence, too
+            except (EvidenceError, ValueError):  # verification reports it: lists are evidence
                 continue
 
 
 class Finding(StrEnum):
-    """What is the matter with evidence that an event names."""
+    """Why evidence that an event names isn't available."""
 
     BAD = "bad"
-    #: Encrypted by an earlier release: nothing is known about it.
+    #: Encrypted by an earlier release: its content was not checked.
     LOCKED = "locked"
-    #: Its retention is over, which is on record.
+    #: Its retention is over; its removal is recorded.
     REMOVED = "removed"
-    #: A process on another machine stored it there.
+    #: A process on another machine stored it on that machine.
     ELSEWHERE = "elsewhere"
 
 
@@ -166,10 +167,10 @@ class EvidenceReport(Frozen):
 
 
 def _other_machine(started_on: StartedOn | None, evidence: FileEvidenceStore) -> str | None:
-    """Return the name of the machine that keeps what ``started_on``'s process stored; None: this one.
+    """Return the machine with the evidence of ``started_on``'s process, or None if it is this machine.
 
-    Of an audit trail in SQLite always None. A store with a new id, on the machine of that name, is a store
-    that was replaced, so what is missing from it was removed.
+    Always None for an audit trail in SQLite. If the store's id is new, but the machine's name is the same,
+    the store was replaced: then missing evidence counts as removed from this machine.
     """
     if started_on is None or started_on.evidence_store is None:
         return None
@@ -191,12 +192,11 @@ def examine(
     *,
     is_private: bool,
 ) -> tuple[Finding, str] | None:
-    """Return why a piece of evidence isn't available, as a finding and in words, or None if it is sound.
+    """Return why a piece of evidence isn't available, as a finding and a text, or None if it is intact.
 
     ``started_on``: the event with which the process began that stored it. ``is_private``: an earlier
-    release may have encrypted it (``private_digests``); other evidence that looks encrypted is altered. A
-    finding ELSEWHERE has the machine's name in place of words. Raises UnreadEvidenceError if the system
-    failed to read it.
+    release may have encrypted it (``private_digests``); other evidence that looks encrypted is altered. For
+    ELSEWHERE the text is the machine's name. Raises UnreadEvidenceError if the system failed to read it.
     """
     try:
         evidence.get(digest)
@@ -220,7 +220,7 @@ def check_evidence(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> EvidenceReport:
-    """Read every piece of evidence that an event obliges us to keep.
+    """Read every piece of evidence that must be kept because an event names it.
 
     Raises AuditStoreError, UnreadEvidenceError.
     """
@@ -242,19 +242,19 @@ def check_evidence(
             if progress is not None:
                 progress(len(seen))
             its_start = started_on.get(stored.scope)
-            found = examine(evidence, digest, removed, its_start, is_private=digest in private)
-            if found is None:
+            finding = examine(evidence, digest, removed, its_start, is_private=digest in private)
+            if finding is None:
                 continue
-            counts[found[0]] += 1
-            if found[0] is Finding.ELSEWHERE:
-                elsewhere[found[1]] += 1
-            if found[0] is Finding.BAD and len(bad) < MAX_LISTED:
+            counts[finding[0]] += 1
+            if finding[0] is Finding.ELSEWHERE:
+                elsewhere[finding[1]] += 1
+            if finding[0] is Finding.BAD and len(bad) < MAX_LISTED:
                 bad.append(
                     BadEvidence(
                         seq=stored.seq,
                         fix_id=stored.scope.fix_id,
                         digest=digest,
-                        problem=found[1],
+                        problem=finding[1],
                     )
                 )
     files = list(evidence.files())

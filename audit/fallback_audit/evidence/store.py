@@ -39,19 +39,19 @@ from fallback_audit.files import (
 )
 from fallback_audit.ports import EvidenceStore
 
-#: One piece of evidence. Twice the largest patch we make (8 MiB); logs are cut before.
+#: Largest piece of evidence. Twice the largest patch we make (8 MiB); logs are cut earlier.
 MAX_EVIDENCE_BYTES = 16 * 1024 * 1024
 
-#: How a file begins that an earlier release encrypted. Evidence may be anything: compare its digest first.
+#: First bytes of files that an earlier release encrypted. Evidence may begin so: compare its digest first.
 ENCRYPTED = b"fallback-tier/evidence/v1\0"
 
-#: The file with the store's id.
+#: Name of the file with the store's id, and the id's length in bytes.
 _ID, _ID_BYTES = "id", 8
 
-#: What a file is called until it is whole. One that is found later is of a process that died.
+#: How a file's name begins until it is whole. A process that died may leave such a file.
 PART_PREFIX = ".tmp-"
 
-#: What opening says where somebody put a link, a socket, or a file for a folder in the way.
+#: Errors of opening a planted link or socket, or a path with a file in place of a folder.
 _PLANTED = frozenset({errno.ELOOP, errno.ENXIO, errno.ENOTDIR})
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -61,7 +61,7 @@ _ModelT = TypeVar("_ModelT", bound=BaseModel)
 
 
 class StoredFile(NamedTuple):
-    """A file of the store as it lies there; ``digest`` None: the part of one that was never whole.
+    """A file in the store's folders. ``digest`` None: a part, left by a process that died.
 
     ``touched``: when it was last put, in seconds since the epoch.
     """
@@ -75,9 +75,8 @@ class StoredFile(NamedTuple):
 class FileEvidenceStore:
     """``EvidenceStore`` on a directory: ``root/ab/cd…``, files 0600, directories 0700.
 
-    Fan-out by the first byte keeps each directory small at a million files. The directory is locked
-    (flock) while a file is stored or removed, so that nothing is removed that somebody is just being
-    told is there.
+    Fan-out by the first byte keeps each directory small at a million files. The root is locked (flock)
+    while a file is stored or removed, so that no file is removed just as ``put`` returns its digest.
     """
 
     def __init__(self, root: Path, *, max_bytes: int = MAX_EVIDENCE_BYTES) -> None:
@@ -87,18 +86,18 @@ class FileEvidenceStore:
     def identify(self) -> str:
         """Return the store's id, 16 hexadecimal characters, making one for a new store.
 
-        It tells the stores of several machines apart that write one audit trail. Raises EvidenceError.
+        It distinguishes the stores of several machines that write one audit trail. Raises EvidenceError.
         """
         try:
             make_private_directory(self._root)
             with self._locked(fcntl.LOCK_EX):
-                found = self.identity()
-                if found is None:
-                    found = secrets.token_hex(_ID_BYTES)
-                    write_whole(self._root / _ID, found.encode())
+                store_id = self.identity()
+                if store_id is None:
+                    store_id = secrets.token_hex(_ID_BYTES)
+                    write_whole(self._root / _ID, store_id.encode())
         except OSError as error:
             raise self._failed(self._root, error) from error
-        return found
+        return store_id
 
     def identity(self) -> str | None:
         """Return the store's id, or None if it has none."""
@@ -108,10 +107,10 @@ class FileEvidenceStore:
             return None
 
     def put(self, content: bytes) -> Digest:
-        """Store durably and return the digest. Idempotent; what is there already counts as new again.
+        """Store durably and return the digest. Idempotent; an existing file counts as new again.
 
-        Raises EvidenceError over the cap, where the disk refuses, and where a file of this digest
-        is there but altered: replacing it would hide that.
+        Raises EvidenceError if over the size cap, if the disk fails, and if there is an altered file of
+        this digest: replacing it would hide that.
         """
         if len(content) > self._max_bytes:
             raise EvidenceError(
@@ -135,13 +134,13 @@ class FileEvidenceStore:
         return digest
 
     def get(self, digest: Digest) -> bytes:
-        """The content of ``digest``.
+        """Return the content of ``digest``.
 
         Raises EvidenceError: missing, altered; UnreadEvidenceError: it may not be read; DiskError: the
-        system failed to; EncryptedEvidenceError: an earlier release encrypted it.
+        system failed to read it; EncryptedEvidenceError: an earlier release encrypted it.
         """
         content = self._bytes(digest)
-        # The digest first: evidence that only looks encrypted is what its name says.
+        # Check the digest first: content that only looks encrypted may be intact.
         if _digest(content) == digest:
             return content
         if content.startswith(ENCRYPTED):
@@ -154,7 +153,7 @@ class FileEvidenceStore:
         raise self._altered(self.path(digest), kind="altered")
 
     def files(self) -> Iterator[StoredFile]:
-        """Everything that lies in the store, one directory at a time. Raises EvidenceError."""
+        """Yield all files in the store, directory by directory. Raises EvidenceError."""
         try:
             for folder in sorted(_entries(self._root), key=lambda entry: entry.name):
                 if _FAN_OUT.fullmatch(folder.name) and folder.is_dir(follow_symlinks=False):
@@ -163,20 +162,20 @@ class FileEvidenceStore:
             raise self._failed(self._root, error) from error
 
     def find(self, digest: Digest) -> StoredFile | None:
-        """The file of this digest, as it lies there; None where there is none. Raises EvidenceError."""
+        """Return the file of this digest, unread, or None if there is none. Raises EvidenceError."""
         path = self.path(digest)
         try:
-            found = path.lstat()
+            file_stat = path.lstat()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise self._failed(path, error) from error
-        return StoredFile(path, digest, found.st_size, found.st_mtime)
+        return StoredFile(path, digest, file_stat.st_size, file_stat.st_mtime)
 
     def remove(self, file: StoredFile, *, untouched_since: float) -> bool:
-        """Delete one file, unless it was put again since. Call ``sync`` when done.
+        """Delete a file unless it was put after ``untouched_since``, and return whether it was deleted.
 
-        Raises EvidenceError.
+        Call ``sync`` when done. Raises EvidenceError.
         """
         try:
             with self._locked(fcntl.LOCK_EX):
@@ -201,7 +200,7 @@ class FileEvidenceStore:
     def _bytes(self, digest: Digest) -> bytes:
         path = self.path(digest)
         try:
-            # NOFOLLOW, NONBLOCK: a planted link or pipe is not evidence, and must not hang us.
+            # NOFOLLOW, NONBLOCK: a planted link or pipe is not evidence, and must not block.
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             with os.fdopen(descriptor, "rb") as file:
                 content = None
@@ -231,7 +230,7 @@ class FileEvidenceStore:
         return False
 
     def path(self, digest: str) -> Path:
-        """The file of this digest, be it there or not: for people. Raises EvidenceError for no digest."""
+        """Return the path of this digest's file, existing or not. Raises EvidenceError: not a digest."""
         if not _DIGEST.fullmatch(digest):
             raise EvidenceError(
                 f"{digest[:80]!r} is not a SHA-256 digest (64 lower-case hex characters).",
@@ -242,7 +241,7 @@ class FileEvidenceStore:
 
     @contextmanager
     def _locked(self, operation: int) -> Iterator[None]:
-        """Of the directory itself: a file for it would be one more thing to explain."""
+        """Lock the root directory itself, which needs no lock file."""
         with descriptor_of(self._root, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
             lock(descriptor, operation)
             yield
@@ -275,29 +274,31 @@ def _entries(folder: Path | os.DirEntry[str]) -> list["os.DirEntry[str]"]:
 
 
 def _files(folder: "os.DirEntry[str]") -> Iterator[StoredFile]:
-    """Those of one directory that are ours. What else lies there is none of our business."""
+    """Yield the store's files in one directory, ignoring others."""
     for entry in sorted(_entries(folder), key=lambda entry: entry.name):
         name = folder.name + entry.name
-        whole = _DIGEST.fullmatch(name) is not None
-        if not (whole or entry.name.startswith(PART_PREFIX)):
+        is_whole = _DIGEST.fullmatch(name) is not None
+        if not (is_whole or entry.name.startswith(PART_PREFIX)):
             continue
         try:
-            found = entry.stat(follow_symlinks=False)
+            file_stat = entry.stat(follow_symlinks=False)
         except FileNotFoundError:  # removed, or made whole, since the directory was read
             continue
-        yield StoredFile(Path(entry.path), name if whole else None, found.st_size, found.st_mtime)
+        yield StoredFile(
+            Path(entry.path), name if is_whole else None, file_stat.st_size, file_stat.st_mtime
+        )
 
 
 def put_document(evidence: EvidenceStore, model: BaseModel) -> Digest:
-    """Store a model. Raises EvidenceError.
+    """Store a pydantic model as JSON. Raises EvidenceError.
 
-    In ASCII: a model's words may hold a lone surrogate, which JSON can escape and UTF-8 can't express.
+    In ASCII: its texts may have a lone surrogate, which JSON can escape and UTF-8 can't encode.
     """
     return evidence.put(json.dumps(model.model_dump(mode="json")).encode("ascii"))
 
 
 def get_document(evidence: EvidenceStore, kind: type[_ModelT], digest: Digest) -> _ModelT:
-    """Read it back. Raises EvidenceError: gone, altered, or of another version's form."""
+    """Read a stored model. Raises EvidenceError: missing, altered, or in another version's format."""
     content = evidence.get(digest)
     try:
         return kind.model_validate(json.loads(content))

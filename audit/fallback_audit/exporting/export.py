@@ -31,24 +31,24 @@ _VERIFY = "Run `fallback-tier audit verify`."
 def inclusion_paths(
     seqs: Sequence[int], size: int, headers: Iterable[bytes], base: Frontier
 ) -> tuple[dict[int, tuple[bytes, ...]], bytes]:
-    """The path (RFC 6962 §2.1.1) of each event to the root over the first ``size``, and that root.
+    """Return the path (RFC 6962 §2.1.1) of each event to the root over the first ``size``, and that root.
 
-    ``headers`` begin behind ``base``, and so must ``seqs`` (event numbers, ascending). Memory is that of
-    the paths. Raises AuditIntegrityError where there are not ``size`` events.
+    ``headers`` begin after ``base``, and so must ``seqs`` (event numbers, ascending). Memory is that of the
+    paths. Raises AuditIntegrityError if there are fewer than ``size`` events.
     """
     paths: dict[int, list[bytes]] = {seq: [] for seq in seqs}
     stream = iter(headers)
 
-    def root(first: int, behind: int, inside: Sequence[int]) -> bytes:
-        if not inside:
-            return _bulk(first, behind, stream, base)
-        if behind - first == 1:
+    def root(first: int, end: int, wanted: Sequence[int]) -> bytes:
+        if not wanted:
+            return _bulk(first, end, stream, base)
+        if end - first == 1:
             return leaf_hash(_next(stream))
-        middle = first + (1 << ((behind - first - 1).bit_length() - 1))
-        lower = [seq for seq in inside if seq <= middle]
-        upper = inside[len(lower) :]
-        left, right = root(first, middle, lower), root(middle, behind, upper)
-        for seq in inside:
+        middle = first + (1 << ((end - first - 1).bit_length() - 1))
+        lower = [seq for seq in wanted if seq <= middle]
+        upper = wanted[len(lower) :]
+        left, right = root(first, middle, lower), root(middle, end, upper)
+        for seq in wanted:
             paths[seq].append(right if seq <= middle else left)
         return node_hash(left, right)
 
@@ -56,13 +56,13 @@ def inclusion_paths(
     return {seq: tuple(path) for seq, path in paths.items()}, top
 
 
-def _bulk(first: int, behind: int, stream: Iterator[bytes], base: Frontier) -> bytes:
-    """The root over a range that holds no wanted event: known from ``base`` as far as that goes."""
+def _bulk(first: int, end: int, stream: Iterator[bytes], base: Frontier) -> bytes:
+    """Return the root over a range without wanted events, from ``base`` as far as that reaches."""
     tree = Frontier()
-    for begin, end, digest in base.subtrees():
-        if first <= begin and end <= behind:
-            tree.add(end - begin, digest)
-    for _ in range(max(first, base.size), behind):
+    for subtree_first, subtree_end, digest in base.subtrees():
+        if first <= subtree_first and subtree_end <= end:
+            tree.add(subtree_end - subtree_first, digest)
+    for _ in range(max(first, base.size), end):
         tree.append(_next(stream))
     return tree.root()
 
@@ -79,10 +79,10 @@ def _next(stream: Iterator[bytes]) -> bytes:
 
 @dataclass(eq=False)
 class Exporter:
-    """Writes what a snapshot shows. Raises AuditIntegrityError for bytes that can't be trusted.
+    """Writer of a snapshot's events. Raises AuditIntegrityError for bytes that can't be trusted.
 
-    ``evidence`` given: what the events oblige to keep goes along, but for what is private (raw prompts,
-    raw answers), which never leaves its store.
+    If ``evidence`` is given, the evidence that must be kept is exported too, except private evidence (raw
+    prompts, raw answers), which never leaves its store.
     """
 
     snapshot: Snapshot
@@ -99,7 +99,7 @@ class Exporter:
         return tuple(self.checkpoints.verifiers())
 
     def trail(self, file: BinaryIO) -> Written:
-        """Every event that is not sealed, with all checkpoints over them."""
+        """Write every event that is not sealed, with all checkpoints over them."""
         statements = self.snapshot.segments()
         base = self._base(statements)
         last = max((row.seq for row in self.snapshot.rows(after=base.seq)), default=base.seq)
@@ -115,10 +115,10 @@ class Exporter:
         return writer.close()
 
     def fix(self, file: BinaryIO, fix_id: str) -> Written:
-        """The events of one fix, each with its proof to the last checkpoint, where that covers it; and the
-        checkpoints that first covered them, which say whether their signer had written them.
+        """Write the events of one fix, with proofs and checkpoints.
 
-        Raises RequestError for a fix that is not on record.
+        An event that the last checkpoint covers has its proof to that. The checkpoints that first covered
+        the events say whether their signer had written them. Raises RequestError if there is no such fix.
         """
         rows = sorted(self.snapshot.rows_by_trail(frozenset({fix_id})), key=lambda row: row.seq)
         if not rows:
@@ -138,10 +138,10 @@ class Exporter:
             self._event(writer, row, proofs.get(row.seq))
         self._put_evidence(writer)
         if signed is not None:
-            for one in self._signed(signed.checkpoint.size):
-                new = {seq for seq in seqs if one.checkpoint.is_new_in(seq)}
-                if new or one.note == signed.note:
-                    writer.checkpoint(one.note)
+            for checkpoint in self._signed(signed.checkpoint.size):
+                new = {seq for seq in seqs if checkpoint.checkpoint.is_new_in(seq)}
+                if new or checkpoint.note == signed.note:
+                    writer.checkpoint(checkpoint.note)
                 seqs = [seq for seq in seqs if seq not in new]
         return writer.close()
 
@@ -158,7 +158,7 @@ class Exporter:
     def _base(self, statements: Sequence[bytes]) -> Base:
         if not statements:
             return Base(seq=0, leaf=GENESIS)
-        last = [open_segment(one, self._verifiers) for one in statements][-1]
+        last = [open_segment(statement, self._verifiers) for statement in statements][-1]
         return Base(seq=last.last_seq, leaf=last.tip, frontier=last.frontier)
 
     def _event(
@@ -189,7 +189,7 @@ class Exporter:
     ) -> tuple[SignedCheckpoint | None, dict[int, InclusionProof]]:
         tip = max((row.seq for row in self.snapshot.rows(after=seqs[-1] - 1)), default=0)
         signed = None
-        for signed in self._signed(tip):  # noqa: B007 - the last of them
+        for signed in self._signed(tip):  # noqa: B007 - the last one is used
             pass
         if signed is None:
             return None, {}
@@ -200,8 +200,8 @@ class Exporter:
             return None, {}
         headers = (row.header or b"" for row in self.snapshot.rows(after=base.seq))
         covered = [seq for seq in seqs if seq <= size]
-        paths, found = inclusion_paths(covered, size, headers, frontier)
-        if found != root:
+        paths, computed_root = inclusion_paths(covered, size, headers, frontier)
+        if computed_root != root:
             raise AuditIntegrityError(
                 f"Events 1 to {size} are not those that checkpoint {size} signed.",
                 next_step=_VERIFY,
@@ -212,18 +212,18 @@ class Exporter:
         }
 
     def _signed(self, last: int) -> Iterator[SignedCheckpoint]:
-        """The checkpoints over these events. Raises AuditIntegrityError for one that can't be trusted."""
-        for one in self.checkpoints.checked():
-            if one.size > last:
+        """Yield the checkpoints over these events. Raises AuditIntegrityError if one can't be trusted."""
+        for checkpoint in self.checkpoints.checked():
+            if checkpoint.size > last:
                 return
-            yield _trusted(one)
+            yield _trusted(checkpoint)
 
 
-def _trusted(one: CheckedCheckpoint) -> SignedCheckpoint:
-    if one.signed is None or one.fault is not None:
-        reason = one.fault.reason if one.fault is not None else None
+def _trusted(checkpoint: CheckedCheckpoint) -> SignedCheckpoint:
+    if checkpoint.signed is None or checkpoint.fault is not None:
+        reason = checkpoint.fault.reason if checkpoint.fault is not None else None
         raise AuditIntegrityError(
             f"Nothing is exported from a record that does not verify: {reason}.",
             next_step=_VERIFY,
         )
-    return one.signed
+    return checkpoint.signed

@@ -4,21 +4,21 @@ JSON Lines, UTF-8, a line feed after each line, the keys of each object sorted, 
 serves for a whole trail, for one fix, and for a sealed segment. Lines, in this order:
 
 1. one ``head``: format, version, the log's origin (that of its checkpoints), which fix if only one, the
-   first and last event's number, and the ``base``: how many events stand before the first, the leaf of
+   first and last event's number, and the ``base``: how many events are before the first, the leaf of
    the last of them, and the frontier of the Merkle tree over them (RFC 6962 hashes of the complete
-   subtrees, largest first; empty where the export begins with event 1);
+   subtrees, largest first; empty if the export begins with event 1);
 2. ``segment`` lines: the signed statement of each segment that was sealed before the first event;
-3. one ``event`` a line, in chain order: header and payload exactly as stored (their UTF-8 bytes are
-   what was hashed; a redacted payload is its signed tombstone), the leaf, ``shown``: what a reader of
-   ``audit show`` sees, and, where one fix is exported, the inclusion proof to the checkpoint of
-   ``tree_size`` events; none where no checkpoint covers the event;
-4. ``evidence`` lines, where asked for: a digest, and the bytes it is of in base64;
+3. one ``event`` per line, in chain order: header and payload exactly as stored (their UTF-8 bytes were
+   hashed; a redacted payload is its signed tombstone), the leaf, ``shown``: what a reader of ``audit show``
+   sees, and, if one fix is exported, the inclusion proof to the checkpoint of ``tree_size`` events; none if
+   no checkpoint covers the event;
+4. ``evidence`` lines, if requested: a digest, and its bytes in base64;
 5. ``checkpoint`` lines: signed notes (C2SP tlog-checkpoint), by size;
-6. one ``end``: how many lines of each sort, and the SHA-256 of all bytes before this line, so that a cut
-   file is noticed. It protects against accidents only: what proves the content are the checkpoints.
+6. one ``end``: how many lines of each sort, and the SHA-256 of all bytes before this line, so that a
+   cut-off file is noticed. It protects against accidents only: the checkpoints prove the content.
 
-``shown`` is for people and proves nothing; a line whose ``shown`` is not what its bytes say is a problem
-wherever the ``words`` of the head are those of the reader (``showing.shown.WORDS``).
+``shown`` is for people and proves nothing. If it is not what the line's bytes say, that is a problem,
+provided that ``words`` of the head is the reader's version (``showing.describe.WORDS``).
 """
 
 import base64
@@ -41,30 +41,30 @@ from fallback_audit.showing.describe import shown
 
 FORMAT: Literal["fallback-tier/audit/export"] = "fallback-tier/audit/export"
 
-#: Readers refuse a higher one. A change that an older reader would misread raises it.
+#: Readers refuse a higher version. Raise it for a change that an older reader would misread.
 VERSION = 1
 
-#: Longest line that a reader takes: evidence is at most 16 MiB, in base64 a third more.
+#: Longest line that a reader accepts: evidence is at most 16 MiB, a third more in base64.
 MAX_LINE_BYTES = 24 * 1024 * 1024
 
 Count = Annotated[int, Field(ge=0)]
 
-#: As a header says it: canonical JSON has no larger integer, and SQLite has room for it.
+#: A number as in headers: canonical JSON has no larger integer, and SQLite can store it.
 Size = Annotated[int, Field(ge=1, lt=UNSAFE_INTEGER)]
 
-#: The order in which sorts of lines stand.
+#: The order of the sorts of lines.
 ORDER = ("head", "segment", "event", "evidence", "checkpoint", "end")
 
 _encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
 
-#: How an export begins: keys are sorted, so that its first bytes tell it from anything else.
+#: The first bytes of an export, by which it is recognised: keys are sorted.
 MAGIC = b'{"base":{'
 
 _CUT = "Get a whole copy of it: the last line says what belongs in it."
 
 
 class Base(Frozen):
-    """What stands before the first event: ``seq`` events, the last one's leaf, the tree over them."""
+    """What precedes the first event: ``seq`` events, the last one's leaf, the tree over them."""
 
     seq: Count
     leaf: Digest
@@ -72,7 +72,7 @@ class Base(Frozen):
 
 
 class Head(Frozen):
-    """The first line. ``fix_id``: only this fix; its events are proved one by one."""
+    """The first line. ``fix_id``: the only exported fix, whose events have proofs."""
 
     line: Literal["head"] = "head"
     format: Literal["fallback-tier/audit/export"] = FORMAT
@@ -153,7 +153,7 @@ class Written(NamedTuple):
 
 
 class ExportWriter:
-    """The lines must be given in the order of the format; ``close`` writes the last one."""
+    """Writer of an export. Call it in the order of the format; ``close`` writes the last line."""
 
     def __init__(self, file: BinaryIO, head: Head, *, verifiers: Sequence[Verifier] = ()) -> None:
         self._file = file
@@ -163,12 +163,12 @@ class ExportWriter:
         self._put(head)
 
     def segments(self, statements: Iterable[bytes]) -> None:
-        """The signed statements about what was sealed before."""
+        """Write the signed statements of the segments that were sealed before."""
         for statement in statements:
             self._count("segments", SegmentLine(statement=statement.decode()))
 
     def event(self, row: StoredRow, proof: InclusionProof | None = None) -> AuditEvent:
-        """One event, and what it says. Raises AuditIntegrityError where its bytes can't be trusted."""
+        """Write an event and return it. Raises AuditIntegrityError if its bytes can't be trusted."""
         stored = read_row(row, self._verifiers)
         self._count(
             "events",
@@ -184,16 +184,16 @@ class ExportWriter:
         return stored.payload
 
     def evidence(self, digest: str, content: bytes) -> None:
-        """A file of the evidence store."""
+        """Write a file of the evidence store."""
         line = EvidenceLine(digest=digest, base64=base64.b64encode(content).decode())
         self._count("evidence", line)
 
     def checkpoint(self, note: bytes) -> None:
-        """A signed checkpoint."""
+        """Write a signed checkpoint."""
         self._count("checkpoints", CheckpointLine(note=note.decode()))
 
     def close(self) -> Written:
-        """The end."""
+        """Write the last line and return it with the file's digest."""
         end = End.model_validate({**self._counts, "sha256": self._digest.hexdigest()})
         self._put(end)
         return Written(end, self._digest.hexdigest())
@@ -209,26 +209,26 @@ class ExportWriter:
 
 
 def read_lines(file: BinaryIO, name: str) -> Iterator[Line]:
-    """Every line, in the order that the format asks for, the ``end`` last, its counts and digest right.
+    """Yield all lines, checking their order, and the counts and digest of the ``end``.
 
-    Raises AuditIntegrityError naming ``name`` and the line: cut, malformed; NotAnExportError where already
-    the first is none of ours, or of a newer version.
+    Raises AuditIntegrityError naming ``name`` and the line: cut off, malformed; NotAnExportError if the
+    first line is not an export's, or of a newer version.
     """
     digest = hashlib.sha256()
     counts = dict.fromkeys(ORDER, 0)
-    place = 0
+    sort_index = 0
     for number, text in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
         if number == 1 and not text.startswith(MAGIC):
             raise _foreign(name)
         line = _parsed(text, name, number)
-        if place == len(ORDER):
+        if sort_index == len(ORDER):
             raise _unfit(name, number, "there is something after its end")
-        if (number == 1) != isinstance(line, Head) or ORDER.index(line.line) < place:
+        if (number == 1) != isinstance(line, Head) or ORDER.index(line.line) < sort_index:
             raise _unfit(name, number, f"a line of the sort {line.line!r} does not belong here")
-        place = ORDER.index(line.line)
+        sort_index = ORDER.index(line.line)
         if isinstance(line, End):
-            reported = (line.segments, line.events, line.evidence, line.checkpoints)
-            if reported != tuple(counts[sort] for sort in ORDER[1:-1]):
+            claimed = (line.segments, line.events, line.evidence, line.checkpoints)
+            if claimed != tuple(counts[sort] for sort in ORDER[1:-1]):
                 raise _unfit(
                     name,
                     number,
@@ -237,20 +237,20 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[Line]:
                 )
             if line.sha256 != digest.hexdigest():
                 raise _unfit(name, number, "its bytes are not those that its end says")
-            place = len(ORDER)
+            sort_index = len(ORDER)
         counts[line.line] += 1
         digest.update(text)
         yield line
     if not sum(counts.values()):
         raise _foreign(name)
-    if place != len(ORDER):
+    if sort_index != len(ORDER):
         raise _unfit(name, sum(counts.values()) + 1, "it is cut off at the end", kind="cut_off")
 
 
 def rows_of_file(path: Path, *, sha256: str) -> Iterator[StoredRow]:
-    """The events of a sealed file, whose bytes must have this digest: said by a signed statement.
+    """Yield the events of a sealed file, whose bytes must have this digest from its signed statement.
 
-    Rows are given before the whole digest is known. Raises AuditIntegrityError, AuditStoreError.
+    Rows are yielded before the digest is checked. Raises AuditIntegrityError, AuditStoreError.
     """
     try:
         with path.open("rb") as file:
@@ -258,21 +258,21 @@ def rows_of_file(path: Path, *, sha256: str) -> Iterator[StoredRow]:
                 if isinstance(line, EventLine):
                     yield row_of(line)
         with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise AuditStoreError(
             f"{path}: {error.strerror or error}.", next_step="Check its owner and mode."
         ) from error
-    if found != sha256:
+    if digest != sha256:
         raise AuditIntegrityError(
-            f"{path} has the SHA-256 {found}, its signed statement says {sha256}.",
+            f"{path} has the SHA-256 {digest}, its signed statement says {sha256}.",
             next_step="Restore it from a copy, and find out who wrote to it.",
             kind="another_digest",
         )
 
 
 def row_of(line: EventLine) -> StoredRow:
-    """The event as a store has it."""
+    """Return the event as a store's row."""
     return StoredRow(line.seq, line.header.encode(), line.leaf, line.payload.encode())
 
 

@@ -1,10 +1,10 @@
 """Verifying the export of one fix: event by event, each by its own proof.
 
-What the proofs show: each event stands in the log where it says. What they can't show: that no event of
-the fix was left out. The trace contract notices the gaps that leave evidence without its action.
+The proofs show that each event is in the log at the position it names. They can't show that no event of the
+fix was left out; the trace contract notices gaps that leave evidence without its action.
 
-Whoever has one export can put events of his own beside its checkpoint. So an event at a place that the
-checkpoint covers needs its proof, and a fix of which none is proved, or not the end, does not verify.
+Anyone with an export can add forged events to its checkpoint. So an event at a position that the checkpoint
+covers needs its proof, and a fix does not verify if no event of it, or not its end, is proved.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -37,17 +37,17 @@ _ONE_FIX = (
 def verify_fix(
     spool: Spool, checkpoints: CheckpointSource, *, with_evidence: bool = True
 ) -> VerificationReport:
-    """Check the export of one fix, and what came with it. Raises nothing about its content."""
+    """Check the export of one fix, with its evidence. Problems are reported, not raised."""
     integrity, signed_problems = Listed[Problem](), Listed[Problem]()
-    for message in spool.schema_problems():
-        integrity.add(Problem.reporting(TrailFault("schema", message)))
+    for reason in spool.schema_problems():
+        integrity.add(Problem.reporting(TrailFault("schema", reason)))
     verifiers = tuple(checkpoints.verifiers())
     trees: dict[int, Checkpoint] = {}
-    for one in checkpoints.checked():
-        if one.fault is not None:
-            signed_problems.add(Problem.reporting(one.fault))
-        if one.signed is not None:
-            trees[one.size] = one.signed.checkpoint
+    for checkpoint in checkpoints.checked():
+        if checkpoint.fault is not None:
+            signed_problems.add(Problem.reporting(checkpoint.fault))
+        if checkpoint.signed is not None:
+            trees[checkpoint.size] = checkpoint.signed.checkpoint
     covered_to = max(trees, default=0)
     last: StoredRow | None = None
     events = 0
@@ -64,8 +64,8 @@ def verify_fix(
         if fault is not None:
             integrity.add(Problem.reporting(fault, seq=row.seq, fix_id=spool.head.fix_id))
     if not trees:
-        none = TrailFault("no_checkpoint", "there is no valid checkpoint")
-        signed_problems.add(Problem.reporting(none, next_step=COVER))
+        missing = TrailFault("no_checkpoint", "there is no valid checkpoint")
+        signed_problems.add(Problem.reporting(missing, next_step=COVER))
     unsigned = uncovered_fixes(uncovered)
     if trees and (len(uncovered) == events or any(fix.ended for fix in unsigned)):
         what = "its end" if len(uncovered) < events else "any of its events"
@@ -99,12 +99,12 @@ def verify_fix(
 def _written_by(
     covered: Sequence[int], checkpoints: Collection[Checkpoint]
 ) -> tuple[list[int], list[int]]:
-    """Return the events that the signer of their first checkpoint found (ADR-0059), and those of which the
-    checkpoints don't say it."""
+    """Return the events that the signer of their first checkpoint found (ADR-0059), and those whose first
+    checkpoint is not in the export."""
     found, silent = list[int](), list[int]()
     for seq in covered:
-        over = (one for one in checkpoints if one.is_new_in(seq))
-        first = min(over, key=lambda one: one.size, default=None)
+        first_covering = (checkpoint for checkpoint in checkpoints if checkpoint.is_new_in(seq))
+        first = min(first_covering, key=lambda checkpoint: checkpoint.size, default=None)
         if first is None:
             silent.append(seq)
         elif any(span.first <= seq <= span.last for span in first.found):
@@ -130,7 +130,7 @@ def _in_short(seqs: Sequence[int]) -> str:
 
 
 def _sealed_to(spool: Spool, verifiers: Sequence[Verifier], problems: Listed[Problem]) -> int:
-    """Up to which event the record was sealed: the fix may have begun before."""
+    """Return the number of the last sealed event: the fix may have begun before it."""
     statements = spool.segments()
     try:
         return open_segment(statements[-1], verifiers).last_seq if statements else 0
@@ -140,7 +140,7 @@ def _sealed_to(spool: Spool, verifiers: Sequence[Verifier], problems: Listed[Pro
 
 
 def _unsigned(seq: int | None, what: str) -> Problem:
-    """Whoever has a signed checkpoint can put events of his own behind it: they prove nothing."""
+    """Return the problem that no checkpoint covers ``what``: anyone can forge events after a checkpoint."""
     return Problem.reporting(
         TrailFault(
             "uncovered", f"no checkpoint covers {what}, so nothing shows that the log has it"

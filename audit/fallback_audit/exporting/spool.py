@@ -1,7 +1,8 @@
-"""An export, unpacked to a temporary database to be verified as a store is, in flat memory; import.
+"""Verifying an export as a store is verified, from a temporary database; and importing it.
 
-A file, or what comes in on a pipe, is read once, front to back; the rows must be read in two orders. An
-export that verifies becomes a new store, whole or not at all.
+A file or a pipe is read once, front to back, but verification reads the rows in two orders: so they are
+unpacked to a database, which also keeps memory constant. An export that verifies can become a new store,
+whole or not at all.
 """
 
 import base64
@@ -61,17 +62,17 @@ _ROWS = "SELECT seq, header, leaf, payload FROM event"
 
 
 class Spool:
-    """A ``VerifiableStore`` over one export. A context manager: what it unpacked goes with it.
+    """A ``VerifiableStore`` over one export. A context manager, which removes the unpacked files.
 
-    Raises AuditIntegrityError for a file that is cut, or no export; AuditStoreError where there is no
-    room for it.
+    Raises AuditIntegrityError: the file is cut off, or not an export; AuditStoreError: it can't be
+    unpacked.
     """
 
     def __init__(self, file: BinaryIO, name: str, verifiers: tuple[Verifier, ...]) -> None:
         self.name = name
         self.verifiers = verifiers
         self._problems: list[str] = []
-        # What can't be removed from a failing disk must not hide why.
+        # If a failing disk keeps files from being removed, that must not hide the first error.
         self._place = tempfile.TemporaryDirectory(
             prefix="fallback-audit-", ignore_cleanup_errors=True
         )
@@ -103,58 +104,58 @@ class Spool:
         self.close()
 
     def close(self) -> None:
-        """Remove what was unpacked."""
+        """Remove the unpacked files."""
         self._db.close()
         self._place.cleanup()
 
     @contextmanager
     def snapshot(self) -> Iterator["Spool"]:
-        """As it is: nobody changes it."""
+        """Yield itself: nothing changes it."""
         yield self
 
     def schema_problems(self) -> list[str]:
-        """What is wrong with the file though its bytes are whole."""
+        """Return what is wrong with the file's content, though its bytes are intact."""
         return self._problems
 
     def index_problems(self) -> list[str]:
-        """None: the index was made from the file just now."""
+        """Return none: the index was just made from the file."""
         return []
 
     def segments(self) -> list[bytes]:
-        """The statements of what was sealed before."""
+        """Return the statements of the segments that were sealed before."""
         return [row[0] for row in self._found("SELECT statement FROM segment ORDER BY number")]
 
     def tombstones(self) -> None:
-        """They stand in the payloads alone."""
+        """Return None: an export has tombstones only in the payloads."""
         return
 
     def rows(self, after: int = 0) -> Iterator[StoredRow]:
-        """Every event behind ``after``."""
-        found = self._found(f"{_ROWS} WHERE seq > ? ORDER BY seq", (after,))
-        return map(StoredRow._make, found)
+        """Yield every event after number ``after``."""
+        rows = self._found(f"{_ROWS} WHERE seq > ? ORDER BY seq", (after,))
+        return map(StoredRow._make, rows)
 
     def rows_by_trail(self, fix_ids: frozenset[str] | None = None) -> Iterator[StoredRow]:
-        """Gate transition by gate transition; of all fixes, or of these."""
+        """Yield the rows, grouped by gate transition; of all fixes, or of these."""
         if fix_ids is None:
             sql = f"{_ROWS} ORDER BY fix_id, gate_transition_id, seq"
             return map(StoredRow._make, self._found(sql))
         sql = f"{_ROWS} WHERE fix_id = ? ORDER BY gate_transition_id, seq"
-        found = (self._found(sql, (fix_id,)) for fix_id in sorted(fix_ids))
-        return map(StoredRow._make, chain.from_iterable(found))
+        rows_by_fix = (self._found(sql, (fix_id,)) for fix_id in sorted(fix_ids))
+        return map(StoredRow._make, chain.from_iterable(rows_by_fix))
 
     def notes(self) -> Iterator[KeptNote]:
-        """Its checkpoints."""
-        found = self._found("SELECT number, note FROM checkpoint ORDER BY number")
-        for number, note in found:
+        """Yield its checkpoints."""
+        rows = self._found("SELECT number, note FROM checkpoint ORDER BY number")
+        for number, note in rows:
             yield KeptNote(Path(f"{self.name}, checkpoint {number}"), note.encode())
 
     def proof(self, seq: int) -> InclusionProof | None:
-        """The inclusion proof that stands with an event."""
+        """Return the inclusion proof of an event, or None if the export has none."""
         ((text,),) = self._found("SELECT proof FROM event WHERE seq = ?", (seq,))
         return None if text is None else InclusionProof.model_validate_json(text)
 
     def remarks(self) -> tuple[str, ...]:
-        """What a reader of a report about it should know."""
+        """Return remarks for a report on the export."""
         if self.head.words == WORDS:
             return ()
         remark = (
@@ -164,14 +165,14 @@ class Spool:
         return (remark,)
 
     def _found(self, sql: str, values: tuple[object, ...] = ()) -> Iterator[tuple[Any, ...]]:
-        """Rows of what was unpacked. Raises AuditStoreError."""
+        """Query the temporary database. Raises AuditStoreError, DiskError."""
         try:
             yield from self._db.execute(sql, values)
         except sqlite3.Error as error:
             raise self._failed(error) from error
 
     def _failed(self, error: Exception) -> FallbackError:
-        """Where it came from, or where it is unpacked to: the disks of both may fail."""
+        """Return the error to raise, naming the export and the folder: the disk of either may fail."""
         what = f"{self.name} can't be unpacked in {self._place.name}"
         unfit = AuditStoreError(
             f"{what}: {error}.", next_step="Free some space there, or set TMPDIR."
@@ -213,10 +214,10 @@ class Spool:
             self._problem(f"event {row.seq} is not of fix {head.fix_id}")
         if head is not None and head.words == WORDS:
             try:
-                message = shown(read_row(row, self.verifiers).payload)
+                expected = shown(read_row(row, self.verifiers).payload)
             except AuditIntegrityError:
-                return  # the walk says what is wrong with it
-            if message != line.shown:
+                return  # the walk reports what is wrong with it
+            if expected != line.shown:
                 self._problem(f"what it shows of event {row.seq} is not what that event says")
 
     def _put(self, line: EvidenceLine) -> None:
@@ -226,12 +227,12 @@ class Spool:
             if hashlib.sha256(content).hexdigest() == line.digest:
                 self.evidence.put(content)
                 return
-        except (ValueError, EvidenceError):  # no base64, no ASCII, too large
+        except (ValueError, EvidenceError):  # not base64, not ASCII, too large
             pass
         self._problem(f"evidence {line.digest} is not what its digest says")
 
     def _check_head(self, head: Head, first: int, last: int) -> None:
-        """Nothing rests on the head: it must say what is found."""
+        """Check the head against the content: its claims are not used otherwise."""
         names = {verifier.name for verifier in self.verifiers}
         if head.origin is not None and names and head.origin not in names:
             self._problem(f"its first line says that it is of the log {head.origin}")
@@ -241,7 +242,7 @@ class Spool:
             try:
                 sealed = open_segment(statements[-1], self.verifiers)
             except AuditIntegrityError:
-                return  # verification says so
+                return  # verification reports it
             base = Base(seq=sealed.last_seq, leaf=sealed.tip, frontier=sealed.frontier)
         if head.base != base:
             self._problem("its first line says another beginning than the statements in it")
@@ -258,8 +259,8 @@ class Spool:
 
 def _scope(header: bytes | None) -> tuple[str, str]:
     try:
-        reported = json.loads(header or b"")
-        return str(reported["fix_id"]), str(reported["gate_transition_id"])
+        document = json.loads(header or b"")
+        return str(document["fix_id"]), str(document["gate_transition_id"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return "", ""
 
@@ -269,7 +270,7 @@ def _unfit(name: str, reason: str) -> AuditIntegrityError:
 
 
 class Target(NamedTuple):
-    """Where an import goes: a database that is not there yet, its checkpoints, its evidence."""
+    """Target of an import: a database that does not exist yet, its checkpoints, its evidence."""
 
     database: Path
     log: CheckpointLog
@@ -277,7 +278,7 @@ class Target(NamedTuple):
 
 
 class Imported(NamedTuple):
-    """What came in."""
+    """Counts of what was imported."""
 
     events: int
     checkpoints: int
@@ -287,10 +288,10 @@ class Imported(NamedTuple):
 def import_export(
     spool: Spool, source: GivenCheckpoints, target: Target, progress: Progress | None = None
 ) -> Imported:
-    """Verify the export, then make the store. The database appears last: without it nothing happened.
+    """Verify the export, then make the store. The database appears last: the import is done once it exists.
 
-    Raises AuditIntegrityError where the export does not verify, RequestError where there is a store
-    already, or the export is of one fix only.
+    Raises AuditIntegrityError if the export does not verify, RequestError if there is a store already, or
+    the export is of one fix only.
     """
     _check_target(spool, target)
     evidence = spool.evidence if spool.has_evidence else None
@@ -302,32 +303,32 @@ def import_export(
             next_step=f"`fallback-tier audit verify {spool.name}` lists all that is wrong with it.",
             kind="not_verified",
         )
-    notes = [kept.note for kept in source.notes]
-    kept = 0
+    notes = [checkpoint.note for checkpoint in source.notes]
+    evidence_count = 0
     make_private_directory(target.database.parent)
     with tempfile.TemporaryDirectory(dir=target.database.parent, prefix=".import-") as folder:
-        made = Path(folder) / "audit.db"
-        with explained(made):
-            _fill(made, spool)
+        new_database = Path(folder) / "audit.db"
+        with explained(new_database):
+            _fill(new_database, spool)
         for file in evidence.files() if evidence is not None else ():
             target.evidence.put((evidence or target.evidence).get(file.digest or ""))
-            kept += 1
+            evidence_count += 1
         with target.log.locked():
             _check_target(spool, target)
             for note in notes:
                 target.log.add(open_checkpoint(note, source.verifiers()))
             try:
-                os.link(made, target.database)
+                os.link(new_database, target.database)
             except FileExistsError as error:
                 raise _there(target.database) from error
             except OSError as error:
                 raise store_error(target.database, error) from error
         sync_directory(target.database.parent)
-    return Imported(report.events - report.sealed_events, len(notes), kept)
+    return Imported(report.events - report.sealed_events, len(notes), evidence_count)
 
 
 def _check_target(spool: Spool, target: Target) -> None:
-    """Nothing there that this could mix with; checkpoints of an interrupted import are its own."""
+    """Raise RequestError if the target has other files than those of an interrupted import of this."""
     if spool.head.fix_id is not None:
         raise RequestError(
             f"{spool.name} has the events of one fix only: a store is a whole chain.",
@@ -336,9 +337,9 @@ def _check_target(spool: Spool, target: Target) -> None:
         )
     if target.database.exists():
         raise _there(target.database, kind="store_exists")
-    known = {kept.note for kept in spool.notes()}
+    own_notes = {checkpoint.note for checkpoint in spool.notes()}
     for size in target.log.sizes():
-        if target.log.path(size).read_bytes() not in known:
+        if target.log.path(size).read_bytes() not in own_notes:
             raise RequestError(
                 f"{target.log.path(size)} is a checkpoint of another record.",
                 next_step="Name an empty folder with --checkpoints, or a new --state-dir.",
@@ -355,8 +356,11 @@ def _there(path: Path, *, kind: str = "") -> RequestError:
 
 
 def _fill(path: Path, spool: Spool) -> None:
-    """A new database with the rows as they stood. Its safeguards are off meanwhile: they let events in
-    one by one at the end, and segments only when events are dropped."""
+    """Make a database with the rows unchanged.
+
+    Its triggers are dropped meanwhile: they let events in only one by one at the end, and segments only as
+    events are dropped.
+    """
     SqliteAuditStore(path).close()
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         triggers = db.execute(
@@ -368,8 +372,8 @@ def _fill(path: Path, spool: Spool) -> None:
         for name, _ in triggers:
             db.execute(f"DROP TRIGGER {name}")
         for number, statement in enumerate(spool.segments(), start=1):
-            one = open_segment(statement, spool.verifiers)
-            values = (number, one.first_seq, one.last_seq, statement)
+            segment = open_segment(statement, spool.verifiers)
+            values = (number, segment.first_seq, segment.last_seq, statement)
             db.execute("INSERT INTO audit_segment VALUES (?, ?, ?, ?)", values)
         for row in spool.rows():
             db.execute("INSERT INTO audit_payload VALUES (?, ?)", (row.seq, row.payload))

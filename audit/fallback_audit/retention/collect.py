@@ -1,9 +1,9 @@
 """Garbage collection of the evidence store, by retention.
 
-What goes: the evidence of fixes that were over before a date, what no event names (a process died
-between storing and recording it), and, over a cap, the evidence of the fixes that ended first. What an
-open fix names never goes. The list of what goes is on record before the first file is deleted; a run
-that dies in between is finished by the next one.
+A collection removes the evidence of fixes that ended before a date, files that no event names (a process
+died between storing and recording one), and, if a size cap is exceeded, the evidence of the fixes that
+ended first. Evidence that an open fix names is never removed. The list of the files is recorded before the
+first file is deleted; if a run dies in between, the next one finishes it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ from fallback_audit.ports import MAINTENANCE, AuditReader, AuditStore
 from fallback_audit.retention.ended import FOREVER, ended_fixes, named_digests, references
 from fallback_audit.stores.appending import Clock, timestamp
 
-#: What was stored since then may not be on record yet: far longer than any model call or gate takes.
+#: Newer files may not be recorded yet. Far longer than any model call or gate takes.
 GRACE = timedelta(days=1)
 
 Progress = Callable[[int], None]
@@ -52,7 +52,7 @@ class Collection(Frozen):
 
 
 class _Found(NamedTuple):
-    """A file, and until when it is needed; None: named by no event."""
+    """A file, and until when it is needed; None if no event names it."""
 
     file: StoredFile
     until: str | None
@@ -63,7 +63,7 @@ class _Found(NamedTuple):
 
 
 class Collector:
-    """One collection. ``history`` reads what was sealed, too: sealing an event keeps its evidence."""
+    """One collection. ``history`` also reads sealed events: sealing an event keeps its evidence."""
 
     def __init__(
         self,
@@ -81,53 +81,55 @@ class Collector:
         self._report = progress or (lambda _: None)
 
     def collect(self, limits: Limits, *, by: str, reason: str, dry_run: bool = False) -> Collection:
-        """Remove what ``limits`` does not keep.
+        """Remove the evidence that ``limits`` does not keep, and return what was removed.
 
-        Raises AuditStoreError (also for a date within GRACE: a writer may not have recorded it yet),
-        EvidenceError.
+        Raises AuditStoreError (also for a date within GRACE: a writer may not have recorded its evidence
+        yet), EvidenceError.
         """
         _check_grace(limits, self._now)
         seen = self._store.tip()[0]
         victims, kept = self._sorted(limits)
         again = self._named_again(seen)
-        spared = [found for found in victims if found.digest in again]
-        victims = [found for found in victims if found.digest not in again]
+        spared = [candidate for candidate in victims if candidate.digest in again]
+        victims = [candidate for candidate in victims if candidate.digest not in again]
         report = Collection(
             dry_run=dry_run,
-            expired=sum(1 for found in victims if found.until is not None),
-            orphans=sum(1 for found in victims if found.until is None and found.file.digest),
-            parts=sum(1 for found in victims if not found.file.digest),
-            removed_bytes=sum(found.file.size for found in victims),
+            expired=sum(1 for candidate in victims if candidate.until is not None),
+            orphans=sum(
+                1 for candidate in victims if candidate.until is None and candidate.file.digest
+            ),
+            parts=sum(1 for candidate in victims if not candidate.file.digest),
+            removed_bytes=sum(candidate.file.size for candidate in victims),
             spared=len(spared),
             kept=len(kept) + len(spared),
-            kept_bytes=sum(found.file.size for found in (*kept, *spared)),
+            kept_bytes=sum(candidate.file.size for candidate in (*kept, *spared)),
         )
         if dry_run:
             return report
         seqs = self._record(victims, limits, by=by, reason=reason)
-        left = self._remove(victims, seen)
-        return report.model_copy(update={"seqs": seqs, "spared": report.spared + left})
+        not_removed = self._remove(victims, seen)
+        return report.model_copy(update={"seqs": seqs, "spared": report.spared + not_removed})
 
     def _sorted(self, limits: Limits) -> tuple[list[_Found], list[_Found]]:
-        """What goes, and what stays, each with until when it is needed."""
+        """Return the files to remove and the files to keep, each with until when it is needed."""
         needed = references(self._history, ended_fixes(self._history))
         fresh = (self._now - GRACE).timestamp()
         before = None if limits.older_than is None else timestamp(limits.older_than)
-        go: list[_Found] = []
-        stay: list[_Found] = []
+        to_remove: list[_Found] = []
+        to_keep: list[_Found] = []
         for count, file in enumerate(self._evidence.files(), 1):
             self._report(count)
             until = needed.get(bytes.fromhex(file.digest)) if file.digest else None
             over = until is None or (before is not None and until < before)
-            (go if over and file.touched <= fresh else stay).append(_Found(file, until))
+            (to_remove if over and file.touched <= fresh else to_keep).append(_Found(file, until))
         if limits.max_bytes is not None:
-            over_cap = set(_over(stay, limits.max_bytes, self._now))
-            go += over_cap
-            stay = [found for found in stay if found not in over_cap]
-        return go, stay
+            over_cap = set(_over(to_keep, limits.max_bytes, self._now))
+            to_remove += over_cap
+            to_keep = [candidate for candidate in to_keep if candidate not in over_cap]
+        return to_remove, to_keep
 
     def _named_again(self, seen: int) -> set[bytes]:
-        """Digests of every fix that has had an event since ``seen``: it may be a fix resumed."""
+        """Return the digests named by fixes with an event after ``seen``: such a fix may be resumed."""
         fixes = {stored.scope.fix_id for stored in self._store.events(after=seen)} - {
             MAINTENANCE.fix_id
         }
@@ -141,15 +143,20 @@ class Collector:
     def _record(
         self, victims: Sequence[_Found], limits: Limits, *, by: str, reason: str
     ) -> tuple[int, ...]:
-        """On record before anything goes. What an earlier run had recorded, and not removed, is."""
+        """Record the files before any is removed, and return the numbers of the events.
+
+        Files that an earlier run recorded, but did not remove, are not recorded again.
+        """
         before = collected(self._history, self._evidence)
-        new = iter([one for one in victims if one.file.digest and one.digest not in before])
+        new = iter(
+            [victim for victim in victims if victim.file.digest and victim.digest not in before]
+        )
         seqs = []
         while chunk := list(islice(new, MAX_DIGESTS_LISTED)):
             event = EvidenceCollected(
                 removed=len(chunk),
-                removed_bytes=sum(found.file.size for found in chunk),
-                list_sha256=put_list(self._evidence, [str(one.file.digest) for one in chunk]),
+                removed_bytes=sum(victim.file.size for victim in chunk),
+                list_sha256=put_list(self._evidence, [str(victim.file.digest) for victim in chunk]),
                 older_than=timestamp(limits.older_than or self._now - GRACE),
                 by=by,
                 reason=reason,
@@ -158,18 +165,18 @@ class Collector:
         return tuple(seqs)
 
     def _remove(self, victims: Iterable[_Found], seen: int) -> int:
-        """How many were left where they are."""
+        """Remove the files, and return how many were not removed."""
         again = self._named_again(seen)
         fresh = (self._now - GRACE).timestamp()
-        left = 0
-        for count, found in enumerate(victims, 1):
+        not_removed = 0
+        for count, victim in enumerate(victims, 1):
             self._report(count)
-            if found.digest in again or not self._evidence.remove(
-                found.file, untouched_since=fresh
+            if victim.digest in again or not self._evidence.remove(
+                victim.file, untouched_since=fresh
             ):
-                left += 1
+                not_removed += 1
         self._evidence.sync()
-        return left
+        return not_removed
 
 
 def _check_grace(limits: Limits, now: datetime) -> None:
@@ -181,20 +188,24 @@ def _check_grace(limits: Limits, now: datetime) -> None:
         )
 
 
-def _over(stay: Sequence[_Found], max_bytes: int, now: datetime) -> Iterator[_Found]:
-    """What goes for the cap: of the fixes that ended first, until the rest fits."""
-    excess = sum(found.file.size for found in stay) - max_bytes
+def _over(candidates: Sequence[_Found], max_bytes: int, now: datetime) -> Iterator[_Found]:
+    """Yield the files to remove for the cap: those of the fixes that ended first, until the rest fits."""
+    excess = sum(candidate.file.size for candidate in candidates) - max_bytes
     latest = timestamp(now - GRACE)
     fresh = (now - GRACE).timestamp()
-    may_go = sorted(
+    removable = sorted(
         (
-            found
-            for found in stay
-            if found.until not in {None, FOREVER}
-            and str(found.until) < latest
-            and found.file.touched <= fresh
+            candidate
+            for candidate in candidates
+            if candidate.until not in {None, FOREVER}
+            and str(candidate.until) < latest
+            and candidate.file.touched <= fresh
         ),
-        key=lambda found: (str(found.until), found.file.digest),
+        key=lambda candidate: (str(candidate.until), candidate.file.digest),
     )
-    before = accumulate((found.file.size for found in may_go), initial=0)
-    return (found for found, gone in zip(may_go, before, strict=False) if gone < excess)
+    preceding_bytes = accumulate((candidate.file.size for candidate in removable), initial=0)
+    return (
+        candidate
+        for candidate, preceding in zip(removable, preceding_bytes, strict=False)
+        if preceding < excess
+    )

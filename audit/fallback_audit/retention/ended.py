@@ -1,4 +1,4 @@
-"""Fixes that are over: and until when the evidence that events name is needed."""
+"""Fixes that are over, and until when evidence that events name is needed."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ from fallback_audit.events import (
 )
 from fallback_audit.ports import MAINTENANCE, AuditReader, StoredEvent
 
-#: The kinds that begin, end or go on with something.
+#: The kinds that begin, end or continue a fix or an attempt.
 KINDS = frozenset(
     {
         "AttemptRefused",
@@ -44,12 +44,12 @@ KINDS = frozenset(
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
-#: Later than any time there is: a fix that is not over, or the record itself, needs it.
+#: Sorts after any time: evidence that an open fix, or the audit trail itself, needs.
 FOREVER: Final = "~"
 
 
 class _Fix:
-    """The gate transitions of one fix that are not over, and when something last happened."""
+    """The open gate transitions of one fix, and when its last decisive event was recorded."""
 
     def __init__(self) -> None:
         self.open: set[str] = set()
@@ -57,31 +57,33 @@ class _Fix:
         self._by_gates: set[str] = set()
 
     def fold(self, stored: StoredEvent) -> None:
-        here = stored.scope.gate_transition_id
+        transition = stored.scope.gate_transition_id
         self.last_at = max(self.last_at, stored.recorded_at)
         match stored.payload:
             case FixStarted():
-                self._by_gates.add(here)
-                self.open.add(here)
-            # An escalation is a question: until a person answers, what it rests on is needed.
+                self._by_gates.add(transition)
+                self.open.add(transition)
+            # An escalation is a question: its evidence is needed until a person answers.
             case AttemptStarted() | BudgetRaised() | FixEscalated():
-                self.open.add(here)
+                self.open.add(transition)
             case FixVerified() | FixPatched() | FixRefused() | ReviewDecided():
-                self.open.discard(here)
-            case FixAbandoned():  # with the gate transition that it was reopened for
+                self.open.discard(transition)
+            case FixAbandoned():  # also the gate transition that it was reopened for
                 self.open.clear()
             case TransitionReopened(opens=opens):
-                self.open.discard(here)
+                self.open.discard(transition)
                 self.open.add(opens)
-            # Without a gate runner (`fallback-tier attempt`) an attempt is all that there is to end.
-            case PatchProposed() | AttemptRefused() | ConsumerLeft() if here not in self._by_gates:
-                self.open.discard(here)
+            # Without a gate runner (`fallback-tier attempt`) the end of the attempt ends the fix.
+            case PatchProposed() | AttemptRefused() | ConsumerLeft() if (
+                transition not in self._by_gates
+            ):
+                self.open.discard(transition)
 
 
 def ended_fixes(reader: AuditReader) -> Mapping[str, str]:
-    """Fix → when the last of its decisive events was recorded, for those that are over.
+    """Return the fixes that are over, each with the time of its last decisive event.
 
-    A fix that was interrupted is not, unless a person abandoned it: it can be resumed.
+    An interrupted fix is not over, unless a person abandoned it: it can be resumed.
     """
     fixes: dict[str, _Fix] = {}
     for stored in reader.events(kinds=KINDS):
@@ -90,15 +92,15 @@ def ended_fixes(reader: AuditReader) -> Mapping[str, str]:
 
 
 def named_digests(event: AuditEvent) -> Iterator[bytes]:
-    """Everything in an event that may be the digest of evidence, in 32 bytes.
+    """Yield everything in an event that may be the digest of evidence, as 32 bytes.
 
-    Not only what must be kept (``evidence.checking``): what an event names is never an orphan.
+    These are more than must be kept (``evidence.checking``): a file that an event names is no orphan.
     """
     return _digests(event.model_dump())
 
 
 def references(reader: AuditReader, ended: Mapping[str, str]) -> dict[bytes, str]:
-    """Digest → until when it is needed: FOREVER, or the end of the last fix that names it."""
+    """Return until when each digest is needed: FOREVER, or the end of the last fix that names it."""
     needed: dict[bytes, str] = {}
     for stored in reader.events():
         fix_id = stored.scope.fix_id

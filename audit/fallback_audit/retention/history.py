@@ -1,4 +1,4 @@
-"""The whole record: what is in sealed segments that are still there, then what is in the store."""
+"""The whole audit trail: events of the sealed segments that still exist, then those in the store."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,20 +17,20 @@ from fallback_audit.stores.appending import moment_of, timestamp
 
 
 class SegmentedReader(AuditReader, Protocol):
-    """A store that says what was sealed away from it."""
+    """A store that has the statements of its sealed segments."""
 
     def segments(self) -> list[bytes]:
-        """The statements of all segments, in order."""
+        """Return the statements of all segments, in order."""
         ...
 
 
 @dataclass(frozen=True)
 class History:
-    """``AuditReader`` over the sealed files in ``folder`` and the store behind them.
+    """``AuditReader`` over the sealed files in ``folder``, then the store.
 
-    A retired segment is left out. One that is missing otherwise raises AuditIntegrityError: a caller
-    that decides what may be deleted must not take it for empty. ``only_present`` leaves it out, too: for
-    people, who may have moved it.
+    Retired segments are left out. Another missing one raises AuditIntegrityError: a caller that decides
+    what to delete must not take it for empty. With ``only_present`` it is left out too: for people, who may
+    have moved it.
     """
 
     store: SegmentedReader
@@ -47,7 +47,7 @@ class History:
         since: str | None = None,
         after: int = 0,
     ) -> Iterator[StoredEvent]:
-        """As ``AuditReader.events``; ``since`` compares sealed events one by one.
+        """Yield events as ``AuditReader.events``. Sealed events are compared with ``since`` one by one.
 
         Raises AuditIntegrityError, AuditStoreError.
         """
@@ -71,10 +71,10 @@ class History:
         )
 
     def sealed(self) -> list[SegmentStatement]:
-        """The segments whose files are there. Raises AuditIntegrityError; see the class."""
-        statements = [open_segment(one, self.verifiers) for one in self.store.segments()]
-        there = [one for one in statements if (self.folder / one.file).is_file()]
-        missing = [one for one in statements if one not in there]
+        """Return the segments whose files exist. Raises AuditIntegrityError; see the class."""
+        statements = [open_segment(signed, self.verifiers) for signed in self.store.segments()]
+        present = [segment for segment in statements if (self.folder / segment.file).is_file()]
+        missing = [segment for segment in statements if segment not in present]
         if missing and not self.only_present:
             retired = retired_in(self.store.events(kinds=frozenset({"SegmentRetired"})))
             for segment in missing:
@@ -85,25 +85,25 @@ class History:
                         next_step="Restore it from a copy.",
                         kind="segment_missing",
                     )
-        return there
+        return present
 
 
 def sealed_events(path: Path, sha256: str, verifiers: Sequence[Verifier]) -> Iterator[StoredEvent]:
-    """The events of a sealed file. Raises AuditIntegrityError, AuditStoreError.
+    """Yield the events of a sealed file. Raises AuditIntegrityError, AuditStoreError.
 
-    The last comes only after the whole file was found to have this digest.
+    The last event is yielded only after the digest of the whole file was checked.
     """
-    held: StoredEvent | None = None
+    pending: StoredEvent | None = None
     for row in rows_of_file(path, sha256=sha256):
-        if held is not None:
-            yield held
-        held = read_row(row, verifiers)
-    if held is not None:
-        yield held
+        if pending is not None:
+            yield pending
+        pending = read_row(row, verifiers)
+    if pending is not None:
+        yield pending
 
 
 def retired_in(events: Iterable[StoredEvent]) -> dict[str, int]:
-    """Digests of the retired files, each with the number of the event that says so."""
+    """Return the digests of the retired files, each with the number of its SegmentRetired."""
     return {
         stored.payload.sha256: stored.seq
         for stored in events
@@ -112,7 +112,7 @@ def retired_in(events: Iterable[StoredEvent]) -> dict[str, int]:
 
 
 def file_digest(path: Path) -> str | None:
-    """SHA-256 of a file; None if it does not exist. Raises AuditStoreError."""
+    """Return a file's SHA-256, or None if it does not exist. Raises AuditStoreError."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

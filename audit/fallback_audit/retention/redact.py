@@ -1,8 +1,8 @@
-"""Redaction: words are taken out of an event, on record, and everything else about it still holds.
+"""Redaction: removal of text from an event, on record, while the chain stays valid.
 
-The header keeps the digest of what stood there, a signed tombstone takes the payload's place, and an
-event says who did it and why. The store does these as one step; what a run that died left in the
-store's files, or in the evidence, is removed when the command is given again (ADR-0036).
+The header keeps the digest of the old payload, a signed tombstone replaces the payload, and an event says
+who did it and why. The store does these as one step. If a run dies and leaves the text in the store's
+files, or evidence, running the command again removes them (ADR-0036).
 """
 
 import hashlib
@@ -34,7 +34,7 @@ REDACTED: Final = "[redacted]"
 
 
 def free_text_fields(event: type[AuditEvent]) -> tuple[str, ...]:
-    """The members of this kind of event that can be redacted, in their order."""
+    """Return the members of this kind of event that can be redacted, in their order."""
     return tuple(
         name
         for name, field in event.model_fields.items()
@@ -43,21 +43,22 @@ def free_text_fields(event: type[AuditEvent]) -> tuple[str, ...]:
 
 
 def with_words(event: AuditEvent) -> tuple[str, ...]:
-    """Those that say something in this event."""
+    """Return the members that can be redacted and are not empty in this event."""
     return tuple(
         name for name in free_text_fields(type(event)) if getattr(event, name) not in (None, "", ())
     )
 
 
 def residue(event: AuditEvent, fields: Collection[str]) -> dict[str, Any]:
-    """The event without the words in ``fields``, as JSON: valid as an event of the same kind.
+    """Return the event without the text in ``fields``, as JSON: valid as an event of the same kind.
 
-    A list keeps its length, and what was absent stays so: rules may count. Members of a vocabulary stay.
+    Lists keep their lengths, missing values stay missing (rules may count), and members of vocabularies
+    stay.
     """
     content, typed = event.model_dump(mode="json"), event.model_dump()
     for name in fields:
         content[name] = _without_words(typed[name])
-    assert event_adapter.validate_python(content).kind == event.kind  # noqa: S101 - by FREE_TEXT
+    assert event_adapter.validate_python(content).kind == event.kind  # noqa: S101 - FREE_TEXT ensures it
     return content
 
 
@@ -70,7 +71,7 @@ def _without_words(value: Any) -> Any:
 
 
 def _marked(annotation: Any) -> bool:
-    """Is a type inside this one marked, in an optional member or a tuple of them?"""
+    """Return whether a type inside this one is marked, e.g. in an optional member or a tuple."""
     if get_origin(annotation) is Annotated and FREE_TEXT in annotation.__metadata__:
         return True
     return any(_marked(inner) for inner in get_args(annotation))
@@ -93,7 +94,7 @@ class Redaction(Frozen):
 
 @dataclass(frozen=True)
 class Redactor:
-    """Takes words out of one store. ``signers`` sign the tombstones."""
+    """Redaction of one store's events. ``signers`` sign the tombstones."""
 
     store: KeepableStore
     evidence: FileEvidenceStore
@@ -112,17 +113,17 @@ class Redactor:
     ) -> Redaction:
         """Redact ``fields`` of event ``seq``, or all free text if none is named. Once per event.
 
-        ``with_evidence``: the evidence that it names is deleted, too. Raises AuditStoreError: no such
-        event, sealed, redacted before, a member that is no free text, a fix that still needs it.
+        ``with_evidence``: the evidence that it names is deleted too. Raises AuditStoreError: no such event,
+        sealed, redacted before, a member that is not free text, a fix that still needs it.
         """
         stored = _event(self.store, seq)
-        doomed = self._evidence_of(stored) if with_evidence else ()
+        files = self._evidence_of(stored) if with_evidence else ()
         if stored.redacted:
-            done = self._again(stored, fields)
+            redaction = self._again(stored, fields)
         else:
-            done = self._first(stored, fields, by=by, reason=reason)
-        gone = self._delete(doomed, by=by, reason=reason)
-        return done.model_copy(update={"evidence": gone})
+            redaction = self._first(stored, fields, by=by, reason=reason)
+        deleted = self._delete(files, by=by, reason=reason)
+        return redaction.model_copy(update={"evidence": deleted})
 
     def _first(
         self, stored: StoredEvent, fields: Sequence[str], *, by: str, reason: str
@@ -152,7 +153,7 @@ class Redactor:
         return _redaction(stored, chosen, last.seq, finished=False)
 
     def _again(self, stored: StoredEvent, fields: Sequence[str]) -> Redaction:
-        """The event is redacted already: see to it that nothing of its words is left in the files."""
+        """Finish the redaction of an event that is redacted already: scrub the store's files."""
         last = _redacted_by(self.store, stored)
         if last is None or not isinstance(last.payload, PayloadRedacted):
             raise AuditStoreError(
@@ -172,13 +173,13 @@ class Redactor:
 
     def _evidence_of(self, stored: StoredEvent) -> tuple[StoredFile, ...]:
         """Return its evidence files that exist. Raises AuditStoreError if an open fix needs one."""
-        named = {digest.hex() for digest in named_digests(stored.payload)}
-        files = tuple(file for name in sorted(named) if (file := self.evidence.find(name)))
+        digests = {digest.hex() for digest in named_digests(stored.payload)}
+        files = tuple(file for digest in sorted(digests) if (file := self.evidence.find(digest)))
         ended = ended_fixes(self.store)
-        wanted = {file.digest for file in files}
+        stored_digests = {file.digest for file in files}
         for other in self.store.events() if files else ():
             fix_id = other.scope.fix_id
-            needed = wanted & {digest.hex() for digest in named_digests(other.payload)}
+            needed = stored_digests & {digest.hex() for digest in named_digests(other.payload)}
             if needed and fix_id not in ended:
                 raise AuditStoreError(
                     f"Evidence {min(map(str, needed))} is needed by {fix_id}, which has not ended.",
@@ -188,7 +189,7 @@ class Redactor:
         return files
 
     def _delete(self, files: Sequence[StoredFile], *, by: str, reason: str) -> tuple[Digest, ...]:
-        """On record first, then gone; what was put again since it was found stays."""
+        """Record the files, then delete them, except those put again since. Return the deleted digests."""
         if not files:
             return ()
         event = EvidenceCollected(
@@ -200,21 +201,21 @@ class Redactor:
             reason=reason,
         )
         self.store.append(MAINTENANCE, event)
-        gone = [
+        deleted = [
             str(file.digest)
             for file in files
             if self.evidence.remove(file, untouched_since=file.touched)
         ]
         self.evidence.sync()
-        return tuple(gone)
+        return tuple(deleted)
 
 
 def _event(store: KeepableStore, seq: int) -> StoredEvent:
     tip = store.tip()[0]
-    found = next(store.events(after=seq - 1), None) if 1 <= seq <= tip else None
-    if found is not None and found.seq == seq:
-        return found
-    if found is not None:
+    stored = next(store.events(after=seq - 1), None) if 1 <= seq <= tip else None
+    if stored is not None and stored.seq == seq:
+        return stored
+    if stored is not None:
         raise RequestError(
             f"Event {seq} is in a sealed segment, which is never changed.",
             next_step="Its words are deleted when the segment is retired: `fallback-tier audit retire`.",
@@ -234,21 +235,25 @@ def _checked(stored: StoredEvent, fields: Sequence[str]) -> tuple[str, ...]:
             next_step="Name the event whose words are to be removed.",
             kind="is_a_redaction",
         )
-    there = with_words(stored.payload)
-    unknown = [name for name in fields if name not in there]
-    if unknown or not there:
-        message = f"{', '.join(unknown)} can't" if unknown else "Nothing can"
-        can = f"Those of this event are {', '.join(there)}." if there else "It holds no words."
+    redactable = with_words(stored.payload)
+    unknown = [name for name in fields if name not in redactable]
+    if unknown or not redactable:
+        subject = f"{', '.join(unknown)} can't" if unknown else "Nothing can"
+        next_step = (
+            f"Those of this event are {', '.join(redactable)}."
+            if redactable
+            else "It holds no words."
+        )
         raise RequestError(
-            f"{message} be redacted in event {stored.seq} ({stored.kind}): only somebody's words can.",
-            next_step=can,
+            f"{subject} be redacted in event {stored.seq} ({stored.kind}): only somebody's words can.",
+            next_step=next_step,
             kind="not_free_text",
         )
-    return tuple(name for name in there if name in fields or not fields)
+    return tuple(name for name in redactable if name in fields or not fields)
 
 
 def _check_over(store: AuditReader, stored: StoredEvent) -> None:
-    """A run that goes on would read what is not there any more, and do something else than it would."""
+    """Raise AuditStoreError if a run may still need the event's text to act as it would have."""
     scope = stored.scope
     if scope.fix_id == MAINTENANCE.fix_id or scope.fix_id in ended_fixes(store):
         return
@@ -265,7 +270,9 @@ def _check_over(store: AuditReader, stored: StoredEvent) -> None:
 def _redacted_by(store: AuditReader, stored: StoredEvent) -> StoredEvent | None:
     scope: Scope = stored.scope
     events = store.events(scope.fix_id, kinds=frozenset({"PayloadRedacted"}), after=stored.seq)
-    return next((one for one in events if getattr(one.payload, "seq", None) == stored.seq), None)
+    return next(
+        (event for event in events if getattr(event.payload, "seq", None) == stored.seq), None
+    )
 
 
 def _redaction(

@@ -1,8 +1,8 @@
-"""Sealing: the oldest events move, unchanged, to a file that proves itself; and its retirement.
+"""Sealing, which moves the oldest events unchanged to a verifiable file; and retiring such files.
 
 The file is written, read back and compared first. Then, as one step of the store, the event
-``SegmentSealed`` is appended, the signed statement kept, and the rows dropped. A run that dies before
-that leaves at most a file that the next one removes. Nothing is ever edited (ADR-0036).
+``SegmentSealed`` is appended, the signed statement stored, and the rows dropped. If a run dies before that,
+it leaves at most a file, which the next one removes. Nothing is ever edited (ADR-0036).
 """
 
 import json
@@ -43,7 +43,7 @@ from fallback_audit.stores.appending import Clock, timestamp
 from fallback_audit.verifying.sources import VerifiableStore
 from fallback_audit.verifying.walk import Progress
 
-#: Fixes that a refusal names; there may be thousands.
+#: Most fixes that a refusal names; there may be thousands.
 _MAX_NAMED = 5
 
 _NEXT = "Run `fallback-tier audit verify`; a record that is not whole is not sealed."
@@ -70,7 +70,7 @@ class Choice(Frozen):
 
 
 def choose(store: HeaderReader, ended: Mapping[str, str], *, base: int, before: datetime) -> Choice:
-    """Return the last event behind ``base`` that can be sealed with all before it."""
+    """Return the last event after ``base`` that can be sealed with all before it."""
     limit = timestamp(before)
     old = tip = base
     young = False
@@ -83,7 +83,7 @@ def choose(store: HeaderReader, ended: Mapping[str, str], *, base: int, before: 
         if fix_id != MAINTENANCE.fix_id and (not young or fix_id in firsts):
             firsts.setdefault(fix_id, seq)
             lasts[fix_id] = seq
-    # A fix that is not over continues behind the end.
+    # A fix that is not over continues after the last event.
     ends = {fix_id: last if fix_id in ended else tip + 1 for fix_id, last in lasts.items()}
     best = reached = base
     for fix_id, first in firsts.items():  # in the order of their first events
@@ -92,30 +92,30 @@ def choose(store: HeaderReader, ended: Mapping[str, str], *, base: int, before: 
         reached = max(reached, ends[fix_id])
     if reached <= old:
         best = old
-    held = [
+    holding = [
         Held(fix_id=fix_id, first_seq=first, over=fix_id in ended)
         for fix_id, first in firsts.items()
         if ends[fix_id] > old
     ]
-    return Choice(base=base, last_seq=best, old=old, held_by=tuple(held[:_MAX_NAMED]))
+    return Choice(base=base, last_seq=best, old=old, held_by=tuple(holding[:_MAX_NAMED]))
 
 
 def _headers(store: HeaderReader, base: int) -> Iterator[tuple[int, str, str]]:
     for row in store.headers(after=base):
         try:
             header = json.loads(row.header)
-            reported = row.seq, str(header["fix_id"]), str(header["recorded_at"])
+            fields = row.seq, str(header["fix_id"]), str(header["recorded_at"])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise AuditIntegrityError(
                 f"Nothing is sealed: the header of event {row.seq} is not one of ours.",
                 next_step="Run `fallback-tier audit verify`; a record that is not whole is not sealed.",
                 kind="bad_header",
             ) from error
-        yield reported
+        yield fields
 
 
 class _Content(NamedTuple):
-    """What goes into a file: rows to number ``last_seq``, what precedes them, what covers them."""
+    """A segment's content: rows up to ``last_seq``, what precedes them, the checkpoint over them."""
 
     origin: str
     start: Start
@@ -126,7 +126,7 @@ class _Content(NamedTuple):
 
 
 class _WrittenSegment(NamedTuple):
-    """The file, and the chain and the tree up to its last event."""
+    """A written file, and the chain and the tree up to its last event."""
 
     path: Path
     sha256: str
@@ -135,17 +135,17 @@ class _WrittenSegment(NamedTuple):
 
 
 def _file_name(number: int, first_seq: int, last_seq: int) -> str:
-    """What the file of a segment is called."""
+    """Return the name of a segment's file."""
     return f"{number:06}-{first_seq}-{last_seq}.jsonl"
 
 
 def _write_segment(
     path: Path, content: _Content, *, verifiers: Sequence[Verifier], progress: Progress | None
 ) -> _WrittenSegment:
-    """Write it durably, then read it back and compare.
+    """Write a segment's file durably, then read it back and compare.
 
-    Raises AuditIntegrityError if the chain is broken, or the file is not what was written;
-    AuditStoreError if the disk refuses. There is no file then.
+    Raises AuditIntegrityError if the chain is broken, or if the file differs from what was written;
+    AuditStoreError if the disk fails. Then there is no file.
     """
     part = path.with_name(f".tmp-{path.name}")
     try:
@@ -166,7 +166,7 @@ def _write_segment(
 
 
 def delete_segment(path: Path) -> None:
-    """Durably; one that is not there is fine. Raises AuditStoreError."""
+    """Delete a segment's file durably, if it exists. Raises AuditStoreError."""
     try:
         path.unlink(missing_ok=True)
         sync_directory(path.parent)
@@ -187,7 +187,9 @@ def _written(
         origin=content.origin,
         first_seq=seq + 1,
         last_seq=content.last_seq,
-        base=Base(seq=seq, leaf=tip, frontier=tuple(one.hex() for one in start.frontier.hashes)),
+        base=Base(
+            seq=seq, leaf=tip, frontier=tuple(digest.hex() for digest in start.frontier.hashes)
+        ),
     )
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
     with os.fdopen(descriptor, "wb") as file:
@@ -212,7 +214,7 @@ def _written(
 
 
 def _chained(content: _Content, verifiers: Sequence[Verifier]) -> Iterator[StoredRow]:
-    """The rows to seal, each the next link: nothing broken is signed as sealed."""
+    """Yield the rows to seal. Raises AuditIntegrityError unless each is the next link."""
     seq, tip = content.start.seq, content.start.tip
     for row in content.rows:
         if row.seq > content.last_seq:
@@ -231,7 +233,7 @@ def _chained(content: _Content, verifiers: Sequence[Verifier]) -> Iterator[Store
 def _check(
     part: Path, content: _Content, written: _WrittenSegment, verifiers: Sequence[Verifier]
 ) -> None:
-    """What was read back is the same chain to the same end: the rows in the store are dropped for it."""
+    """Check that the file has the same chain up to the same end: it replaces the rows in the store."""
     read = content._replace(rows=rows_of_file(part, sha256=written.sha256))
     start = content.start
     seq, tip, frontier = start.seq, start.tip, start.frontier.copy()
@@ -246,7 +248,7 @@ def _check(
 
 
 class SealableStore(KeepableStore, VerifiableStore, Protocol):
-    """A store whose rows can be read as they are."""
+    """A store whose rows can be sealed, and read as stored."""
 
 
 class Sealed(Frozen):
@@ -274,7 +276,7 @@ class Retired(Frozen):
 
 @dataclass(frozen=True)
 class Sealer:
-    """Seals and retires segments of one store, whose files are in ``folder``."""
+    """Sealing and retiring of one store's segments, whose files are in ``folder``."""
 
     store: SealableStore
     folder: Path
@@ -284,7 +286,7 @@ class Sealer:
     progress: Progress | None = None
 
     def choose(self, before: datetime) -> Choice:
-        """What ``seal`` would do. Raises RequestError for a time of today, or to come."""
+        """Return what ``seal`` would do. Raises RequestError if ``before`` is after 00:00 UTC of today."""
         midnight = self.clock().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         if before > midnight:
             raise RequestError(
@@ -298,13 +300,13 @@ class Sealer:
     def seal(
         self, before: datetime, covered: SignedCheckpoint | None, *, by: str, reason: str
     ) -> Sealed | None:
-        """Seal what is older than ``before``. None: nothing can be (``choose`` says what holds it back).
+        """Seal events older than ``before``. Return None if none can be sealed; ``choose`` says why.
 
-        ``covered``: the latest checkpoint; it must cover what is sealed. Raises AuditStoreError,
+        ``covered``: the latest checkpoint, which must cover the sealed events. Raises AuditStoreError,
         AuditIntegrityError, CheckpointError, KeyringError.
         """
         if self.store.segments():
-            self.store.scrub()  # what a run that died, or met a reader, left in the store's files
+            self.store.scrub()  # leftovers in the store's files, of a run that died or met a reader
             self._restate()
         choice = self.choose(before)
         if choice.last_seq == choice.base:
@@ -320,22 +322,24 @@ class Sealer:
         return sealed
 
     def retire(self, number: int, *, by: str, reason: str) -> Retired:
-        """Delete the file of a sealed segment, on record first. The oldest goes first.
+        """Record, then delete the file of a sealed segment. Segments are retired oldest first.
 
-        Raises RequestError: no such segment, another one first, already retired;
+        Raises RequestError: no such segment, an older one is not retired, already retired;
         AuditIntegrityError: the file is missing or altered, which a retirement would hide.
         """
         self._restate()
         statements = self._statements()
         retired = retired_in(self.store.events(kinds=frozenset({"SegmentRetired"})))
-        segment = next((one for one in statements if one.number == number), None)
+        segment = next((statement for statement in statements if statement.number == number), None)
         if segment is None:
             raise RequestError(
                 f"There is no sealed segment {number}.",
                 next_step=f"There are {len(statements)}, numbered from 1.",
                 kind="no_such_segment",
             )
-        first = next((one for one in statements if one.sha256 not in retired), None)
+        first = next(
+            (statement for statement in statements if statement.sha256 not in retired), None
+        )
         if first is not None and first.number < number:
             raise RequestError(
                 f"Segment {number} is younger than segment {first.number}, which is not retired.",
@@ -343,14 +347,14 @@ class Sealer:
                 kind="older_first",
             )
         path = self.folder / segment.file
-        reported = retired.get(segment.sha256)
-        if reported is not None and not path.exists():
+        recorded_by = retired.get(segment.sha256)
+        if recorded_by is not None and not path.exists():
             raise RequestError(
-                f"Segment {number} was retired: event {reported} says by whom.",
+                f"Segment {number} was retired: event {recorded_by} says by whom.",
                 next_step="There is nothing left to do.",
                 kind="retired_before",
             )
-        if reported is None:
+        if recorded_by is None:
             _check_file(path, segment)
             event = SegmentRetired(
                 first_seq=segment.first_seq,
@@ -361,7 +365,7 @@ class Sealer:
             )
             by_event = self.store.append(MAINTENANCE, event).seq
         else:
-            by_event = reported
+            by_event = recorded_by
         delete_segment(path)
         return Retired(
             number=number,
@@ -369,14 +373,14 @@ class Sealer:
             last_seq=segment.last_seq,
             file=segment.file,
             by_event=by_event,
-            finished=reported is not None,
+            finished=recorded_by is not None,
         )
 
     def _seal(self, choice: Choice, covered: SignedCheckpoint, *, by: str, reason: str) -> Sealed:
         start = Start.behind(self._last())
         number, first = len(self.store.segments()) + 1, start.seq + 1
-        for left in self._leftovers(number):
-            delete_segment(left)
+        for leftover in self._leftovers(number):
+            delete_segment(leftover)
         seen = self.store.tip()[0]
         path = self.folder / _file_name(number, first, choice.last_seq)
         written = self._write(path, start, choice.last_seq, covered)
@@ -394,21 +398,21 @@ class Sealer:
             reason=reason,
         )
         segment = Segment(number, first, choice.last_seq, statement)
-        reported = self.store.add_segment(segment, Record(MAINTENANCE, event))
+        stored = self.store.add_segment(segment, Record(MAINTENANCE, event))
         return Sealed(
             number=number,
             first_seq=first,
             last_seq=choice.last_seq,
             file=path.name,
             sha256=written.sha256,
-            by_event=reported.seq,
+            by_event=stored.seq,
             choice=choice,
         )
 
     def _write(
         self, path: Path, start: Start, last_seq: int, covered: SignedCheckpoint
     ) -> _WrittenSegment:
-        """A method of its own: a cursor that outlives it would be a reader in the way of ``scrub``."""
+        """Write the file. A separate method, so that no cursor outlives it and blocks ``scrub``."""
         with self.store.snapshot() as snapshot:
             content = _Content(
                 origin=self.keyring.origin,
@@ -432,13 +436,13 @@ class Sealer:
         by: str,
         reason: str,
     ) -> bytes:
-        reported = SegmentStatement(
+        statement = SegmentStatement(
             number=number,
             first_seq=first,
             last_seq=written.frontier.size,
             previous_leaf=previous_leaf,
             tip=written.tip,
-            frontier=tuple(one.hex() for one in written.frontier.hashes),
+            frontier=tuple(digest.hex() for digest in written.frontier.hashes),
             root=written.frontier.root().hex(),
             file=written.path.name,
             sha256=written.sha256,
@@ -446,10 +450,10 @@ class Sealer:
             by=by,
             reason=reason,
         )
-        return sign_statement(SEGMENT_DOMAIN, reported.model_dump(), self.keyring.signers())
+        return sign_statement(SEGMENT_DOMAIN, statement.model_dump(), self.keyring.signers())
 
     def _check_unchanged(self, seen: int, choice: Choice) -> None:
-        """Nobody resumed a fix meanwhile whose events are in the file."""
+        """Raise AuditStoreError if a fix whose events are in the file was resumed meanwhile."""
         later = {stored.scope.fix_id for stored in self.store.events(after=seen)}
         for fix_id in sorted(later - {MAINTENANCE.fix_id}):
             first = next(self.store.events(fix_id))
@@ -461,7 +465,7 @@ class Sealer:
                 )
 
     def _restate(self) -> None:
-        """Record again a retirement whose event was itself sealed: verification starts behind it."""
+        """Record retirements again whose events are in the last segment: verification starts after that."""
         last = self._last()
         if last is None or not (self.folder / last.file).is_file():
             return
@@ -474,14 +478,14 @@ class Sealer:
 
     def _statements(self) -> list[SegmentStatement]:
         verifiers = self.keyring.verifiers()
-        return [open_segment(one, verifiers) for one in self.store.segments()]
+        return [open_segment(statement, verifiers) for statement in self.store.segments()]
 
     def _last(self) -> SegmentStatement | None:
         statements: Sequence[bytes] = self.store.segments()
         return open_segment(statements[-1], self.keyring.verifiers()) if statements else None
 
     def _leftovers(self, number: int) -> Iterator[Path]:
-        """Files of segments that were never sealed: their events are in the store."""
+        """Yield files whose sealing was not completed: their events are in the store."""
         yield from self.folder.glob(f"{number:06}-*.jsonl")
 
 

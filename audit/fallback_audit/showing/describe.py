@@ -1,4 +1,4 @@
-"""Events in words, the same for every reader and for exports. Untrusted text is neutralised here."""
+"""Descriptions of events, the same in all views and exports. Untrusted text is neutralised here."""
 
 import unicodedata
 from collections import defaultdict
@@ -16,18 +16,18 @@ from fallback_audit.showing.headline import Headline
 from fallback_audit.vocabulary import PromptShape, ProofLevel, RefusalReason, TestsLevel, Tier
 
 # Control, format (bidi overrides, zero width), surrogate, private use, unassigned, line and
-# paragraph separators: none of them may reach a terminal.
+# paragraph separators: none may reach a terminal.
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
-#: Until a model is asked: a recipe, a replay or a refusal may end the attempt before.
+#: Values before a model is called: a recipe, a replay or a refusal may end the attempt earlier.
 _NOT_ASKED: dict[str, Any] = {"prompt_shape": PromptShape.NONE, "shape": PromptShape.NONE.label}
 
-#: Raised when the words of any event change: an export of before is then not held to today's.
+#: Version of the events' texts. Raise it if a text changes: older exports are then not compared with it.
 WORDS = 4
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    """``text`` with everything that a terminal could act on spelled out, e.g. ``\\x1b``.
+    """Return ``text`` with everything that a terminal could act on escaped, e.g. ``\\x1b``.
 
     ``lines``: keep line feeds and tabs.
     """
@@ -40,7 +40,7 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 
 def is_unsafe(character: str) -> bool:
-    """Could a terminal act on it, or show nothing?"""
+    """Return whether a terminal could act on the character, or show nothing."""
     return unicodedata.category(character) in _UNSAFE_CATEGORIES
 
 
@@ -86,7 +86,7 @@ class FixSummary(Frozen):
 
 
 def _without_patch(event: events.AuditEvent, outcome: str) -> str:
-    """How a gate transition without a patch stands after this event."""
+    """Return the headline of a gate transition without a patch after this event."""
     match event:
         case events.FixRefused(reason=RefusalReason.FAILS_TOGETHER):
             return "taken apart: not proved in one patch; to be proved in smaller parts"
@@ -95,13 +95,13 @@ def _without_patch(event: events.AuditEvent, outcome: str) -> str:
 
 
 def summarise(stored: Iterable[StoredEvent]) -> list[FixSummary]:
-    """One summary a gate transition, in the order of their first events."""
-    building: dict[tuple[str, str], FixSummary] = {}
-    told: dict[tuple[str, str], Headline] = defaultdict(Headline)
+    """Return one summary per gate transition, in the order of their first events."""
+    summaries: dict[tuple[str, str], FixSummary] = {}
+    headlines: dict[tuple[str, str], Headline] = defaultdict(Headline)
     for link in stored:
         key = (link.scope.fix_id, link.scope.gate_transition_id)
-        told[key].add(link)
-        summary = building.get(key) or FixSummary(
+        headlines[key].add(link)
+        summary = summaries.get(key) or FixSummary(
             fix_id=key[0],
             gate_transition_id=key[1],
             advisory_id="",
@@ -112,16 +112,16 @@ def summarise(stored: Iterable[StoredEvent]) -> list[FixSummary]:
             last_seq=link.seq,
         )
         changes = _update(summary, link)
-        if words := told[key].words:
+        if words := headlines[key].words:
             changes["headline"] = words
         elif isinstance(outcome := changes.get("outcome"), str):
             changes["headline"] = _without_patch(link.payload, outcome)
-        building[key] = summary.model_copy(update={"last_seq": link.seq, **changes})
-    return list(building.values())
+        summaries[key] = summary.model_copy(update={"last_seq": link.seq, **changes})
+    return list(summaries.values())
 
 
 def _update(summary: FixSummary, link: StoredEvent) -> dict[str, object]:
-    """What this event changes in its transition's summary."""
+    """Return what this event changes in its transition's summary."""
     match link.payload:
         case events.FixStarted() as event:
             return {
@@ -156,7 +156,7 @@ def _update(summary: FixSummary, link: StoredEvent) -> dict[str, object]:
 
 
 def _update_attempt(summary: FixSummary, event: events.AuditEvent) -> dict[str, object]:
-    """What this event changes in the last attempt's line."""
+    """Return what this event changes in the last attempt's line."""
     number = getattr(event, "attempt", 1)
     line = AttemptLine(attempt=number, tier=None, outcome="", **_NOT_ASKED)
     if summary.attempts and not refused_by_cap(event):
@@ -164,9 +164,9 @@ def _update_attempt(summary: FixSummary, event: events.AuditEvent) -> dict[str, 
     changes: dict[str, object]
     match event:
         case events.ModelCalled() | events.AnswerReused():
-            shown = dict.fromkeys((*line.examples, *event.example_ids))
+            examples = dict.fromkeys((*line.examples, *event.example_ids))
             shape = event.prompt_shape
-            changes = {"prompt_shape": shape, "shape": shape.label, "examples": tuple(shown)}
+            changes = {"prompt_shape": shape, "shape": shape.label, "examples": tuple(examples)}
         case events.RagSkippedOnRetry():
             changes = {"in_place_of_examples": event.summary_excerpt}
         case events.PatchProposed():
@@ -185,18 +185,20 @@ def _update_attempt(summary: FixSummary, event: events.AuditEvent) -> dict[str, 
             changes = {"tier": event.tier, "outcome": f"failed: {event.failure_kind}"}
         case _:
             return {}
-    before = summary.attempts if refused_by_cap(event) else summary.attempts[:-1]
-    return {"attempts": (*before, line.model_copy(update=changes))}
+    earlier_lines = summary.attempts if refused_by_cap(event) else summary.attempts[:-1]
+    return {"attempts": (*earlier_lines, line.model_copy(update=changes))}
 
 
 def sentence(event: events.AuditEvent) -> str:
-    """What happened, in one line of safe text."""
+    """Return what happened, as one line of safe text."""
     return visible(event.in_words())
 
 
 def tests_lines(tests: JudgedTests) -> list[str]:
-    """Return what a person needs to judge the tests of a project that were not compared: why, the command,
-    its exit code and the lines of its output that look like the error; nothing of those that were."""
+    """Return what a person needs to judge tests that were not compared; nothing for tests that were.
+
+    It is the reason, the command, its exit code and the lines of its output that look like the error.
+    """
     if tests.tests_level is TestsLevel.COMPARED:
         return []
     where = "" if tests.project == "." else f" of {tests.project}"
@@ -215,13 +217,13 @@ def tests_lines(tests: JudgedTests) -> list[str]:
 
 
 def excerpt_of(event: events.AuditEvent) -> str | None:
-    """The lines to show below the sentence, safe to print: a summary, a gate's detail, problems."""
+    """Return the lines to show below the sentence, safe to print: a summary, a gate's detail, problems."""
     excerpt = event.excerpt()
     return None if excerpt is None else visible(excerpt, lines=True)
 
 
 def shown(event: AuditEvent) -> str:
-    """The sentence; below it the lines that stand with it, e.g. the failure summary of a retry.
+    """Return the sentence and, below it, the event's excerpt, e.g. the failure summary of a retry.
 
     A retry's own sentence says "fresh LLM run, no RAG"; each model call names its prompt's shape.
     """

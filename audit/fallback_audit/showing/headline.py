@@ -1,4 +1,4 @@
-"""How a fix with a patch ended, in one line: "fixed" never stands alone, what shows it stands beside it."""
+"""How a fix with a patch ended, in one line: "fixed" always comes with what shows it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from fallback_audit.events import (
 from fallback_audit.ports import StoredEvent
 from fallback_audit.vocabulary import PROOF_GATE, TESTS_GATE, GateStatus, ProofLevel, TestsLevel
 
-#: Nothing was seen of the flaw itself.
+#: No gate saw whether the vulnerability is gone.
 UNSHOWN = "patched; tests pass; nothing shows the flaw gone"
 
 _VERSIONS = {ProofLevel.RESOLVED_TREE, ProofLevel.PINS}
@@ -53,26 +53,27 @@ class _Verdict(Protocol):
 def headline_of(
     verdicts: Sequence[_Verdict], *, is_shown: bool, level: ProofLevel | None = None
 ) -> str:
-    """``fixed; versions proved, tests not run``, ``patched; tests pass; nothing shows the flaw gone``
+    """Return e.g. ``fixed; versions proved, tests not run``.
 
-    ``verdicts``: those on the last patch. ``is_shown``: a gate saw the flaw gone; ``level``: what that is,
-    if no verdict tells, as in old trails."""
+    ``verdicts``: those on the last patch. ``is_shown``: a gate saw the vulnerability gone; ``level``: the
+    proof level, if no verdict has it, as in old trails.
+    """
     if not is_shown:
         return UNSHOWN.replace("tests pass", _passing(_of(verdicts, TESTS_GATE)))
     return f"fixed; {', '.join(_shown(verdicts, level))}"
 
 
-#: Before this schema version no delivery went on record: that one is missing says nothing.
+#: Before this schema version deliveries were not recorded: then a missing one proves nothing.
 _DELIVERIES_SINCE = 5
 
 
 @dataclass
 class Headline:
-    """What the headline of one gate transition is made of, taken event by event.
+    """Builder of one gate transition's headline, event by event.
 
-    ``patch``: what gates saw of the patch that it ended with, in the words of ``headline_of``; empty: it
-    has not ended with one. ``in_part``: advisories of which something stays, by what was planned and by
-    what was delivered."""
+    ``patch``: the ``headline_of`` of the patch that it ended with; empty if it has not ended with one.
+    ``in_part``: advisories of which something stays, by the plan and by the delivery.
+    """
 
     patch: str = ""
     is_delivered: bool = False
@@ -113,25 +114,29 @@ class Headline:
 
     @property
     def is_held(self) -> bool:
-        """It has ended with a patch, and that is not delivered."""
+        """Return whether it has ended with a patch that is not delivered."""
         return bool(self.patch) and not self.is_delivered
 
     @property
     def words(self) -> str:
-        """How it ended with a patch, in one line; empty: it did not."""
-        words = self.patch
+        """Return how it ended with a patch, in one line; empty if it did not."""
+        text = self.patch
         if self.is_held:
-            words = f"not delivered; its patch: {self.patch.partition('; ')[2]}"
-        return f"{words}; in part: {', '.join(self.in_part)}" if words and self.in_part else words
+            text = f"not delivered; its patch: {self.patch.partition('; ')[2]}"
+        return f"{text}; in part: {', '.join(self.in_part)}" if text and self.in_part else text
 
 
 def compared_parts(tests: Sequence[JudgedTests]) -> tuple[str, ...]:
-    """Return which tests were compared, of projects of which only a part was."""
-    return tuple(it.reason for it in tests if it.tests_level is TestsLevel.COMPARED and it.reason)
+    """Return the reasons of compared tests that are only a part of a project's tests."""
+    return tuple(
+        judged.reason
+        for judged in tests
+        if judged.tests_level is TestsLevel.COMPARED and judged.reason
+    )
 
 
 def _of(verdicts: Sequence[_Verdict], gate: str) -> _Verdict | None:
-    """The gate's verdict: each judges a patch once."""
+    """Return the gate's verdict, if any: each gate judges a patch once."""
     return next((verdict for verdict in verdicts if verdict.gate == gate), None)
 
 
@@ -141,8 +146,8 @@ def _shown(verdicts: Sequence[_Verdict], level: ProofLevel | None) -> Iterator[s
     if is_proved:
         yield ProofLevel.PROOF_TEST.label
     passed = [verdict for verdict in verdicts if verdict.status is GateStatus.PASSED]
-    levels = [it.proof_level for it in passed if it.proof_level in _VERSIONS]
-    yield from (it.label for it in levels)
+    levels = [verdict.proof_level for verdict in passed if verdict.proof_level in _VERSIONS]
+    yield from (passed_level.label for passed_level in levels)
     if level is not None and not (is_proved or levels):
         yield level.label
     tests = _of(verdicts, TESTS_GATE)
@@ -150,20 +155,24 @@ def _shown(verdicts: Sequence[_Verdict], level: ProofLevel | None) -> Iterator[s
         yield _passing(tests)
     elif tests is not None and tests.tests_level is TestsLevel.RAN:
         yield f"tests ran, {_NOT_COMPARED}"
-    else:  # a gate that ran something and learnt nothing has a log
+    else:  # a gate that ran tests without a result has a log
         has_log = tests is not None and tests.evidence_sha256 is not None
         yield "tests could not be judged" if has_log else "tests not run"
 
 
 def _passing(tests: _Verdict | None) -> str:
-    """Tests that failed before may be about the flaw, so they are never passed over."""
-    before = () if tests is None else tests.failing_before
-    words = f"tests pass, but for {len(before)} that failed before" if before else "tests pass"
+    """Return the text on passing tests, with those that failed before: they may test the flaw."""
+    failing_before = () if tests is None else tests.failing_before
+    text = (
+        f"tests pass, but for {len(failing_before)} that failed before"
+        if failing_before
+        else "tests pass"
+    )
     match None if tests is None else tests.tests_level:
         case TestsLevel.RAN if tests is not None and compared_parts(tests.tests):
-            words += f", {_COMPARED_IN_PART}"
+            text += f", {_COMPARED_IN_PART}"
         case TestsLevel.RAN:
-            words += f", {_NOT_COMPARED}"
+            text += f", {_NOT_COMPARED}"
         case TestsLevel.NOT_JUDGED:
-            words += ", not judged in every project"
-    return words
+            text += ", not judged in every project"
+    return text

@@ -1,4 +1,4 @@
-"""How often a judge changed something, and what that cost: counted from the trail."""
+"""Statistics on judges from the audit trail: how often they changed something, and the time it took."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.ports import StoredEvent
 from fallback_audit.vocabulary import CallType, Tier
 
-#: What a trail is read for here.
+#: The kinds of events that these statistics read.
 KINDS = frozenset(
     {
         "AttemptStarted",
@@ -52,7 +52,7 @@ class JudgingStats(Frozen):
 
 
 def judging_stats(stored: Iterable[StoredEvent]) -> JudgingStats:
-    """The statistics of a trail, or of any part of it that holds whole attempts."""
+    """Return the statistics of a trail, or of any part of it with complete attempts."""
     runs = [_Run(events) for events in _attempts(stored)]
     judged = [run for run in runs if run.has(GroundingJudged)]
     regenerated = [run for run in judged if run.strict_ms]
@@ -76,7 +76,7 @@ def judging_stats(stored: Iterable[StoredEvent]) -> JudgingStats:
 
 
 def _attempts(stored: Iterable[StoredEvent]) -> Iterator[list[AuditEvent]]:
-    """The events of each attempt: trails of several fixes may stand between each other."""
+    """Yield the events of each attempt. Events of several fixes may be interleaved."""
     running: dict[tuple[str, str], list[AuditEvent]] = {}
     for link in stored:
         key = (link.scope.fix_id, link.scope.gate_transition_id)
@@ -107,10 +107,10 @@ class _Run:
         self.proposed = any(
             isinstance(event, PatchProposed)
             and event.tier is Tier.LLM
-            and event.taken_from is None  # counted where it was made
+            and event.taken_from is None  # otherwise it is counted where it was made
             for event in events
         )
 
     def has(self, kind: type[AuditEvent]) -> bool:
-        """Does one of the attempt's events have this type?"""
+        """Return whether one of the attempt's events has this type."""
         return any(isinstance(event, kind) for event in self._events)

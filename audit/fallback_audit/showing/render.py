@@ -1,7 +1,7 @@
 """Audit trails for people (rich) and for programs (JSON).
 
-Stored text is untrusted: it is neutralised (``describe.visible``) and printed as plain text, never
-as console markup. JSON carries it as it stands, escaped by JSON itself.
+Stored text is untrusted: it is neutralised (``describe.visible``) and printed as plain text, never as
+console markup. JSON has it unchanged, with JSON's own escapes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-#: Dropped examples that a reader is shown; the evidence has all of them.
+#: Most dropped examples that are shown; the evidence has all of them.
 MAX_DROPPED_SHOWN = 10
 
 
 def account_lines(event: RetrievalQueried, evidence: EvidenceStore) -> Iterator[str]:
-    """Scores, floors and what was dropped, as lines that are safe to print; one line where missing."""
+    """Yield scores, floors and dropped examples, as safe lines; one line if the account is missing."""
     try:
         account = read_account(event, evidence)
     except EvidenceError as error:
@@ -52,22 +52,24 @@ def account_lines(event: RetrievalQueried, evidence: EvidenceStore) -> Iterator[
 
 
 def _lines(account: AccountRead) -> Iterator[str]:
-    floors = (f"{one.name} floor: {one.score} ≥ {_number(one.value)}" for one in account.floors)
+    floors = (
+        f"{floor.name} floor: {floor.score} ≥ {_number(floor.value)}" for floor in account.floors
+    )
     yield ", ".join((f"mode: {account.mode}", *floors))
     if account.rewrites:
         yield f"asked again {account.rewrites} times with other words"
     for name in account.returned:
         yield f"returned {name}{_scores(account.scores.get(name, {}))}"
-    for one in account.dropped[:MAX_DROPPED_SHOWN]:
-        yield f"dropped {one.example_id} ({one.reason}){_scores(one.scores)}"
+    for dropped in account.dropped[:MAX_DROPPED_SHOWN]:
+        yield f"dropped {dropped.example_id} ({dropped.reason}){_scores(dropped.scores)}"
     if len(account.dropped) > MAX_DROPPED_SHOWN:
         yield f"… and {len(account.dropped) - MAX_DROPPED_SHOWN:,} more dropped"
     yield from (f"note: {note}" for note in account.notes)
 
 
 def _scores(scores: Mapping[str, Score]) -> str:
-    message = ", ".join(f"{name} {_number(value)}" for name, value in scores.items())
-    return f": {message}" if message else ""
+    text = ", ".join(f"{name} {_number(value)}" for name, value in scores.items())
+    return f": {text}" if text else ""
 
 
 def _number(score: Score) -> str:
@@ -75,16 +77,16 @@ def _number(score: Score) -> str:
 
 
 def log_json(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
-    """One JSON object a gate transition."""
+    """Return one JSON object per gate transition."""
     return [summary.model_dump(mode="json") for summary in summarise(events)]
 
 
 def fix_json(
     events: Iterable[StoredEvent], evidence: EvidenceStore | None = None
 ) -> dict[str, Any]:
-    """The transitions of one fix with their attempts, and every event as it is stored.
+    """Return the transitions of one fix with their attempts, and every event as stored.
 
-    With ``evidence`` also why each retrieval answered as it did: its account, or the problem with it.
+    With ``evidence`` also the account of each retrieval, or the problem with it.
     """
     stored = list(events)
     document: dict[str, Any] = {
@@ -109,13 +111,13 @@ def _account_json(event: RetrievalQueried, evidence: EvidenceStore) -> dict[str,
 
 
 class Renderer:
-    """Prints to one rich Console."""
+    """Printer of audit trails on a rich Console."""
 
     def __init__(self, console: "Console") -> None:
         self._console = console
 
     def render_log(self, events: Iterable[StoredEvent]) -> None:
-        """A line a gate transition, a line each of its attempts: nothing is cut off to fit."""
+        """Print one line per gate transition and per attempt of it. Lines are not truncated."""
         fixes = summarise(events)
         if not fixes:
             self._line("The audit trail is empty.")
@@ -127,7 +129,7 @@ class Renderer:
                 self._line(f"    {_how(attempt)}")
 
     def render_status(self, events: Iterable[StoredEvent]) -> None:
-        """How one fix stands: its last gate transition's outcome, in a line."""
+        """Print the outcome of a fix's last gate transition, in one line."""
         (*_, fix) = summarise(events)
         ended = (fix.headline, fix.delivered) if fix.delivered else (fix.headline,)
         begun = f"begun {_minute(fix.started_at)}"
@@ -137,24 +139,28 @@ class Renderer:
     def render_fix(
         self, events: Iterable[StoredEvent], evidence: EvidenceStore | None = None
     ) -> None:
-        """The timeline of one fix. A retry says what it is, and what stood in place of examples. A text
-        that several events have is printed with the first of them.
+        """Print the timeline of one fix.
 
-        With ``evidence`` a retrieval also says why: scores, floors, what was dropped; tests that were not
-        compared, where their log is.
+        A retry says that it is one, and what its prompt had instead of examples. An excerpt that several
+        events have is printed with the first. With ``evidence``, a retrieval has its scores, floors and
+        dropped examples, and tests that were not compared have the path of their log.
         """
         links = list(events)
         printed: set[str] = set()
-        asked = {(s.scope, s.payload.attempt) for s in links if isinstance(s.payload, Asked)}
+        with_model = {
+            (stored.scope, stored.payload.attempt)
+            for stored in links
+            if isinstance(stored.payload, Asked)
+        }
         for stored in links:
             event = stored.payload
             if isinstance(event, AttemptStarted):
-                # An attempt may end before any model is asked: by a recipe, by a replay, refused.
-                called = (stored.scope, event.attempt) in asked
-                shape = event.prompt_shape if called else PromptShape.NONE
+                # An attempt may end before a model is called: by a recipe, by a replay, refused.
+                called_model = (stored.scope, event.attempt) in with_model
+                shape = event.prompt_shape if called_model else PromptShape.NONE
                 self._line(f"── Attempt {event.attempt}: {shape.label}", "bold cyan")
-            where = f"{stored.seq:>6}  {visible(stored.recorded_at)}"
-            self._line(f"{where}  {sentence(event)}", event.badge.style)
+            position = f"{stored.seq:>6}  {visible(stored.recorded_at)}"
+            self._line(f"{position}  {sentence(event)}", event.badge.style)
             excerpt = excerpt_of(event) or ""
             for line in ["(as above)"] if excerpt in printed else excerpt.splitlines():
                 self._line(f"          │ {line}", "dim")
@@ -175,7 +181,7 @@ class Renderer:
 
 
 def _uncompared(judged: GateJudged, evidence: EvidenceStore | None) -> list[str]:
-    """What a person needs to judge tests that were not compared; their reason is in the sentence."""
+    """Return what, but for the reason, a person needs to judge tests that were not compared."""
     lines = [line for tests in judged.tests for line in tests_lines(tests)[1:]]
     if lines and judged.evidence_sha256 and isinstance(evidence, FileEvidenceStore):
         lines.append(visible(f"log: {evidence.path(judged.evidence_sha256)}"))
@@ -183,7 +189,7 @@ def _uncompared(judged: GateJudged, evidence: EvidenceStore | None) -> list[str]
 
 
 def _minute(recorded_at: str) -> str:
-    """A time of the record, to the minute (UTC)."""
+    """Format a recorded time (UTC) to the minute."""
     return recorded_at[:16].replace("T", " ")
 
 
@@ -196,12 +202,12 @@ def _how(attempt: AttemptLine) -> str:
     tier = f"{attempt.tier}, " if attempt.tier else ""
     judged = "" if attempt.grounded is None else f", {grounded_words(attempt.grounded)}"
     flag = ", LOW CONFIDENCE" if attempt.low_confidence else ""
-    message = f"{attempt.attempt}: {tier}{attempt.shape}, {attempt.outcome}{judged}{flag}"
-    return visible(f"{message}; {on}" if (on := _stood_on(attempt)) else message)
+    text = f"{attempt.attempt}: {tier}{attempt.shape}, {attempt.outcome}{judged}{flag}"
+    return visible(f"{text}; {basis}" if (basis := _stood_on(attempt)) else text)
 
 
 def _stood_on(attempt: AttemptLine) -> str:
-    """What the prompt had beside the advisory and the code; empty where no model was asked."""
+    """Return what the prompt had besides the advisory and the code; empty if no model was called."""
     if attempt.prompt_shape is PromptShape.NONE:
         return ""
     if attempt.in_place_of_examples is not None:

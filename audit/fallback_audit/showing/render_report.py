@@ -24,8 +24,10 @@ def render_report(
     console: "Console",
     completed: Callable[[str], str] = lambda text: text,
 ) -> None:
-    """Print it; stored text is neutralised, and never console markup. ``completed``: of a line, with the
-    commands that it suggests as they work where it is printed."""
+    """Print a report. Stored text is neutralised, and never used as console markup.
+
+    ``completed`` changes the commands that a line suggests so that they work as printed.
+    """
     from rich.text import Text
 
     for text, style in report_lines(report):
@@ -33,7 +35,7 @@ def render_report(
 
 
 def report_lines(report: VerificationReport) -> Iterator[tuple[str, str]]:
-    """Each line, and its style."""
+    """Yield each line with its style."""
     verdict, style = ("INTACT", "bold green") if report.ok else ("NOT INTACT", "bold red")
     if report.ok and report.end_known is False:
         verdict, style = "INTACT, as far as it goes", "bold yellow"
@@ -75,8 +77,8 @@ def _summary(report: VerificationReport) -> Iterator[str]:
         yield f"Redacted events: {report.redacted_events:,}"
     if report.evidence_checked is not None:
         removed = report.evidence_removed
-        gone = f", {removed:,} removed by retention, on record" if removed else ""
-        yield f"Evidence files checked: {report.evidence_checked:,}{gone}"
+        removed_note = f", {removed:,} removed by retention, on record" if removed else ""
+        yield f"Evidence files checked: {report.evidence_checked:,}{removed_note}"
     if not report.contract_judged:
         yield "The trace contract was not judged."
     yield f"Tip: {report.tip}"
@@ -85,8 +87,10 @@ def _summary(report: VerificationReport) -> Iterator[str]:
     if report.covered_to is None:
         yield f"{report.uncovered_events:,} events, and no checkpoint was looked at."
     else:
-        behind = report.uncovered_events
-        after = f"{behind:,} events after it are not covered" if behind else "nothing after it"
+        uncovered = report.uncovered_events
+        after = (
+            f"{uncovered:,} events after it are not covered" if uncovered else "nothing after it"
+        )
         yield (
             f"Checkpoints verified: {report.checkpoints_checked:,}; covered to event"
             f" {report.covered_to:,}; {after}."

@@ -1,8 +1,8 @@
-"""What every store does alike: append events in one transaction, and find the first event since a time.
+"""What all stores share: appending events in one transaction, and finding the first event since a time.
 
-An append asks the guard, chains the links, and hands them to the transaction. The chain is in order of
-recording, its times nearly so: clocks are set back. The first event since a time is found by bisection: an
-index over times would cost each append, and bisection costs some thousand headers and no payload.
+An append calls the guard, chains the links, and passes them to the transaction. The chain is in the order
+of recording, its times only nearly so, since clocks may be set back. The first event since a time is found
+by bisection, which reads some thousand headers and no payload; an index would slow down each append.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,43 +18,43 @@ from fallback_audit.ports import AppendGuard, Record, StoredEvent, TrailReader
 
 Clock = Callable[[], datetime]
 
-#: How far clocks may have been set back: more than any time zone mistake, leap or correction does.
+#: How far clocks may have been set back: more than any time zone mistake, leap second or correction.
 CLOCK_STEP = timedelta(days=1)
 
-#: Consecutive events that must all be old before what stands ahead of them counts as old: one event
-#: that was written with a wrong clock proves nothing.
+#: Number of consecutive events that must all be old before the events ahead of them count as old: a single
+#: event may have been written with a wrong clock.
 PROBE_ROWS = 64
 
-#: What a date can be.
+#: The first and the last possible time.
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 def utc_now() -> datetime:
-    """The clock of production."""
+    """Return the current time in UTC: the clock used in production."""
     return datetime.now(UTC)
 
 
 def timestamp(moment: datetime) -> str:
-    """RFC 3339, UTC, microseconds, always of the same length: sorts as text."""
+    """Format a time as RFC 3339, in UTC with microseconds: of constant length, so that it sorts as text."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 class Transaction(TrailReader, Protocol):
-    """A store's open write transaction: it alone writes until it ends."""
+    """A store's open write transaction: the only writer until it ends."""
 
     def tip(self) -> tuple[int, Digest]:
-        """Number and leaf of the last event; (0, GENESIS) where there is none."""
+        """Return number and leaf of the last event; (0, GENESIS) if there is none."""
         ...
 
     def insert(self, links: Sequence[Link]) -> None:
-        """Add these links behind the tip, in this order."""
+        """Insert these links after the tip, in this order."""
         ...
 
 
 def tip_of(
     rows: Sequence[tuple[int, Digest]], segments: Callable[[], list[bytes]]
 ) -> tuple[int, Digest]:
-    """The row of the last event; (0, GENESIS) where there never was one. Raises AuditIntegrityError."""
+    """Return the last event's row; (0, GENESIS) if there never was one. Raises AuditIntegrityError."""
     if rows:
         return rows[0]
     if segments():  # a segment never takes the last event
@@ -74,9 +74,9 @@ def append_in(
     guard: AppendGuard | None,
     clock: Clock,
 ) -> tuple[tuple[StoredEvent, ...], tuple[StoredEvent, ...]]:
-    """Chain ``records`` behind the tip and insert them. The caller commits, then tells the guard.
+    """Chain ``records`` to the tip and insert them. The caller commits, then calls ``guard.appended``.
 
-    Return one event per record, in their order, and all events, with those that a guard put behind them.
+    Return one event per record, in their order, and all events, including those that the guard added.
 
     Raises AuditStoreError (ContractError among them): then the caller rolls back.
     """
@@ -87,7 +87,7 @@ def append_in(
 
 
 class _Batch:
-    """Links not inserted yet. A ``TrailReader``: a guard sees them behind what is stored."""
+    """Links that are not inserted yet. A ``TrailReader``: a guard sees them after the stored events."""
 
     def __init__(self, transaction: Transaction, guard: AppendGuard | None, clock: Clock) -> None:
         self.links: list[Link] = []
@@ -107,13 +107,11 @@ class _Batch:
         return stored
 
     def trail(self, fix_id: str, *, after: int = 0) -> Iterator[StoredEvent]:
-        """The events of one fix behind number ``after``, with those of this batch."""
+        """Return the events of one fix after number ``after``, with those of this batch."""
         added = (event for event in self._added.get(fix_id, ()) if event.seq > after)
-        if (
-            after >= self._stored
-        ):  # as a rule, where one process writes: then there is nothing to ask
+        if after >= self._stored:  # usual if one process writes: then nothing need be read
             return added
-        if (fix_id, after) not in self._read:  # nobody else writes meanwhile: once is enough
+        if (fix_id, after) not in self._read:  # no other process writes meanwhile: read once
             read = tuple(self._transaction.trail(fix_id, after=after))
             self._read[fix_id, after] = read
         return chain(self._read[fix_id, after], added)
@@ -133,12 +131,12 @@ class _Batch:
         return link.event
 
 
-#: Of a store, the integer that a query gives, or None. The query has ``?`` for each value.
+#: Runs a query that returns an integer or None. The query has a ``?`` for each value.
 Ask = Callable[..., int | None]
 
 _NEWEST = "SELECT max(seq) FROM audit_header"
 
-# An event whose header says no time counts as of any time.
+# An event whose header has no time counts as recorded at any time.
 _REACHED = (
     "SELECT count(*) FROM (SELECT recorded_at FROM audit_header WHERE seq >= ?"
     " ORDER BY seq LIMIT ?) AS probed WHERE coalesce(recorded_at >= ?, TRUE)"
@@ -150,13 +148,12 @@ _FIRST_SINCE = (
 
 
 def last_before(ask: Ask, since: str) -> int:
-    """The number of the last event that is certainly older than ``since``; 0 where none is.
+    """Return the number of the last event that is certainly older than ``since``; 0 if there is none.
 
-    What comes after it begins with the first event dated ``since`` or later, and leaves out nothing
-    behind that, whatever its date: it was recorded later. Older dates stand there only where a clock
-    was set back. An event dated ``since`` or later is missed only where PROBE_ROWS consecutive events
-    after it are all dated more than CLOCK_STEP before ``since``: then its own clock was ahead.
-    Raises AuditStoreError where ``since`` is no time.
+    The event after it is the first one dated ``since`` or later. All later events count as later whatever
+    their dates: older dates among them mean that a clock was set back. An event dated ``since`` or later is
+    missed only if PROBE_ROWS consecutive events after it are all dated more than CLOCK_STEP before
+    ``since``: then its own clock was ahead. Raises AuditStoreError if ``since`` is not a time.
     """
     moment, old = _bounds(since)
     low, high = 0, ask(_NEWEST) or 0
@@ -172,7 +169,7 @@ def last_before(ask: Ask, since: str) -> int:
 
 
 def moment_of(since: str) -> datetime:
-    """A time as it is asked for; without a zone it is UTC's. Raises AuditStoreError."""
+    """Parse an RFC 3339 time; without a zone it is in UTC. Raises AuditStoreError."""
     try:
         moment = datetime.fromisoformat(since)
     except ValueError as error:
@@ -184,7 +181,7 @@ def moment_of(since: str) -> datetime:
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     try:
         return moment.astimezone(UTC)
-    except OverflowError:  # hours before the first year, or behind the last
+    except OverflowError:  # less than a day before the first year or after the last
         return _FIRST if moment.year == _FIRST.year else _LAST
 
 

@@ -1,7 +1,7 @@
 """The audit store in PostgreSQL: one schema, append-only, hash-chained, durable on return.
 
-It is read a page at a time, or, for a verification, whole at one moment. An append takes the chain's lock,
-inserts the links, and commits with an outcome that is known.
+It is read page by page, or, for a verification, as one snapshot. An append takes the chain's lock, inserts
+the links, and commits; if the connection is lost meanwhile, it finds out whether the server committed.
 """
 
 import threading
@@ -55,8 +55,8 @@ PAGE_ROWS = 500
 #: Rows that a snapshot's cursor fetches at once. More is no faster, and payloads may be large.
 _FETCH_ROWS = 200
 
-# The headers first, by an index, then their payloads: a join that the planner orders by itself may
-# begin with the payloads of all events. OFFSET 0 keeps it from looking for a fix event by event.
+# The headers first, by an index, then their payloads: the planner could start a plain join with the
+# payloads of all events. OFFSET 0 keeps it from testing event by event whether it is of the fix.
 _PAGE = (
     "SELECT seq, header, leaf, payload FROM (SELECT seq, header, leaf FROM {headers}"
     " WHERE seq > %s{kinds} ORDER BY seq LIMIT {limit}) AS page"
@@ -66,7 +66,7 @@ _ALL = "audit_header"
 _OF_FIX = "(SELECT * FROM audit_header WHERE fix_id = %s OFFSET 0) AS mine"
 _OF_KINDS = " AND kind = ANY(%s)"
 
-#: One fix, all of it: what a guard reads.
+#: All events of one fix: what a guard reads.
 _TRAIL = _PAGE.format(headers=_OF_FIX, kinds="", limit="ALL")
 
 _TIP = "SELECT seq, leaf FROM audit_header ORDER BY seq DESC LIMIT 1"
@@ -77,7 +77,7 @@ _STRAY_TOMBSTONES = (
 )
 
 # One message to the server. Each statement in it sees what was committed before it began, so the tip
-# is read as the last writer left it. A session that asks for more (remote_apply) keeps that.
+# is the last writer's. A session with the stricter setting remote_apply keeps it.
 _BEGIN = """
 BEGIN ISOLATION LEVEL READ COMMITTED;
 SELECT pg_advisory_xact_lock({key});
@@ -111,31 +111,30 @@ class _PostgresSnapshot:
         self._names = map("audit_{}".format, count())
 
     def schema_problems(self) -> list[str]:
-        """Tables, index and append-only safeguards that are not as they were made; and tombstones that
-        stand where nothing was redacted."""
+        """Return the tables, index and append-only safeguards that are not as the store made them, and how
+        many tombstones replaced no payload."""
         problems = schema_problems(self._connection, self._location.schema)
-        if not problems:  # else a table may be missing
+        if not problems:  # otherwise a table may be missing
             ((stray,),) = self._rows(_STRAY_TOMBSTONES)
             problems += [f"{stray} tombstones that no payload was replaced by"] if stray else []
         return problems
 
     def index_problems(self) -> list[str]:
-        """None that we look for: that is ``amcheck``, an extension for the server's superuser."""
+        """Return none: checking indexes takes ``amcheck``, an extension for the server's superuser."""
         return []
 
     def segments(self) -> list[bytes]:
-        """The statements of all segments, in order."""
+        """Return the statements of all segments, in order."""
         return [statement for (statement,) in self._rows(_SEGMENTS)]
 
     def tombstones(self) -> frozenset[int]:
-        """Numbers of the redacted events whose tombstone is kept apart; none where the table is missing."""
-        ((found,),) = self._connection.execute("SELECT to_regclass('audit_tombstone')")
-        rows = self._rows("SELECT seq FROM audit_tombstone") if found else ()
+        """Return the numbers of the events in the table of tombstones; none if it is missing."""
+        ((table,),) = self._connection.execute("SELECT to_regclass('audit_tombstone')")
+        rows = self._rows("SELECT seq FROM audit_tombstone") if table else ()
         return frozenset(seq for (seq,) in rows)
 
     def rows(self, after: int = 0) -> Iterator[StoredRow]:
-        """Every row behind ``after`` by number (None where its payload is gone), then payloads
-        without a header."""
+        """Yield rows after number ``after`` (None: no payload), then payloads without a header."""
         linked = self._rows(
             "SELECT seq, header, leaf, payload FROM audit_header LEFT JOIN (SELECT seq, payload"
             " FROM audit_payload WHERE seq > %s) AS payloads USING (seq) WHERE seq > %s ORDER BY seq",
@@ -151,8 +150,7 @@ class _PostgresSnapshot:
         return map(StoredRow._make, chain(linked, orphans))
 
     def rows_by_trail(self, fix_ids: frozenset[str] | None = None) -> Iterator[StoredRow]:
-        """Complete rows only, gate transition by gate transition, each in chain order; of all fixes,
-        or of these."""
+        """Yield complete rows by gate transition, in chain order; of all fixes, or of these."""
         sql = "SELECT seq, header, leaf, payload FROM audit_header JOIN audit_payload USING (seq)"
         order = "ORDER BY fix_id, gate_transition_id, seq"
         if fix_ids is None:
@@ -171,7 +169,7 @@ class _PostgresSnapshot:
 
 
 class PostgresAuditReader:
-    """Reads one chain. Threads may share it. A lost connection is made again.
+    """Reader of one chain. Threads may share it. A lost connection is opened again.
 
     ``verifiers``: see ``open_readonly``.
     """
@@ -192,7 +190,7 @@ class PostgresAuditReader:
         since: str | None = None,
         after: int = 0,
     ) -> Iterator[StoredEvent]:
-        """Events in chain order, a page at a time; see ``AuditStore.events``.
+        """Yield events in chain order, page by page; see ``AuditStore.events``.
 
         Each event's own bytes are checked. Raises AuditIntegrityError, AuditStoreError.
         """
@@ -203,36 +201,36 @@ class PostgresAuditReader:
             kinds="" if kinds is None else _OF_KINDS,
             limit=PAGE_ROWS,
         )
-        scope = () if fix_id is None else (fix_id,)
-        asked = () if kinds is None else (sorted(kinds),)
-        while page := self._read(sql, *scope, after, *asked):
+        fix_parameters = () if fix_id is None else (fix_id,)
+        kind_parameters = () if kinds is None else (sorted(kinds),)
+        while page := self._read(sql, *fix_parameters, after, *kind_parameters):
             yield from (read_row(StoredRow._make(row), self._verifiers) for row in page)
             after = page[-1][0]
 
     def tip(self) -> tuple[int, Digest]:
-        """Number and leaf of the last event. Raises AuditIntegrityError: only sealed segments are left."""
+        """Return number and leaf of the last event. Raises AuditIntegrityError if all left are sealed."""
         return tip_of(self._read(_TIP), self.segments)
 
     def headers(self, *, after: int = 0, upto: int | None = None) -> Iterator[HeaderRow]:
-        """Headers in chain order, a page at a time. Those of sealed segments are not here any more."""
+        """Yield headers in chain order, page by page, without those of sealed segments."""
         last = self.tip()[0] if upto is None else upto
         sql = (
             "SELECT seq, header, leaf FROM audit_header"
             " WHERE seq > %s AND seq <= %s ORDER BY seq LIMIT %s"
         )
-        while found := self._read(sql, after, last, PAGE_ROWS):
-            yield from map(HeaderRow._make, found)
-            after = found[-1][0]
+        while page := self._read(sql, after, last, PAGE_ROWS):
+            yield from map(HeaderRow._make, page)
+            after = page[-1][0]
 
     def segments(self) -> list[bytes]:
-        """The statements of all segments, in order. Events start behind the last one."""
+        """Return the statements of all segments, in order. Events start after the last one."""
         return [statement for (statement,) in self._read(_SEGMENTS)]
 
     @contextmanager
     def snapshot(self) -> Iterator[_PostgresSnapshot]:
-        """A read-only transaction on a connection of its own: writers go on meanwhile.
+        """Open a read-only transaction on a separate connection: it does not block writers.
 
-        Raises AuditStoreError, AuditIntegrityError where the server finds its own data damaged.
+        Raises AuditStoreError; AuditIntegrityError if the server finds its own data damaged.
         """
         with (
             explained(self._location),
@@ -251,7 +249,7 @@ class PostgresAuditReader:
         return number
 
     def _read(self, sql: str, *parameters: object) -> list[TupleRow]:
-        # A page at a time: no cursor outlives the lock, since the iterator may move to another thread
+        # Page by page: no cursor outlives the lock, since the iterator may move to another thread
         # between two events (a server-sent stream in a thread pool does).
         with self._lock:
             return self._session.read(sql, parameters)
@@ -262,7 +260,7 @@ def open_readonly(
 ) -> PostgresAuditReader:
     """Open a chain, or a standby's copy of one, for reading. Raises AuditStoreError.
 
-    ``verifiers``: trusted keys. Without one that signed it, a redacted event can't be read.
+    ``verifiers``: trusted keys. A redacted event can be read only if one of them signed its tombstone.
     """
     location = PostgresLocation.of(url, schema=schema)
     session = Session(location, read_only=True)
@@ -287,13 +285,13 @@ def _found(applied: set[str] | None, location: PostgresLocation) -> set[str]:
 
 
 class _PostgresTransaction:
-    """The open write transaction of a session: what ``append_in`` asks for, and its end.
+    """The open write transaction of a session: what ``append_in`` needs, and commit and rollback.
 
     Raises AuditStoreError and psycopg.Error.
     """
 
     def __init__(self, session: Session, verifiers: "Sequence[Verifier]" = ()) -> None:
-        """Take the chain's lock; once more where the connection was lost before it."""
+        """Take the chain's lock. Retry once if the connection was lost before that."""
         self._session = session
         self._verifiers = verifiers
         self.connection = session.connection()
@@ -306,11 +304,11 @@ class _PostgresTransaction:
             self._last = self._take_lock()
 
     def tip(self) -> tuple[int, Digest]:
-        """Number and leaf of the last event, as the lock was taken."""
+        """Return number and leaf of the last event when the lock was taken."""
         return tip_of(self._last, lambda: [row[0] for row in self._rows(_SEGMENTS)])
 
     def insert(self, links: Sequence[Link]) -> None:
-        """Add these links behind the tip."""
+        """Insert these links after the tip."""
         rows = [
             {
                 "seq": link.event.seq,
@@ -320,26 +318,26 @@ class _PostgresTransaction:
             }
             for link in links
         ]
-        if len(rows) == 1:  # nearly every append: two thirds of the time that arrays take
+        if len(rows) == 1:  # nearly every append: takes two thirds of the time of arrays
             self.connection.execute(_INSERT_ONE, rows[0])
         else:
             columns = {name: [row[name] for row in rows] for name in rows[0]}
             self.connection.execute(_INSERT_SEVERAL, columns)
 
     def trail(self, fix_id: str, *, after: int = 0) -> Iterator[StoredEvent]:
-        """The events of one fix behind number ``after``."""
+        """Return the events of one fix after number ``after``."""
         rows = self._rows(_TRAIL, fix_id, after)
         return (read_row(StoredRow._make(row), self._verifiers) for row in rows)
 
     def roll_back(self) -> None:
-        """Where even that fails, the connection goes: the server then ends the transaction itself."""
+        """Roll back. If that fails, close the connection: the server then ends the transaction."""
         try:
             self.connection.rollback()
         except psycopg.Error:
             self._session.drop()
 
     def commit(self, last: StoredEvent) -> None:
-        """Make it durable. ``last`` is the last event of it."""
+        """Commit. ``last`` is the transaction's last event."""
         try:
             self.connection.commit()
         except psycopg.Error as error:
@@ -351,10 +349,10 @@ class _PostgresTransaction:
             raise
 
     def _settle(self, last: StoredEvent, lost: psycopg.Error) -> None:
-        """The connection was lost on the way: did the server commit? Raises AuditStoreError unless so.
+        """Find out whether the server committed before the connection was lost.
 
-        The other end of the lost connection holds the chain's lock until its transaction has ended:
-        whoever gets the lock sees how it ended.
+        Raises AuditStoreError if it did not, or if that is not known. The server's end of the lost
+        connection holds the chain's lock until its transaction has ended: the next holder sees its outcome.
         """
         what = (
             f"Audit store {self._session.location}: the connection was lost while event {last.seq}"
@@ -362,7 +360,7 @@ class _PostgresTransaction:
         try:
             self.connection = self._session.connection()
             self._take_lock()
-            found = self._rows("SELECT leaf FROM audit_header WHERE seq = %s", last.seq)
+            leaves = self._rows("SELECT leaf FROM audit_header WHERE seq = %s", last.seq)
             self.connection.rollback()
         except (psycopg.Error, AuditStoreError):
             self._session.drop()
@@ -372,7 +370,7 @@ class _PostgresTransaction:
                 next_step="When the server is up, check whether `fallback-tier audit log` has it.",
                 kind="commit_unknown",
             ) from None
-        if found != [(last.leaf,)]:
+        if leaves != [(last.leaf,)]:
             raise AuditStoreError(
                 f"{what} was committed; the server did not keep it: nothing was recorded.",
                 next_step="Try again.",
@@ -407,11 +405,11 @@ class _PostgresTransaction:
 class PostgresAuditStore(PostgresAuditReader):
     """``KeepableStore`` on one schema of a PostgreSQL database that many processes may share.
 
-    ``url``: libpq's ``postgresql://…``, with ``schema=NAME`` where the chain is not in
-    ``fallback_audit``. Makes the schema and its tables where they are missing and the user may;
-    ``init_postgres`` makes them with roles. ``guard`` is asked inside the write transaction, and told
-    of each event when it is durable. ``verifiers``: see ``open_readonly``. Raises AuditStoreError
-    naming the server (never a password), the reason and the next step.
+    ``url``: libpq's ``postgresql://…``, with ``schema=NAME`` if the chain is not in ``fallback_audit``.
+    Makes the schema and its tables if they are missing and the user may; ``init_postgres`` makes them with
+    roles. ``guard.admit`` is called inside the write transaction, ``guard.appended`` for each event once it
+    is durable. ``verifiers``: see ``open_readonly``. Raises AuditStoreError naming the server (never a
+    password), the reason and the next step.
     """
 
     def __init__(
@@ -437,19 +435,19 @@ class PostgresAuditStore(PostgresAuditReader):
         self._clock = clock
 
     def append(self, scope: Scope, event: AuditEvent) -> StoredEvent:
-        """Make one event durable: one transaction. Raises AuditStoreError; see ``append_all``."""
+        """Make one event durable, in one transaction. Raises AuditStoreError; see ``append_all``."""
         return self.append_all((Record(scope, event),))[0]
 
     def append_all(self, records: Sequence[Record]) -> tuple[StoredEvent, ...]:
-        """Make them durable at once: one transaction. Raises AuditStoreError: none was kept.
+        """Make events durable in one transaction. Raises AuditStoreError: then none was recorded.
 
-        Where the connection is lost while the server commits, the server is asked again: the events
-        are returned if it has them. Where it can't be asked, the error says that this is not known.
+        If the connection is lost during the commit, the store asks the server, and returns the events if
+        they were committed. If it can't ask, the error says that this is not known.
         """
         return self._write(records) if records else ()
 
     def replace_payload(self, seq: int, tombstone: bytes, record: Record) -> StoredEvent:
-        """Redact event ``seq``; see ``KeepableStore``. Raises AuditStoreError: none such, or redacted."""
+        """Redact event ``seq``; see ``KeepableStore``. Raises AuditStoreError: missing, or redacted."""
 
         def replace(connection: Connection) -> None:
             connection.execute("INSERT INTO audit_tombstone VALUES (%s, %s)", (seq, tombstone))
@@ -460,10 +458,10 @@ class PostgresAuditStore(PostgresAuditReader):
         return self._keep(record, f"event {seq} can't be redacted", replace)
 
     def add_segment(self, segment: Segment, record: Record) -> StoredEvent:
-        """Drop what was sealed; see ``KeepableStore``. Raises AuditStoreError: not the next segment."""
+        """Drop sealed events; see ``KeepableStore``. Raises AuditStoreError: not the next segment."""
 
         def drop(connection: Connection) -> None:
-            # Years of events may go at once. Writers wait for the lock meanwhile, and say so.
+            # Years of events may be deleted at once. Writers that time out on the lock meanwhile say so.
             connection.execute("SET LOCAL statement_timeout = 0")
             connection.execute("INSERT INTO audit_segment VALUES (%s, %s, %s, %s)", segment)
             last = (segment.last_seq,)
@@ -473,9 +471,9 @@ class PostgresAuditStore(PostgresAuditReader):
         return self._keep(record, f"segment {segment.number} can't be sealed", drop)
 
     def scrub(self) -> None:
-        """Write the tables anew, without what was taken out. The server's log and backups go with time.
+        """Rewrite the tables without removed bytes. The server's log and backups keep them for a while.
 
-        Raises AuditStoreError where this user may not: before PostgreSQL 17 only the owner may.
+        Raises AuditStoreError if this user may not: before PostgreSQL 17 only the owner may.
         """
         with (
             explained(self._location),
@@ -493,13 +491,13 @@ class PostgresAuditStore(PostgresAuditReader):
             kind="not_rewritten",
         )
 
-    def _keep(self, record: Record, refused: str, step: _Step) -> StoredEvent:
+    def _keep(self, record: Record, refusal: str, step: _Step) -> StoredEvent:
         def guarded(connection: Connection) -> None:
             try:
                 step(connection)
             except psycopg.IntegrityError as error:
                 raise AuditStoreError(
-                    f"Audit store {self._location}: {refused}: the store's safeguards do not allow it.",
+                    f"Audit store {self._location}: {refusal}: the store's safeguards do not allow it.",
                     next_step="Look at `fallback-tier audit log`: it may have been done before.",
                     kind="safeguard",
                 ) from error
@@ -524,7 +522,7 @@ class PostgresAuditStore(PostgresAuditReader):
                     transaction.roll_back()
                     raise
                 transaction.commit(appended[-1])
-            if self._guard is not None:  # under the lock still: it hears of events in their order
+            if self._guard is not None:  # under the lock, so that it sees events in order
                 for event in appended:
                     self._guard.appended(event)
         return recorded
@@ -533,6 +531,6 @@ class PostgresAuditStore(PostgresAuditReader):
 def _may_rewrite(connection: Connection) -> bool:
     maintain = "has_table_privilege(oid, 'MAINTAIN')"
     sql = "SELECT pg_has_role(relowner, 'USAGE') OR {} FROM pg_class WHERE oid = %s::regclass"
-    known = connection.info.server_version >= MAINTAIN_SINCE
-    sql = sql.format(maintain if known else "FALSE")
+    has_maintain = connection.info.server_version >= MAINTAIN_SINCE
+    sql = sql.format(maintain if has_maintain else "FALSE")
     return connection.execute(sql.encode(), ("audit_payload",)).fetchone() == (True,)

@@ -1,6 +1,6 @@
-"""Connections to the chain's server, with our limits, renewed if lost; PostgreSQL's errors as sentences.
+"""Connections to the chain's server, with time limits, reopened if lost; PostgreSQL's errors as sentences.
 
-A sentence names the server, the reason and the next step, and never a password.
+A sentence names the server, the reason and the next step, never a password.
 """
 
 from collections.abc import Iterator
@@ -83,49 +83,48 @@ _REASONS: dict[str, tuple[str, str, str]] = {
     ),
 }
 
-#: Bytes that are not what PostgreSQL wrote: the record is damaged, not merely out of reach.
+#: States for bytes that PostgreSQL did not write: the audit trail is damaged, not merely unavailable.
 _DAMAGE = {"XX001", "XX002"}
 
 Connection: TypeAlias = "psycopg.Connection[TupleRow]"
 
-#: A server that does not take a connection in this time is as good as down.
+#: Time limit for opening a connection; a slower server counts as down.
 CONNECT_TIMEOUT_S = 10
 
-#: How long a writer waits for another one. An append holds the lock for some milliseconds.
+#: How long a writer waits for another's lock. An append holds it for some milliseconds.
 LOCK_TIMEOUT_S = 30.0
 
-#: Any single statement. Longer than the wait for the lock, which has words of its own.
+#: Time limit of any statement. Longer than the wait for the lock, which has its own message.
 STATEMENT_TIMEOUT_S = 60.0
 
-#: A writer that holds the lock and says nothing (stopped, or cut off) is ended by the server. Shorter
-#: than LOCK_TIMEOUT_S: those who wait for the lock get it.
+#: After this time the server ends the session of a writer that holds the lock and sends nothing (stopped,
+#: or cut off). Shorter than LOCK_TIMEOUT_S, so that those who wait for the lock get it.
 IDLE_TIMEOUT_S = 20.0
 
-#: Bytes that the network does not confirm in this time mean a lost connection.
+#: A connection is lost if the network does not acknowledge sent bytes in this time.
 TCP_TIMEOUT_MS = 20_000
 
-#: A connection on which nothing comes is asked whether it lives: after so many seconds, so many seconds
-#: apart, so many times. Who waits for an answer has sent everything, so the limit above does not end that
-#: wait; the system's own would, after two hours. The server forgets a machine that is gone in the same way.
+#: TCP keepalive probes of an idle connection: seconds before the first, seconds between them, and their
+#: number. A client that waits for an answer has sent everything, so the limit above does not end its wait;
+#: the system's own keepalive would, after two hours. The server drops lost clients likewise.
 KEEPALIVE_S, KEEPALIVE_AGAIN_S, KEEPALIVES = 10, 5, 2
 
-#: … by the server's own settings.
+#: The same limits as settings of the server.
 SERVER_KEEPALIVES = {
     "tcp_keepalives_idle": str(KEEPALIVE_S),
     "tcp_keepalives_interval": str(KEEPALIVE_AGAIN_S),
     "tcp_keepalives_count": str(KEEPALIVES),
 }
 
-#: Generated columns, and ``text`` that is UTF-8, are what the schema needs; 13 is the oldest release
-#: that it was written for.
+#: The schema needs generated columns and ``text`` in UTF-8. It was written for release 13 and later.
 MIN_SERVER_VERSION = 130000
 
-#: From this release on a table may be written anew by who does not own it (GRANT MAINTAIN).
+#: From this release on, a user who does not own a table may be allowed to rewrite it (GRANT MAINTAIN).
 MAINTAIN_SINCE = 170000
 
 
 def store_error(location: PostgresLocation, error: psycopg.Error) -> AuditError:
-    """The one sentence for any failure of the chain at ``location``."""
+    """Return the error to raise for any failure of the chain at ``location``."""
     state = error.sqlstate or ""
     first_line = (str(error).strip() or type(error).__name__).partition("\n")[0].rstrip(".")
     kind, reason, next_step = (
@@ -148,7 +147,7 @@ def explained(location: PostgresLocation) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        # Not chained: the driver's own words may repeat a connection string.
+        # Not chained: the driver's message may repeat a connection string.
         raise store_error(location, error) from None
 
 
@@ -159,15 +158,15 @@ def connect(
     lock_timeout_s: float = LOCK_TIMEOUT_S,
     endless: bool = False,
 ) -> Connection:
-    """A new connection in autocommit mode; raises psycopg.Error, AuditStoreError.
+    """Open a connection in autocommit mode. Raises psycopg.Error, AuditStoreError.
 
-    ``endless``: without a limit of time, for whoever reads a whole chain.
+    ``endless``: without time limits of statements, to read a whole chain.
     """
     connection = psycopg.connect(
         noticing(location.conninfo, "fallback-tier audit"), autocommit=True
     )
     settings = {
-        # Last of all the temporary tables, or a session's own table could stand in for one of ours.
+        # Temporary tables last: otherwise a session's own table could replace one of ours.
         "search_path": f"{location.schema}, pg_temp",
         "default_transaction_read_only": "on" if read_only else "off",
         "lock_timeout": f"{lock_timeout_s * 1000:.0f}",  # milliseconds, as the next two
@@ -188,9 +187,11 @@ def connect(
 
 
 def noticing(conninfo: str, application: str) -> str:
-    """The same server, with limits that notice within half a minute that it is out of reach; what the
-    address says of its own stays. ``application``: as the server lists the connection."""
-    given = psycopg.conninfo.conninfo_to_dict(conninfo)
+    """Add time limits to ``conninfo`` by which an unreachable server is noticed within half a minute.
+
+    Values that it already has stay. ``application``: the connection's name in the server's lists.
+    """
+    parameters = psycopg.conninfo.conninfo_to_dict(conninfo)
     defaults: dict[str, str | int] = {
         "connect_timeout": CONNECT_TIMEOUT_S,
         "tcp_user_timeout": TCP_TIMEOUT_MS,
@@ -199,7 +200,7 @@ def noticing(conninfo: str, application: str) -> str:
         "keepalives_count": KEEPALIVES,
         "application_name": application,
     }
-    missing = {name: value for name, value in defaults.items() if name not in given}
+    missing = {name: value for name, value in defaults.items() if name not in parameters}
     return psycopg.conninfo.make_conninfo(conninfo, **missing, client_encoding="UTF8")
 
 
@@ -219,7 +220,7 @@ def _check_server(connection: Connection, location: PostgresLocation) -> None:
 
 
 class Session:
-    """One connection, which a restart of the server ends and the next use renews. Not thread-safe."""
+    """One connection, reopened at the next use if a restart of the server ended it. Not thread-safe."""
 
     def __init__(
         self, location: PostgresLocation, *, read_only: bool, lock_timeout_s: float = LOCK_TIMEOUT_S
@@ -231,7 +232,7 @@ class Session:
         self._released = False
 
     def connection(self) -> Connection:
-        """The connection, a new one where the last one was lost. Raises psycopg.Error, AuditStoreError."""
+        """Return the connection, reopened if it was lost. Raises psycopg.Error, AuditStoreError."""
         if self._released:
             raise AuditStoreError(
                 f"Audit store {self.location}: it was closed.",
@@ -245,7 +246,7 @@ class Session:
         return self._connection
 
     def read(self, sql: str, parameters: tuple[object, ...] = ()) -> list[TupleRow]:
-        """The rows of a query; asked once more where the connection turns out to be lost.
+        """Return the rows of a query. Retry once if the connection was lost.
 
         Raises AuditStoreError, AuditIntegrityError.
         """
@@ -264,12 +265,12 @@ class Session:
             self._connection.close()
 
     def close(self) -> None:
-        """Release it for good. Idempotent."""
+        """Close it for good. Idempotent."""
         self._released = True
         self.drop()
 
     @staticmethod
     def _rows(connection: Connection, sql: str, parameters: tuple[object, ...]) -> list[TupleRow]:
-        # Binary: a payload as hexadecimal text would be twice its size on the way.
+        # Binary: a payload would be twice its size as hexadecimal text.
         with connection.cursor(binary=True) as cursor:
             return cursor.execute(sql.encode(), parameters).fetchall()

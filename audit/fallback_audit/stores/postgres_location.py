@@ -1,4 +1,4 @@
-"""Where a chain is in PostgreSQL: the server's URL and the schema. Passwords stay in here."""
+"""Location of a chain in PostgreSQL, by URL and schema, and how to show it without its passwords."""
 
 import importlib
 import re
@@ -10,8 +10,8 @@ from fallback_audit.errors import AuditStoreError, RequestError
 #: One schema holds one chain.
 DEFAULT_SCHEMA = "fallback_audit"
 
-#: PostgreSQL cuts names off at 63 bytes; the roles are named after the schema (``_owner``, …). Small
-#: letters only, so that no one needs to quote the name.
+#: PostgreSQL truncates names at 63 bytes; the roles are named after the schema (``_owner``, …). Lower-case
+#: letters only, so that the name needs no quotes.
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 
 _URL = re.compile(
@@ -20,14 +20,14 @@ _URL = re.compile(
     r"(?:/(?P<database>[^@?#/:]*))?(?:\?(?P<query>[^#]*))?"
 )
 
-#: Parameters of a URL that may be shown. A list of what is secret would miss the next one.
+#: Parameters of a URL that may be shown. A list of secret ones would miss new ones.
 _SHOWN = ("host", "hostaddr", "port", "user", "dbname", "sslmode", "schema")
 
 
 def require_driver() -> None:
-    """Raises AuditStoreError where psycopg, which is an extra, can't be imported.
+    """Raise AuditStoreError if psycopg, which is an extra, can't be imported.
 
-    The modules that use it can't say so themselves: ask before importing one.
+    Call this before importing a module that uses psycopg: such a module can't raise this error itself.
     """
     try:
         importlib.import_module("psycopg")
@@ -49,9 +49,9 @@ class PostgresLocation(NamedTuple):
 
     @classmethod
     def of(cls, url: str, *, schema: str | None = None) -> "PostgresLocation":
-        """From libpq's ``postgresql://user@host/database``, with one parameter of ours: ``schema``.
+        """Parse libpq's ``postgresql://user@host/database``, with our own parameter ``schema``.
 
-        Raises RequestError; its words never hold what was given, since that may be a password.
+        Raises RequestError, whose text never repeats the URL, since that may hold a password.
         """
         match = _URL.fullmatch(url)
         if match is None:
@@ -61,27 +61,33 @@ class PostgresLocation(NamedTuple):
                 "%3A %2F %40 %3F %23, or better keep it in ~/.pgpass.",
             )
         pairs = [pair for pair in (match["query"] or "").split("&") if pair]
-        named = dict(pair.partition("=")[::2] for pair in pairs)
-        chosen = schema or unquote(named.get("schema", "")) or DEFAULT_SCHEMA
+        parameters = dict(pair.partition("=")[::2] for pair in pairs)
+        chosen = schema or unquote(parameters.get("schema", "")) or DEFAULT_SCHEMA
         if not _SCHEMA.fullmatch(chosen):
             raise RequestError(
                 f"{chosen!r} can't be the schema of an audit chain.",
                 next_step="Use up to 48 small letters, digits and underscores, no digit first.",
                 kind="bad_schema_name",
             )
-        place = match["scheme"] + (match["user"] + "@" if match["user"] else "")
-        place += match["hosts"] + ("/" + match["database"] if match["database"] else "")
-        shown = {name: named[name] for name in _SHOWN if name in named} | {"schema": chosen}
-        if not shown.get("port", "").isdecimal():  # it may be a password at the wrong place
+        address = match["scheme"] + (match["user"] + "@" if match["user"] else "")
+        address += match["hosts"] + ("/" + match["database"] if match["database"] else "")
+        shown = {name: parameters[name] for name in _SHOWN if name in parameters} | {
+            "schema": chosen
+        }
+        if not shown.get("port", "").isdecimal():  # it may be a password in the wrong place
             shown.pop("port", None)
-        kept = [pair for pair in pairs if not pair.startswith("schema=")]
-        secrets = (match["password"] or "", named.get("password", ""), named.get("sslpassword", ""))
+        query_pairs = [pair for pair in pairs if not pair.startswith("schema=")]
+        secrets = (
+            match["password"] or "",
+            parameters.get("password", ""),
+            parameters.get("sslpassword", ""),
+        )
         return cls(
-            conninfo=url.partition("?")[0] + ("?" + "&".join(kept) if kept else ""),
+            conninfo=url.partition("?")[0] + ("?" + "&".join(query_pairs) if query_pairs else ""),
             schema=chosen,
-            shown=place + "?" + "&".join(f"{name}={value}" for name, value in shown.items()),
+            shown=address + "?" + "&".join(f"{name}={value}" for name, value in shown.items()),
             secrets=tuple(
-                {word for reported in secrets if reported for word in (reported, unquote(reported))}
+                {form for secret in secrets if secret for form in (secret, unquote(secret))}
             ),
         )
 
@@ -92,7 +98,7 @@ class PostgresLocation(NamedTuple):
         return self.shown
 
     def scrubbed(self, text: str) -> str:
-        """``text`` without our passwords, should a library have repeated one."""
+        """Return ``text`` without our passwords, which a library may have repeated."""
         for secret in self.secrets:
             text = text.replace(secret, "***")
         return text

@@ -1,13 +1,13 @@
-"""A chain in PostgreSQL with a role for each thing that may be done to it.
+"""Setup of a chain in PostgreSQL with one role per permission.
 
 =================  ===========================================================================
 ``SCHEMA_owner``   owns the tables, and could switch safeguards off: for migrations only
-``SCHEMA_writer``  reads and appends: what runs fixes
-``SCHEMA_reader``  reads: reports, ``audit verify``
+``SCHEMA_writer``  reads and appends: for processes that run fixes
+``SCHEMA_reader``  reads: for reports, ``audit verify``
 ``SCHEMA_keeper``  a writer that may also redact and seal, within what the triggers allow
 =================  ===========================================================================
 
-An administrator makes them once, and grants them to users: none can log in (docs/postgresql.md).
+An administrator creates them once and grants them to users; none can log in (docs/postgresql.md).
 """
 
 from contextlib import closing
@@ -27,7 +27,7 @@ from fallback_audit.stores.postgres_schema import (
     take_lock,
 )
 
-#: From this release on, to have made a role is not yet to be allowed to act as it.
+#: From this release on, the creator of a role may not automatically act as it.
 _SET_SINCE = 160000
 
 _GRANTS = """
@@ -55,16 +55,16 @@ class Roles(NamedTuple):
 
     @classmethod
     def of(cls, schema: str) -> "Roles":
-        """Their names: roles belong to the whole server, so they carry the schema's."""
+        """Return the roles' names, which begin with the schema's: roles belong to the whole server."""
         return cls._make(f"{schema}_{name}" for name in cls._fields)
 
 
 def init_postgres(url: str, *, schema: str | None = None) -> Roles:
-    """Make the chain's roles, schema and tables, and grant the roles what they need; all or nothing.
+    """Create the chain's roles, schema and tables, and grant the roles what they need; all or nothing.
 
-    Idempotent. A chain that a store has made by itself is handed to the owner role. The user of
-    ``url`` needs CREATEROLE, CREATE on the database and, for such a chain, its ownership; a superuser
-    has them. Raises AuditStoreError.
+    Idempotent. A chain that a store has made itself is given to the owner role. The user of ``url`` needs
+    CREATEROLE, CREATE on the database and, for such a chain, its ownership; a superuser has them. Raises
+    AuditStoreError.
     """
     location = PostgresLocation.of(url, schema=schema)
     roles = Roles.of(location.schema)
@@ -96,7 +96,7 @@ def _make_roles(connection: Connection, roles: Roles) -> None:
     ).fetchall()
     for role in sorted(set(roles) - {name for (name,) in rows}):
         connection.execute(f"CREATE ROLE {role} NOLOGIN".encode())
-    # Whoever is no superuser must be a member to give the schema to the role, and to act as it.
+    # A user who is not a superuser must be a member to give the schema to the role, and to act as it.
     privilege = "SET" if connection.info.server_version >= _SET_SINCE else "MEMBER"
     may = connection.execute("SELECT pg_has_role(%s, %s)", (roles.owner, privilege)).fetchone()
     if may != (True,):
@@ -104,8 +104,10 @@ def _make_roles(connection: Connection, roles: Roles) -> None:
 
 
 def _own(connection: Connection, schema: str, owner: str, *, tables: bool) -> None:
-    there = connection.execute("SELECT to_regnamespace(%s) IS NOT NULL", (schema,)).fetchone()
-    if there == (True,):
+    schema_exists = connection.execute(
+        "SELECT to_regnamespace(%s) IS NOT NULL", (schema,)
+    ).fetchone()
+    if schema_exists == (True,):
         connection.execute(f"ALTER SCHEMA {schema} OWNER TO {owner}".encode())
     else:
         connection.execute(f"CREATE SCHEMA {schema} AUTHORIZATION {owner}".encode())

@@ -1,7 +1,7 @@
 """The PostgreSQL schema of the audit store: migrations, append-only safeguards, and their check.
 
-The same tables and rules as in SQLite (``sqlite_schema``). Names are qualified with the chain's schema
-inside functions: a session's ``search_path`` can't put another table in their place.
+The tables and rules are those of SQLite (``sqlite_schema``). Inside functions names are qualified with the
+chain's schema, so that a session's ``search_path`` can't replace a table by another.
 """
 
 import hashlib
@@ -13,16 +13,16 @@ from fallback_audit.errors import AuditStoreError
 from fallback_audit.stores.postgres_connection import Connection
 from fallback_audit.stores.postgres_location import PostgresLocation
 
-#: Every migration this version knows; a store with another one is newer than the program.
+#: All migrations that this version knows; a store with another one is newer than the program.
 MIGRATION_NAMES = ("0001_chain",)
 
 TABLES = ("audit_header", "audit_payload", "audit_segment", "audit_tombstone", "audit_migration")
 
-# Names of the columns that are computed from the header's own bytes, so that none can contradict what
-# was hashed. COLLATE "C" sorts them by code point, as SQLite does, whatever the database's language.
+# Names of the columns that are computed from the header's bytes, so that none can contradict what was
+# hashed. COLLATE "C" sorts them by code point, as SQLite does, whatever the database's language.
 MEMBERS = ("fix_id", "gate_transition_id", "kind", "recorded_at")
 
-# IMMUTABLE is true of it: convert_from depends on the database's encoding only, which is UTF8.
+# It may be IMMUTABLE: convert_from depends only on the database's encoding, which is UTF8.
 _MEMBER = "BEGIN RETURN convert_from(header, 'UTF8')::json ->> member; END"
 
 _GENERATED = ",\n  ".join(
@@ -52,10 +52,10 @@ CREATE TABLE audit_migration (
 CREATE INDEX audit_trail ON audit_header (fix_id, gate_transition_id, seq)
 """
 
-# 23001 is restrict_violation: no other statement of ours can raise it.
+# 23001 is restrict_violation: none of our other statements can raise it.
 _REFUSE = "RAISE EXCEPTION 'the audit trail is append-only' USING ERRCODE = '23001'"
 
-#: The number behind which events start: those up to it are in sealed segments.
+#: The number of the last sealed event: the stored events start after it.
 _BASE = "coalesce((SELECT max(last_seq) FROM {0}.audit_segment), 0)"
 
 _ROWS_OF = {
@@ -65,7 +65,7 @@ _ROWS_OF = {
     "audit_tombstone": ("audit_tombstone_once", "audit_never", "audit_never"),
 }
 
-#: Table, trigger → verb, the function it calls. TRUNCATE fires no row's trigger: it has its own.
+#: (table, trigger) → (verb, function that it calls). TRUNCATE fires no row trigger, so it has its own.
 TRIGGERS: Mapping[tuple[str, str], tuple[str, str]] = {
     (table, f"audit_{verb.lower()}"): (verb, function)
     for table, functions in _ROWS_OF.items()
@@ -76,7 +76,7 @@ TRIGGERS: Mapping[tuple[str, str], tuple[str, str]] = {
 
 _KEPT = ("audit_header", "audit_payload", "audit_segment", "audit_tombstone")
 
-#: (table, column) → type, not null, generated from.
+#: (table, column) → (type, not null, the header's member that it is generated from).
 _COLUMNS: dict[tuple[str, str], tuple[str, bool, str | None]] = {
     ("audit_header", "seq"): ("bigint", True, None),
     ("audit_header", "header"): ("bytea", True, None),
@@ -100,10 +100,10 @@ _INDEXES = {
     "audit_tombstone_pkey": "(seq)",
 }
 
-# pg_trigger.tgtype: 1 = row, 2 = before, then the verb.
+# Bits of pg_trigger.tgtype: 1 = row, 2 = before, then the verb.
 _VERBS = {"INSERT": 4 | 3, "DELETE": 8 | 3, "UPDATE": 16 | 3, "TRUNCATE": 32 | 2}
 
-#: In a query: the relations of the chain's schema with these names.
+#: An SQL condition: relations of the chain's schema with these names.
 _OURS = "c.relnamespace = to_regnamespace(%s) AND c.relname = ANY(%s)"
 
 
@@ -116,7 +116,7 @@ def _next(table: str) -> str:
     return _unless(f"NEW.seq = greatest({latest}, {_BASE}) + 1")
 
 
-#: Function → its body. Each but ``audit_member`` is a trigger's.
+#: Function → its body. All but ``audit_member`` are called by triggers.
 FUNCTIONS: Mapping[str, str] = {
     "audit_member": _MEMBER,
     "audit_never": f"BEGIN {_REFUSE}; END",
@@ -127,7 +127,7 @@ FUNCTIONS: Mapping[str, str] = {
         "NEW.seq = OLD.seq AND NEW.payload = "
         "(SELECT tombstone FROM {0}.audit_tombstone t WHERE t.seq = OLD.seq)"
     ),
-    # A segment never takes the last event: the tip is always a row, and the chain goes on from it.
+    # A segment never takes the last event: the tip is always a row, from which the chain continues.
     "audit_segment_next": _unless(
         "NEW.number = coalesce((SELECT max(number) FROM {0}.audit_segment), 0) + 1"  # noqa: S608
         f" AND NEW.first_seq = {_BASE} + 1 AND NEW.last_seq >= NEW.first_seq"
@@ -141,14 +141,14 @@ FUNCTIONS: Mapping[str, str] = {
 
 
 def lock_key(schema: str) -> int:
-    """The chain's advisory lock (64 bits, signed): who holds it is the only writer of the schema."""
+    """Return the key (64 bits, signed) of the chain's advisory lock, which its only writer holds."""
     digest = hashlib.sha256(b"fallback-tier/audit/chain-lock/v1\0" + schema.encode()).digest()
     return int.from_bytes(digest[:8], signed=True)
 
 
 def statements(schema: str) -> list[str]:
-    """What migration 1 runs, in order."""
-    # ALWAYS: also where a superuser sets session_replication_role to stop triggers.
+    """Return the statements of migration 1, in order."""
+    # ALWAYS: also if a superuser sets session_replication_role to stop triggers.
     triggers = [
         f"CREATE TRIGGER {name} BEFORE {verb} ON {table} "
         f"FOR EACH {'STATEMENT' if verb == 'TRUNCATE' else 'ROW'} "
@@ -173,18 +173,18 @@ def statements(schema: str) -> list[str]:
 
 
 def applied_migrations(connection: Connection, location: PostgresLocation) -> set[str] | None:
-    """The migrations on record; None where the schema is not there, or empty.
+    """Return the names of the applied migrations, or None if the schema is missing or empty.
 
-    Raises AuditStoreError where something else is in it.
+    Raises AuditStoreError if the schema holds something else.
     """
-    found = connection.execute(
+    relations = connection.execute(
         "SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n"
         " ON n.oid = c.relnamespace WHERE n.nspname = %s",
         (location.schema,),
     ).fetchall()
-    if not found:
+    if not relations:
         return None
-    if ("audit_migration",) not in found:
+    if ("audit_migration",) not in relations:
         raise AuditStoreError(
             f"Audit store {location}: the schema {location.schema} holds something else.",
             next_step="Name another schema for the audit trail: postgresql://…?schema=NAME.",
@@ -195,7 +195,7 @@ def applied_migrations(connection: Connection, location: PostgresLocation) -> se
 
 
 def check_version(applied: set[str], location: PostgresLocation) -> None:
-    """Raises AuditStoreError where a newer program made it."""
+    """Raise AuditStoreError if a newer version made the store."""
     if newer := applied.difference(MIGRATION_NAMES):
         raise AuditStoreError(
             f"Audit store {location}: a newer version of fallback-tier made it "
@@ -206,10 +206,10 @@ def check_version(applied: set[str], location: PostgresLocation) -> None:
 
 
 def prepare(connection: Connection, location: PostgresLocation) -> None:
-    """Make the schema, or bring it up to date, if need be. Raises psycopg.Error, AuditStoreError."""
+    """Make or migrate the schema if necessary. Raises psycopg.Error, AuditStoreError."""
     if _is_current(connection, location):
         return
-    # Several processes may start at once: the lock makes one of them migrate, the others look again.
+    # Several processes may start at once: one of them migrates under the lock, the others check again.
     with connection.transaction():
         take_lock(connection, location)
         if not _is_current(connection, location):
@@ -217,13 +217,15 @@ def prepare(connection: Connection, location: PostgresLocation) -> None:
 
 
 def migrate(connection: Connection, location: PostgresLocation) -> None:
-    """Run the migrations that are pending. A released one is never edited: add the next.
+    """Run the pending migrations. Never edit a released one: add the next.
 
-    The caller has a transaction, and the lock.
+    The caller has a transaction and the lock.
     """
     schema = location.schema
-    there = connection.execute("SELECT to_regnamespace(%s) IS NOT NULL", (schema,)).fetchone()
-    if there != (True,):
+    schema_exists = connection.execute(
+        "SELECT to_regnamespace(%s) IS NOT NULL", (schema,)
+    ).fetchone()
+    if schema_exists != (True,):
         connection.execute(f"CREATE SCHEMA {schema}".encode())
     for statement in statements(schema):
         connection.execute(statement.encode())
@@ -231,7 +233,7 @@ def migrate(connection: Connection, location: PostgresLocation) -> None:
 
 
 def take_lock(connection: Connection, location: PostgresLocation) -> None:
-    """Until the transaction ends, no other writer of this chain goes on."""
+    """Block other writers of this chain until the transaction ends."""
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_key(location.schema),))
 
 
@@ -244,17 +246,17 @@ def _is_current(connection: Connection, location: PostgresLocation) -> bool:
 
 
 def schema_problems(connection: Connection, schema: str) -> list[str]:
-    """Tables, index and safeguards that are missing or not as they were made."""
+    """Return the tables, indexes and safeguards that are missing or not as the store made them."""
     return [
         problem
-        for ask in (_tables, _columns, _indexes, _functions, _triggers, _rules)
-        for problem in ask(connection, schema)
+        for check in (_tables, _columns, _indexes, _functions, _triggers, _rules)
+        for problem in check(connection, schema)
     ]
 
 
 def _ask(connection: Connection, sql: str, schema: str, names: Iterable[str]) -> list[TupleRow]:
-    asked = (schema, list(names))
-    return connection.execute(sql.replace("{ours}", _OURS).encode(), asked).fetchall()
+    parameters = (schema, list(names))
+    return connection.execute(sql.replace("{ours}", _OURS).encode(), parameters).fetchall()
 
 
 def _tables(connection: Connection, schema: str) -> Iterator[str]:
@@ -266,11 +268,11 @@ def _tables(connection: Connection, schema: str) -> Iterator[str]:
         schema,
         TABLES,
     )
-    found = {name: tuple(rest) for name, *rest in rows}
+    properties_by_table = {name: tuple(rest) for name, *rest in rows}
     for table in TABLES:
-        if table not in found:
+        if table not in properties_by_table:
             yield f"{table} is missing"
-        elif found[table] != (True, False, False):
+        elif properties_by_table[table] != (True, False, False):
             yield f"{table} is not as the store made it (no plain table, row security, or a child)"
 
 
@@ -285,15 +287,15 @@ def _columns(connection: Connection, schema: str) -> Iterator[str]:
         schema,
         _KEPT,
     )
-    found = {(table, name): rest for table, name, *rest in rows}
-    tables = {table for table, _ in found}  # a missing one has been named already
+    columns = {(table, name): rest for table, name, *rest in rows}
+    tables = {table for table, _ in columns}  # a missing one has been named already
     for (table, name), (kind, not_null, member) in _COLUMNS.items():
-        column = found.pop((table, name), None)
-        made = [f"audit_member(header, '{member}'::text)"] if member else [None]
-        expected = [kind, not_null, member is not None, *made]
+        column = columns.pop((table, name), None)
+        expressions = [f"audit_member(header, '{member}'::text)"] if member else [None]
+        expected = [kind, not_null, member is not None, *expressions]
         if table in tables and column != expected:
             yield f"column {name} of {table} is not as the store made it"
-    yield from (f"column {name} of {table} is not the store's" for table, name in found)
+    yield from (f"column {name} of {table} is not the store's" for table, name in columns)
 
 
 def _indexes(connection: Connection, schema: str) -> Iterator[str]:
@@ -305,11 +307,11 @@ def _indexes(connection: Connection, schema: str) -> Iterator[str]:
         schema,
         _INDEXES,
     )
-    found = {name: sql if sound else "" for name, sound, sql in rows}
+    definitions = {name: sql if sound else "" for name, sound, sql in rows}
     for name, columns in _INDEXES.items():
-        if name not in found:
+        if name not in definitions:
             yield f"{name} is missing"
-        elif not found[name].endswith(f" USING btree {columns}"):
+        elif not definitions[name].endswith(f" USING btree {columns}"):
             yield f"{name} is not as the store made it"
 
 
@@ -319,13 +321,13 @@ def _functions(connection: Connection, schema: str) -> Iterator[str]:
         " WHERE pronamespace = to_regnamespace(%s)",
         (schema,),
     ).fetchall()
-    found = {name: tuple(rest) for name, *rest in rows}
+    properties_by_name = {name: tuple(rest) for name, *rest in rows}
     for name, body in FUNCTIONS.items():
-        if name not in found:
+        if name not in properties_by_name:
             yield f"function {name} is missing"
-        elif found[name] != (body.format(schema), False, None):
+        elif properties_by_name[name] != (body.format(schema), False, None):
             yield f"function {name} is not as the store made it"
-    if len(rows) != len(found) or found.keys() - FUNCTIONS.keys():
+    if len(rows) != len(properties_by_name) or properties_by_name.keys() - FUNCTIONS.keys():
         yield "there are functions in the schema that the store did not make"
 
 
@@ -339,14 +341,14 @@ def _triggers(connection: Connection, schema: str) -> Iterator[str]:
         schema,
         _KEPT,
     )
-    found = {(table, name): tuple(rest) for table, name, *rest in rows}
+    triggers = {(table, name): tuple(rest) for table, name, *rest in rows}
     for (table, name), (verb, function) in TRIGGERS.items():
-        trigger = found.pop((table, name), None)
+        trigger = triggers.pop((table, name), None)
         if trigger is None:
             yield f"trigger {name} on {table} is missing"
         elif trigger != (function, True, _VERBS[verb], True, True):
             yield f"trigger {name} on {table} is not as the store made it, or is switched off"
-    for table, name in found:
+    for table, name in triggers:
         yield f"{name} on {table} is a trigger that the store did not make"
 
 

@@ -1,6 +1,6 @@
 """The default audit store: one SQLite file, append-only, hash-chained, durable on return.
 
-It is read a page at a time, or, for a verification, whole at one moment.
+It is read page by page, or, for a verification, as one snapshot.
 """
 
 import errno
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from fallback_audit.checkpoints.note import Verifier
 
 
-# A damaged or altered file may hold values of any type: they are read as bytes, which no digest fits.
+# A damaged or altered file may hold values of any type: read as bytes, they match no digest.
 _LINK = "seq, CAST(header AS BLOB), CAST(leaf AS TEXT), CAST(payload AS BLOB)"
 ROWS = f"SELECT {_LINK} FROM audit_header LEFT JOIN audit_payload USING (seq)"  # noqa: S608 (ours)
 
@@ -81,8 +81,8 @@ T = TypeVar("T")
 #: Rows that ``events`` holds in memory at once.
 PAGE_ROWS = 500
 
-# The rows of one fix by the index: left to itself, SQLite reads the table from ``after`` on. Sorting
-# them takes the memory of one fix's numbers.
+# The rows of one fix by the index: without INDEXED BY, SQLite reads the table from ``after`` on. Sorting
+# takes memory for the numbers of one fix's events.
 _ROWS_OF_FIX = (
     f"SELECT {_LINK} FROM (SELECT seq FROM audit_header INDEXED BY audit_trail"  # noqa: S608
     " WHERE fix_id = :fix_id AND seq > :after{kinds} ORDER BY seq LIMIT {limit})"
@@ -92,14 +92,14 @@ _OF_KINDS = " AND kind IN (SELECT value FROM json_each(:kinds))"
 
 
 class SqliteSnapshot:
-    """A consistent view of the stored bytes for ``verify``, streamed: memory stays flat."""
+    """A consistent view of the stored bytes for ``verify``, streamed, so that memory stays constant."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def schema_problems(self) -> list[str]:
-        """What is missing of the tables, the index and the append-only safeguards; and tombstones that
-        stand where nothing was redacted."""
+        """Return what is wrong with the tables, the index and the append-only safeguards, and how many
+        tombstones replaced no payload."""
         problems = schema_problems(self._connection)
         if {"audit_tombstone", "audit_payload"} <= table_names(self._connection):
             ((stray,),) = self._connection.execute(_STRAY_TOMBSTONES)
@@ -107,35 +107,39 @@ class SqliteSnapshot:
         return problems
 
     def index_problems(self) -> list[str]:
-        """Where the index of fixes is not what the table says: whoever asks for one fix gets a part of
-        it. Reads the table and the index to their ends. Raises OSError where the system failed to read
-        them: SQLite says so among its findings, and what it then finds missing is no damage."""
-        checked = self._connection.execute("PRAGMA integrity_check(audit_header)")
-        found = [reported for (reported,) in checked if reported != "ok"]
-        if any(map(is_unread, found)):
+        """Return where the index of fixes differs from the table, so that queries for a fix miss events.
+
+        Reads the table and the index completely. Raises OSError if the system failed to read them: SQLite
+        reports that as a finding, and what it then misses is not damage.
+        """
+        rows = self._connection.execute("PRAGMA integrity_check(audit_header)")
+        findings = [finding for (finding,) in rows if finding != "ok"]
+        if any(map(is_unread, findings)):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return [f"audit_header: {reported}" for reported in found]
+        return [f"audit_header: {finding}" for finding in findings]
 
     def segments(self) -> list[bytes]:
-        """The statements of all segments, in order."""
+        """Return the statements of all segments, in order."""
         return segments(self._connection)
 
     def tombstones(self) -> frozenset[int]:
-        """Numbers of the redacted events whose tombstone is kept apart."""
+        """Return the numbers of the events in the table of tombstones; none if it is missing."""
         if "audit_tombstone" not in table_names(self._connection):
             return frozenset()
         rows = self._connection.execute("SELECT seq FROM audit_tombstone")
         return frozenset(seq for (seq,) in rows)
 
     def rows(self, after: int = 0) -> Iterator[StoredRow]:
-        """Every row behind ``after`` by number (None where its payload is gone), then payloads
-        without a header."""
+        """Yield rows after number ``after`` (None: no payload), then payloads without a header."""
         linked = self._connection.execute(f"{ROWS} WHERE seq > ? ORDER BY seq", (after,))
         return chain(map(_as_row, linked), self._orphans(after))
 
     def _orphans(self, after: int) -> Iterator[StoredRow]:
-        """Payloads without a header. Two unbroken sets of numbers with the same ends are the same set:
-        that is counted first, at a third of what looking for each number costs."""
+        """Yield payloads without a header.
+
+        If both tables have the same count, first and last number, without a gap, there are none: checking
+        that first costs a third of looking up each number.
+        """
         headers, payloads = (
             self._connection.execute(
                 _NUMBERS.format(table, "" if after == 0 else _BEHIND), {"after": after}
@@ -149,8 +153,7 @@ class SqliteSnapshot:
         yield from map(_as_row, orphans)
 
     def rows_by_trail(self, fix_ids: frozenset[str] | None = None) -> Iterator[StoredRow]:
-        """Complete rows only, gate transition by gate transition, each in chain order; of all fixes,
-        or of these."""
+        """Yield complete rows by gate transition, in chain order; of all fixes, or of these."""
         sql = f"SELECT {_LINK} FROM audit_header JOIN audit_payload USING (seq)"  # noqa: S608
         if fix_ids is None:
             rows: Iterator[tuple[object, ...]] = self._connection.execute(
@@ -165,16 +168,16 @@ class SqliteSnapshot:
 
 
 def segments(connection: sqlite3.Connection) -> list[bytes]:
-    """The statements of all segments, in order."""
-    if "audit_segment" not in table_names(connection):  # only read since migration 2 was released
+    """Return the statements of all segments, in order."""
+    if "audit_segment" not in table_names(connection):  # migration 2 was not applied yet
         return []
     rows = connection.execute("SELECT statement FROM audit_segment ORDER BY number")
-    # A damaged page may hold anything: what is no statement is refused by whoever opens it.
+    # A damaged page may hold anything: opening what is not a statement raises an error.
     return [statement if isinstance(statement, bytes) else b"" for (statement,) in rows]
 
 
 class SqliteAuditReader:
-    """Reads one audit store. Threads may share it. ``verifiers`` (trusted keys): see ``open_readonly``.
+    """Reader of one audit store. Threads may share it. ``verifiers`` (trusted keys): see ``open_readonly``.
 
     If the store's files were replaced, each method opens them again (``SqliteConnection``).
     """
@@ -194,9 +197,9 @@ class SqliteAuditReader:
             return self._connection.read(work)
 
     def copy_to(self, path: Path) -> None:
-        """Copy the store, with all that is durable now, to a new file; writers go on meanwhile.
+        """Copy the store, with all that is durable now, to a new file, without blocking writers.
 
-        By SQLite's own backup, without opening the file. Raises AuditStoreError.
+        SQLite's own backup does it: nothing else opens the file. Raises AuditStoreError.
         """
         create_private(path)
         with closing(connect(uri_of(path, "mode=rw"))) as copy:
@@ -210,57 +213,56 @@ class SqliteAuditReader:
         since: str | None = None,
         after: int = 0,
     ) -> Iterator[StoredEvent]:
-        """Events in chain order, a page at a time; see ``AuditStore.events``.
+        """Yield events in chain order, page by page; see ``AuditStore.events``.
 
-        Each event's own bytes are checked. Raises AuditIntegrityError, AuditStoreError.
-        ``since`` is found by bisection (``last_before``); payloads of kinds that were not
-        asked for are not read.
+        Each event's own bytes are checked. ``since`` is found by bisection (``last_before``); payloads of
+        other kinds are not read. Raises AuditIntegrityError, AuditStoreError.
         """
         of_kinds = "" if kinds is None else _OF_KINDS
         if fix_id is None:
             sql = f"{ROWS} WHERE seq > :after{of_kinds} ORDER BY seq LIMIT {PAGE_ROWS}"
         else:
             sql = _ROWS_OF_FIX.format(kinds=of_kinds, limit=PAGE_ROWS)
-        asked = {"fix_id": fix_id, "kinds": json.dumps(sorted(kinds or ()))}
+        parameters = {"fix_id": fix_id, "kinds": json.dumps(sorted(kinds or ()))}
         after = after if since is None else max(after, self._last_before(since))
-        while page := self._page(sql, {"after": after, **asked}):
+        while page := self._page(sql, {"after": after, **parameters}):
             for row in page:
                 yield read_row(row, self._verifiers)
             after = page[-1].seq
 
     def tip(self) -> tuple[int, Digest]:
-        """Number and leaf of the last event. Raises AuditIntegrityError: only sealed segments are left."""
+        """Return number and leaf of the last event. Raises AuditIntegrityError if all left are sealed."""
         return self._read(tip)
 
     def headers(self, *, after: int = 0, upto: int | None = None) -> Iterator[HeaderRow]:
-        """Headers in chain order, a page at a time. Those of sealed segments are not here any more."""
+        """Yield headers in chain order, page by page, without those of sealed segments."""
         last = self.tip()[0] if upto is None else upto
         sql = (
             "SELECT seq, CAST(header AS BLOB), CAST(leaf AS TEXT) FROM audit_header"
             " WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
         )
         while after != last and (
-            found := self._read(partial(_fetched, sql=sql, values=(after, last, PAGE_ROWS)))
+            page := self._read(partial(_fetched, sql=sql, values=(after, last, PAGE_ROWS)))
         ):
-            yield from map(HeaderRow._make, found)
-            after = found[-1][0]
+            yield from map(HeaderRow._make, page)
+            after = page[-1][0]
 
     def segments(self) -> list[bytes]:
-        """The statements of all segments, in order. Events start behind the last one."""
+        """Return the statements of all segments, in order. Events start after the last one."""
         return self._read(segments)
 
     def _page(self, sql: str, parameters: dict[str, object]) -> list[StoredRow]:
-        # A page at a time, so that no cursor outlives the lock: the iterator may move to another
-        # thread between two events (a server-sent stream in a thread pool does).
-        found = self._read(partial(_fetched, sql=sql, values=parameters))
-        return list(map(StoredRow._make, found))
+        # Page by page, so that no cursor outlives the lock: the iterator may move to another thread
+        # between two events (a server-sent stream in a thread pool does).
+        rows = self._read(partial(_fetched, sql=sql, values=parameters))
+        return list(map(StoredRow._make, rows))
 
     def _last_before(self, since: str) -> int:
         return self._read(lambda db: last_before(partial(_number, db), since))
 
     @contextmanager
     def snapshot(self) -> Iterator[SqliteSnapshot]:
-        """A read transaction on a connection of its own: writers go on meanwhile.
+        """Open a read transaction on a separate connection: it does not block writers.
 
         Raises AuditIntegrityError if SQLite can't read its own structures; AuditStoreError if files were
         replaced meanwhile, whatever was read.
@@ -271,7 +273,7 @@ class SqliteAuditReader:
             try:
                 yield SqliteSnapshot(connection)
             except sqlite3.DatabaseError as error:
-                # No code: text that is no UTF-8, which the sqlite3 module itself could not read.
+                # No code: text that is not valid UTF-8, which the sqlite3 module itself could not read.
                 code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
                 if code == sqlite3.SQLITE_ERROR:
                     raise AuditIntegrityError(
@@ -296,16 +298,16 @@ def _number(connection: sqlite3.Connection, sql: str, *values: object) -> int | 
 
 
 def tip(connection: sqlite3.Connection) -> tuple[int, Digest]:
-    """Number and leaf of the last event; (0, GENESIS) where there never was one."""
+    """Return number and leaf of the last event; (0, GENESIS) if there never was one."""
     sql = "SELECT seq, leaf FROM audit_header ORDER BY seq DESC LIMIT 1"
     return tip_of(connection.execute(sql).fetchall(), partial(segments, connection))
 
 
 def _has_link(connection: sqlite3.Connection, seq: int, leaf: Digest) -> bool:
-    """Is this event in the store, or in what was sealed of it?"""
-    found = connection.execute("SELECT leaf FROM audit_header WHERE seq = ?", (seq,)).fetchone()
-    if found is not None:
-        return bool(found[0] == leaf)
+    """Return whether this event is in the store, or was sealed."""
+    row = connection.execute("SELECT leaf FROM audit_header WHERE seq = ?", (seq,)).fetchone()
+    if row is not None:
+        return bool(row[0] == leaf)
     sql = "SELECT 1 FROM audit_segment WHERE last_seq >= ?"
     return connection.execute(sql, (seq,)).fetchone() is not None
 
@@ -317,9 +319,9 @@ def trail(
     after: int,
     verifiers: "Sequence[Verifier]",
 ) -> Iterator[StoredEvent]:
-    """The events of one fix behind number ``after``, within the caller's transaction.
+    """Return the events of one fix after number ``after``, within the caller's transaction.
 
-    Fetched at once: a reader that stops half-way leaves no statement open behind the transaction.
+    Rows are fetched at once: a reader that stops half-way leaves no statement open after the transaction.
     """
     sql = _ROWS_OF_FIX.format(kinds="", limit=-1)
     rows = connection.execute(sql, {"fix_id": fix_id, "after": after}).fetchall()
@@ -327,9 +329,9 @@ def trail(
 
 
 def is_database(path: Path) -> bool:
-    """Return whether the file is a database, also one that is locked or damaged. SQLite alone opens it.
+    """Return whether the file is a database, even if locked or damaged. Only SQLite opens it.
 
-    Raises AuditStoreError if the system failed to read it: it may be either.
+    Raises AuditStoreError if the system failed to read it: then that is not known.
     """
     if not path.is_file():
         return False
@@ -349,7 +351,7 @@ def is_database(path: Path) -> bool:
 def open_readonly(path: Path, *, verifiers: "Sequence[Verifier]" = ()) -> SqliteAuditReader:
     """Open a store, or a read-only copy of one, for reading. Raises AuditStoreError.
 
-    ``verifiers``: trusted keys. Without one that signed it, a redacted event can't be read.
+    ``verifiers``: trusted keys. A redacted event can be read only if one of them signed its tombstone.
     """
     return SqliteAuditReader(path, verifiers)
 
@@ -357,9 +359,9 @@ def open_readonly(path: Path, *, verifiers: "Sequence[Verifier]" = ()) -> Sqlite
 class SqliteAuditStore(SqliteAuditReader):
     """``KeepableStore`` on one SQLite file (WAL, ``synchronous=FULL``) that many processes may share.
 
-    Creates the file with mode 0600, and missing directories with 0700. ``guard`` is asked inside the
-    write transaction, and told of each event when it is durable. ``verifiers``: see ``open_readonly``.
-    Raises AuditStoreError naming the path, the reason and the next step.
+    Creates the file with mode 0600, and missing directories with 0700. ``guard.admit`` is called inside the
+    write transaction, ``guard.appended`` for each event once it is durable. ``verifiers``: see
+    ``open_readonly``. Raises AuditStoreError naming the path, the reason and the next step.
     """
 
     def __init__(
@@ -382,10 +384,10 @@ class SqliteAuditStore(SqliteAuditReader):
         return SqliteConnection(self._path, self._open, writes=True)
 
     def _open(self) -> sqlite3.Connection:
-        """Open the file; only the first time a missing one is made.
+        """Open the file, making a missing one only the first time.
 
-        A file that replaced it must have the last event that was appended here: nothing is appended to an
-        older copy, or to another trail.
+        If the file was replaced, the new one must have the last event that was appended here: nothing is
+        appended to an older copy or to another trail. Raises AuditStoreError otherwise.
         """
         db = open_for_writing(self._path, self._busy_timeout_s, create=not self._is_made)
         self._is_made = True
@@ -401,19 +403,19 @@ class SqliteAuditStore(SqliteAuditReader):
         return db
 
     def append(self, scope: Scope, event: AuditEvent) -> StoredEvent:
-        """Make one event durable: one transaction, one sync. Raises AuditStoreError.
+        """Make one event durable, in one transaction with one sync. Raises AuditStoreError.
 
-        After an input/output error of the sync itself, or if the file's log was deleted meanwhile, the
-        event may still be there: it was not acknowledged, and ``verify`` shows it.
+        If the sync itself fails, or the file's log was deleted meanwhile, the event may be in the file
+        though an error was raised: ``verify`` shows it.
         """
         return self.append_all((Record(scope, event),))[0]
 
     def append_all(self, records: Sequence[Record]) -> tuple[StoredEvent, ...]:
-        """Make them durable at once: one transaction, one sync. Raises AuditStoreError: none was kept."""
+        """Make events durable in one transaction, one sync. Raises AuditStoreError: none was recorded."""
         return self._write(records) if records else ()
 
     def replace_payload(self, seq: int, tombstone: bytes, record: Record) -> StoredEvent:
-        """Redact event ``seq``; see ``KeepableStore``. Raises AuditStoreError: none such, or redacted."""
+        """Redact event ``seq``; see ``KeepableStore``. Raises AuditStoreError: missing, or redacted."""
 
         def replace(db: sqlite3.Connection) -> None:
             db.execute("INSERT INTO audit_tombstone VALUES (?, ?)", (seq, tombstone))
@@ -422,7 +424,7 @@ class SqliteAuditStore(SqliteAuditReader):
         return self._keep(record, f"Event {seq} can't be redacted", replace)
 
     def add_segment(self, segment: Segment, record: Record) -> StoredEvent:
-        """Drop what was sealed; see ``KeepableStore``. Raises AuditStoreError: not the next segment."""
+        """Drop sealed events; see ``KeepableStore``. Raises AuditStoreError: not the next segment."""
 
         def drop(db: sqlite3.Connection) -> None:
             db.execute("INSERT INTO audit_segment VALUES (?, ?, ?, ?)", segment)
@@ -432,9 +434,9 @@ class SqliteAuditStore(SqliteAuditReader):
         return self._keep(record, f"Segment {segment.number} can't be sealed", drop)
 
     def scrub(self) -> None:
-        """Empty the write-ahead log: the file's own pages hold zeros where something was taken out.
+        """Empty the write-ahead log: in the file's own pages, removed bytes are already zeros.
 
-        Raises AuditStoreError where a reader still needs the log after the busy timeout.
+        Raises AuditStoreError if a reader still needs the log after the busy timeout.
         """
         sql = "PRAGMA wal_checkpoint(TRUNCATE)"
         (busy, _, _) = self._read(lambda db: db.execute(sql).fetchone())
@@ -446,14 +448,14 @@ class SqliteAuditStore(SqliteAuditReader):
             )
 
     def _keep(
-        self, record: Record, refused: str, step: Callable[[sqlite3.Connection], None]
+        self, record: Record, refusal: str, step: Callable[[sqlite3.Connection], None]
     ) -> StoredEvent:
         try:
             (stored,) = self._write((record,), step)
         except AuditStoreError as error:
             if isinstance(error.__cause__, sqlite3.IntegrityError):
                 raise AuditStoreError(
-                    f"Audit store {self._path}: {refused}: the store's safeguards do not allow it.",
+                    f"Audit store {self._path}: {refusal}: the store's safeguards do not allow it.",
                     next_step="Look at `fallback-tier audit log`: it may have been done before.",
                     kind="safeguard",
                 ) from error
@@ -475,14 +477,14 @@ class SqliteAuditStore(SqliteAuditReader):
                 if step is not None:
                     step(db)
             self._last = appended[-1]
-            if self._guard is not None:  # under the lock still: it hears of events in their order
+            if self._guard is not None:  # under the lock, so that it sees events in order
                 for event in appended:
                     self._guard.appended(event)
         return recorded
 
 
 class _SqliteTransaction:
-    """What ``append_in`` does to the open write transaction of this connection."""
+    """The open write transaction of a connection, as ``append_in`` needs it."""
 
     def __init__(self, connection: sqlite3.Connection, verifiers: "Sequence[Verifier]") -> None:
         self._connection = connection

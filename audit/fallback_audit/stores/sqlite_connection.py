@@ -1,9 +1,9 @@
-"""Connections that stay with the database file at their path, whatever other processes delete of it.
+"""Connections that follow the database file at their path, whichever of its files other processes delete.
 
 A SQLite file's newest transactions are in its log (``-wal``); all processes find them there through an
 index in shared memory (``-shm``). The process that closes the last connection copies the log into the file
-and deletes both. A process that lost its locks on the file goes on with the deleted ones: it reads old
-pages among new ones ("malformed"), and what it writes is lost (ADR-0091). Locks are lost when the process
+and deletes both. A process that lost its locks on the file continues to use the deleted ones: it reads old
+pages among new ones ("malformed"), and what it writes is lost (ADR-0091). A process loses its locks when it
 closes *any* descriptor of the file (POSIX). Hence two rules:
 
 * Outside the stores no code opens a database file, its log or its index, for whatever purpose.
@@ -11,7 +11,7 @@ closes *any* descriptor of the file (POSIX). Hence two rules:
   they differ, the process closes all its connections to the file, since SQLite gives them one index, and
   opens each again at its next use.
 
-Errors of SQLite become sentences: which file, why, and what to do.
+Errors of SQLite are translated into sentences: which file, why, and what to do.
 """
 
 import os
@@ -30,11 +30,11 @@ from fallback_audit.errors import AuditError, AuditIntegrityError, AuditStoreErr
 
 T = TypeVar("T")
 
-#: How long other threads' uses of deleted files are waited for. Each takes milliseconds, but for an export
-#: or a verification, which no other caller waits for.
+#: How long a renewal waits until other threads stop using deleted files. A use takes milliseconds, except
+#: an export or a verification.
 RENEWAL_WAIT_S = 2.0
 
-#: A process may be wrong about a file that it has open, and a copy lacks the newest events: both are said.
+#: Two risks: a process may be wrong about a file that it has open, and a copy lacks the newest events.
 LOOK_FROM_OUTSIDE = (
     "Stop what has it open (`fuser` shows it), then run `fallback-tier audit verify`. Only if that finds "
     "it damaged too, keep the file for analysis and restore a copy."
@@ -84,19 +84,19 @@ _REASONS: dict[int, tuple[str, str, str]] = {
     ),
 }
 
-#: Bytes that are not what SQLite wrote: the record is damaged, not merely out of reach.
+#: Result codes for bytes that SQLite did not write: the audit trail is damaged, not merely unavailable.
 _DAMAGE = {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}
 
-#: Rows of a check: whether one says that a page could not be read is what counts.
+#: Rows of an integrity check that are read: any of them may say that a page could not be read.
 _CHECKED_ROWS = 100
 
-#: How it says that: with the result code, or, of a page of a list, without one.
+#: That message: with the result code or, for a page of a list, without one.
 _UNREAD_PAGE = re.compile(r"failed to get page|error code=(\d+)")
 
 
 class FilesReplacedError(Exception):
-    """A connection can't be used; the text says why, in words that follow the file's name. ``kind``: of the
-    store's error."""
+    """A connection can't be used. The text says why, as a phrase to put after the file's name. ``kind``:
+    that of the store's error."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class _Files(NamedTuple):
     file: tuple[int, int] | None
     log: tuple[int, int] | None
     shm: tuple[int, int] | None
-    content: tuple[int, int] | None  #: Time and size of the file.
+    content: tuple[int, int] | None  #: Modification time and size of ``file``.
     log_bytes: int
 
     @classmethod
@@ -141,7 +141,7 @@ class _Shared:
         self.begin()
 
     def begin(self) -> None:
-        """Forget all uses: no thread has one, as in a fork."""
+        """Forget all uses: no thread has one, e.g. in a forked child."""
         self._changed = threading.Condition()
         self._users: dict[int, int] = {}
         self._is_renewing = False
@@ -149,12 +149,12 @@ class _Shared:
     @classmethod
     def of(cls, real_path: str) -> "_Shared":
         with cls.lock:
-            if (found := cls.known.get(real_path)) is None:
-                found = cls.known[real_path] = cls()
-            return found
+            if (shared := cls.known.get(real_path)) is None:
+                shared = cls.known[real_path] = cls()
+            return shared
 
     def enter(self) -> int:
-        """Begin a use, and return its key. A thread that has one already does not wait for a renewal."""
+        """Begin a use, and return its key. A thread with another use does not wait for a renewal."""
         user = threading.get_ident()
         with self._changed:
             while self._is_renewing and user not in self._users:
@@ -185,7 +185,9 @@ class _Shared:
                 if not self._changed.wait_for(lambda: not self._users, RENEWAL_WAIT_S):
                     raise FilesReplacedError
                 # Readers first: the last connection of a process may copy the log into the file.
-                for connection in sorted(self.connections, key=lambda one: one.writes):
+                for connection in sorted(
+                    self.connections, key=lambda connection: connection.writes
+                ):
                     connection.release()
             finally:
                 self._is_renewing = False
@@ -193,9 +195,9 @@ class _Shared:
 
 
 class SqliteConnection:
-    """A connection to the file at ``path``. One thread at a time may use it: callers have a lock.
+    """A connection to the file at ``path``. One thread at a time may use it: callers hold a lock.
 
-    ``connect`` opens it, here and whenever its files were replaced; ``writes``: it may write to the file.
+    ``connect`` opens it, again whenever its files were replaced; ``writes``: it may write to the file.
     """
 
     def __init__(
@@ -215,8 +217,8 @@ class SqliteConnection:
     def using(self) -> Iterator[sqlite3.Connection]:
         """Yield the open connection.
 
-        Raises FilesReplacedError if its files are replaced meanwhile, whatever else went wrong: what was
-        read can't be trusted, and what was written may be lost.
+        Raises FilesReplacedError if its files are replaced meanwhile, even if another error occurs: what
+        was read can't be trusted, and what was written may be lost.
         """
         user, db = self._entered()
         shared = self._shared
@@ -233,14 +235,14 @@ class SqliteConnection:
             shared.leave(user)
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what ``work`` reads, once more if files were replaced meanwhile. Raises as ``using``."""
+        """Return the result of ``work``, retried once if files were replaced. Raises as ``using``."""
         with suppress(FilesReplacedError), self.using() as db:
             return work(db)
         with self.using() as db:
             return work(db)
 
     def is_current(self) -> bool:
-        """Return whether its files are those at its path."""
+        """Return whether the open files are those at its path."""
         now, opened = _Files.at(self._names), self._opened
         # SQLite opens a log or index that was missing so far when it needs it.
         is_same = (
@@ -253,13 +255,13 @@ class SqliteConnection:
         return is_same
 
     def close(self) -> None:
-        """Idempotent. A later use raises sqlite3.ProgrammingError."""
+        """Close it for good. Idempotent. A later use raises sqlite3.ProgrammingError."""
         self._is_closed = True
         self.release()
         self._shared.connections.discard(self)
 
     def release(self) -> None:
-        """Close what is open; the next use opens it again."""
+        """Close the open connection, if any; the next use opens it again."""
         db, self._db = self._db, None
         if db is None:
             return
@@ -299,9 +301,9 @@ class SqliteConnection:
     def _may_be_used(self) -> bool:
         if self._db is not None:
             return self.is_current()
-        # One that is opened beside another with a deleted index would share that.
-        others = (one for one in tuple(self._shared.connections) if one._db is not None)
-        return all(one.is_current() for one in others)
+        # A connection opened next to one with a deleted index would share that index.
+        others = (other for other in tuple(self._shared.connections) if other._db is not None)
+        return all(other.is_current() for other in others)
 
     def _open(self) -> sqlite3.Connection:
         db = self._db = self._connect()
@@ -312,8 +314,8 @@ class SqliteConnection:
     def _has_newest(self) -> bool:
         """Return whether the deleted log is the newest state.
 
-        It is if the file is as it was at the last use here, and no other log has anything. Closing then
-        copies it into the file, unless another process has that open.
+        It is if the file is as it was at the last use here, and no other log has content. Closing then
+        copies the log into the file, unless another process has the file open.
         """
         now = _Files.at(self._names)
         is_unchanged = (now.file, now.content) == (self._opened.file, self._opened.content)
@@ -322,12 +324,11 @@ class SqliteConnection:
     def _close_without_writing(self, db: sqlite3.Connection) -> None:
         """Close it without copying its log over newer pages, and without deleting another log.
 
-        SQLite does neither while this process has a second connection to the file, nor when it closes one
-        that only reads.
+        SQLite does neither while this process has another connection to the file, nor for a read-only one.
         """
         uri = f"{self.path.absolute().as_uri()}?mode=ro"
         with ExitStack() as stack:
-            with suppress(sqlite3.Error):  # what it reads may be malformed: its lock is what counts
+            with suppress(sqlite3.Error):  # reading may fail (malformed): only its lock matters
                 second = stack.enter_context(closing(sqlite3.connect(uri, uri=True)))
                 second.execute("SELECT count(*) FROM sqlite_master").fetchone()
             db.close()
@@ -335,7 +336,7 @@ class SqliteConnection:
 
 @contextmanager
 def opened(path: Path, connect: Callable[[], sqlite3.Connection]) -> Iterator[sqlite3.Connection]:
-    """Yield a separate connection that only reads. Raises FilesReplacedError as ``using`` does."""
+    """Yield a separate connection for reading. Raises FilesReplacedError as ``using`` does."""
     with closing(SqliteConnection(path, connect)) as connection, connection.using() as db:
         yield db
 
@@ -343,19 +344,19 @@ def opened(path: Path, connect: Callable[[], sqlite3.Connection]) -> Iterator[sq
 def _stat(path: str) -> os.stat_result | None:
     try:
         return os.stat(path)  # noqa: PTH116 (twice as fast as Path's, six times a use)
-    except OSError:  # what can't be looked at is not what was opened
+    except OSError:  # treat a file without access as another one than was opened
         return None
 
 
-#: Files that a fork inherited open: kept, so that the fork keeps refusing them.
+#: Files that a fork inherited open: listed here, so that the fork keeps refusing them.
 _inherited: list[_Shared] = []
 
 
 def _after_fork() -> None:
-    """In the child: neither use nor close what was inherited, and open none of these files.
+    """Make the child neither use nor close inherited connections, nor open their files.
 
-    SQLite's locks stay with the parent. The child's SQLite believes that it has them: a new connection
-    would have none, and closing an inherited one could copy an old log of the parent's into the file.
+    SQLite's locks stay with the parent. The child's SQLite assumes that it has them: a new connection would
+    have none, and closing an inherited one could copy an old log of the parent's into the file.
     """
     _Shared.lock = threading.Lock()
     for shared in list(_Shared.known.values()):
@@ -375,14 +376,12 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def store_error(path: Path, error: Exception) -> AuditError:
-    """The one sentence for any failure of the store at ``path``: damaged, or out of order."""
+    """Return the error to raise for any failure of the store at ``path``: damaged, or not available."""
     primary = _primary(error)
     if primary in _DAMAGE and not _is_damaged(path):
         primary = sqlite3.SQLITE_IOERR
     if primary < 0 and isinstance(error, sqlite3.OperationalError):
-        primary = (
-            sqlite3.SQLITE_CORRUPT
-        )  # text that is no UTF-8, found by the sqlite3 module itself
+        primary = sqlite3.SQLITE_CORRUPT  # the sqlite3 module found text that is not UTF-8
     kind, reason, next_step = _REASONS.get(
         primary,
         (
@@ -407,36 +406,37 @@ def _kind_of(error: Exception) -> str:
 
 
 def _primary(error: Exception) -> int:
-    """SQLite's result code without its details; -1 where there is none."""
+    """Return SQLite's primary result code; -1 if the error has none."""
     code = getattr(error, "sqlite_errorcode", None)
     return code & 0xFF if isinstance(code, int) else -1
 
 
 def _is_damaged(path: Path) -> bool:
-    """SQLite calls it damage, too, where the system failed to read a page (SQLITE_IOERR_CORRUPTFS becomes
-    SQLITE_CORRUPT in its virtual machine): a second look, on a connection of its own, tells them apart.
+    """Return whether the file is damaged, and not only unreadable.
 
-    By SQLite itself, not by opening the file: to close it again would drop the locks that SQLite has on it
-    in this process. It reads the whole file, once, when the store has failed already.
+    SQLite reports damage also if the system failed to read a page (SQLITE_IOERR_CORRUPTFS becomes
+    SQLITE_CORRUPT in its virtual machine): an integrity check on a separate connection tells them apart. It
+    goes through SQLite: opening and closing the file here would drop the locks that SQLite has on it in
+    this process. It reads the whole file, once, after the store has failed.
     """
     uri = f"{path.absolute().as_uri()}?mode=ro"
     try:
-        with opened(path, partial(sqlite3.connect, uri, uri=True)) as again:
-            reported = again.execute(f"PRAGMA integrity_check({_CHECKED_ROWS})").fetchall()
+        with opened(path, partial(sqlite3.connect, uri, uri=True)) as db:
+            findings = db.execute(f"PRAGMA integrity_check({_CHECKED_ROWS})").fetchall()
     except FilesReplacedError:
         return False
     except sqlite3.Error as error:
         return _primary(error) in _DAMAGE or _primary(error) < 0
     except OSError:
         return False
-    return reported != [("ok",)] and not any(is_unread(str(text)) for (text,) in reported)
+    return findings != [("ok",)] and not any(is_unread(str(finding)) for (finding,) in findings)
 
 
 def is_unread(finding: str) -> bool:
-    """Does this finding of SQLite's integrity check say that a page could not be had (input/output, memory,
-    a file that can't be opened)? It is among those that say what is damaged."""
-    found = _UNREAD_PAGE.search(finding)
-    return found is not None and (found[1] is None or int(found[1]) & 0xFF not in _DAMAGE)
+    """Return whether a finding of SQLite's integrity check says that a page could not be read (input/output
+    error, no memory, a file that can't be opened). Such findings are mixed with those of damage."""
+    match = _UNREAD_PAGE.search(finding)
+    return match is not None and (match[1] is None or int(match[1]) & 0xFF not in _DAMAGE)
 
 
 @contextmanager
@@ -454,7 +454,7 @@ def explained(path: Path) -> Iterator[None]:
         ) from error
     except (sqlite3.Error, OSError) as error:
         raise store_error(path, error) from error
-    except UnicodeDecodeError as error:  # the sqlite3 module could not read SQLite's own message
+    except UnicodeDecodeError as error:  # the sqlite3 module could not decode SQLite's message
         raise AuditIntegrityError(
             f"Audit store {path}: its SQLite structure is damaged.",
             next_step=LOOK_FROM_OUTSIDE,

@@ -1,6 +1,6 @@
 """The SQLite file of an audit store: migrations, append-only safeguards, and how it is opened.
 
-Opening refuses what is not ours, then sets durability, then migrates.
+Opening a file refuses one that is not an audit store, then sets durability, then migrates.
 """
 
 import os
@@ -23,15 +23,15 @@ _MIGRATION_SET = "fallback_audit"
 
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
-#: Where sqlite-utils keeps the names of the migrations that were applied.
+#: Table in which sqlite-utils keeps the names of the applied migrations.
 _RECORD = "_sqlite_migrations"
 _APPLIED = "SELECT name FROM _sqlite_migrations WHERE migration_set = ?"
 
-#: Every migration this version knows; a store with another one is newer than the program.
+#: All migrations that this version knows; a store with another one is newer than the program.
 MIGRATION_NAMES = ("0001_header_and_payload", "0002_segment_and_tombstone")
 
-# The columns that queries filter and sort by are computed from the header's own bytes, so none can
-# contradict what was hashed. json_valid keeps an altered header from making the table unreadable.
+# The columns by which queries filter and sort are computed from the header's bytes, so that none can
+# contradict what was hashed. With json_valid an altered header does not make the table unreadable.
 _MEMBER = (
     "TEXT GENERATED ALWAYS AS (CASE WHEN json_valid(CAST(header AS TEXT))"
     " THEN json_extract(CAST(header AS TEXT), '$.{0}') END) VIRTUAL"
@@ -56,11 +56,11 @@ _TRAIL_INDEX = "CREATE INDEX audit_trail ON audit_header (fix_id, gate_transitio
 
 _LAST_SEALED = "SELECT last_seq FROM audit_segment ORDER BY number DESC LIMIT 1"
 
-#: The number behind which events start: those up to it are in sealed segments.
+#: The number of the last sealed event: the stored events start after it.
 _BASE = f"coalesce(({_LAST_SEALED}), 0)"
 
-#: How long a writer waits for another one. An append holds the lock for about one fdatasync, so
-#: only a stuck process or a very slow disk uses this up.
+#: How long a writer waits for another. An append holds the lock for about one fdatasync, so only a stuck
+#: process or a very slow disk takes that long.
 BUSY_TIMEOUT_S = 30.0
 
 
@@ -69,14 +69,14 @@ def _trigger(name: str, when: str) -> str:
 
 
 def _unless_next(table: str, following: str) -> str:
-    """INSERT OR REPLACE fires no trigger on UPDATE or DELETE: BEFORE INSERT stops it."""
+    """Return a trigger that also stops INSERT OR REPLACE, which fires none on UPDATE or DELETE."""
     return _trigger(
         f"{table}_in_order", f"BEFORE INSERT ON {table} WHEN NEW.seq IS NOT ({following})"
     )
 
 
 def _never(table: str) -> dict[str, str]:
-    """No change and no deletion at all."""
+    """Return triggers that stop all changes and deletions."""
     return {
         f"{table}_no_{verb.lower()}": _trigger(
             f"{table}_no_{verb.lower()}", f"BEFORE {verb} ON {table}"
@@ -86,13 +86,13 @@ def _never(table: str) -> dict[str, str]:
 
 
 def _first_safeguards(table: str) -> dict[str, str]:
-    """Append-only, as migration 1 made it."""
+    """Return the append-only triggers of migration 1."""
     following = f"SELECT coalesce(max(seq), 0) + 1 FROM {table}"  # noqa: S608 (our names)
     return _never(table) | {f"{table}_in_order": _unless_next(table, following)}
 
 
 def _kept_safeguards(table: str) -> dict[str, str]:
-    """Append-only, but for what is in a sealed segment."""
+    """Return append-only triggers that let sealed events be deleted."""
     following = f"SELECT coalesce((SELECT max(seq) FROM {table}), ({_LAST_SEALED}), 0) + 1"  # noqa: S608
     return {
         f"{table}_no_delete": _trigger(
@@ -110,7 +110,7 @@ _FIRST: Mapping[str, str] = {
     **_first_safeguards("audit_payload"),
 }
 
-# A segment never takes the last event: the tip is always a row, and the chain goes on from it.
+# A segment never takes the last event: the tip is always a row, from which the chain continues.
 _SECOND: Mapping[str, str] = {
     "audit_segment": """CREATE TABLE audit_segment (
   number INTEGER PRIMARY KEY,
@@ -145,19 +145,19 @@ _SECOND: Mapping[str, str] = {
     **_kept_safeguards("audit_payload"),
 }
 
-#: Migration → name → SQL of what it makes, or makes anew.
+#: Migration → name → SQL of what it makes or replaces.
 _MADE: Mapping[str, Mapping[str, str]] = dict(zip(MIGRATION_NAMES, (_FIRST, _SECOND), strict=True))
 
 
 def table_names(connection: sqlite3.Connection) -> set[str]:
-    """Every table of the file; empty where it is new."""
+    """Return the names of all tables; none if the file is new."""
     return {name for (name,) in connection.execute(_TABLES)}
 
 
 def applied_migrations(connection: sqlite3.Connection) -> set[str]:
-    """The names that sqlite-utils has on record for us.
+    """Return the names of the applied migrations, as sqlite-utils recorded them.
 
-    Read without it: its import costs a third of a fix by recipe, and a store is migrated once.
+    Read without sqlite-utils: its import takes a third of a fix by recipe, and a store is migrated once.
     """
     if _RECORD not in table_names(connection):
         return set()
@@ -166,71 +166,70 @@ def applied_migrations(connection: sqlite3.Connection) -> set[str]:
 
 
 def _apply_migrations(connection: sqlite3.Connection) -> None:
-    """Run the numbered migrations that are pending, in order. A released one is never edited: add
-    the next. The caller holds the write lock."""
+    """Run the pending migrations in order, under the caller's write lock. Never edit a released one."""
     from sqlite_utils import Database
     from sqlite_utils.migrations import Migrations
 
     numbered = Migrations(_MIGRATION_SET)
-    for migration, made in _MADE.items():
+    for migration, statements in _MADE.items():
 
-        def make(db: "Database", made: Mapping[str, str] = made) -> None:
-            for name, statement in made.items():
+        def make(db: "Database", statements: Mapping[str, str] = statements) -> None:
+            for name, statement in statements.items():
                 if statement.startswith("CREATE TRIGGER"):
                     db.execute(f"DROP TRIGGER IF EXISTS {name}")
                 db.execute(statement)
 
         numbered(name=migration)(make)
 
-    # No sqlite-utils plugins: nothing foreign may hook into the audit connection.
+    # No sqlite-utils plugins: other packages must not hook into the audit connection.
     numbered.apply(Database(connection, execute_plugins=False))
 
 
 def schema_problems(connection: sqlite3.Connection) -> list[str]:
-    """Tables, index and safeguards that are missing or not as the store's migrations made them.
+    """Return the tables, index and safeguards that are missing or not as the store's migrations made them.
 
-    A store that a later migration has not reached yet (it was only read since) is judged by those it had.
+    A store that is not migrated yet, since it was only read, is checked against the migrations it had.
     """
-    made = connection.execute(
+    objects = connection.execute(
         "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"
     ).fetchall()
-    # A trigger may have the name of a table or an index: each is looked at by itself.
-    triggers = {name for kind, name, _ in made if kind == "trigger"}
-    found = {name: sql for _, name, sql in made}
+    # Triggers are listed separately: one may have the name of a table or an index.
+    triggers = {name for kind, name, _ in objects if kind == "trigger"}
+    sql_by_name = {name: sql for _, name, sql in objects}
     expected = _expected(applied_migrations(connection))
-    problems = [f"{name} is missing" for name in expected if name not in found]
+    problems = [f"{name} is missing" for name in expected if name not in sql_by_name]
     problems += [
         f"{name} is not as the store made it"
         for name, sql in expected.items()
-        if name in found and found[name] != sql
+        if name in sql_by_name and sql_by_name[name] != sql
     ]
-    own = {name for name, sql in expected.items() if sql.startswith("CREATE TRIGGER")}
-    foreign = sorted(triggers - own)
+    expected_triggers = {name for name, sql in expected.items() if sql.startswith("CREATE TRIGGER")}
+    foreign = sorted(triggers - expected_triggers)
     return problems + [f"{name} is a trigger that the store did not make" for name in foreign]
 
 
 def _expected(applied: set[str]) -> dict[str, str]:
     expected = dict(_FIRST)
-    for migration, made in _MADE.items():
+    for migration, statements in _MADE.items():
         if migration in applied:
-            expected.update(made)
+            expected.update(statements)
     return expected
 
 
 def uri_of(path: Path, mode: str) -> str:
-    """The address of the file, with SQLite's options."""
+    """Return the file's URI with SQLite's options in ``mode``."""
     return f"{path.absolute().as_uri()}?{mode}"
 
 
 def connect(uri: str, busy_timeout_s: float = BUSY_TIMEOUT_S) -> sqlite3.Connection:
-    """Explicit transactions only; the store's own lock stands in for SQLite's check of the thread."""
+    """Connect, for explicit transactions only. The store's lock replaces SQLite's check of the thread."""
     return sqlite3.connect(
         uri, uri=True, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False
     )
 
 
 def open_for_writing(path: Path, busy_timeout_s: float, *, create: bool) -> sqlite3.Connection:
-    """Open and migrate; ``create`` makes what is missing (file mode 0600, directories 0700).
+    """Open and migrate a store. ``create``: make missing files (mode 0600) and directories (0700).
 
     Raises AuditStoreError.
     """
@@ -249,7 +248,7 @@ def open_for_writing(path: Path, busy_timeout_s: float, *, create: bool) -> sqli
 
 @contextmanager
 def immediate(connection: sqlite3.Connection) -> Iterator[None]:
-    """Take the write lock at once: a deferred transaction that reads first can't wait for it."""
+    """Run a transaction that takes the write lock at once: one that reads first can't wait for it."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -263,8 +262,8 @@ def immediate(connection: sqlite3.Connection) -> Iterator[None]:
 def connect_for_reading(path: Path) -> sqlite3.Connection:
     """Connect to a file, or to a read-only copy of one.
 
-    If the directory can't be written and no write-ahead log is in it, no process can be writing the file:
-    SQLite then reads it as immutable, and leaves no file behind.
+    If the directory is not writable and has no write-ahead log, no process can be writing the file: SQLite
+    then reads it as immutable, and leaves no files.
     """
     log = path.with_name(path.name + "-wal")
     has_log = log.exists() and log.stat().st_size > 0
@@ -298,7 +297,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(path: Path, db: sqlite3.Connection, busy_timeout_s: float) -> None:
-    """Refuse what is not ours, then set durability, then migrate (in this order)."""
+    """Refuse a file that is not an audit store, then set durability, then migrate (in this order)."""
     tables = table_names(db)
     if tables and "audit_header" not in tables:
         raise AuditStoreError(
@@ -307,7 +306,7 @@ def _prepare(path: Path, db: sqlite3.Connection, busy_timeout_s: float) -> None:
             kind="another_program",
         )
     db.execute("PRAGMA synchronous = FULL")
-    # What is replaced or deleted (redaction, sealing) is overwritten with zeros; appends pay nothing.
+    # Replaced and deleted bytes (redaction, sealing) are overwritten with zeros; appends get no slower.
     db.execute("PRAGMA secure_delete = ON")
     if not enable_wal(db, busy_timeout_s):
         raise AuditStoreError(
@@ -323,7 +322,7 @@ def _prepare(path: Path, db: sqlite3.Connection, busy_timeout_s: float) -> None:
             kind="newer_version",
         )
     if applied != set(MIGRATION_NAMES):
-        # Several processes may start at once: the lock makes one of them migrate, the others look.
+        # Several processes may start at once: one of them migrates under the lock, the others check.
         with immediate(db):
             _apply_migrations(db)
 

@@ -1,11 +1,11 @@
-"""What a verification found: counts of everything, and the first findings of each sort.
+"""The report of a verification: counts of all findings, and the first ones of each kind.
 
-A ``VerifiedState`` is kept by the person who verifies, in a file, so that the next verification hashes only
-what is new. It is believed only if its tree has the root of a checkpoint that a trusted key signed, so that
-a forged one gains nothing. An incremental run does **not** notice an event before ``size`` that was altered
-or deleted since, unless it belongs to a fix with newer events, which is read whole again; nor evidence of
-other fixes that is gone; nor an open fix that was open before; nor damage of the database's own index,
-through which a fix may seem to have fewer events. A full run, from time to time, notices all of it.
+A ``VerifiedState`` is a file that the person who verifies keeps, so that the next verification hashes only
+new events. It is used only if its tree has the root of a checkpoint that a trusted key signed, so a forged
+one is useless. An incremental run does **not** notice an event before ``size`` that was altered or deleted
+since, unless it belongs to a fix with newer events, which is read completely again; nor missing evidence of
+other fixes; nor an open fix that was open before; nor damage of the database's index, by which a fix may
+seem to have fewer events. Run a full verification from time to time: it notices all of these.
 """
 
 import json
@@ -27,10 +27,10 @@ from fallback_audit.events import CLOSING_KINDS, Digest
 from fallback_audit.files import made_whole
 from fallback_audit.frozen import Frozen
 
-#: Readers refuse another one: a state is cheap to make again.
+#: Readers refuse other versions: a state is cheap to recreate.
 STATE_VERSION = 1
 
-#: Findings of a sort that a report lists. More help nobody, and memory stays flat.
+#: Findings of each kind that a report lists. More would be of no use, and take memory.
 MAX_LISTED = 100
 
 KEEP = (
@@ -52,7 +52,7 @@ END_UNKNOWN = (
 
 _ItemT = TypeVar("_ItemT")
 
-#: Rows looked at to say whose they are: far more than any policy leaves uncovered. All are counted.
+#: Uncovered rows whose fixes are read: far more than any policy leaves uncovered. All are counted.
 _MAX_TAIL_ROWS = 10_000
 
 
@@ -80,9 +80,9 @@ class VerifiedState(Frozen):
 
 
 def read_state(path: Path) -> VerifiedState | None:
-    """The state in this file; None where there is none yet: then everything is verified.
+    """Read the state in this file. Return None if there is none yet: then everything is verified.
 
-    Raises AuditStoreError where it can't be read, AuditIntegrityError where it is no state of ours.
+    Raises AuditStoreError if it can't be read, AuditIntegrityError if it is not a state of this version.
     """
     try:
         state = VerifiedState.model_validate_json(path.read_bytes())
@@ -102,7 +102,7 @@ def read_state(path: Path) -> VerifiedState | None:
 
 
 def write_state(path: Path, state: VerifiedState) -> None:
-    """Put it there whole, or leave what is there. Raises AuditStoreError."""
+    """Write the state whole, or leave the old file. Raises AuditStoreError."""
     try:
         with made_whole(path.absolute(), ".state-") as file:
             file.write(f"{state.model_dump_json()}\n".encode())
@@ -111,7 +111,7 @@ def write_state(path: Path, state: VerifiedState) -> None:
 
 
 def believed(state: VerifiedState, verifiers: Sequence[Verifier]) -> Frontier:
-    """The tree that was verified. Raises AuditIntegrityError unless a trusted key signed its root."""
+    """Return the verified tree. Raises AuditIntegrityError unless a trusted key signed its root."""
     forged = AuditIntegrityError(
         "The state of an earlier verification is not what its checkpoint says (forged).",
         next_step="Remove the file, and verify everything once.",
@@ -153,7 +153,7 @@ class Problem(Frozen):
     fix_id: str | None
     reason: str
     next_step: str = KEEP
-    #: Stays if the sentence changes (ADR-0130); of a broken rule it is the rule's name. In no document.
+    #: Stays if the text changes (ADR-0130); for a broken rule its name. Not in JSON documents.
     kind: str = Field(exclude=True)
 
     @classmethod
@@ -225,7 +225,7 @@ class VerificationReport(Frozen):
     open_fixes: tuple[OpenFix, ...]
     open_fix_count: int
     notes: tuple[str, ...]
-    #: What a next run may take as verified; only where nothing bad was found.
+    #: What the next run may take as verified; only if nothing bad was found.
     state: VerifiedState | None = Field(default=None, exclude=True)
 
     @computed_field  # type: ignore[prop-decorator]
@@ -241,14 +241,14 @@ class VerificationReport(Frozen):
 
 
 class Listed(Generic[_ItemT]):
-    """Counts everything, keeps the first MAX_LISTED."""
+    """A list that counts all items and keeps the first MAX_LISTED."""
 
     def __init__(self) -> None:
         self.items: list[_ItemT] = []
         self.count = 0
 
     def add(self, item: _ItemT) -> None:
-        """One more finding."""
+        """Add a finding."""
         self.count += 1
         if self.count <= MAX_LISTED:
             self.items.append(item)
@@ -260,7 +260,11 @@ def first_bad(
     evidence: Listed[Problem],
     contract: Listed[Violation],
 ) -> Problem | None:
-    """The earliest bad event: of what all else rests on, first. What names no event comes after."""
+    """Return the earliest problem of the first of these kinds that has any: integrity, checkpoints, the
+    rest.
+
+    A problem without an event counts only if no problem of its kind has one.
+    """
     broken_rules = [
         Problem(
             seq=v.seq,
@@ -271,26 +275,26 @@ def first_bad(
         )
         for v in contract.items
     ]
-    for found in (integrity.items, checkpoints.items, [*evidence.items, *broken_rules]):
-        named = [problem for problem in found if problem.seq is not None]
-        if found:
-            return min(named or found[:1], key=lambda problem: problem.seq or 0)
+    for problems in (integrity.items, checkpoints.items, [*evidence.items, *broken_rules]):
+        with_event = [problem for problem in problems if problem.seq is not None]
+        if problems:
+            return min(with_event or problems[:1], key=lambda problem: problem.seq or 0)
     return None
 
 
 def uncovered_fixes(rows: Iterable[StoredRow]) -> tuple[UncoveredFix, ...]:
-    """The fixes of these rows, in the order of their first events; at most MAX_LISTED."""
-    found: dict[str, UncoveredFix] = {}
+    """Return the fixes of these rows, in the order of their first events; at most MAX_LISTED."""
+    fixes: dict[str, UncoveredFix] = {}
     for row in islice(rows, _MAX_TAIL_ROWS):
         try:
             header = json.loads(row.header or b"")
             fix_id, ended = str(header["fix_id"]), header["kind"] in CLOSING_KINDS
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
-        if fix_id not in found and len(found) == MAX_LISTED:
+        if fix_id not in fixes and len(fixes) == MAX_LISTED:
             continue
-        before = found.get(fix_id, UncoveredFix(fix_id=fix_id, events=0, ended=False))
-        found[fix_id] = UncoveredFix(
+        before = fixes.get(fix_id, UncoveredFix(fix_id=fix_id, events=0, ended=False))
+        fixes[fix_id] = UncoveredFix(
             fix_id=fix_id, events=before.events + 1, ended=before.ended or ended
         )
-    return tuple(found.values())
+    return tuple(fixes.values())

@@ -1,4 +1,4 @@
-"""What a verification reads: a store's bytes, and checkpoints with the keys that it trusts."""
+"""Inputs of a verification: a store's bytes, and checkpoints with the trusted keys."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -19,28 +19,27 @@ class Snapshot(Protocol):
     """The stored bytes at one moment."""
 
     def schema_problems(self) -> list[str]:
-        """Tables, index and append-only safeguards that are not as they were made."""
+        """Return the tables, indexes and append-only safeguards that are not as the store made them."""
         ...
 
     def index_problems(self) -> list[str]:
-        """Where an index is not what its table says. Reads both to their ends."""
+        """Return where an index differs from its table. Reads both completely."""
         ...
 
     def segments(self) -> list[bytes]:
-        """The signed statements of all sealed segments, in order."""
+        """Return the signed statements of all sealed segments, in order."""
         ...
 
     def tombstones(self) -> frozenset[int] | None:
-        """Numbers of the events whose tombstone is kept beside the payloads; None: none is kept (an
-        export)."""
+        """Return the numbers of the events in the table of tombstones; None without one (an export)."""
         ...
 
     def rows(self, after: int = 0) -> Iterator[StoredRow]:
-        """Every row behind ``after`` in chain order, then payloads without a header."""
+        """Yield every row after number ``after`` in chain order, then payloads without a header."""
         ...
 
     def rows_by_trail(self, fix_ids: frozenset[str] | None = None) -> Iterator[StoredRow]:
-        """Complete rows, gate transition by gate transition; of all fixes, or of these."""
+        """Yield complete rows, grouped by gate transition; of all fixes, or of these."""
         ...
 
 
@@ -48,13 +47,14 @@ class VerifiableStore(Protocol):
     """A store that can show its bytes."""
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
-        """Raises AuditIntegrityError where the store itself is damaged, else AuditStoreError."""
+        """Open a snapshot. Raises AuditIntegrityError if the store is damaged, otherwise
+        AuditStoreError."""
         ...
 
 
 @dataclass(frozen=True)
 class KeptNote:
-    """A checkpoint somebody keeps, e.g. an auditor, outside the log. ``place`` is for people."""
+    """A checkpoint kept outside the log, e.g. by an auditor. ``place`` is for people."""
 
     place: Path
     note: bytes
@@ -62,10 +62,10 @@ class KeptNote:
 
 @dataclass(frozen=True)
 class LogCheckpoints:
-    """The log that the writers keep, and what an auditor kept of it: ``extra``.
+    """The writers' log, and checkpoints of it that an auditor kept: ``extra``.
 
-    The log alone can be rolled back together with the database; what was kept elsewhere can't.
-    ``max_uncovered``: how many events the writers' policy leaves uncovered at most; None: unknown.
+    The log can be rolled back together with the database; checkpoints kept elsewhere can't.
+    ``max_uncovered``: most events that the writers' policy leaves uncovered; None: unknown.
     """
 
     log: CheckpointLog
@@ -74,33 +74,35 @@ class LogCheckpoints:
     max_uncovered: int | None = None
 
     def verifiers(self) -> Sequence[Verifier]:
-        """The keyring's, retired ones too."""
+        """Return the keyring's keys, also retired ones."""
         return self.keyring.verifiers()
 
     def latest_size(self) -> int:
-        """Return the largest size there is now.
+        """Return the largest size of a checkpoint now.
 
-        A caller asks before it reads the store: what is signed later covers events appended later.
+        Call this before reading the store: later checkpoints cover events appended later.
         """
-        given = GivenCheckpoints(self.extra, self.keyring)
-        return max(self.log.latest_size(), given.latest_size())
+        extra = GivenCheckpoints(self.extra, self.keyring)
+        return max(self.log.latest_size(), extra.latest_size())
 
     def end_known(self) -> bool:
-        """Return whether something outside the log, a kept checkpoint or the keys' folder, says how far it
-        went at least. Otherwise a log that is cut short together with its store is not noticed."""
+        """Return whether something outside the log (a kept checkpoint, the keys' folder) shows its length.
+
+        Otherwise it is not noticed if the log is cut short together with its store.
+        """
         return bool(self.extra) or self.log.is_known(self.keyring)
 
     def ahead(self) -> Previous | None:
-        """Return what the keys' folder remembers of this log, if it is not in this copy."""
+        """Return the last checkpoint that the keys' folder knows of this log, if this copy lacks it."""
         return self.log.ahead(self.keyring)
 
     def checked(self, *, after: int = 0) -> Iterator[CheckedCheckpoint]:
-        """Yield the checkpoints larger than ``after``, ascending, each with what is wrong with it alone."""
-        given = GivenCheckpoints(self.extra, self.keyring)
+        """Yield the checkpoints larger than ``after``, ascending, each with its own fault."""
+        extra = GivenCheckpoints(self.extra, self.keyring)
         return merge(
             self._logged(after),
-            given.checked(after=after),
-            key=lambda one: one.size,
+            extra.checked(after=after),
+            key=lambda checkpoint: checkpoint.size,
         )
 
     def _logged(self, after: int) -> Iterator[CheckedCheckpoint]:
@@ -108,15 +110,17 @@ class LogCheckpoints:
         if not after or path.exists():
             yield from self.log.checked(self.keyring, after=after)
             return
-        gone = f"{path}: the checkpoint that was verified earlier is missing (removed)"
-        yield CheckedCheckpoint(after, path, None, TrailFault("checkpoint_missing", gone))
-        yield from (one for one in self.log.checked(self.keyring) if one.size > after)
+        reason = f"{path}: the checkpoint that was verified earlier is missing (removed)"
+        yield CheckedCheckpoint(after, path, None, TrailFault("checkpoint_missing", reason))
+        yield from (
+            checkpoint for checkpoint in self.log.checked(self.keyring) if checkpoint.size > after
+        )
 
 
 @dataclass(frozen=True)
 class GivenCheckpoints:
-    """These checkpoints, and no log: an export's own, or an auditor's. ``extra``: what somebody kept of the
-    log elsewhere, beside an export's own."""
+    """Checkpoints without a log: those in an export, or an auditor's. ``extra``: checkpoints of the log
+    kept elsewhere, in addition to an export's."""
 
     notes: Sequence[KeptNote]
     keyring: Keyring
@@ -124,15 +128,15 @@ class GivenCheckpoints:
     extra: Sequence[KeptNote] = ()
 
     def verifiers(self) -> Sequence[Verifier]:
-        """The keyring's, retired ones too."""
+        """Return the keyring's keys, also retired ones."""
         return self.keyring.verifiers()
 
     def latest_size(self) -> int:
-        """The largest of them."""
-        return max((one.size for one in self.checked()), default=0)
+        """Return the largest size; 0 if there is none."""
+        return max((checkpoint.size for checkpoint in self.checked()), default=0)
 
     def end_known(self) -> bool:
-        """By one that somebody kept."""
+        """Return whether a checkpoint kept elsewhere is given."""
         return bool(self.extra)
 
     def ahead(self) -> Previous | None:
@@ -140,30 +144,32 @@ class GivenCheckpoints:
         return None
 
     def checked(self, *, after: int = 0) -> Iterator[CheckedCheckpoint]:
-        """Each of them; what is not larger than ``after`` can't be checked, which is said."""
+        """Yield all checkpoints, by size. One up to ``after`` can't be checked, which is a fault."""
         notes = (*self.notes, *self.extra)
-        yield from sorted((self._opened(kept, after) for kept in notes), key=lambda one: one.size)
+        yield from sorted(
+            (self._opened(note, after) for note in notes), key=lambda checkpoint: checkpoint.size
+        )
 
-    def _opened(self, kept: KeptNote, after: int) -> CheckedCheckpoint:
+    def _opened(self, note: KeptNote, after: int) -> CheckedCheckpoint:
         try:
-            signed = open_checkpoint(kept.note, self.keyring.verifiers())
+            signed = open_checkpoint(note.note, self.keyring.verifiers())
         except AuditIntegrityError as error:
-            altered = TrailFault(error.kind, f"{kept.place}: {error.problem}")
-            return CheckedCheckpoint(0, kept.place, None, altered)
-        found, origin = signed.checkpoint, self.keyring.origin
+            altered = TrailFault(error.kind, f"{note.place}: {error.problem}")
+            return CheckedCheckpoint(0, note.place, None, altered)
+        checkpoint, origin = signed.checkpoint, self.keyring.origin
         fault: TrailFault | None = None
-        if found.origin != origin:
+        if checkpoint.origin != origin:
             fault = TrailFault(
                 "another_log",
-                f"{kept.place}: it is a checkpoint of the log {found.origin}, not of {origin}",
+                f"{note.place}: it is a checkpoint of the log {checkpoint.origin}, not of {origin}",
             )
-        elif found.size <= after:
+        elif checkpoint.size <= after:
             fault = TrailFault(
                 "not_newer",
-                f"{kept.place}: it covers {found.size} events, but an incremental run begins after "
+                f"{note.place}: it covers {checkpoint.size} events, but an incremental run begins after "
                 f"event {after}: verify everything",
             )
-        return CheckedCheckpoint(found.size, kept.place, None if fault else signed, fault)
+        return CheckedCheckpoint(checkpoint.size, note.place, None if fault else signed, fault)
 
 
 #: Checkpoints, and the keys that may have signed them.

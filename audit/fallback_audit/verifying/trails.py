@@ -1,4 +1,4 @@
-"""The trace contract and the evidence, trail by trail: one gate transition is in memory at a time."""
+"""Check of the trace contract and the evidence, with one gate transition in memory at a time."""
 
 import hashlib
 from collections import Counter
@@ -57,12 +57,12 @@ from fallback_audit.verifying.report import (
 )
 from fallback_audit.verifying.walk import Interruptions, fix_id_of
 
-# The adapter's own core: half the time of its wrapper, and this is called once an event.
+# The adapter's core takes half the time of its wrapper, and this is called once per event.
 parse_event = event_adapter.validator.validate_json
 
 _BEHIND_SCOPE = b',"kind":"'
 
-# What a header says of the kind of event that it is over.
+# The member by which a header names its event's kind.
 _NAMED: dict[type[AuditEvent], bytes] = {
     kind: b',"kind":"%b",' % kind.__name__.encode() for kind in KINDS
 }
@@ -72,9 +72,9 @@ _as_entry: Callable[[tuple[int, AuditEvent]], AnyEntry] = partial(tuple.__new__,
 
 
 class EvidenceCheck:
-    """Is what the events rely on there, and unaltered? ``maintenance``: the record's own events.
+    """Check of the evidence that events rely on. ``maintenance``: the events of maintenance.
 
-    Not ``complete``: an export, that leaves private evidence out; then what is absent is only counted.
+    Not ``complete``: an export, which leaves private evidence out; then missing evidence is only counted.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class EvidenceCheck:
         self._collected: frozenset[bytes] | None = None
 
     def trail(self, trail: Trail) -> None:
-        """All that the events of one gate transition name, each once."""
+        """Check the evidence that the events of one gate transition name, each piece once."""
         first_named = {
             (digest, getattr(event, "example_ids", ())): (seq, event)
             for seq, event in reversed(trail.everything)
@@ -121,9 +121,9 @@ class EvidenceCheck:
             else:
                 self._evidence.get(digest)
         except UnreadEvidenceError:
-            raise  # no verdict: a disk that fails is not a record that was damaged
+            raise  # no verdict: a failing disk does not mean that the evidence was damaged
         except EvidenceError as error:
-            if self._collected is None:  # read when it is first needed: mostly nothing is missing
+            if self._collected is None:  # read when first needed: usually nothing is missing
                 self._collected = collected_in(self._maintenance, self._evidence)
             is_private = digest in private_digests(event)
             finding = examine(
@@ -147,7 +147,7 @@ def _started_on(trail: Trail, seq: int) -> StartedOn | None:
 
 @dataclass(eq=False)
 class Trails:
-    """The running state. ``base``: number of the last event that was sealed away."""
+    """The running state. ``base``: number of the last sealed event."""
 
     problems: Listed[Problem]
     _: KW_ONLY
@@ -158,15 +158,14 @@ class Trails:
     contract: Listed[Violation] = field(default_factory=Listed[Violation], init=False)
     flags: Listed[Flag] = field(default_factory=Listed[Flag], init=False)
     open: Listed[OpenFix] = field(default_factory=Listed[OpenFix], init=False)
-    #: All of them, for the state of a next run; the report lists some.
+    #: All open fixes, for the state of the next run; the report lists some.
     open_fixes: list[OpenFix] = field(default_factory=list, init=False)
     transitions: int = field(default=0, init=False)
     redacted: int = field(default=0, init=False)
     seen: int = field(default=0, init=False)
 
     def judge(self, rows: Iterable[StoredRow]) -> None:
-        """Rows gate transition by gate transition. One with an unreadable event is not judged: it is
-        reported."""
+        """Judge rows that are grouped by gate transition. One with an unreadable event is only reported."""
         fix = FixLinks("")
         for scope_bytes, group in groupby(rows, key=_scope_bytes):
             members = list(group)
@@ -186,21 +185,21 @@ class Trails:
         self._links(fix)
 
     def report(self, checkpoints: Listed[Problem], **more: Any) -> VerificationReport:
-        """What was found here, and of ``checkpoints``; ``more``: every other field."""
+        """Return the report of these findings and of ``checkpoints``; ``more``: all other fields."""
         evidence = self.evidence
-        found = Listed[Problem]() if evidence is None else evidence.problems
+        evidence_problems = Listed[Problem]() if evidence is None else evidence.problems
         return VerificationReport(
             gate_transitions=self.transitions,
             redacted_events=self.redacted,
-            first_bad=first_bad(self.problems, checkpoints, found, self.contract),
+            first_bad=first_bad(self.problems, checkpoints, evidence_problems, self.contract),
             integrity_problems=tuple(self.problems.items),
             integrity_problem_count=self.problems.count,
             checkpoint_problems=tuple(checkpoints.items),
             checkpoint_problem_count=checkpoints.count,
             contract_violations=tuple(self.contract.items),
             contract_violation_count=self.contract.count,
-            evidence_problems=tuple(found.items),
-            evidence_problem_count=found.count,
+            evidence_problems=tuple(evidence_problems.items),
+            evidence_problem_count=evidence_problems.count,
             evidence_checked=None if evidence is None else evidence.checked,
             evidence_removed=0 if evidence is None else evidence.removed,
             flags=tuple(self.flags.items),
@@ -215,7 +214,7 @@ class Trails:
             self.contract.add(violation)
 
     def _entries(self, rows: Sequence[StoredRow]) -> list[AnyEntry]:
-        """Those that can be read; one by one only where it is not all of them, to say which and why."""
+        """Return the readable events. On an error read them one by one, to report which is wrong."""
         seqs, headers, _, payloads = zip(*rows, strict=True)
         try:
             events = [parse_event(payload) for payload in payloads]
@@ -239,12 +238,12 @@ class Trails:
             fault = TrailFault(
                 "event_misplaced", "header and payload name different kinds of event"
             )
-        if broken_bytes(row) is None:  # else the walk has said so
+        if broken_bytes(row) is None:  # otherwise the walk has reported it
             self.problems.add(Problem.reporting(fault, seq=seq, fix_id=fix_id_of(row)))
         return None
 
     def _redacted(self, row: StoredRow) -> AnyEntry | None:
-        """What a tombstone left of the event; None where the walk said that it can't be trusted."""
+        """Return what a tombstone left of the event, or None if the tombstone can't be trusted."""
         try:
             event = read_row(row, self.verifiers).payload
         except AuditIntegrityError as error:
@@ -274,18 +273,18 @@ class Trails:
 
     def _is_open(self, trail: Trail) -> None:
         last = trail.entries[-1]
-        found = OpenFix(
+        open_fix = OpenFix(
             fix_id=trail.scope.fix_id,
             gate_transition_id=trail.scope.gate_transition_id,
             last_seq=last.seq,
             last_kind=last.event.kind,
         )
-        self.open.add(found)
-        self.open_fixes.append(found)
+        self.open.add(open_fix)
+        self.open_fixes.append(open_fix)
 
     def _redactions(self, trail: Trail, rows: Sequence[StoredRow]) -> None:
-        """A tombstone and the event that names it are there together, or something is wrong."""
-        reported = {
+        """Report tombstones that no event names, and named events that have no tombstone."""
+        tombstones_by_seq = {
             event.seq: event.tombstone_sha256
             for _, event in trail.notes
             if isinstance(event, PayloadRedacted)
@@ -293,10 +292,10 @@ class Trails:
         for seq, _, _, payload in rows:
             is_stone = payload is not None and payload.startswith(TOMBSTONE_START)
             self.redacted += is_stone
-            if not is_stone and seq not in reported:
+            if not is_stone and seq not in tombstones_by_seq:
                 continue
             digest = hashlib.sha256(payload or b"").hexdigest()
-            if is_stone and reported.get(seq) != digest:
+            if is_stone and tombstones_by_seq.get(seq) != digest:
                 fault = TrailFault(
                     "tombstone_not_named",
                     "it was redacted, and no PayloadRedacted names this tombstone",
@@ -311,7 +310,7 @@ class Trails:
 
 
 def rules_for(trail: Trail) -> tuple[Rule, ...]:
-    """The rules that these kinds of events can break: a fix by recipe need not be asked about a judge."""
+    """Return the rules that events of these kinds can break: e.g. none on judges for a fix by recipe."""
     return _rules_that_see(frozenset([type(entry.event) for entry in trail.everything]))
 
 
@@ -321,7 +320,7 @@ def _rules_that_see(kinds: frozenset[type]) -> tuple[Rule, ...]:
 
 
 def _scope_bytes(row: StoredRow) -> bytes:
-    """The header up to its kind: in canonical order exactly the scope, so nothing is parsed."""
+    """Return the header up to its kind: in canonical order exactly the scope, so nothing is parsed."""
     return (row[1] or b"").partition(_BEHIND_SCOPE)[0]
 
 

@@ -1,13 +1,12 @@
-"""``verify``: is the record intact, is it the one that was signed, does every verdict have its action?
+"""``verify``: is the audit trail intact, is it the one that was signed, does every verdict have its action?
 
-1. Chain and checkpoints, in one pass (``walk``): each stored header and payload is hashed as
-   it stands, and linked; at the size of every checkpoint the Merkle tree must have the signed root.
+1. Chain and checkpoints, in one pass (``walk``): each stored header and payload is hashed as stored, and
+   must be linked; at the size of each checkpoint the Merkle tree must have the signed root.
 2. Contract, gate transition by gate transition, then between those of a fix (``trails``).
-3. Evidence, where a store is given: what the events rely on is there, and unaltered, or was removed on
-   record.
+3. Evidence, if a store is given: what the events rely on exists, unaltered, or its removal is recorded.
 
 Everything streams: a block of rows, then one gate transition, is in memory at a time. The report lists at
-most MAX_LISTED findings of a sort, and counts all.
+most MAX_LISTED findings of each kind, and counts all.
 """
 
 from collections.abc import Iterator
@@ -58,11 +57,11 @@ def verify(
     contract: bool = True,
     progress: Progress | None = None,
 ) -> VerificationReport:
-    """Check the store. Raises AuditStoreError only where it can't be read at all.
+    """Check the store. Raises AuditStoreError only if it can't be read at all.
 
-    ``checkpoints`` None: the caller did not ask, and the report says so. ``since``: what an earlier run
-    verified; see ``verifying.report`` for what is not noticed then. ``sealed``: the folder of sealed
-    segments; those that are there are verified too. ``complete_evidence`` False: an export's, which leaves
+    ``checkpoints`` None: they are not checked, and the report says so. ``since``: the state of an earlier
+    run; see ``verifying.report`` for what is not noticed then. ``sealed``: the folder of sealed segments;
+    those in it are verified too. ``complete_evidence`` False: the evidence of an export, which leaves
     private evidence out. ``contract`` False: step 1 only.
     """
     check = _Check(checkpoints, since, sealed, progress)
@@ -111,9 +110,9 @@ class _Check:
         self._new_fixes: set[str] = set()
 
     def begin(self) -> None:
-        """Before the store is read: what is signed later covers events that were appended later.
+        """Note the latest checkpoint before the store is read: later ones cover events appended later.
 
-        Raises AuditIntegrityError where the state of an earlier run is forged.
+        Raises AuditIntegrityError if the state of an earlier run is forged.
         """
         after = 0
         if self._since is not None:
@@ -123,7 +122,7 @@ class _Check:
             self._covering = Covering(self._source, self._checkpoints, after=after)
 
     def chain(self, snapshot: Snapshot) -> None:
-        """Step 1, from the beginning, from the last sealed event, or from what was verified before."""
+        """Run step 1 from the beginning, from the last sealed event, or from the last verified event."""
         tree = self._covering is not None
         maintenance = tuple(
             maintenance_events(snapshot.rows_by_trail(_MAINTENANCE), self._verifiers)
@@ -155,7 +154,7 @@ class _Check:
     def trails(
         self, snapshot: Snapshot, evidence: FileEvidenceStore | None, *, complete: bool
     ) -> None:
-        """Steps 2 and 3; of an incremental run, for the fixes that have new events."""
+        """Run steps 2 and 3; in an incremental run, for the fixes that have new events."""
         if evidence is not None:
             maintenance = maintenance_events(snapshot.rows_by_trail(_MAINTENANCE), self._verifiers)
             self._evidence = EvidenceCheck(evidence, maintenance, complete=complete)
@@ -177,13 +176,13 @@ class _Check:
             self.integrity.add(Problem.reporting(TrailFault("index", reason)))
 
     def tail(self, snapshot: Snapshot) -> None:
-        """Whose events have no checkpoint yet."""
+        """Note the fixes with events that no checkpoint covers yet."""
         if self._covering is not None and self._covering.covered_to < self._at.seq:
             rows = snapshot.rows(after=self._covering.covered_to)
             self._uncovered = uncovered_fixes(rows)
 
     def report(self) -> VerificationReport:
-        """Everything found."""
+        """Return the report."""
         covering, frontier = self._covering, self._at.frontier
         report = self._trails.report(
             self._checkpoints,
@@ -241,11 +240,11 @@ class _Check:
             yield f"Evidence that events name, and that is not in this export: {self._evidence.absent:,}."
 
     def _resumed(self, snapshot: Snapshot, since: VerifiedState) -> Position:
-        """Where an earlier run ended; its last event must still be there."""
+        """Return the position at which an earlier run ended. Its last event must still be there."""
         base = self._sealed.segments[-1] if self._sealed and self._sealed.segments else None
         row = next(snapshot.rows(after=since.size - 1), None)
-        there = row is not None and row.seq == since.size and row.header is not None
-        leaf = leaf_digest(row.header) if there and row and row.header else None
+        is_stored = row is not None and row.seq == since.size and row.header is not None
+        leaf = leaf_digest(row.header) if is_stored and row and row.header else None
         if leaf != since.tip and not (
             base is not None and (base.last_seq, base.tip) == (since.size, since.tip)
         ):
@@ -262,7 +261,7 @@ class _Check:
             self.integrity.add(Problem.reporting(fault, seq=row.seq, fix_id=fix_id_of(row)))
 
     def _noting(self, rows: Iterator[StoredRow]) -> Iterator[StoredRow]:
-        """Pass them on, noting whose they are: memory is that of the names of what is new."""
+        """Yield the rows, noting the ids of their fixes, which are all that stays in memory."""
         for row in rows:
             fix_id = fix_id_of(row)
             if fix_id is not None:

@@ -1,7 +1,7 @@
 """One pass over the sealed files and the stored bytes: the chain, and the Merkle tree at every checkpoint.
 
-Memory is that of one block and of the tree's frontier. A block is judged as a whole by a few joined
-comparisons; only one that is not as it should be is looked at row by row, to say which row and why.
+Memory is that of one block and of the tree's frontier. A block is checked as a whole by a few joined
+comparisons; only if that fails, it is checked row by row, to report which row is wrong and why.
 """
 
 import json
@@ -36,16 +36,16 @@ _ROLLED_BACK = (
     "restore the store that was signed."
 )
 
-#: Rows that are judged at once: enough that the cost of a block does not show, little memory.
+#: Rows that are checked at once: enough to make a block's overhead small, with little memory.
 _BLOCK_ROWS = 256
 
-#: Told how many events have been walked.
+#: Called with the number of the last event that was checked.
 Progress = Callable[[int], None]
 
 _LEAF, _NODE = b"\x00", b"\x01"  # RFC 6962 §2.1
 
-# What a header ends with, in canonical order. The time always has the same length (``timestamp``),
-# and the version behind it one or two digits: so the members before it are at a place counted from the end.
+# The last members of a header, in canonical order. The time always has the same length (``timestamp``), and
+# the version after it one or two digits: so the members before it are at a known offset from the end.
 _CLAIM = ('"payload_sha256":"', "", '","previous_leaf":"', "", '","recorded_at":"')
 _CLAIM_BYTES = sum(map(len, _CLAIM)) + 2 * 64
 _TIME = len('2026-01-01T00:00:00.000000Z","schema_version":')
@@ -55,7 +55,7 @@ _OF_MAINTENANCE = f'{{"fix_id":"{MAINTENANCE.fix_id}","gate_transition_id"'.enco
 
 
 class Interruptions:
-    """Runs that were interrupted, as the audit trail itself says, before their events were signed.
+    """Runs that the audit trail shows were interrupted before their events were signed.
 
     ``found``: the events that a signer found and had not written itself.
     """
@@ -104,8 +104,7 @@ class Interruptions:
 
 
 def signed_later(events: str, count: int, interruptions: Interruptions) -> str:
-    """Return a note on ``count`` events that were signed by a run that had not written them, with the cause
-    as far as it is known."""
+    """Return a note on ``count`` events that another run signed than wrote, with the known causes."""
     causes = [*interruptions.reasons()]
     if (unexplained := count - interruptions.events) > 0:
         rest = f"for {unexplained:,} of them " if causes else ""
@@ -117,7 +116,7 @@ def signed_later(events: str, count: int, interruptions: Interruptions) -> str:
 
 
 class Covering:
-    """``reached`` is called at each size that ``next_size`` asks for, in order; ``ended`` at last."""
+    """Comparison with the checkpoints: call ``reached`` at each ``next_size``, and ``ended`` at last."""
 
     def __init__(self, source: CheckpointSource, problems: Listed[Problem], *, after: int) -> None:
         self._problems = problems
@@ -131,24 +130,24 @@ class Covering:
         self._found: list[Span] = []
         self.checked = 0
         self.covered_to = after
-        #: Where the last covered event is: the tree, the leaf, and the signed note.
+        #: The state at the last covered event: the tree, the leaf, and the signed note.
         self.proved: VerifiedState | None = None
         self._advance(after)
 
     @property
     def next_size(self) -> int | None:
-        """At how many events the tree is to be compared next; None: at none any more."""
+        """Return the size at which to compare the tree next, or None if there is no further checkpoint."""
         return None if self._waiting is None else self._waiting.size
 
     def reached(self, frontier: Frontier, tip: str) -> None:
-        """The tree has ``next_size`` entries."""
+        """Compare the tree, which has ``next_size`` entries now, with the checkpoint."""
         signed = self._waiting
         if signed is None:
             return
-        right = frontier.size == signed.size and frontier.root() == signed.root
-        if right:
+        is_same_root = frontier.size == signed.size and frontier.root() == signed.root
+        if is_same_root:
             self._found += signed.found
-        if right and signed.tip in {None, tip}:
+        if is_same_root and signed.tip in {None, tip}:
             self.covered_to = signed.size
             self.proved = VerifiedState(
                 size=signed.size,
@@ -157,7 +156,7 @@ class Covering:
                 checkpoint=self._note.decode(),
                 open_fixes=(),
             )
-        elif not self._contradicted:  # whatever follows has another root too: once is enough
+        elif not self._contradicted:  # all later roots differ too: report it once
             self._contradicted = True
             first = self.covered_to + 1
             reason = (
@@ -169,26 +168,26 @@ class Covering:
 
     @property
     def found(self) -> Sequence[Span]:
-        """Events that a signer found, and had not written itself."""
+        """Return the events that a signer found and had not written itself."""
         return self._found
 
     def notes(self, interruptions: Interruptions) -> Iterator[str]:
-        """Yield what is covered, and yet was not signed by the run that wrote it."""
+        """Yield a note on the covered events that another run signed than wrote, if there are any."""
         if self._found:
-            count = sum(found.last - found.first + 1 for found in self._found)
-            ranges = [f"{found.first:,} to {found.last:,}" for found in self._found[:MAX_RANGES]]
+            count = sum(span.last - span.first + 1 for span in self._found)
+            ranges = [f"{span.first:,} to {span.last:,}" for span in self._found[:MAX_RANGES]]
             more = ", …" if len(self._found) > MAX_RANGES else ""
             yield signed_later(
                 f"{count:,} events ({', '.join(ranges)}{more})", count, interruptions
             )
 
     def skip(self, size: int) -> None:
-        """The events up to here are in a sealed file that is not there: nothing can be compared."""
+        """Skip checkpoints below ``size``: the sealed file with their events is missing."""
         while self._waiting is not None and self._waiting.size < size:
             self._advance(self._waiting.size)
 
     def ended(self, events: int) -> None:
-        """The walk is over: what is left was signed over events that are not there."""
+        """Finish: the remaining checkpoints were signed over events that are missing."""
         lost: int | None = None
         while self._waiting is not None:
             lost = self._waiting.size
@@ -202,8 +201,8 @@ class Covering:
             self._problem(fault, seq=events + 1, next_step=_ROLLED_BACK)
         uncovered = events - self.covered_to
         if events and not self.checked and not self.covered_to:
-            none = TrailFault("no_checkpoint", "there are events, and no valid checkpoint")
-            self._problem(none, next_step=COVER)
+            missing = TrailFault("no_checkpoint", "there are events, and no valid checkpoint")
+            self._problem(missing, next_step=COVER)
         elif self._max_uncovered is not None and uncovered > self._max_uncovered:
             fault = TrailFault(
                 "uncovered",
@@ -213,19 +212,19 @@ class Covering:
             self._problem(fault, seq=self.covered_to + 1, next_step=COVER)
 
     def _advance(self, size: int) -> None:
-        """To the next checkpoint that can be trusted, saying of the others why not."""
+        """Go to the next checkpoint that can be trusted, and report the faults of the others."""
         self._waiting = None
-        for one in self._checked:
-            if one.size > self._latest:
+        for checked in self._checked:
+            if checked.size > self._latest:
                 return
-            if one.fault is not None:
-                self._problem(one.fault, next_step=self._untrusted)
-            if one.signed is None:
+            if checked.fault is not None:
+                self._problem(checked.fault, next_step=self._untrusted)
+            if checked.signed is None:
                 continue
             self.checked += 1
-            found = one.signed.checkpoint
-            if found.size >= size and found.size > 0:
-                self._waiting, self._note = found, one.signed.note
+            checkpoint = checked.signed.checkpoint
+            if checkpoint.size >= size and checkpoint.size > 0:
+                self._waiting, self._note = checkpoint, checked.signed.note
                 return
 
     def _problem(self, fault: TrailFault, *, seq: int | None = None, next_step: str = KEEP) -> None:
@@ -234,7 +233,7 @@ class Covering:
 
 @dataclass
 class Position:
-    """Where the chain is: so many events, the last leaf, and the tree over them (None: not kept)."""
+    """A place in the chain: the number of events, the last leaf, and the tree (None: not computed)."""
 
     seq: int = 0
     tip: str = GENESIS
@@ -243,9 +242,9 @@ class Position:
 
 @dataclass(eq=False)
 class Walk:
-    """Goes on from ``at``, which moves along. ``covering`` None: no checkpoint is compared.
+    """A walk along the chain from ``at``, which it updates. ``covering`` None: compare no checkpoints.
 
-    ``tombstones``: of which events the store keeps one apart; None: it keeps none so.
+    ``tombstones``: the events in the store's table of tombstones; None: an export, which has none.
     """
 
     at: Position
@@ -258,7 +257,7 @@ class Walk:
     complete: int = field(default=0, init=False)
 
     def rows(self, rows: Iterable[StoredRow]) -> None:
-        """Judge them all. After a bad link the next one is judged by what the bad one claims."""
+        """Check all rows. A link after a bad one is checked against what the bad one claims."""
         stream = iter(rows)
         while block := list(islice(stream, self._rows_to_next_checkpoint())):
             if self._is_sound(block):
@@ -271,14 +270,14 @@ class Walk:
                 self.progress(self.at.seq)
 
     def _rows_to_next_checkpoint(self) -> int:
-        """Up to the next checkpoint, so that no root has to be computed in the middle of a block."""
-        following = self.covering.next_size if self.covering else None
+        """Return the block's size. It ends at the next checkpoint, where a root is computed."""
+        next_size = self.covering.next_size if self.covering else None
         return (
-            _BLOCK_ROWS if following is None else min(_BLOCK_ROWS, max(1, following - self.at.seq))
+            _BLOCK_ROWS if next_size is None else min(_BLOCK_ROWS, max(1, next_size - self.at.seq))
         )
 
     def _is_sound(self, block: Sequence[StoredRow]) -> bool:
-        """Is each row the link that it should be? Then the position is behind the last one."""
+        """Return whether each row is the next link. If so, move the position to the last one."""
         at, count = self.at, len(block)
         seqs, headers, leaves, payloads = zip(*block, strict=True)
         first, last = at.seq + 1, at.seq + count
@@ -309,7 +308,7 @@ class Walk:
             self._compare()
 
     def _is_lost(self, row: StoredRow) -> bool:
-        """Its payload is a tombstone, which is not kept apart as it was when it was put there."""
+        """Return whether its payload is a tombstone that the store's table of tombstones lacks."""
         redacted = row.payload is not None and row.payload.startswith(TOMBSTONE_START)
         return redacted and self.tombstones is not None and row.seq not in self.tombstones
 
@@ -323,39 +322,41 @@ class Walk:
 def _claim(
     headers: Sequence[bytes], first: int, digests: Sequence[str], previous: Sequence[str]
 ) -> bool:
-    """Does each header name its payload, the leaf before it and its number, at their places?
+    """Return whether each header has its payload's digest, the leaf before it and its number, in place.
 
-    One comparison of joined bytes: slices of one length each, so that they are equal only one by one.
+    Joined slices are compared at once. They have equal lengths, so they are equal only one by one.
     """
     digits = len(str(first))
-    if len(str(first + len(headers) - 1)) != digits:  # the places shift within the block
+    if len(str(first + len(headers) - 1)) != digits:  # the offsets shift within the block
         return all(
-            _claim((header,), first + n, (digest,), (leaf,))
-            for n, (header, digest, leaf) in enumerate(zip(headers, digests, previous, strict=True))
+            _claim((header,), first + offset, (digest,), (leaf,))
+            for offset, (header, digest, leaf) in enumerate(
+                zip(headers, digests, previous, strict=True)
+            )
         )
     tail = len(',"seq":}') + digits
     before = len(headers[0]) - tail
     version = before - 1 - headers[0].rfind(b":", 0, before)
-    behind = tail + _TIME + min(version, _VERSION_DIGITS)
-    begin = behind + _CLAIM_BYTES
+    claim_end = tail + _TIME + min(version, _VERSION_DIGITS)
+    claim_start = claim_end + _CLAIM_BYTES
     claimed = [*_CLAIM] * len(headers)
     claimed[1::5], claimed[3::5] = digests, previous
     numbers = [',"seq":', "", "}"] * len(headers)
     numbers[1::3] = map(str, range(first, first + len(headers)))
     return "".join(claimed).encode() == b"".join(
-        [header[-begin:-behind] for header in headers]
+        [header[-claim_start:-claim_end] for header in headers]
     ) and "".join(numbers).encode() == b"".join([header[-tail:] for header in headers])
 
 
 def _extend(frontier: Frontier, entries: Sequence[bytes]) -> None:
-    """Append entries in the largest subtrees that fit: half the calls of one by one."""
+    """Append entries in the largest subtrees that fit: half the calls of appending one by one."""
     hashes = [sha256(_LEAF + entry).digest() for entry in entries]
-    at = 0
-    while at < len(hashes):
-        fits = 1 << ((len(hashes) - at).bit_length() - 1)
+    start = 0
+    while start < len(hashes):
+        largest = 1 << ((len(hashes) - start).bit_length() - 1)
         aligned = frontier.size & -frontier.size
-        count = min(fits, aligned) if aligned else fits
-        level = hashes[at : at + count]
+        count = min(largest, aligned) if aligned else largest
+        level = hashes[start : start + count]
         while len(level) > 1:
             pairs = iter(level)
             level = [
@@ -363,11 +364,11 @@ def _extend(frontier: Frontier, entries: Sequence[bytes]) -> None:
                 for left, right in zip(pairs, pairs, strict=True)
             ]
         frontier.add(count, level[0])
-        at += count
+        start += count
 
 
 def fix_id_of(row: StoredRow) -> str | None:
-    """Whose event it is, as far as an altered header still says."""
+    """Return the id of the event's fix, or None if an altered header lacks it."""
     try:
         fix_id = json.loads(row.header or b"")["fix_id"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -376,7 +377,7 @@ def fix_id_of(row: StoredRow) -> str | None:
 
 
 class Sealed:
-    """The segments of one store. ``folder``: where sealed files are kept; None: not looked for."""
+    """The segments of one store. ``folder``: that of the sealed files; None: don't look for them."""
 
     def __init__(
         self,
@@ -395,7 +396,7 @@ class Sealed:
 
     @property
     def last_seq(self) -> int:
-        """The number of the last sealed event."""
+        """Return the number of the last sealed event; 0 if there is none."""
         return self.segments[-1].last_seq if self.segments else 0
 
     def walk(
@@ -406,7 +407,7 @@ class Sealed:
         tree: bool,
         progress: Progress | None,
     ) -> Position:
-        """Through each file that is there, comparing checkpoints on the way; the position behind all."""
+        """Check each file that exists, and compare checkpoints. Return the position after all segments."""
         events = list(maintenance)
         if self.segments and not _names(events, SegmentSealed, self.segments[-1]):
             self._problem(
@@ -429,7 +430,7 @@ class Sealed:
         return at
 
     def notes(self) -> Iterator[str]:
-        """Which events could not be read, and why."""
+        """Yield notes on events that could not be read, and why."""
         if self._retired:
             first, last = self._retired[-1].first_seq, self._retired[0].last_seq
             yield (
@@ -441,7 +442,7 @@ class Sealed:
             yield f"{len(self._absent):,} sealed segments are not here: nothing in them was read."
 
     def _excuse(self, events: Sequence[AuditEvent]) -> None:
-        """A missing file was retired, on record; the event may have gone with a later one that was."""
+        """Accept missing files that were retired, by an event here or in a later retired segment."""
         missing, self._absent = self._absent, []
         for segment in reversed(missing):
             if self._retired or _names(events, SegmentRetired, segment):
@@ -480,16 +481,16 @@ class Sealed:
             self._problem(segment, TrailFault("segment_ends_elsewhere", reason))
 
     def _noting(self, rows: Iterable[StoredRow], events: list[AuditEvent]) -> Iterator[StoredRow]:
-        """Pass them on, keeping the record's own events among them."""
+        """Yield the rows, and add events of maintenance among them to ``events``."""
         for row in rows:
             if row.header is not None and row.header.startswith(_OF_MAINTENANCE):
                 events += maintenance_events((row,), self._verifiers)
             yield row
 
     def _opened(self, statements: Sequence[bytes]) -> list[SegmentStatement]:
-        """In order, each behind the one before it; what can't be trusted is a problem."""
-        found: list[SegmentStatement] = []
-        behind, leaf = 0, GENESIS
+        """Open the statements, each of which must follow the last; report those that can't be trusted."""
+        opened: list[SegmentStatement] = []
+        last_seq, tip = 0, GENESIS
         for number, statement in enumerate(statements, start=1):
             try:
                 segment = open_segment(statement, self._verifiers)
@@ -499,22 +500,22 @@ class Sealed:
                 reason = getattr(error, "problem", str(error))
                 self._add(TrailFault(kind, f"sealed segment {number}: {reason}"))
                 continue
-            place = (segment.number, segment.first_seq, segment.previous_leaf)
-            if place != (number, behind + 1, leaf) or segment.last_seq < segment.first_seq:
-                moved = "its statement does not go on where the one before it ended"
-                self._problem(segment, TrailFault("segment_out_of_place", moved))
+            actual_start = (segment.number, segment.first_seq, segment.previous_leaf)
+            if actual_start != (number, last_seq + 1, tip) or segment.last_seq < segment.first_seq:
+                misplaced = "its statement does not go on where the one before it ended"
+                self._problem(segment, TrailFault("segment_out_of_place", misplaced))
             if tree.root().hex() != segment.root:
-                other = "its statement's tree does not have the root that it says"
-                self._problem(segment, TrailFault("another_root", other))
-            found.append(segment)
-            behind, leaf = segment.last_seq, segment.tip
-        return found
+                other_root = "its statement's tree does not have the root that it says"
+                self._problem(segment, TrailFault("another_root", other_root))
+            opened.append(segment)
+            last_seq, tip = segment.last_seq, segment.tip
+        return opened
 
     def _problem(self, segment: SegmentStatement, fault: TrailFault) -> None:
-        place = (
+        subject = (
             f"sealed segment {segment.number} (events {segment.first_seq} to {segment.last_seq})"
         )
-        self._add(TrailFault(fault.kind, f"{place}: {fault.reason}"))
+        self._add(TrailFault(fault.kind, f"{subject}: {fault.reason}"))
 
     def _add(self, fault: TrailFault) -> None:
         self._problems.add(Problem.reporting(fault))
@@ -536,7 +537,7 @@ def _behind(segment: SegmentStatement, *, tree: bool) -> Position:
 def maintenance_events(
     rows: Iterable[StoredRow], verifiers: Sequence[Verifier]
 ) -> Iterator[AuditEvent]:
-    """The record's own events among these rows; what can't be read is passed over: others report it."""
+    """Yield the events of maintenance among these rows. Skip unreadable rows, which others report."""
     for row in rows:
         try:
             stored = read_row(row, verifiers)
