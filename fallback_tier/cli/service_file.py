@@ -28,12 +28,12 @@ def settings_of(arguments: argparse.Namespace) -> ServiceSettings:
         for name in ("host", "port", "tls_cert", "tls_key")
         if (value := getattr(arguments, name, None)) is not None
     }
-    record_settings_given = record(arguments)
+    from_options = record(arguments)
     record_paths = {
         name: value
         for name, value in {
-            "checkpoints": record_settings_given.checkpoints,
-            "keys": record_settings_given.keys,
+            "checkpoints": from_options.checkpoints,
+            "keys": from_options.keys,
         }.items()
         if value is not None
     }
