@@ -33,8 +33,8 @@ class CommittedFiles:
     clients: ClientRunner
 
     def among(self, commit: str, *paths: str) -> frozenset[str]:
-        """Return at which of these paths the commit has anything. Raises RepositoryError if there is no
-        such commit."""
+        """Return at which of these paths the commit has anything. Raises RepositoryError: no such
+        commit."""
         listed = self._git(["ls-tree", "-z", commit, "--", *paths]) if _is_commit(commit) else None
         if listed is None or not listed.ok:
             raise self._unfit(commit, paths[0], "there is no such commit")

@@ -65,12 +65,10 @@ from fallback_tier.execution import ClientRunner
 from fallback_tier.files.inputs import open_named, parse_toml
 from fallback_tier.repo import Folders, ReleaseAge, RepoContext, Settings, TestLines, TestSeconds
 
-#: Most bytes of a file of settings, and of a pyproject.toml with our table: a megabyte of TOML takes
-#: seconds.
+#: Most bytes of a settings file, or a pyproject.toml with our table: a megabyte of TOML takes seconds.
 MAX_SETTINGS_BYTES = 1_000_000
 
-#: Most gates of the user's own: each is a command for every attempt, and at the base commit too if it
-#: fails.
+#: Most gates of the user's own: each is a command per attempt, at the base commit too if it fails.
 MAX_GATES = 16
 
 #: Most words of one command, and characters of one word: room for a list of files, not for a program.
@@ -169,8 +167,7 @@ class Ignored(Frozen):
 
 
 def ignored_of(text: str) -> Ignored:
-    """Return what ``ID,DATE,REASON`` states. Raises ValueError if a part is missing or the date is not a
-    date."""
+    """Return what ``ID,DATE,REASON`` states. Raises ValueError if a part is missing or not a date."""
     name, _, rest = text.partition(",")
     day, _, reason = rest.partition(",")
     return Ignored.model_validate(
@@ -444,8 +441,7 @@ def _first(
 
 
 def _of_variable(key: str, variable: str, text: str) -> object:
-    """Return the value of a variable's text, as the option of the key would have it: a number is written as
-    one."""
+    """Return the value of a variable's text, as the key's option would have it: numbers as numbers."""
     declared = SETTING_KEYS[key]
     for value in _readings(text, declared):
         try:

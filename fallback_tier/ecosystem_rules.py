@@ -1,7 +1,7 @@
 """The pure rules of an ecosystem: the order of its versions, the names of its packages, its files.
 
-They run no client and read nothing, so they are asked before a repository is looked at. They come from the
-ecosystem's plugin, by its entry point, and are loaded when they are first needed (ADR-0066).
+They run no client and read nothing, so they can be used before a repository is looked at. They come from
+the ecosystem's plugin, by its entry point, and are loaded when they are first needed (ADR-0066).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,8 +42,8 @@ class PackageClient(NamedTuple):
 
 
 class ClientCache(NamedTuple):
-    """A folder that a client writes by default. ``ask``: the arguments by which it reports where it really
-    is."""
+    """A folder that a client writes by default. ``ask``: the arguments by which it reports the actual
+    one."""
 
     folder: str
     what: str
@@ -151,8 +151,7 @@ class EcosystemRules(Protocol):
         ...
 
     def owns_file(self, name: str) -> bool:
-        """Return whether a file of this name (no folders) is a manifest, a lock or package metadata of the
-        ecosystem."""
+        """Return whether a file of this name (no folders) is its manifest, lock or package metadata."""
         ...
 
     def document(self, path: str, text: str) -> Any:
@@ -163,8 +162,7 @@ class EcosystemRules(Protocol):
         ...
 
     def age_exception_keys(self, package: str) -> Sequence[str]:
-        """Return keys of a manifest that exempt a package from its rules on the age of releases
-        (ADR-0110)."""
+        """Return keys of a manifest that exempt a package from its rules on release ages (ADR-0110)."""
         ...
 
 
@@ -203,8 +201,7 @@ def installed_rules() -> Iterator[tuple[str, EcosystemRules]]:
 
 
 def client_of(tool: str) -> PackageClient | None:
-    """Return the declaration of a program that some ecosystem's plugin runs, or None. Raises
-    PluginError."""
+    """Return the declaration of a program that a plugin runs, or None. Raises PluginError."""
     clients = (client for _, rules in installed_rules() for client in rules.clients)
     return next((client for client in clients if client.tool == tool), None)
 

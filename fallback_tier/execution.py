@@ -102,8 +102,7 @@ class ClientRunner(Protocol):
         timeout_s: float,
         env: Mapping[str, str] | None = None,
     ) -> CommandResult:
-        """Run a client; its output is stdout and stderr joined, bounded. Never raises for a non-zero
-        exit."""
+        """Run a client; its output is stdout and stderr, bounded. Never raises for a non-zero exit."""
         ...
 
 

@@ -9,8 +9,7 @@ if TYPE_CHECKING:
 
 
 def exported(package: str, homes: "Mapping[str, str]", name: str) -> "Any":
-    """Return a public name, for a package's ``__getattr__``. ``homes``: name → its module. Raises
-    AttributeError."""
+    """Return a public name, for ``__getattr__``. ``homes``: name → its module. Raises AttributeError."""
     if name not in homes:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
     return getattr(import_module(homes[name]), name)

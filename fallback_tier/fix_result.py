@@ -36,8 +36,7 @@ class FailedCandidate(Frozen):
 
     @classmethod
     def of(cls, events: Sequence[RecipeCandidateFailed]) -> "tuple[FailedCandidate, ...]":
-        """Return the candidates on record. The steps that the next one leaves out are those that led to
-        each."""
+        """Return the candidates on record. Each one's steps are those that the next one leaves out."""
         before = ((), *(event.left_out for event in events))
         return tuple(
             cls(
@@ -199,7 +198,6 @@ def tests_of(verdicts: Sequence[GateVerdict]) -> tuple[JudgedTests, ...]:
 
 
 def shown_by(verdicts: Sequence[GateVerdict]) -> ProofLevel | None:
-    """Return what a gate has seen, which counts more than the attempt's own level; None if no gate
-    looked."""
+    """Return the level that a gate has seen, which counts more than the attempt's; None if none looked."""
     levels = [verdict.proof_level for verdict in verdicts if verdict.status is GateStatus.PASSED]
     return next((level for level in levels if level is not None), None)

@@ -99,7 +99,7 @@ class Witnessed(Frozen):
         return len(self.passed) + len(self.failed) or None
 
     def passes(self, test: str) -> bool:
-        """Return whether a test passed. Of a subtest only a failure is reported: its test must have
+        """Return whether a test passed. For a subtest, which reports only failures, its test must have
         passed."""
         return test not in self.failed and any(
             test == passed_test or test.startswith((f"{passed_test} (", f"{passed_test} ["))
@@ -184,8 +184,8 @@ def failed(gate: str, kind: FailureKind, detail: str, log: str = "") -> GateVerd
 
 
 def skipped(gate: str, reason: str, log: str = "", *, kinds: Iterable[str] = ()) -> GateVerdict:
-    """Return that the gate had nothing to judge, and why; never a pass. What it should have judged and
-    could not is ``undecided``."""
+    """Return that the gate had nothing to judge, and why; never a pass. If it should have judged and could
+    not, that is ``undecided``."""
     return GateVerdict(
         gate=gate, status=GateStatus.SKIPPED, detail=reason, log=log, kinds=frozenset(kinds)
     )
@@ -210,6 +210,5 @@ class Gate(Protocol):
         ...
 
     def judge(self, context: GateContext) -> GateVerdict:
-        """Judge the worktree. Never raises for a bad patch: that is a verdict. Raises SandboxError or
-        ToolError."""
+        """Judge the worktree. A bad patch is a verdict, no error. Raises SandboxError or ToolError."""
         ...

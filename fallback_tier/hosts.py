@@ -36,8 +36,7 @@ _PROXY = lazy_pattern(r"\s*[\w.-]*proxy[\"']?\s*[=:\s]", re.IGNORECASE)
 _NO_PROXY = lazy_pattern(r"\s*[\w.-]*no[-_]?proxy[\"']?\s*[=:\s]", re.IGNORECASE)
 _FILE = lazy_pattern(r".*config(?:_file)?", re.IGNORECASE)
 
-#: Most bytes of a file that is searched for hosts, most such files, most characters of an address in a
-#: message.
+#: Most bytes of a file that is searched for hosts, most files, most characters of a shown address.
 _MAX_TEXT = 50_000_000
 _MAX_FILES = 2_000
 _SHOWN = 80
@@ -105,8 +104,7 @@ class Hosts:
         )
 
     def admits(self, address: str) -> bool:
-        """Return whether it is an address of an allowed host, written so that it can't be read as
-        another."""
+        """Return whether it is an allowed host's address, written so that it can't be read as another's."""
         match = _ADDRESS.fullmatch(address)
         if match is None or ".." in match["host"]:
             return False
@@ -114,8 +112,7 @@ class Hosts:
 
 
 def allowed_hosts(text: str) -> tuple[str, ...]:
-    """Return the hosts (``HOST[:PORT]``) in a user's text, separated by commas or blanks. Raises
-    ValueError."""
+    """Return the hosts (``HOST[:PORT]``) in a text, separated by commas or blanks. Raises ValueError."""
     hosts = [host for host in re.split(r"[,\s]+", text) if host]
     for host in hosts:
         if re.fullmatch(ALLOWED_HOST, host) is None:
@@ -141,8 +138,7 @@ def allow_step(hosts: Iterable[str]) -> str:
 
 
 def naming_file(host: str, folder: Path) -> str:
-    """Return the file of a client's folder that names a host, relative to it, or an empty text if none
-    does."""
+    """Return the file of a client's folder that names a host, relative to it; empty if none does."""
     for depth in ("*", "*/*", "*/*/*"):
         for path in sorted(folder.glob(depth))[:_MAX_FILES]:
             if host in _text(path):

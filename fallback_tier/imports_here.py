@@ -1,7 +1,7 @@
 """The files of a repository that a file imports, by its text: Python and JavaScript, nothing is run.
 
 Every location that a name may refer to counts: search paths, aliases and workspaces are settings of tools
-that are not asked. So a file may seem to import more than it does, and a name that is composed at run time
+that are not read. So a file may seem to import more than it does, and a name that is composed at run time
 is not seen.
 
 An import of Python also runs the packages around a module, which often import all that they have: through

@@ -28,8 +28,7 @@ GATES_GROUP = "fallback_tier.gates"
 def clients_and_plugins(
     allow_hosts: Sequence[str] = (),
 ) -> tuple[ClientRunner, Mapping[str, EcosystemPlugin]]:
-    """Return the reference clients, which may contact ``allow_hosts`` too, and every installed plugin with
-    them."""
+    """Return the reference clients, which may contact ``allow_hosts``, too, and all installed plugins."""
     clients = SubprocessClients(allow_hosts=allow_hosts)
     return clients, InstalledPlugins(clients)
 

@@ -221,6 +221,5 @@ def fetch(
 
 @cache
 def _system_roots() -> ssl.SSLContext:
-    """Return the roots that other programs of this machine trust: a site's own registry may have a private
-    one."""
+    """Return the roots that other programs here trust: a site's registry may have a private one."""
     return ssl.create_default_context()

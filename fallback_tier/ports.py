@@ -77,8 +77,8 @@ class ModelRequest(Frozen):
         return self.system + "".join(message.content for message in self.messages)
 
     def key(self, model: str) -> str:
-        """Return the SHA-256 of the request to this model without its nonces: equal for requests that ask
-        the same."""
+        """Return the SHA-256 of the request to this model without its nonces: equal requests have equal
+        keys."""
         text = json.dumps(
             [model, self.call_type, self.max_output_tokens, self.system]
             + [[message.role, message.content] for message in self.messages]
@@ -189,8 +189,7 @@ class EcosystemFactory(Protocol):
 
     @property
     def rules(self) -> EcosystemRules:
-        """The ecosystem's rules. Every command that reads an advisory needs them, without a client: they
-        import little."""
+        """The ecosystem's rules, which every command that reads an advisory needs: they import little."""
         ...
 
     def __call__(self, clients: ClientRunner) -> "EcosystemPlugin":
@@ -199,8 +198,7 @@ class EcosystemFactory(Protocol):
 
 
 class GateFactory(Protocol):
-    """The object that an entry point of ``fallback_tier.gates`` names: gates for every fix, whatever its
-    ecosystem."""
+    """The object that an entry point of ``fallback_tier.gates`` names: gates for every ecosystem."""
 
     def __call__(self, plugin: "EcosystemPlugin") -> "Sequence[Gate]":
         """Return them in order; they come after the ecosystem's own. Empty if none concerns it."""
@@ -261,8 +259,7 @@ class EcosystemPlugin(Protocol):
         ...
 
     def editable_keys(self, path: str) -> tuple[str, ...] | None:
-        """Return the manifest keys that a plan may change in ``path`` (dotted), or None if it is not a
-        manifest."""
+        """Return the manifest keys that a plan may change in ``path`` (dotted); None: not a manifest."""
         ...
 
     def gates(self) -> Sequence[Gate]:
@@ -298,8 +295,7 @@ class EcosystemPlugin(Protocol):
         ...
 
     def tests_ran(self, output: str) -> int | None:
-        """Return how many tests ran, passed or failed, by the output of this ecosystem's runners; None if
-        it doesn't tell."""
+        """Return how many tests ran, passed or failed, by what the runners print; None if unknown."""
         ...
 
     def instruction_template(self) -> str:

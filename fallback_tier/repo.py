@@ -122,8 +122,7 @@ class Settings(Frozen):
     #: A person's choice of the step that is tried first, of the parent bump and the override; None: the one
     #: that changes less for the application.
     prefer: LadderStep | None = None
-    #: A person's decision on whose code is affected (``--own-code``, ``--dependency``); None: it is looked
-    #: up.
+    #: A person's decision whose code is affected (``--own-code``, ``--dependency``); None: it is looked up.
     whose_code: AffectedCode | None = None
     #: Folders that a person limits a fix to (``--path``, ``paths``): a project with no file in one of them
     #: stays as it is, and what is affected there is left by name. None given: the whole repository.
@@ -302,8 +301,7 @@ class RepoContext(Frozen):
             return None
 
     def leads_to(self, path: str) -> str | None:
-        """Return the tracked file that a tracked link names, or None if it is not a link, or names
-        something else."""
+        """Return the tracked file that a tracked link names, or None if there is no such link or file."""
         folder = posixpath.dirname(path)
         try:
             self.tree.locate(folder)

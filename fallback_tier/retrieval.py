@@ -150,7 +150,7 @@ class RetrievalAccount(Frozen):
     floors: tuple[Floor, ...] = ()
     #: Rounds of the corrective loop that ran (0: the first answer was used).
     rewrites: int = 0
-    #: What the prompt was offered, as the event records it, and the content behind each id. The tier fills
+    #: The examples that the prompt was offered, as in the event, and the content of each id. The tier fills
     #: both in from the examples themselves: they can't disagree with what was done.
     returned: tuple[str, ...] = ()
     content_sha256: Mapping[str, Digest] = {}

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 #: Most UTF-8 bytes: the longest log of one command, of bytes that are not text (``MAX_OUTPUT_BYTES``). The
-#: audit trail takes a third more (``MAX_EVIDENCE_BYTES``), and one verdict may be about many project
-#: folders.
+#: audit trail takes a third more (``MAX_EVIDENCE_BYTES``); one verdict may be about many folders.
 MAX_LOG_BYTES = 12 * 1024 * 1024
 
 #: Of a log that is cut, a quarter is kept from its beginning, as of a command's. Failures come at the end.

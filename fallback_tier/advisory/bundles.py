@@ -12,8 +12,7 @@ from fallback_tier.errors import AdvisoryError
 #: Identifiers that a bundle's own id names before it counts the rest.
 _NAMED_IN_BUNDLE = 3
 
-#: Most characters of an id in a bundle's id: three of them, joined, and the count stay below the limit of
-#: an id.
+#: Most characters of an id in a bundle's id: three of them and the count stay below the limit of an id.
 _SHOWN_OF_AN_ID = 60
 
 
@@ -145,9 +144,9 @@ def merged(records: Sequence[Advisory]) -> Advisory:
 
 
 def _current(records: Sequence[Advisory]) -> list[Advisory]:
-    """Return the records without those that a later version replaces, if that is about all their packages:
-    under one identifier, another database's record may be about others. A record without a date, such as a
-    report's, stays."""
+    """Return the records without those that a later version replaces, if it is about all their packages:
+    under one identifier, another database's record may be about others. A report's, without a date, stays.
+    """
     latest: dict[str, Advisory] = {}
     for record in records:
         previous = latest.get(record.id)

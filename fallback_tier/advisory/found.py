@@ -20,8 +20,7 @@ from fallback_tier.advisory.versions import (
 from fallback_tier.ecosystem_rules import base_ecosystem, rules_of
 from fallback_tier.errors import AdvisoryError, WithdrawnError
 
-#: Most characters of a scanner's message that are kept: a sentence or two; some tools write whole pages
-#: there.
+#: Most characters of a scanner's message that are kept; some tools write whole pages there.
 MAX_MESSAGE_LENGTH = 2_000
 
 
@@ -222,8 +221,7 @@ def unstated(ecosystem: str, reports: Sequence[FoundAdvisory]) -> dict[str, Any]
 
 
 def _events_without(ecosystem: str, cleared: Iterable[Cleared]) -> Iterator[dict[str, str]]:
-    """Yield events that end a range at each cleared stretch and begin the next one after it; stretches may
-    overlap."""
+    """Yield events that end a range at each cleared stretch and restart it after; stretches may overlap."""
 
     def start(stretch: Cleared) -> tuple[SortKey, bool]:
         return sort_key(ecosystem, stretch.version), stretch.is_last_affected
@@ -242,9 +240,9 @@ def _events_without(ecosystem: str, cleared: Iterable[Cleared]) -> Iterator[dict
         yield {"introduced": until}
 
 
-def records(reported: Iterator[Reported], source: str) -> Iterator[Found]:
+def records(package_reports: Iterator[Reported], source: str) -> Iterator[Found]:
     """Yield each as a record; one that can't be a record is skipped."""
-    for item in reported:
+    for item in package_reports:
         try:
             yield item.record()
         except AdvisoryError as error:
@@ -252,8 +250,7 @@ def records(reported: Iterator[Reported], source: str) -> Iterator[Found]:
 
 
 def text(value: object) -> str:
-    """Return a report's text, or an empty one if the value is not a text. What UTF-8 can't encode is
-    replaced."""
+    """Return a report's text; empty if the value is not a text. What UTF-8 can't encode is replaced."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 

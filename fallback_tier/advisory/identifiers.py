@@ -17,8 +17,7 @@ _FORMS: Final = {
     "MAL": (re.compile(r"MAL-\d{4}-\d{1,12}", re.IGNORECASE), "MAL-YEAR-NUMBER"),
 }
 
-#: Identifiers of any other database (``RUSTSEC-2023-0001``): capitals, then parts, one of which has a
-#: digit.
+#: Identifiers of other databases (``RUSTSEC-2023-0001``): capitals, then parts, one of them with a digit.
 _OTHER = re.compile(r"(?=[^\d]*\d)[A-Z][A-Z0-9]{1,20}(?:-[A-Za-z0-9:]{1,60}){1,6}")
 
 #: Texts that can be a part of a URL and the name of a file.

@@ -290,8 +290,7 @@ class OsvLookup:
 
     @property
     def server_folder(self) -> Path:
-        """The folder of this server's kept answers: a private database's must not pass for the public
-        one's."""
+        """The folder of this server's answers: a private database's must not pass for the public one's."""
         return self.folder() / quote(self.base_url.removeprefix("https://"), safe="")
 
 

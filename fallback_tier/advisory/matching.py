@@ -37,8 +37,7 @@ class PackageMatcher:
         self._entries = entries
 
     def covers(self, version: str) -> bool:
-        """Return whether a version is affected. A text that can't be ordered is, as soon as there is a
-        range."""
+        """Return whether a version is affected. A text that can't be ordered is, if there is any range."""
         key = sort_key(self._ecosystem, version)
         spans = self._spans
         if not key[0]:

@@ -79,8 +79,8 @@ def _low_key(interval: _Interval) -> SortKey:
 
 
 def _high_key(interval: _Interval) -> tuple[bool, SortKey, bool]:
-    """Return a key to compare upper ends. Open ends are above all; at the same version, the exclusive end
-    is the lower one."""
+    """Return a key to compare upper ends. Open ends are highest; of equal versions, the exclusive end is
+    lower."""
     if interval.high is None:
         return True, (1, ()), True
     return False, sort_key(NPM, interval.high), interval.closed
@@ -111,8 +111,8 @@ def _comparators(alternative: str) -> list[_Interval]:
 
 
 def _interval(operator: str, text: str) -> _Interval:
-    """Return the interval of one comparator. A missing or ``x`` part covers every value of it and of the
-    parts after it."""
+    """Return the interval of one comparator. A missing or ``x`` part covers all its values, and later
+    parts."""
     numbers, full = _numbers(text)
     if not numbers:
         return _Interval("0", "0.0.0-0") if operator in ("<", ">") else _ALL
@@ -137,8 +137,7 @@ def _interval(operator: str, text: str) -> _Interval:
 
 
 def _caret_place(numbers: list[int]) -> int:
-    """Return the index of the number that ``^`` raises: the first that isn't zero, otherwise the last one
-    given."""
+    """Return the index of the number that ``^`` raises: the first that isn't zero, or else the last one."""
     return next((index for index, number in enumerate(numbers) if number), len(numbers) - 1)
 
 

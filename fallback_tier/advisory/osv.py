@@ -90,8 +90,7 @@ class Advisory(OsvModel):
 
     @cached_property
     def _by_package(self) -> dict[str, dict[str, PackageMatcher]]:
-        """Matchers by ecosystem, then canonical name: a lookup costs the same whatever the record's
-        size."""
+        """Matchers by ecosystem, then canonical name: lookups cost the same whatever the record's size."""
         entries: dict[str, dict[str, list[Affected]]] = {}
         for entry in self.affected:
             if entry.package is not None:
@@ -121,8 +120,7 @@ class Advisory(OsvModel):
 
     @property
     def is_withdrawn(self) -> bool:
-        """Whether the record was withdrawn. A date in the future, or one that can't be read, does not
-        count."""
+        """Whether the record was withdrawn. A date in the future, or an unreadable one, does not count."""
         try:
             when = datetime.fromisoformat(self.withdrawn or "")
         except ValueError:

@@ -29,8 +29,7 @@ from fallback_tier.files.whole import MAX_KEPT_BYTES, keep, kept
 #: Queries of one request: the server's own limit.
 MAX_QUERIES: Final = 1_000
 
-#: Most pages of one package's answer. Packages have a few hundred advisories at most; a page has up to
-#: 1,000.
+#: Most pages of one package's answer. Packages have a few hundred advisories; a page has up to 1,000.
 MAX_PAGES: Final = 50
 
 #: Most bytes of one answer: an identifier and a date take about 70.
@@ -174,8 +173,8 @@ def _results(content: bytes, expected: int, where: str) -> list[Mapping[str, Any
 
 
 def _is_result(result: object) -> bool:
-    """Return whether this is a query's result. An error in its place (``code``), or a page that can't be
-    requested, is not."""
+    """Return whether this is a query's result. An error instead (``code``), or an unusable page token, is
+    not."""
     if not isinstance(result, dict) or not result.keys() <= {"vulns", "next_page_token"}:
         return False
     return isinstance(result.get("next_page_token", ""), str)

@@ -115,8 +115,8 @@ def osv_records(items: object, source: str) -> Iterator[Found]:
 
 
 def _osv_record(item: object, where: str) -> Iterator[Found]:
-    """Yield the statement of one of several records, or of its identifier alone, as in an OSV batch
-    answer."""
+    """Yield the statement of one of several records, or of its identifier alone, as in OSV's batch
+    answers."""
     document = mapping(item)
     if document.keys() <= {"id", "modified"} and text(document.get("id")):
         yield Named((text(document["id"]),), where)
@@ -153,7 +153,7 @@ _SCANNED = frozenset({"groups", "license_violations", "licenses", "vulnerabiliti
 
 
 def osv_scanner(report: Mapping[str, Any], source: str) -> Iterator[Found]:
-    """Yield the statements of osv-scanner's ``results`` (whole OSV records per package), or of an OSV batch
+    """Yield the statements of osv-scanner's ``results`` (whole records per package), or of an OSV batch
     answer."""
     if report.get("errors"):
         yield Skipped(source=source, reason="It has errors, so its results may be incomplete.")
@@ -273,8 +273,7 @@ def _pip_audit(dependency: Mapping[str, Any]) -> Iterator[Reported]:
 
 
 def npm_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
-    """Yield the statements of npm 7 and later. A package that only *depends on* an affected one is not an
-    advisory itself."""
+    """Yield the statements of npm 7 and later. Packages that only *depend on* an affected one have none."""
     entries = mapping(report.get("vulnerabilities"))
     for name, entry in entries.items():
         where = f"{source}: {text(name)}"
@@ -293,8 +292,7 @@ def npm_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
 
 
 def _npm_without_advisory(entries: Mapping[str, Any]) -> set[str]:
-    """Return the packages of npm's report whose ``via`` leads to no advisory, such as packages on a
-    cycle."""
+    """Return the packages of npm's report whose ``via`` leads to no advisory, as packages on a cycle."""
     dependents: dict[str, list[str]] = {}
     waiting = []
     for name, entry in entries.items():
@@ -372,7 +370,7 @@ def _npm_advisory(advisory: Mapping[str, Any], package: str, where: str) -> Iter
 
 
 def yarn_audit(items: Sequence[object], source: str) -> Iterator[Found]:
-    """Yield the statements of yarn 1's lines: an advisory once per path to it, in npm 6's form, then the
+    """Yield the statements of yarn 1's lines: an advisory per path to it, in npm 6's form, then the
     counts."""
     advisories, counted, failed = {}, False, False
     yield from unread(items, source)
@@ -394,8 +392,8 @@ def yarn_audit(items: Sequence[object], source: str) -> Iterator[Found]:
 
 
 def berry_audit(lines: Sequence[Mapping[str, Any]], source: str) -> Iterator[Found]:
-    """Yield the statements of yarn 4's lines (`yarn npm audit --json`): one advisory, or one deprecated
-    release, per line."""
+    """Yield the statements of yarn 4's lines (`yarn npm audit --json`): one advisory or deprecated release
+    each."""
     for line in lines:
         package, flaw = text(line.get("value")), mapping(line.get("children"))
         where = f"{source}: {package}"
@@ -585,8 +583,7 @@ def _github_range(ecosystem: str, stated: str, fixed: str) -> dict[str, Any]:
                 next_step="Give an OSV record of it.",
             )
         if is_lower:
-            # A version that can't be compared stays affected: too many versions are called affected, never
-            # too few.
+            # A version that can't be compared stays affected: rather more is called affected than less.
             is_above = operator == ">" and is_served
             low = successor(ecosystem, version) if is_above else version
         if is_upper:
@@ -892,8 +889,7 @@ def _one_osv_record(document: Mapping[str, Any], source: str) -> Iterator[Found]
     return iter((FoundAdvisory(advisory_from(document, source)),))
 
 
-#: The order matters: CycloneDX has `dependencies` and `vulnerabilities` too, which are lists in other
-#: formats.
+#: The order matters: CycloneDX has `dependencies` and `vulnerabilities` too; elsewhere these are lists.
 FORMATS: tuple[Format, ...] = (
     Format("SARIF 2.1.0", _has("runs", list), sarif.read),
     Format("CycloneDX", lambda it: it.get("bomFormat") == "CycloneDX", cyclonedx),

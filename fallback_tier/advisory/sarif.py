@@ -80,8 +80,8 @@ class _Rules:
         return self._named(rules).get(name, chosen)
 
     def _named(self, rules: object) -> Mapping[str, Mapping[str, Any]]:
-        # The log outlives this object, so an id() identifies one array. Of two rules with the same id, the
-        # first counts.
+        # The log outlives this object, so an id() identifies one array. Of two rules with one id, the first
+        # counts.
         if id(rules) not in self._by_name:
             by_id: dict[str, Mapping[str, Any]] = {}
             for rule in mappings(rules):
@@ -379,8 +379,7 @@ def _reported(item: _Result, package: Installed) -> Reported:
 
 
 def _fixes(item: _Result, package: str) -> tuple[str, ...]:
-    """Return fixed versions from the message or the rule's help, and from properties; empty if none is
-    named."""
+    """Return fixed versions from the message or the rule's help, and from properties; maybe none."""
     help_of = mapping(item.rule.get("help"))
     help_text = words(help_of)[:MAX_HELP_LENGTH]
     bag = _plain(mapping(item.result.get("properties")))

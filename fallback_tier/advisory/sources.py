@@ -214,8 +214,7 @@ def _reported(
     known_packages: set[tuple[str, str]],
     reports: Mapping[tuple[str, str], Sequence[FoundAdvisory]],
 ) -> Iterator[Advisory]:
-    """Yield what each report states. ``known_packages``: packages of which a whole record states
-    versions."""
+    """Yield what each report states. ``known_packages``: those of which a whole record states versions."""
     rest = {
         package: unstated(package[0], statements)
         for package, statements in reports.items()

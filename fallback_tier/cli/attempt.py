@@ -32,8 +32,7 @@ from fallback_tier.wiring import Configuration, open_services
 #: Most characters of a request's own id: a UUID with a prefix, not a text to store.
 MAX_ID_CHARACTERS = 200
 
-#: Most bytes of a request: the advisory, three summaries, and room for a foreign orchestrator's spelling of
-#: them.
+#: Most bytes of a request: the advisory, three summaries, and room for foreign spellings of them.
 MAX_INPUT_BYTES = 2 * MAX_ADVISORY_BYTES
 
 #: A text of bounded length, or an integer that every JSON parser reads exactly.

@@ -59,8 +59,7 @@ def code_of(interrupt: KeyboardInterrupt) -> int:
 
 
 def _tell(error: FallbackError, *, as_json: bool) -> None:
-    """Print an error on standard error. It, or standard output, may be what fails; then only the exit code
-    reports it."""
+    """Print an error on standard error. If that or standard output fails, only the exit code reports it."""
     try:
         sys.stdout.flush()
         if as_json:

@@ -1,5 +1,4 @@
-"""``fallback-tier keys``: API keys of a service, and the people who sign in there; whether it runs or
-not."""
+"""``fallback-tier keys``: API keys of a service, running or not, and the people who sign in there."""
 
 import argparse
 import sys
@@ -131,8 +130,7 @@ def end_sessions(arguments: argparse.Namespace) -> int:
 
 
 def _password() -> str:
-    """Return a password: typed on a terminal, which does not show it, or the first line of standard
-    input."""
+    """Return a password: typed on a terminal, without echo, or the first line of standard input."""
     if sys.stdin.isatty():
         from getpass import getpass
 

@@ -319,7 +319,7 @@ def main(argv: Sequence[str] | None = None, *, follower: "CommandWatch | None" =
     handler = _load(arguments.handler)
     try:
         code: int = handler(arguments)
-        sys.stdout.flush()  # here, not at exit: a full disk behind it is an error, too
+        sys.stdout.flush()  # here, not at exit: a full disk is an error, too
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (all are reported in one form)
         from fallback_tier.cli.ending import ended
 

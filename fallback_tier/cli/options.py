@@ -131,7 +131,7 @@ def as_given(path: str) -> Path:
 
 
 def record(arguments: argparse.Namespace) -> RecordSettings:
-    """Return where the parts of the audit trail are: an option, otherwise its variable, otherwise the
+    """Return where the audit trail's parts are: an option, otherwise its variable, otherwise the
     default."""
 
     def option_or_variable(option: str, variable: str) -> str | None:
@@ -156,8 +156,7 @@ def repository_of(arguments: argparse.Namespace) -> Path:
 
 
 def checkout_of(path: Path) -> Path:
-    """Return the root of the checkout that this path is or is in; a path outside of any is returned as it
-    is."""
+    """Return the root of the checkout that this path is or is in, or the path itself if there is none."""
     resolved = path.resolve()
     # A checkout's .git is a folder; a worktree's, and a submodule's, a file.
     for folder in (resolved, *resolved.parents):
@@ -167,8 +166,7 @@ def checkout_of(path: Path) -> Path:
 
 
 def users_file() -> Path | None:
-    """Return the path of the user's file of settings, or None if none is to be read or the user has no
-    home."""
+    """Return the path of the user's file of settings, or None if none is to be read or there is no home."""
     variable = os.environ.get(USERS_FILE)
     if variable is None:
         try:

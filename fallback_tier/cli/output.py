@@ -46,8 +46,8 @@ def say(line: str) -> None:
 
 
 def print_patch(diff: str) -> None:
-    """Print a patch. On a terminal it is neutralised, since a patch may have control characters; a pipe
-    gets every byte."""
+    """Print a patch: neutralised on a terminal, since it may have control characters; unchanged to a
+    pipe."""
     sys.stdout.write(visible(diff, lines=True) if sys.stdout.isatty() else diff)
 
 

@@ -25,8 +25,7 @@ _CHOICE = re.compile(
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """A formatter that reads the terminal's width itself: argparse would import shutil and its
-    compressors."""
+    """A formatter that reads the terminal's width itself: argparse would import shutil and compressors."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=_columns() - 2)
@@ -158,10 +157,10 @@ def _end_of_options(words: Sequence[str]) -> int:
     return words.index("--") if "--" in words else len(words)
 
 
-def _nearest(word: str, known: Iterable[str]) -> str:
+def _nearest(word: str, choices: Iterable[str]) -> str:
     import difflib
 
-    return next(iter(difflib.get_close_matches(word, known, n=1)), "")
+    return next(iter(difflib.get_close_matches(word, choices, n=1)), "")
 
 
 def _columns() -> int:

@@ -195,13 +195,11 @@ def watch_of(arguments: argparse.Namespace) -> CommandWatch:
 
 
 class OnTerminal:
-    """A ``Watch`` on standard error. ``beats`` False: nothing at all if it is quiet. ``verbose``: also
-    details."""
+    """A ``Watch`` on standard error. ``beats`` False: nothing if it is quiet. ``verbose``: also details."""
 
     def __init__(self, *, quiet: bool, beats: bool = True, verbose: bool = False) -> None:
         self._console = Console(stderr=True, quiet=quiet)
-        #: Silence is for programs, which read standard output; heartbeats show a person that the command
-        #: works.
+        #: Silence is for programs, which read standard output; a person sees that the command works.
         self._beats = Console(stderr=True, quiet=not beats) if quiet else self._console
         self._verbose = verbose
 
@@ -224,8 +222,7 @@ class OnTerminal:
 
 
 class PlanProgress(Shown):
-    """Display of what is being planned, and for how long. Use as a context manager. ``beats`` as for
-    FixProgress."""
+    """Display of what is planned, and for how long: a context manager. ``beats`` as for FixProgress."""
 
     def __init__(
         self, console: Console, beats: Console | None = None, *, every_s: float = HEARTBEAT_S

@@ -55,22 +55,20 @@ def declaration(changed: ChangedDeclaration) -> str:
 
 
 def how(move: Move) -> str:
-    """Return the step, and what else was raised: the parent that it is about, or what had to be raised with
-    it."""
+    """Return the step, and what else was raised: the parent of a parent bump, or what had to go with it."""
     if not move.raised:
         return move.step.label
     joined = " of " if move.step is LadderStep.PARENT_BUMP else ", with "
     return f"{move.step.label}{joined}{safe(', '.join(move.raised))}"
 
 
-def declined_lines(declined: Iterable[StepDeclined], said: str = "") -> list[str]:
-    """Return one line for all steps that did not work for the same reason. ``said``: what is shown already,
-    and not repeated."""
+def declined_lines(declined: Iterable[StepDeclined], shown: str = "") -> list[str]:
+    """Return one line per reason for which steps did not work. ``shown``: text that is not repeated."""
     steps: dict[str, list[str]] = {}
     for step in declined:
         steps.setdefault(step.reason, []).extend([step.step.label] if step.step else [])
     return [
-        f"no {' or '.join(labels)}: {'see above' if said.startswith(reason) else safe(reason)}"
+        f"no {' or '.join(labels)}: {'see above' if shown.startswith(reason) else safe(reason)}"
         for reason, labels in steps.items()
         if labels
     ]

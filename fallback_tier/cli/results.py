@@ -18,8 +18,7 @@ from fallback_tier.cli.remediation import line
 def print_result(
     arguments: argparse.Namespace, document: Mapping[str, Any] | BaseModel, *lines: str
 ) -> int:
-    """Print a result and return OK. ``lines``: rich's markup; foreign text in them went through
-    ``safe``."""
+    """Print a result and return OK. ``lines``: rich's markup, with foreign text passed through ``safe``."""
     return print_shown(arguments, document, partial(_print_lines, lines))
 
 

@@ -167,8 +167,7 @@ def abandon(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _deciding(arguments: argparse.Namespace) -> Iterator[AuditStore]:
-    """Yield the store, with the fix held as a run holds it: a decision comes before the fix's next
-    event."""
+    """Yield the store, with the fix held as by a run: a decision comes before the fix's next event."""
     state, settings = state_dir(arguments), record(arguments)
     read_trail(state, settings).close()  # a missing one is an error here, not a new store
     with holding(state, arguments.fix_id), closing(open_trail(state, settings)) as audit:
@@ -230,8 +229,7 @@ def _reason(question: Question) -> str:
 
 
 def _report_attempt(attempt: AttemptReview, console: Console) -> None:
-    """Print how an attempt was made and how it ended, then what its prompt had. Each doubt has a separate
-    line."""
+    """Print how an attempt was made and ended, then what its prompt had. Each doubt has its line."""
     origin = ", ".join(filter(None, (attempt.tier, attempt.shape)))
     line(console, f"[bold cyan]{attempt.attempt}[/]  {safe(origin)}: {safe(_ended(attempt))}")
     line(console, f"   {safe(_stood_on(attempt))}")

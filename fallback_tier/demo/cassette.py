@@ -110,8 +110,8 @@ def _first_difference(recorded: Any, sent: Any, path: str) -> str | None:
     )
 
 
-def secrets_in(body: bytes | str, known: frozenset[str]) -> int:
-    """Return how many secrets a body shows: values in ``known``, and text in a secret's format.
+def secrets_in(body: bytes | str, known_secrets: frozenset[str]) -> int:
+    """Return how many secrets a body shows: values in ``known_secrets``, and text in a secret's format.
 
     A stream is read event by event and, since a secret may be cut across pieces, as the text that they
     make.
@@ -119,12 +119,11 @@ def secrets_in(body: bytes | str, known: frozenset[str]) -> int:
     from fallback_tier.prompt.redact import redact_secrets  # imported for recording only
 
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
-    return sum(redact_secrets(part, known)[1] for part in _texts(text))
+    return sum(redact_secrets(part, known_secrets)[1] for part in _texts(text))
 
 
 def _texts(body: str) -> Iterator[str]:
-    """Yield every string value separately: a key of the format itself (``max_tokens``) is not a secret's
-    name."""
+    """Yield each string value separately: a key of the format (``max_tokens``) is not a secret's name."""
     lines = body.splitlines()
     data = [line.removeprefix("data:") for line in lines if line.startswith("data:")]
     try:
@@ -275,7 +274,7 @@ def _strict_cassette(tape: Tape, *, recording: bool) -> "type[Cassette]":
     from vcr.cassette import Cassette
 
     class Strict(Cassette):  # type: ignore[misc] # vcrpy has no types
-        """A cassette that is asked once per request, before anything is sent."""
+        """A cassette that is checked once per request, before anything is sent."""
 
         def can_play_response_for(self, request: Any) -> bool:
             tape.requests.append(_sent_request(request))
@@ -317,8 +316,7 @@ def _check_bodies(cassette: Any, path: Path, secrets: frozenset[str]) -> None:
 
 @contextmanager
 def _opened(context: Any, path: Path) -> Iterator[Any]:
-    """Yield the cassette. Raises ConfigurationError, before the block begins, if the file is not a
-    cassette."""
+    """Yield the cassette. Raises ConfigurationError, before the block, if the file is not a cassette."""
     import yaml
 
     with ExitStack() as stack:
@@ -332,8 +330,7 @@ def _opened(context: Any, path: Path) -> Iterator[Any]:
 
 
 def _provenance(cassette: Any, path: Path, of_recording: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the facts that a recording stores, or that a replay must have: traffic without them is not
-    replayed."""
+    """Return the facts that a recording stores, or that a replay must have to be played."""
     from vcr.errors import MissingMetadataError
 
     try:
@@ -381,8 +378,7 @@ def _scrub_response(response: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_server_path(body: bytes) -> bytes:
-    """Remove the folder from a model's name: a local server names its model by the file's path, which is
-    private."""
+    """Remove the folder from a model's name: a local server's is the file's path, which is private."""
     return _MODEL_PATH.sub(rb"\1\2", body)
 
 

@@ -134,8 +134,7 @@ def _unpack(archive: Path, project_dir: Path) -> None:
     """Unpack an archive without its own top folder."""
     scratch = archive.parent / "unpacked"
     with tarfile.open(archive) as tar:
-        # Python before 3.11.4 has no filters; the digest ensures what is in the archive, with or without a
-        # filter.
+        # Python before 3.11.4 has no filters; the digest ensures the content, with or without a filter.
         tar.extraction_filter = getattr(tarfile, "data_filter", None)
         tar.extractall(scratch)  # noqa: S202 (checked by its digest)
     next(scratch.iterdir()).rename(project_dir)

@@ -86,8 +86,7 @@ CASES = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Make the audit trail, then serve it until a signal. Without ``--state-dir`` it is removed at the
-    end."""
+    """Make the audit trail, then serve it until a signal. Without ``--state-dir`` it is removed then."""
     check_extra()
     state_dir = arguments.state_dir
     root = Path(tempfile.mkdtemp(prefix="fallback-tier-demo-"))

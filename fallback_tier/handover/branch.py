@@ -24,8 +24,7 @@ from fallback_tier.repo import RepoContext
 #: reference in a file (255 bytes per name, and ".lock"), and GitHub accepts 255 bytes of a branch.
 _MAX_NAME_CHARS = 60
 
-#: For a longer name: characters of the first advisory, and hexadecimal digits of the digest that identifies
-#: the advisories.
+#: Of a longer name: characters of the first advisory, and hexadecimal digits of a digest of all.
 _FIRST_CHARS, _DIGEST_CHARS = 40, 8
 
 #: Most characters of a line of a message: what people's terminals show whole.

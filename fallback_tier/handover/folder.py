@@ -1,5 +1,4 @@
-"""A folder with everything about a verified fix, for the person who merges it: written whole, or not at
-all."""
+"""A folder with everything about a verified fix, for its merger: written whole, or not at all."""
 
 import json
 import os

@@ -14,7 +14,7 @@ _READ = {
 
 
 def headline(result: WithPatch) -> str:
-    """Return ``fixed; versions proved, tests not run`` or ``patched; tests pass; nothing shows the flaw
+    """Return ``fixed; versions proved, tests not run``, ``patched; tests pass; nothing shows the flaw
     gone``."""
     return headline_of(result.verdicts, is_shown=not isinstance(result, Patched))
 
@@ -78,7 +78,7 @@ def _gate_signal(result: WithPatch, gate: str, missing: str) -> Signal:
 
 
 def _words(level: ProofLevel) -> str:
-    """Return a level on versions as the headline words it, and how they were read."""
+    """Return a level on versions as in the headline, and how they were read."""
     return f"{level.label}, {_READ[level]}"
 
 

@@ -21,7 +21,7 @@ from fallback_tier.repo import RepoContext
 
 @dataclass(frozen=True)
 class PrivateIndex:
-    """An index of the base commit, and after ``apply`` of the patch. ``tree``: the patch's files."""
+    """An index of the base commit; after ``apply``, with the patch. ``tree``: the patch's files."""
 
     tree: Path
     git_dir: str
@@ -38,8 +38,7 @@ class PrivateIndex:
         return git(self.clients, self.tree, args, USERS_CONFIGURATION | variables)
 
     def apply(self) -> None:
-        """Apply all changes of the patch, declared or not. Raises ToolFailedError if it was made for other
-        content."""
+        """Apply all changes of the patch, declared or not. Raises ToolFailedError if they don't fit."""
         patch = self.tree.parent / "patch"
         patch.write_bytes(self.application.diff.encode())
         self.git("apply", "--whitespace=nowarn", str(patch))

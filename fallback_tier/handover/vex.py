@@ -115,8 +115,8 @@ def _brought(application: Applied) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Statement:
-    """The facts of a statement: this fix of these advisories, in this product, by this program, then.
-    ``sandboxed``: all gates ran in a sandbox."""
+    """The facts of a statement: this fix of these advisories, in this product, by this program, at this
+    time. ``sandboxed``: all gates ran in a sandbox."""
 
     result: WithPatch
     advisory: Advisory
@@ -204,8 +204,7 @@ def _product(statement: Statement, advisory_id: str) -> dict[str, Any]:
 
 
 def cyclonedx(statement: Statement) -> dict[str, Any]:
-    """Return one CycloneDX VEX document: the product, the packages raised in it, one vulnerability per
-    advisory."""
+    """Return one CycloneDX VEX document: the product, its raised packages, a vulnerability per advisory."""
     product = statement.product
     return {
         "bomFormat": "CycloneDX",

@@ -27,8 +27,7 @@ from fallback_tier.repo import RepoContext
 
 @dataclass(frozen=True)
 class DivisiblePlan:
-    """A plan, and the planners that can plan less of it: what gates refuse in one patch is proved in
-    smaller parts."""
+    """A plan that can be divided: what gates refuse in one patch is proved in smaller parts."""
 
     plan: RemediationPlan
     _planners: Mapping[str, EcosystemPlanner]

@@ -85,27 +85,27 @@ class Concern:
             if any(name in text for name in advisory.packages(self._ecosystem) for text in texts)
         ]
 
-    def brought_in(self, moves: Sequence[Move], left: AbstractSet[str]) -> tuple[Left, ...]:
-        """Return the moves to a version that an advisory of ``left`` covers, from versions that it does
+    def brought_in(self, moves: Sequence[Move], left_ids: AbstractSet[str]) -> tuple[Left, ...]:
+        """Return the moves to a version that an advisory of ``left_ids`` covers, from versions that it does
         not: a fix of one manifest must not bring in what has to stay in another manifest."""
         items = []
         for move in moves:
             left_advisories = (
-                [advisory for advisory in self._advisories if advisory.id in left]
+                [advisory for advisory in self._advisories if advisory.id in left_ids]
                 if move.after
                 else []
             )
             for advisory in left_advisories:
                 is_covered_after = self._covers(advisory, move.package, (move.after or "",))
                 if is_covered_after and not self._covers(advisory, move.package, move.before):
-                    items.append(self._comes_in(move, advisory.id, left))
+                    items.append(self._comes_in(move, advisory.id, left_ids))
         return tuple(items)
 
-    def _comes_in(self, move: Move, advisory_id: str, left: AbstractSet[str]) -> Left:
+    def _comes_in(self, move: Move, advisory_id: str, left_ids: AbstractSet[str]) -> Left:
         return Left(
             package=move.package,
             manifest=move.manifest,
-            advisory_ids=tuple(name for name in self.ids(move) if name not in left),
+            advisory_ids=tuple(name for name in self.ids(move) if name not in left_ids),
             reason=RefusalReason.RESOLVER_FAILED,
             sentence=f"{move.package} {move.after} would come in, affected by {advisory_id}.",
             next_step=f"Fix {advisory_id} first, or require another release of {move.package}.",

@@ -1,5 +1,4 @@
-"""One ecosystem's part of a plan: triage, then resolutions of the remaining advisories until nothing is
-left over."""
+"""One ecosystem's part of a plan: triage, then resolutions until nothing is left over."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -116,8 +115,7 @@ class EcosystemPlanner:
         #: Groups of targets that were resolved without the others, once each.
         self._alone: set[frozenset[str]] = set()
         self._alone_left = MAX_ALONE
-        #: (advisory id, package) pairs that no step could fix, though it fixed something else of the
-        #: advisory.
+        #: (advisory id, package) pairs that no step could fix, though it fixed something else of it.
         self._staying: set[tuple[str, str]] = set()
         #: Advisories that were planned with the others, but not now: they stay as they are.
         self._waiting: set[str] = set()
@@ -194,7 +192,7 @@ class EcosystemPlanner:
         return [advisory for advisory, _ in concern.of_silent(silent, self._plugin)]
 
     def only(self, names: Collection[str]) -> tuple[EcosystemPlan | None, tuple[Remaining, ...]]:
-        """Return the plan for these advisories without the others, and what is left of them. Call it after
+        """Return the plan for these advisories alone, and what is left of them. Call it after
         ``resolve``."""
         subset = copy(self)
         subset._targets = [target for target in self._targets if target.id in names]
@@ -206,8 +204,8 @@ class EcosystemPlanner:
         return fix, tuple(subset.left)
 
     def resolve(self) -> EcosystemPlan | None:
-        """Return a plan for the targets together, or None if nothing can be done. What can't be fixed goes
-        to ``left``."""
+        """Return a plan for all targets, or None if nothing can be done. What can't be fixed goes to
+        ``left``."""
         rounds = 0
         while rounds < MAX_ROUNDS:
             if not self._targets:
@@ -269,8 +267,7 @@ class EcosystemPlanner:
         return [item.model_copy(update={"advisory_ids": unfixed})] if unfixed else []
 
     def _resolved(self, advisory: Advisory) -> _Resolved:
-        """Return a resolution, and add it to ``_known``. Raises StoppedError also if it was not
-        completed."""
+        """Return a resolution, and add it to ``_known``. Raises StoppedError also if it is not complete."""
         if not self._resolve:
             outline, self._outline = self._outline, None
             outlined = outline or self._outlined(advisory)
@@ -409,8 +406,8 @@ class EcosystemPlanner:
             for item in self._rest_of(target, *chosen[target.id], sentence, next_step):
                 self._staying.add((target.id, self._concern.canonical(item.package)))
                 self._note(item)
-        others = [target for target in self._targets if target not in fixed]
-        self._leave_open(others, sentence, next_step)
+        unfixed = [target for target in self._targets if target not in fixed]
+        self._leave_open(unfixed, sentence, next_step)
         unread = (item for resolved in self._known for item in resolved.unread)
         self.unread = _each_once((*self._unread_by_files, *unread))
         if not fixed:
@@ -499,8 +496,8 @@ class EcosystemPlanner:
         self._leave(self._whole(advisory, why, next_step) for advisory in self._targets)
 
     def _leave(self, items: Iterable[Remaining]) -> None:
-        """Remove the items' advisories from the targets, and note the items. One that turns out unaffected
-        is not *left*."""
+        """Remove the items' advisories from the targets, and note the items, except for unaffected
+        advisories."""
         for item in tuple(items):
             if item.reason is not RefusalReason.NOT_AFFECTED:
                 self._note(item)
@@ -538,12 +535,16 @@ class EcosystemPlanner:
         return AdvisoryBundle.model_validate({**fields, "members": (*targets, *guards)})
 
     def _guard(self, advisory: Advisory) -> Advisory | None:
-        """Return the part of an advisory that doesn't concern the repository, and must not start to; None
-        if there is none."""
-        held = self._held.get(advisory.id, set())
+        """Return the part of an advisory that must not start to concern the repository, or None if there is
+        none."""
+        held_packages = self._held.get(advisory.id, set())
         name = self._plugin.name
-        packages = [package for package in advisory.packages(name) if package not in held]
-        return narrowed(advisory, name, packages) if packages and UNKNOWN not in held else None
+        packages = [package for package in advisory.packages(name) if package not in held_packages]
+        return (
+            narrowed(advisory, name, packages)
+            if packages and UNKNOWN not in held_packages
+            else None
+        )
 
     def _remaining(self, item: Left, ids: tuple[str, ...] = ()) -> Remaining:
         advisory_ids = tuple(dict.fromkeys((*self._concern.ids(item), *ids)))
@@ -551,10 +552,10 @@ class EcosystemPlanner:
         return Remaining.model_validate({**facts, "ecosystem": self._plugin.name})
 
     def _whole(self, advisory: Advisory, why: NotApplicable, next_step: str = "") -> Remaining:
-        held = filter(None, self._held.get(advisory.id, ()))
+        packages = filter(None, self._held.get(advisory.id, ()))
         return Remaining(
             ecosystem=self._plugin.name,
-            package=", ".join(sorted(held)),
+            package=", ".join(sorted(packages)),
             advisory_ids=(advisory.id,),
             reason=why.reason,
             sentence=why.sentence,

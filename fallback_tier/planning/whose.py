@@ -32,7 +32,7 @@ _SHORT_LINK = re.compile(r"(?:github:|gitlab:|bitbucket:)?[\w.-]+/([\w.-]+?)(?:\
 def whose_code(
     plugin: EcosystemPlugin, advisory: Advisory, repo: RepoContext, *, ask_registry: bool = True
 ) -> Affected:
-    """Decide whose code is affected. A person's option counts first; the registry is asked only if names
+    """Decide whose code is affected. A person's option counts first; the registry is queried only if names
     are equal, never offline. ``advisory``: one record of the plugin's ecosystem."""
     own_packages = plugin.own_packages(repo, frozenset(advisory.packages(plugin.name)))
     users_word = repo.settings.whose_code
@@ -98,7 +98,7 @@ class _Witness:
 
     def agrees(self, package: OwnPackage) -> bool | None:
         """Return whether both links name one source, or None if one of them is missing or the registry may
-        not be asked."""
+        not be queried."""
         manifest_sources = _sources(package.links)
         if not (manifest_sources and self.may_ask):
             return None

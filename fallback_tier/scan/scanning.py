@@ -348,16 +348,16 @@ def _with_steps(finding: Finding, planned: RemediationPlan | None, stopped: str)
         for move in fix.moves
         if finding.id in move.advisory_ids and canonical_name(ecosystem, move.package) == package
     )
-    left = [
+    left_items = [
         item
         for item in (planned.left if planned is not None else ())
         if finding.id in item.advisory_ids
         and (not item.package or canonical_name(ecosystem, item.package) == package)
     ]
-    refused = next((item for item in left if not item.is_not_resolved), None)
+    refused = next((item for item in left_items if not item.is_not_resolved), None)
     missing = [path for path in finding.sources if path not in {step.manifest for step in steps}]
     is_settled = refused is not None or finding.id in (planned.not_affected if planned else ())
-    is_open = any(item.is_not_resolved for item in left) or bool(missing and not is_settled)
+    is_open = any(item.is_not_resolved for item in left_items) or bool(missing and not is_settled)
     if stopped and is_open:
         where = f" in {', '.join(missing)}" if steps and missing else ""
         why_not = f"{stopped}{where}: `fallback-tier plan REPO --advisory {finding.id}` goes on."
@@ -370,12 +370,12 @@ def _with_steps(finding: Finding, planned: RemediationPlan | None, stopped: str)
     )
 
 
-def _why_not(left: Remaining) -> str:
+def _why_not(item: Remaining) -> str:
     """Return what stops the cheapest step, then what stops the last one, then what to do."""
-    first = left.declined[0].reason if left.declined else ""
-    if first in left.sentence:
+    first = item.declined[0].reason if item.declined else ""
+    if first in item.sentence:
         first = ""
-    return " ".join(filter(None, (first[:1].upper() + first[1:], left.sentence, left.next_step)))
+    return " ".join(filter(None, (first[:1].upper() + first[1:], item.sentence, item.next_step)))
 
 
 def _beyond(planned: RemediationPlan, findings: Sequence[Finding]) -> Iterator[UnreadItem]:

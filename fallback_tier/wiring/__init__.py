@@ -161,8 +161,8 @@ class Services:
         check_prices(self.configuration.model_copy(update={"budget": budget}), self.models)
 
     def recipes_only(self) -> "Services":
-        """Return the same services without a model, for several advisories at once: no plan of a model can
-        fix these."""
+        """Return the same services without a model: no plan of a model can fix several advisories at
+        once."""
         plugins, audit, evidence = self.plugins, self.audit, self.evidence
         tier = FallbackTier(
             plugins=plugins, retriever=None, leaf=None, audit=audit, evidence=evidence
@@ -170,8 +170,7 @@ class Services:
         return replace(self, tier=tier)
 
     def sandbox(self) -> "BubblewrapSandbox | UnsandboxedRunner":
-        """Return the sandbox, or what was chosen instead of it. Raises SandboxError if none is
-        available."""
+        """Return the sandbox, or what was chosen instead. Raises SandboxError if none is available."""
         from fallback_tier.sandbox.runners import BubblewrapSandbox, UnsandboxedRunner
 
         if self.configuration.sandbox_waiver is not None:

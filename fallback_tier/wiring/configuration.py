@@ -45,8 +45,7 @@ class Configuration(Frozen):
     require_tests: bool = False
 
     def recorded(self) -> dict[str, JsonValue]:
-        """Return what a resumed run needs of it, as JSON: no key, no password in a URL, no location of
-        state."""
+        """Return what a resumed fix needs of it, as JSON: no key, no password in a URL, no state folder."""
         absolute = self.model_copy(
             update={
                 **{name: _absolute(getattr(self, name)) for name in _PATHS},
@@ -58,8 +57,8 @@ class Configuration(Frozen):
         return absolute.without_keys()
 
     def without_keys(self) -> dict[str, JsonValue]:
-        """Return it as JSON without keys, state folder and record. A URL may have a password, so it is for
-        pipes only."""
+        """Return it as JSON without keys, state folder and record; URLs may have passwords: for pipes
+        only."""
         secret = {"api_key", "judge_api_key", "secrets", "state_dir", "record"}
         return self.model_dump(mode="json", exclude=secret)
 

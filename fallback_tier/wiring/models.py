@@ -148,18 +148,17 @@ def prices(configuration: Configuration) -> "Prices":
     from fallback_tier.budget.prices import Prices, read_price
 
     try:
-        other = None if configuration.price is None else read_price(configuration.price)
+        configured_price = None if configuration.price is None else read_price(configuration.price)
     except ValueError as error:
         raise ConfigurationError(
             f"The price {error}.",
             next_step="Give dollars per million tokens, e.g. --price 0.5:2.50.",
         ) from error
-    return Prices(other, listed_cost)
+    return Prices(configured_price, listed_cost)
 
 
 def check_prices(configuration: Configuration, models: Iterable[LanguageModel]) -> None:
-    """Check that every model's price is known, which a cap in dollars needs. Raises ConfigurationError
-    naming the model."""
+    """Check that a cap in dollars has every model's price. Raises ConfigurationError naming the model."""
     known_prices = prices(configuration)
     for model in models:
         if configuration.budget.in_dollars and not known_prices.knows(model.model):
@@ -171,8 +170,7 @@ def check_prices(configuration: Configuration, models: Iterable[LanguageModel]) 
 
 
 def check_forms(configuration: Configuration) -> None:
-    """Check the answer form: Self-RAG asks for single edits, in JSON alone. Raises ConfigurationError for
-    another form."""
+    """Check the answer form: Self-RAG asks for single edits, in JSON alone. Raises ConfigurationError."""
     settings = configuration.settings
     if settings.strategy is Strategy.SELF_RAG and settings.answer_form is not AnswerForm.JSON:
         raise ConfigurationError(

@@ -35,9 +35,9 @@ def check_places(
 ) -> None:
     """Check the product's own folders. If one can't be written, raise StateFolderError, which also names
     the caches of these ecosystems' clients that can't be written: they would fail next."""
-    own = [*_own(configuration)]
-    if any(_problem(place, clients) for place in own):
-        check([*own, *_caches(ecosystems, offline=configuration.settings.offline)], clients)
+    own_places = [*_own(configuration)]
+    if any(_problem(place, clients) for place in own_places):
+        check([*own_places, *_caches(ecosystems, offline=configuration.settings.offline)], clients)
 
 
 def check_caches(clients: ClientRunner, ecosystems: Collection[str], *, offline: bool) -> None:
@@ -92,8 +92,7 @@ def _has_keys(folder: Path) -> bool:
 
 
 def _caches(ecosystems: Collection[str], *, offline: bool) -> Iterator[Place]:
-    """Yield the caches of the package clients that these ecosystems need, as they choose them by
-    default."""
+    """Yield the caches of these ecosystems' package clients, as they choose them by default."""
     for ecosystem in sorted(ecosystems):
         rules = rules_of(ecosystem)
         for cache in () if rules is None else rules.caches(os.environ, offline=offline):
@@ -108,7 +107,7 @@ def _expanded(path: str) -> Path:
 
 
 def _problem(place: Place, clients: ClientRunner | None) -> str | None:
-    """Return why a place can't be written, or None. A client is asked only if its default can't."""
+    """Return why a place can't be written, or None. A client is queried only if its default can't."""
     why = _unwritable(place.folder)
     if why is None or not place.ask or clients is None:
         return why

@@ -30,8 +30,7 @@ from fallback_audit.verifying.sources import (
 )
 from fallback_tier.files.folders import users_folder
 
-#: Most events, and seconds, that a crash or an attacker may remove from the audit trail unnoticed while no
-#: fix ends.
+#: Most events, and seconds, that a crash or an attacker may remove unnoticed while no fix ends.
 CHECKPOINT_EVENTS = 256
 CHECKPOINT_SECONDS = 60.0
 

@@ -92,8 +92,7 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 def _show(events: Sequence[StoredEvent], evidence: FileEvidenceStore, console: Console) -> None:
-    """Print the status first, then the last patch and its reasons, then event by event, and the next step
-    last."""
+    """Print the status, the last patch and its reasons, then event by event, and the next step last."""
     renderer, fix_id = Renderer(console), events[0].scope.fix_id
     if fix_id == MAINTENANCE.fix_id:  # maintenance is not a fix
         renderer.render_fix(events, evidence)

@@ -144,8 +144,7 @@ def unpacked(name: str, keyring: Keyring) -> Iterator[Spool]:
 
 @contextmanager
 def counting(total: int | None) -> Iterator[Callable[[int], None]]:
-    """Show a bar on standard error, on a terminal only. Yield its callback, which gets the number of hashed
-    events."""
+    """Show a bar on standard error, on a terminal only. Its callback gets the number of hashed events."""
     with counting_bar() as bar:
         task = bar.add_task("events hashed", total=total)
         yield lambda hashed: bar.update(task, completed=hashed)
@@ -439,8 +438,7 @@ def _make(arguments: argparse.Namespace) -> tuple[Proof, SignedCheckpoint]:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    """Check a proof. No store is needed: only the file, the keys, and for consistency the old
-    checkpoint."""
+    """Check a proof, without a store: only the file, the keys, and for consistency the old checkpoint."""
     if arguments.seq is not None or arguments.output:
         raise InputError(
             "--check takes neither an event nor --output.",

@@ -1,5 +1,4 @@
-"""The verbs of ``fallback-tier examples``, made when the command is given, so that others don't pay for
-them."""
+"""The verbs of ``fallback-tier examples``, made when the command is given, so that others don't pay."""
 
 from argparse import ArgumentParser
 

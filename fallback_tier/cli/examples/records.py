@@ -181,14 +181,14 @@ def _examples(
     """Yield the records of all files, one at a time; the tally gets what is not taken."""
     for name in arguments.records:
         task = progress.add_task("")
-        taken = 0
+        count = 0
         for entry in read_examples(Path(name), Format(arguments.format)):
             tally.left_out.update(part.reason for part in entry.left_out)
             if isinstance(entry, Skipped):
                 tally.skipped.append(entry)
                 continue
-            taken += 1
-            progress.update(task, description=f"{visible(name)}: {taken:,} records")
+            count += 1
+            progress.update(task, description=f"{visible(name)}: {count:,} records")
             yield entry.example
 
 
@@ -244,8 +244,7 @@ def _record_json(
 def _record_lines(
     versions: tuple[StoredExample, ...], withdrawal: Withdrawal | None
 ) -> Iterator[str]:
-    """Yield lines that are safe to print. Only text and edits have separate lines: an id could forge
-    one."""
+    """Yield lines that are safe to print. Only text and edits have their own: an id could forge one."""
     example = versions[0].example
     yield from map(visible, _about(versions[0], withdrawal))
     yield from ("", visible(example.advisory_text, lines=True))

@@ -208,8 +208,8 @@ def _harvest_lines(harvested: Harvest, counts: IngestCounts) -> Iterator[str]:
         yield f"{counts.revised} new versions, {counts.withdrawn} refused: withdrawn before"
     for example in harvested.examples:
         yield f"  {example.example_id}  {example.provenance.source}: {example.advisory_id}"
-    for left in harvested.left:
-        yield f"  left: fix {left.fix_id} ({left.reason}): {left.sentence}"
+    for not_harvested in harvested.left:
+        yield f"  left: fix {not_harvested.fix_id} ({not_harvested.reason}): {not_harvested.sentence}"
 
 
 # --- releases -------------------------------------------------------------------------------------

@@ -147,8 +147,7 @@ def report_batch(
 
 
 def _headline(part: Part) -> dict[str, str]:
-    """Return a headline in which "fixed" is qualified if something stays, and absent if the patch is held
-    back."""
+    """Return a headline only if something stays ("in part") or the patch is held back ("not delivered")."""
     if not isinstance(part.result, WithPatch):
         return {}
     if part.held_back is not None:

@@ -138,8 +138,7 @@ def _how_sure(planned: RemediationPlan) -> str:
 
 
 def _show_moves(planned: RemediationPlan, console: Console) -> None:
-    """Print a table, with the reasons below the row that they are about, and one row per changed
-    declaration."""
+    """Print a table, with the reasons below their row, and one row per changed declaration."""
     moves = [(fix, move) for fix in planned.fixes for move in fix.moves]
     rows = [
         (

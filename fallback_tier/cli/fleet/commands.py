@@ -38,8 +38,7 @@ def store_url(arguments: argparse.Namespace) -> str | None:
 
 @contextmanager
 def opened(arguments: argparse.Namespace) -> Iterator[tuple[FleetStore, FleetRecord]]:
-    """Yield the list of campaigns and the audit trail's facts, both closed at the end. Raises
-    FleetStoreError."""
+    """Yield the list of campaigns and the audit trail's facts; both are closed. Raises FleetStoreError."""
     state = state_dir(arguments)
     with (
         open_store(state, store_url(arguments)) as store,

@@ -16,8 +16,7 @@ from fallback_tier.fleet.store.summing import reasons
 #: Most fixes and left-out inputs that a terminal shows; JSON has all.
 _SHOWN = 20
 
-#: Most fixes that ``fleet status`` lists: a screenful for a small campaign, and what to act on in a large
-#: one.
+#: Most fixes that ``fleet status`` lists: a screenful of a small campaign, the urgent ones of a large one.
 _LISTED = 200
 
 #: States in the order in which they are shown.
@@ -199,8 +198,7 @@ def branches_table(reader: FleetStore, name: str) -> Table | None:
 
 
 class Watching:
-    """Display of a campaign on a terminal for as long as it lasts; elsewhere a line whenever a count
-    changes."""
+    """Display of a campaign on a terminal while it lasts; elsewhere a line whenever a count changes."""
 
     def __init__(self, reader: FleetStore, name: str, console: Console) -> None:
         self._reader = reader

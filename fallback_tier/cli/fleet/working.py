@@ -71,9 +71,7 @@ async def _work(arguments: argparse.Namespace, name: str) -> None:
     )
     place = Place(state_dir=state_dir(arguments), record=record(arguments), fix_s=_FIX_S)
     url = store_url(arguments)
-    open_trail(
-        place.state_dir, place.record
-    ).close()  # made once, before several processes would make it
+    open_trail(place.state_dir, place.record).close()  # made once, before several processes try
     description = f"{settings.cluster.address}, up to {settings.fixes} fixes at once"
     await run_worker(
         settings,

@@ -292,8 +292,8 @@ class _Steps:
         self._last, self._since = "starting", time.monotonic()
 
     async def follow(self, process: "anyio.abc.Process") -> None:
-        """Report each step until the command closes its standard error; anything else on it goes to this
-        process's."""
+        """Report each step until the command closes its standard error; copy anything else on it to this
+        one's."""
         assert process.stderr is not None  # noqa: S101 (stderr=PIPE)
         rest = b""
         async for chunk in process.stderr:

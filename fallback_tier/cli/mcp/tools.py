@@ -247,8 +247,7 @@ def bounded(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encodable(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document without halves of surrogate pairs, which JSON can escape and UTF-8 can't
-    encode."""
+    """Return the document without halves of surrogate pairs, which JSON can escape and UTF-8 can't hold."""
     result = json.loads(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
     assert isinstance(result, dict)  # noqa: S101 (as it was)
     return result
@@ -355,34 +354,34 @@ class Permissions:
     state: tuple[str, ...] = ()
     record: tuple[str, ...] = ()
 
-    def path(self, given: str) -> Path:
+    def path(self, name: str) -> Path:
         """Return the real path, a relative one from the first root. Raises ConfigurationError if it is
         under no root, also by a link."""
         try:
-            path = (self.roots[0] / given).resolve()
+            path = (self.roots[0] / name).resolve()
         except (OSError, ValueError) as error:  # a loop of links; a NUL
             raise InputError(
-                f"{given!r} is not a path.",
+                f"{name!r} is not a path.",
                 next_step="Give the path of a checkout.",
                 kind="no_path",
             ) from error
         if not any(path.is_relative_to(root) for root in self.roots):
             roots = ", ".join(map(str, self.roots))
             raise ConfigurationError(
-                f"{given} is not under a root of this server ({roots}).",
+                f"{name} is not under a root of this server ({roots}).",
                 next_step="Name one that is, or ask the user to start the server with --root.",
                 kind="outside_roots",
             )
         return path
 
-    def repository(self, given: str) -> str:
-        """Return the checkout of a path. It may be above the folder that was named, and must be under a
-        root as well."""
-        return str(self.path(str(checkout_of(self.path(given)))))
+    def repository(self, name: str) -> str:
+        """Return the checkout of a path. It may be above the named folder, and must be under a root as
+        well."""
+        return str(self.path(str(checkout_of(self.path(name)))))
 
-    def advisory(self, given: str) -> str:
+    def advisory(self, reference: str) -> str:
         """Return an identifier, or a file's real path. Raises AdvisoryIdError, ConfigurationError."""
-        return f"--advisory={identifier(given) or self.path(given)}"
+        return f"--advisory={identifier(reference) or self.path(reference)}"
 
     def delivery(self, *, apply: bool) -> list[str]:
         """Return the options for a fix's delivery. Raises ConfigurationError if it is not allowed."""

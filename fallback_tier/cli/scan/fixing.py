@@ -78,8 +78,7 @@ def _finish(
 
 
 def _exit_code(result: ScanResult, fix_code: int | None, not_fixed: Sequence[NotFixed]) -> int:
-    """Return the fix's exit code, unless something stays that it does not count: what is left is never
-    0."""
+    """Return the fix's exit code, unless something stays that it does not count: then it is never 0."""
     codes = set() if fix_code is None else {fix_code}
     if any(item.why is not WhyLeft.NOT_FIXED for item in not_fixed):
         codes.add(exit_codes.REFUSED)
@@ -89,8 +88,7 @@ def _exit_code(result: ScanResult, fix_code: int | None, not_fixed: Sequence[Not
 
 
 def _is_shown_gone(fixed: Fixed | None, finding: Finding) -> bool:
-    """Return whether a gate saw the vulnerability of a finding that does not stay gone; otherwise it is
-    patched."""
+    """Return whether a gate saw a fixed finding's vulnerability gone; otherwise it is patched."""
     if isinstance(fixed, OneFix):
         return isinstance(fixed.result, Verified)
     parts = [] if fixed is None else [part for part in fixed.end.parts if finding.id in part.ids]
