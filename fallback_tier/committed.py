@@ -50,7 +50,7 @@ class CommittedFiles:
             raise self._unfit(commit, path, "there is no such plain file", kind="not_a_file")
         output = self._git(["cat-file", "blob", entry[1]]).output
         content = output.encode("utf-8")
-        # The object's name is a digest: git's own messages, and bytes that aren't UTF-8, would change it.
+        # The object's name is a digest, which git's own messages, or bytes that aren't UTF-8, don't match.
         if len(content) > MAX_FILE_BYTES or _object_name(content, len(entry[1])) != entry[1]:
             raise self._unfit(commit, path, "it is not UTF-8 text, or too large")
         return output

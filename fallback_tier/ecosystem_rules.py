@@ -27,7 +27,7 @@ class PackageClient(NamedTuple):
     """A program that an ecosystem's plugin runs outside the sandbox, and what it may know."""
 
     tool: str
-    #: A pattern for the names of environment variables that it gets, with those that every client gets.
+    #: A pattern for names of environment variables that it gets, in addition to every client's.
     environment: str = ""
     #: A sentence for users who do not have it.
     how_to_install: str = ""
@@ -89,8 +89,8 @@ class EcosystemRules(Protocol):
 
     @property
     def protected_globs(self) -> tuple[str, ...]:
-        """Names of files and folders that no fix may change: what judges a fix or runs by itself, with what
-        ``patch.policy`` names already; in lower case."""
+        """Names of files and folders that no fix may change: what judges a fix or runs by itself, in
+        addition to what ``patch.policy`` names; in lower case."""
         ...
 
     @property

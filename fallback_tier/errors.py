@@ -127,7 +127,7 @@ class InputError(FallbackError):
 
 
 class HeldError(InputError):
-    """Another process of this machine has the fix in hand, which ends without action."""
+    """Another process of this machine has the fix in hand: a temporary state."""
 
     code = "held"
 

@@ -1,5 +1,4 @@
-"""The entry point ``fallback_tier.tiers:default``: the tier for a host that knows nothing else of this
-package.
+"""The entry point ``fallback_tier.tiers:default``: the tier for a host that knows no other module.
 
 Plain data goes in (a configuration, paths, prior attempts as dicts); results are read by attribute or as
 JSON (``model_dump``). ADR-0004.

@@ -112,7 +112,7 @@ class Settings(Frozen):
     recalls_attempts: bool = False
     #: Contact no registry if the files alone suffice: a yanked release can't be noticed then.
     offline: bool = False
-    #: Hosts that package clients may contact, with those of the user's own configuration (ADR-0096).
+    #: Hosts that package clients may contact, in addition to the user's own configuration (ADR-0096).
     allow_hosts: tuple[AllowedHost, ...] = ()
     #: Days that a release must have been published before a fix takes it, whatever the project's own rules
     #: say (ADR-0110); None: the project's rules alone.

@@ -38,9 +38,7 @@ def line(console: Console, markup: str, *, verbatim: bool = False) -> None:
     """Print one line; numbers and paths in it are not coloured. A command that it suggests is completed,
     unless it is a foreign line, which is shown ``verbatim``."""
     text = markup if verbatim else completed(markup, safe)
-    console.print(
-        text, highlight=False, soft_wrap=True, emoji=False
-    )  # `no:warning:` is not an emoji
+    console.print(text, highlight=False, soft_wrap=True, emoji=False)  # `no:warning:` is text
 
 
 def change(move: Move) -> str:
