@@ -94,9 +94,7 @@ def open_store(arguments: argparse.Namespace) -> ExampleStore:
 
 def shows_secret(text: str) -> bool:
     """Return whether a text has a server's key of this environment, or what looks like any secret."""
-    from fallback_tier.prompt.redact import (
-        redact_secrets,
-    )  # imported only for texts that are stored
+    from fallback_tier.prompt.redact import redact_secrets  # imported for stored texts only
 
     keys = (os.environ.get(name) for name in (PROVIDER_KEY, OTHER_KEY))
     return redact_secrets(text, frozenset(filter(None, keys)))[1] > 0
