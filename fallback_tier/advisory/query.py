@@ -69,8 +69,8 @@ class Answered(Frozen):
 
 def affecting(lookup: OsvLookup, packages: Sequence[PackageVersion]) -> Answered:
     """Return the ids of the advisories that affect these versions. Raises AdvisoryUnreachableError if there
-    is no answer and none is kept, AdvisoryResponseError for an answer in another format, and AdvisoryError
-    if a kept answer can't be read."""
+    is no answer and none is kept, AdvisoryResponseError for an answer in another format, AdvisoryError if a
+    kept answer can't be read, and StateFolderError if the answer can't be kept."""
     url = f"{lookup.base_url}{_PATH}"
     if not packages:
         return Answered(ids=(), url=url, answered=utc_text(datetime.now(UTC)))
